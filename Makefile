@@ -1,0 +1,35 @@
+# Every target sets itself up; PYTHON may name another 3.11+ interpreter.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: env demo test lint bench fuzz clean
+
+env: $(STAMP)
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $(STAMP)
+
+# The main job on a shipped instance: compare, prove, draw, write, verify.
+demo: env
+	$(BIN)/provision compare parvagpu-s5 --methods parvagpu,partition-counts
+	$(BIN)/provision solve parvagpu-s5 --out demo/plan.json --force
+	$(BIN)/provision verify parvagpu-s5 demo/plan.json
+	$(BIN)/provision show demo/plan.json --png demo/plan.png --html demo/plan.html --force > /dev/null
+
+test: env lint
+	$(BIN)/python -m pytest
+
+lint: env
+	$(BIN)/ruff check .
+
+bench: env
+	$(BIN)/python benchmarks/isolated.py
+
+fuzz: env
+	$(BIN)/python benchmarks/fuzz.py
+
+clean:
+	rm -rf .venv demo

@@ -1,0 +1,210 @@
+"""Partition counts: how many GPUs take each MIG partition, how many segments of each kind each workload gets.
+
+Exact for isolated segments, whatever the number of GPUs, because GPUs of equal partition are never told apart.
+Integer variables: ``y[c]`` GPUs with partition c, ``x[w, k]`` segments of workload w on slices of kind k, each
+at its best-throughput operating point under the latency budget. Rows as named below. The cheapest-cover rows are
+implied by the rate rows in whole numbers, not in fractions: they close most of the gap before any branching.
+"""
+
+import math
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+import pulp
+
+from provision.formulations.cover_bound import cover_bound
+from provision.models.assemble import assemble
+from provision.models.deal import deal
+from provision.models.errors import InputError
+from provision.models.feasibility import unservable
+from provision.models.method import FEATURES, Incumbent, Method, Outcome
+from provision.models.partitions import partitions_of
+from provision.models.segments import best_segments, cap_rps
+
+DEFAULT_SOLVER = "PULP_CBC_CMD"
+TOLERANCE = 1e-9
+"""Part of a rate that may be missing: the verifier's own tolerance."""
+
+
+class PartitionCounts:
+    """The model of one instance.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    segments
+        Its segments; every workload must have one.
+    """
+
+    def __init__(self, instance, segments):
+        self.instance, self.segments = instance, segments
+        self.partitions = partitions_of(instance, segments)
+        self.useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
+        self.rate_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
+        self.bound, cover = cover_bound(instance, self.useful_rps, segments, self.partitions)
+        self.compute_needed, self.covers = cover.cost, cover.counts
+        self.problem = pulp.LpProblem("partition_counts", pulp.LpMinimize)
+        self.y = [pulp.LpVariable(f"y_{c}", 0, cat="Integer") for c in range(len(self.partitions.entry))]
+        self.x = {
+            (w, k): pulp.LpVariable(f"x_{w}_{k}", 0, cat="Integer")
+            for w, k in zip(*np.nonzero(self.useful_rps), strict=True)
+        }
+        self.kinds_of = [np.flatnonzero(row) for row in self.useful_rps]
+
+    def minimise_weight(self):
+        """Objective: price per hour, or number, of the GPUs."""
+        self.problem += pulp.lpDot(self._weights(), self.y)
+
+    def weight(self, gpus):
+        """Objective of (partitions,) numbers of GPUs."""
+        return sum(w * int(n) for w, n in zip(self._weights(), gpus, strict=True))
+
+    def _weights(self):
+        return [self.instance.weight(self.instance.fleet[entry]) for entry in self.partitions.entry]
+
+    def carry_rates(self, share=1):
+        """The segments of a workload carry its planned rate, or a share of it that is itself a variable."""
+        for w, rate in enumerate(self.rate_rps):
+            if rate > 0:
+                terms = [self.useful_rps[w, k] / rate * self.x[w, k] for k in self.kinds_of[w]]
+                self.problem += pulp.lpSum(terms) >= share
+
+    def keep_replicas(self):
+        """A workload has at least its least number of segments."""
+        for w, workload in enumerate(self.instance.workloads):
+            self.problem += pulp.lpSum(self.x[w, k] for k in self.kinds_of[w]) >= workload.min_replicas
+
+    def cover(self):
+        """A workload's segments have at least the compute slices of its cheapest cover."""
+        for w, needed in enumerate(self.compute_needed):
+            held = [self.segments.kinds[k].compute * self.x[w, k] for k in self.kinds_of[w]]
+            self.problem += pulp.lpSum(held) >= int(needed)
+
+    def fit_slots(self):
+        """There are no more segments of a kind than slots for it."""
+        for k in range(len(self.segments.kinds)):
+            taken = pulp.lpSum(self.x[w, k] for w in range(len(self.rate_rps)) if (w, k) in self.x)
+            self.problem += taken <= pulp.lpDot(self.partitions.slots[:, k].tolist(), self.y)
+
+    def respect_fleet(self):
+        """No fleet entry gives more GPUs than it has."""
+        for index, entry in enumerate(self.instance.fleet):
+            if entry.count is not None:
+                mine = [self.y[c] for c in np.flatnonzero(self.partitions.entry == index)]
+                self.problem += pulp.lpSum(mine) <= entry.count
+
+    def spread(self):
+        """There are enough GPUs for the workload that must be spread most."""
+        most = max(math.ceil(1 / one.max_share_per_gpu - TOLERANCE) for one in self.instance.workloads)
+        self.problem += pulp.lpSum(self.y) >= most * bool(self.rate_rps.any())
+
+    def gpus(self):
+        """(partitions,) GPUs in the solver's solution."""
+        return np.array([round(variable.value() or 0) for variable in self.y], int)
+
+    def chosen(self):
+        """(workloads, kinds) segments in the solver's solution."""
+        chosen = np.zeros(self.useful_rps.shape, int)
+        for at, variable in self.x.items():
+            chosen[at] = round(variable.value() or 0)
+        return chosen
+
+
+def solve(instance, control):
+    """Plan an instance with the fewest or cheapest GPUs, proven where the solver gets that far."""
+    started = perf_counter()
+    solver = _solver(control)
+    segments = best_segments(instance)
+    hopeless = unservable(instance, segments)
+    if hopeless:
+        return Outcome("infeasible", "proved", reason="; ".join(hopeless), build_seconds=perf_counter() - started)
+    model = PartitionCounts(instance, segments)
+    model.minimise_weight()
+    model.carry_rates()
+    model.keep_replicas()
+    model.cover()
+    model.fit_slots()
+    model.respect_fleet()
+    model.spread()
+    control.report(Incumbent(None, model.bound))
+    built = perf_counter()
+    model.problem.solve(solver)
+    in_time = perf_counter() - built < control.time_limit_s
+    outcome = _outcome(model, solver, in_time)
+    return replace(outcome, build_seconds=built - started, solve_seconds=perf_counter() - built)
+
+
+def _solver(control):
+    """The PuLP solver that the parameters name, with what is left of the time limit."""
+    name = control.parameters.get("solver", DEFAULT_SOLVER)
+    available = pulp.listSolvers(onlyAvailable=True)
+    if name not in available:
+        raise InputError(f"solver {name!r} is not there; PuLP finds {', '.join(available)}")
+    return pulp.getSolver(name, msg=False, timeLimit=max(control.time_limit_s, 0.1))
+
+
+def _outcome(model, solver, in_time):
+    """What the solver's status means."""
+    found = model.problem.sol_status
+    if found == pulp.LpSolutionInfeasible and in_time:
+        return Outcome("infeasible", "proved", reason=_what_would_fit(model, solver))
+    if found not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+        return Outcome("unknown", "time_limit", bound=model.bound, reason="no plan found in time")
+    layouts = _layouts(model)
+    if layouts is None:
+        reason = "segments that carry the rates fit the fleet, but not spread as max_share_per_gpu asks"
+        return Outcome("unknown", "completed", bound=model.bound, reason=reason)
+    bound = max(model.bound, model.weight(model.gpus())) if found == pulp.LpSolutionOptimal else model.bound
+    plan = assemble(model.instance, model.segments, layouts, NAME)
+    reached = sum(model.instance.weight(model.instance.fleet[layout.entry]) for layout in layouts)
+    if reached <= bound * (1 + TOLERANCE):
+        return Outcome("optimal", "proved", plan, bound)
+    return Outcome("feasible", "completed" if in_time else "time_limit", plan, bound)
+
+
+def _layouts(model):
+    """The solution's segments on its GPUs; None when the fleet has no GPU left for those that must be spread.
+
+    Solvers keep rows within a tolerance of their own: a workload that they leave short gets its cheapest cover.
+    """
+    chosen = model.chosen()
+    short = (chosen * model.useful_rps).sum(axis=1) < model.rate_rps * (1 - TOLERANCE)
+    chosen[short] = model.covers[short]
+    return deal(model.instance, model.segments, model.partitions, model.gpus(), chosen)
+
+
+def _what_would_fit(model, solver):
+    """The largest share of all rates that the fleet can carry, as a sentence."""
+    strictest = min(model.instance.workloads, key=lambda one: one.max_share_per_gpu)
+    share = pulp.LpVariable("share", 0, 1)
+    model.problem = pulp.LpProblem("largest_share", pulp.LpMaximize)
+    model.problem += share
+    model.carry_rates(share)
+    model.keep_replicas()
+    model.fit_slots()
+    model.respect_fleet()
+    model.spread()
+    model.problem.solve(solver)
+    if model.problem.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+        return (
+            f"the fleet has too few GPUs even at rate 0: workload {strictest.name} asks for min_replicas "
+            f"{strictest.min_replicas}, max_share_per_gpu {strictest.max_share_per_gpu:g}; allow more GPUs"
+        )
+    percent = math.floor(share.value() * 1000) / 10
+    return f"the fleet has too few GPUs; all rates at {percent:g} % of what is asked would fit"
+
+
+NAME = "partition-counts"
+METHODS = (
+    Method(
+        name=NAME,
+        summary="integer program over partitions and segments, for any number of GPUs (PuLP)",
+        run=solve,
+        exact=True,
+        source="this package",
+        features=frozenset(FEATURES),
+        parameters={"solver": DEFAULT_SOLVER},
+    ),
+)

@@ -1,0 +1,99 @@
+"""From a layout (which segments share a GPU) to a plan: slices get places, replicas their rates."""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.segments import cap_rps
+
+
+class Layout(NamedTuple):
+    """The segments on one GPU of a fleet entry, each (kind, workload) by index."""
+
+    entry: int
+    segments: tuple
+
+
+def assemble(instance, segments, layouts, method):
+    """The plan of a list of layouts.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    segments
+        Its Segments.
+    layouts
+        One Layout per GPU; every one must be feasible for the GPU's geometry.
+    method
+        The name to write into the plan.
+
+    Returns
+    -------
+    Plan
+        GPUs in the order given, slices in the order of their starts.
+    """
+    layouts = [layout for layout in layouts if layout.segments]
+    rates = iter(_rates(instance, segments, layouts))
+    gpus = []
+    for layout in layouts:
+        entry = instance.fleet[layout.entry]
+        starts = _starts(segments, instance, layout)
+        slices = [
+            Slice(
+                profile=segments.kinds[kind].profile,
+                start=start,
+                replicas=(
+                    Replica(
+                        workload=instance.workloads[workload].name,
+                        batch=int(segments.batch[workload, kind]),
+                        processes=int(segments.processes[workload, kind]),
+                        rate_rps=next(rates),
+                    ),
+                ),
+            )
+            for (kind, workload), start in zip(layout.segments, starts, strict=True)
+        ]
+        slices.sort(key=lambda piece: piece.start)
+        gpus.append(PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(slices)))
+    return Plan(version=1, instance=instance.name, digest=instance.digest, method=method, gpus=tuple(gpus))
+
+
+def _starts(segments, instance, layout):
+    """Start slot of each segment, in the order of the layout."""
+    geometry = segments.geometry(instance, layout.entry)
+    if geometry is None:
+        return [0]
+    offset = segments.of_entry(layout.entry)[0]
+    counts = [0] * len(geometry.profiles)
+    for kind, _ in layout.segments:
+        counts[kind - offset] += 1
+    free = {}
+    for start, kind in geometry.place(counts):
+        free.setdefault(kind + offset, []).append(start)
+    return [free[kind].pop(0) for kind, _ in layout.segments]
+
+
+def _rates(instance, segments, layouts):
+    """Rate of every segment, in order: each workload's planned rate in proportion to throughput.
+
+    Where a workload may have only a part of its rate on one GPU, GPUs are filled up to that part.
+    """
+    table = np.array([(gpu, *pair) for gpu, layout in enumerate(layouts) for pair in layout.segments], int)
+    gpu, kind, workload = table.reshape(-1, 3).T
+    capacity = segments.throughput_rps[workload, kind]
+    planned = np.array([instance.planned_rps(one) for one in instance.workloads])
+    caps = cap_rps(instance)
+    for index in np.flatnonzero(np.isfinite(caps)):
+        rows = np.flatnonzero(workload == index)
+        capacity[rows] *= _capped(gpu[rows], capacity[rows], caps[index])
+    total = np.bincount(workload, capacity, len(planned))
+    return (capacity * (planned / np.where(total > 0, total, 1))[workload]).tolist()
+
+
+def _capped(gpu, capacity, most):
+    """Factors that scale the capacities on each GPU down to at most ``most``."""
+    on_gpu = np.bincount(gpu, capacity)[gpu]
+    return np.minimum(1, most / on_gpu)

@@ -1,0 +1,147 @@
+"""How fast processes on one GPU slice serve batches: a closed queueing network per DNN.
+
+The machine-repairman model: each process alternates between work on its host and work on the slice, which all
+processes share. A batch therefore takes at least the time of a process alone, and at least the slice time of
+all processes together; near the crossing of the two, processes queue. Queueing follows Schweitzer's
+approximate mean value analysis, weighed by how irregular the DNN's alternation is.
+"""
+
+import math
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+OVERLAP_SHARPNESS = 5
+"""Norm that joins launching and computing, which overlap: the larger counts, at a tie 15 % more."""
+
+
+class ClosedNetwork(BaseModel):
+    """Coefficients of one DNN on one GPU type.
+
+    A slice with one GPC takes ``gpu_fixed_ms + gpu_per_item_ms * batch**batch_exponent`` per batch. Of this
+    the ``unscaled_share`` stays as it is on larger slices; of the rest the ``bandwidth_share`` shrinks with
+    memory slices, and what is left with GPCs.
+
+    Attributes
+    ----------
+    launch_ms
+        Time of a lone process to launch all kernels of a batch, hidden behind longer GPU work.
+    launch_contention
+        Part by which each further process lengthens launching.
+    host_per_item_ms
+        Host work per item that nothing hides, such as copying it to the GPU.
+    gpu_fixed_ms, gpu_per_item_ms, batch_exponent
+        GPU work on one GPC, see above.
+    unbatched_ratio
+        Factor on the GPU work of batch size 1, for which libraries choose other kernels.
+    bandwidth_share, unscaled_share
+        See above.
+    queueing
+        0 when processes alternate so regularly that they wait only for a full slice, 1 for the
+        exponential times of the textbook network.
+    memory_fixed_gib, memory_per_item_gib
+        Memory of one process: without input, and per item of a batch.
+    max_batch, max_processes
+        Range of the measurements.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    launch_ms: float = Field(gt=0)
+    launch_contention: float = Field(ge=0)
+    host_per_item_ms: float = Field(ge=0)
+    gpu_fixed_ms: float = Field(ge=0)
+    gpu_per_item_ms: float = Field(gt=0)
+    batch_exponent: float = Field(gt=0)
+    unbatched_ratio: float = Field(gt=0)
+    bandwidth_share: float = Field(ge=0, le=1)
+    unscaled_share: float = Field(ge=0, le=1)
+    queueing: float = Field(ge=0, le=1)
+    memory_fixed_gib: float = Field(ge=0)
+    memory_per_item_gib: float = Field(ge=0)
+    max_batch: int = Field(ge=1)
+    max_processes: int = Field(ge=1)
+
+    def host_ms(self, batch):
+        """All host work of a lone process for one batch, ms, hidden or not."""
+        return self.launch_ms + self.host_per_item_ms * batch
+
+    def gpu_ms(self, batch, compute_slices):
+        """Time of one batch that has the slice to itself, ms; never longer on more ``compute_slices``."""
+        alone_ms = self.gpu_fixed_ms + self.gpu_per_item_ms * batch**self.batch_exponent
+        kernels = self.unbatched_ratio if batch == 1 else 1.0
+        return kernels * alone_ms * self._slowness(compute_slices)
+
+    def exposed_host_ms(self, batch, processes, compute_slices):
+        """Part of a batch in which a process leaves the slice to others, ms: the network's think time.
+
+        ``processes`` counts all that launch on the slice.
+        """
+        launch_ms = self.launch_ms * (1 + self.launch_contention * (processes - 1))
+        gpu_ms = self.gpu_ms(batch, compute_slices)
+        longer, shorter = max(launch_ms, gpu_ms), min(launch_ms, gpu_ms)
+        overlapped_ms = longer * (1 + (shorter / longer) ** OVERLAP_SHARPNESS) ** (1 / OVERLAP_SHARPNESS)
+        return self.host_per_item_ms * batch + overlapped_ms - gpu_ms
+
+    def batch_latency_ms(self, batch, processes, compute_slices):
+        """Time from the start of a batch to its end with ``processes`` busy on the slice, ms.
+
+        The larger root T of (T - A) (T - B) = q S (Z + B - T), with Z think time, S slice time,
+        A = Z + S a process alone, B = ``processes`` S a full slice, q ``queueing``. For q = 0 this is the
+        larger of A and B, the network's asymptotes; for q = 1 it is Schweitzer's approximation.
+        """
+        gpu_ms = self.gpu_ms(batch, compute_slices)
+        alone_ms = self.exposed_host_ms(batch, processes, compute_slices) + gpu_ms
+        busy_ms = (processes - self.queueing) * gpu_ms
+        crossing_ms = 2 * gpu_ms * math.sqrt(self.queueing * (processes - 1))
+        return (alone_ms + busy_ms + math.hypot(alone_ms - busy_ms, crossing_ms)) / 2
+
+    def throughput_rps(self, batch, processes, compute_slices):
+        """Requests/s of all ``processes`` together."""
+        return 1000 * processes * batch / self.batch_latency_ms(batch, processes, compute_slices)
+
+    def memory_gib(self, batch, processes):
+        """Memory of all ``processes`` together, GiB."""
+        return processes * (self.memory_fixed_gib + self.memory_per_item_gib * batch)
+
+    def _slowness(self, compute_slices):
+        """GPU time relative to a slice with one GPC."""
+        memory_slices = 2.0 ** math.ceil(math.log2(compute_slices))
+        scaled = (1 - self.bandwidth_share) / compute_slices + self.bandwidth_share / memory_slices
+        return self.unscaled_share + (1 - self.unscaled_share) * scaled
+
+
+def batch_latency_ms_array(coefficients, batch, processes, compute_slices):
+    """``ClosedNetwork.batch_latency_ms`` for arrays.
+
+    Parameters
+    ----------
+    coefficients
+        A ClosedNetwork, or anything with its latency coefficients as attributes.
+    batch, processes, compute_slices
+        Arrays, or numbers, that broadcast against each other.
+
+    Returns
+    -------
+    ndarray
+        Batch latencies, ms.
+    """
+    of, batch, processes = coefficients, np.asarray(batch, float), np.asarray(processes, float)
+    gpu_ms = _gpu_ms_array(of, batch, np.asarray(compute_slices, float))
+    launch_ms = of.launch_ms * (1 + of.launch_contention * (processes - 1))
+    ratio = np.minimum(launch_ms, gpu_ms) / np.maximum(launch_ms, gpu_ms)
+    overlapped_ms = np.maximum(launch_ms, gpu_ms) * (1 + ratio**OVERLAP_SHARPNESS) ** (1 / OVERLAP_SHARPNESS)
+    alone_ms = of.host_per_item_ms * batch + overlapped_ms
+    full_ms = gpu_ms * (processes - of.queueing)
+    queued_ms2 = 4 * of.queueing * gpu_ms**2 * (processes - 1)
+    return 0.5 * (alone_ms + full_ms + np.sqrt((alone_ms - full_ms) ** 2 + queued_ms2))
+
+
+def _gpu_ms_array(of, batch, compute_slices):
+    """``ClosedNetwork.gpu_ms`` for arrays."""
+    # MIG gives a slice the next power of two in memory slices: 3 GPCs have as much bandwidth as 4.
+    memory_slices = np.exp2(np.ceil(np.log2(compute_slices)))
+    scaled = (1 - of.bandwidth_share) / compute_slices + of.bandwidth_share / memory_slices
+    work_ms = of.gpu_fixed_ms + of.gpu_per_item_ms * batch**of.batch_exponent
+    unscaled_ms = of.unscaled_share * work_ms
+    return np.where(batch == 1, of.unbatched_ratio, 1) * (unscaled_ms + (work_ms - unscaled_ms) * scaled)

@@ -1,0 +1,102 @@
+"""The cheapest set of segments that carries a workload's rate, exactly, for many workloads at once.
+
+An unbounded covering knapsack with small integer costs. If a cheapest cover used as many segments of other
+kinds as the cost of the kind with the best throughput per cost, some of them would together cost a multiple
+of it (pigeonhole on partial sums), and best segments for the same cost would carry at least as much. So all
+but a bounded part of a cheapest cover are best segments: the bounded part is tabulated by dynamic
+programming, the rest is a division.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+SLACK = 1e-10
+"""A part of a segment's throughput too small to ask for one more segment."""
+
+
+@dataclass(frozen=True)
+class Cover:
+    """Per workload the total cost and the number of segments of each kind, (workloads, kinds)."""
+
+    cost: np.ndarray
+    counts: np.ndarray
+
+
+def cheapest_cover(throughput_rps, costs, rate_rps, min_replicas):
+    """The cheapest covers of all workloads.
+
+    Parameters
+    ----------
+    throughput_rps
+        (workloads, kinds) requests/s of one segment; 0 where a kind cannot serve. Every workload needs one
+        kind that can.
+    costs
+        (kinds,) positive integers.
+    rate_rps
+        (workloads,) rate to carry, requests/s.
+    min_replicas
+        (workloads,) least number of segments.
+
+    Returns
+    -------
+    Cover
+        Exact up to ``SLACK``; among equally cheap covers kinds that stand first are preferred.
+    """
+    total = np.zeros(len(rate_rps), int)
+    counts = np.zeros(throughput_rps.shape, int)
+    for least in np.unique(min_replicas):
+        rows = np.flatnonzero(min_replicas == least)
+        total[rows], counts[rows] = _cover(throughput_rps[rows], costs, rate_rps[rows], int(least))
+    return Cover(total, counts)
+
+
+def _cover(throughput_rps, costs, rate_rps, least):
+    """Costs and counts where every workload needs at least ``least`` segments."""
+    rows = np.arange(len(rate_rps))
+    best = np.argmax(throughput_rps / costs, axis=1)
+    reach = int(costs.max() * (costs.max() - 1 + least))
+    carried, chosen = _table(throughput_rps, costs, least, reach)
+    missing = (rate_rps - carried[least]) / throughput_rps[rows, best]
+    bulk = np.maximum(np.ceil(missing - SLACK), 0)
+    total = np.arange(reach + 1)[:, None] + costs[best] * bulk
+    spent = np.argmin(total, axis=0)
+    counts = _trace(chosen, costs, spent, least)
+    counts[rows, best] += bulk[spent, rows].astype(int)
+    return total[spent, rows].astype(int), counts
+
+
+def _table(throughput_rps, costs, least, reach):
+    """Most that can be carried with at least j segments for a cost of at most g, and the last choice.
+
+    At least j - 1 segments and one more are at least j, and nothing is lost by asking no more than that.
+
+    Arrays are indexed [j][g, workload], j up to ``least``; a choice of -1 spends one unit on nothing.
+    """
+    shape = (least + 1, reach + 1, len(throughput_rps))
+    carried = np.full(shape, -np.inf)
+    chosen = np.full(shape, -1, np.int16)
+    carried[0, 0] = 0
+    for spent in range(1, reach + 1):
+        carried[:, spent] = carried[:, spent - 1]
+        for kind in np.flatnonzero(costs <= spent):
+            before = carried[:, spent - costs[kind]] + throughput_rps[:, kind]
+            reached = np.concatenate([before[:1], before[:-1]])
+            better = (reached > carried[:, spent]) & (throughput_rps[:, kind] > 0)
+            carried[:, spent][better] = reached[better]
+            chosen[:, spent][better] = kind
+    return carried, chosen
+
+
+def _trace(chosen, costs, spent, least):
+    """Counts of kinds behind each workload's entry of the table."""
+    rows = np.arange(len(spent))
+    counts = np.zeros((len(spent), len(costs)), int)
+    spent, needed = spent.copy(), np.full(len(spent), least)
+    while (spent > 0).any():
+        kind = chosen[needed, spent, rows]
+        taken = (kind >= 0) & (spent > 0)
+        counts[rows[taken], kind[taken]] += 1
+        spent = np.maximum(spent - np.where(taken, costs[kind], 1), 0)
+        needed = np.where(taken, np.maximum(needed - 1, 0), needed)
+    return counts

@@ -1,0 +1,35 @@
+"""Workloads that no GPU of the fleet can serve within their SLO, and the SLO that would do."""
+
+import math
+
+import numpy as np
+
+
+def unservable(instance, segments):
+    """One line per workload without any operating point inside its latency budget."""
+    served = segments.throughput_rps.any(axis=1) if segments.kinds else np.zeros(len(instance.workloads), bool)
+    return [_explain(instance, instance.workloads[index]) for index in np.flatnonzero(~served)]
+
+
+def _explain(instance, workload):
+    latency = fastest_ms(instance, workload.model)
+    if math.isinf(latency):
+        return f"workload {workload.name}: no slice of this fleet can run {workload.model} at all"
+    enough = latency / instance.policy.budget_ms(1.0)
+    return (
+        f"workload {workload.name}: no slice meets slo_ms {workload.slo_ms:g} (batch latency at most "
+        f"{instance.budget_ms(workload):.4g} ms; the fastest takes {latency:.4g} ms); "
+        f"slo_ms {math.ceil(enough * 1000 + 1e-6) / 1000:g} or more would work"
+    )
+
+
+def fastest_ms(instance, model):
+    """Shortest batch latency of a model on any slice of the fleet, in ms; infinite when it fits nowhere."""
+    found = [math.inf]
+    for entry in instance.fleet:
+        data = instance.performance_of(entry.gpu, model)
+        for profile in entry.profiles if data else ():
+            points = data.operating_points(model, profile)
+            limit = entry.type.slice_mps_clients(profile) if entry.mps else 1
+            found.extend(points.latency_ms[points.processes <= limit].tolist())
+    return min(found)

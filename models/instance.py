@@ -1,0 +1,121 @@
+"""A provisioning problem: fleet, workloads, performance data and policy."""
+
+from functools import cached_property
+from hashlib import sha256
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, field_serializer, model_validator
+
+from provision.models.fields import Name, Record, Text
+from provision.models.performance import PerformanceFile, reference, resolve
+from provision.models.workload import FleetEntry, Policy, Workload
+
+
+class Instance(Record):
+    """A problem instance, immutable; its performance data is loaded when it is made.
+
+    ``objective`` is ``min_cost``, the price of all GPUs per hour (their number when no prices are
+    given), or ``min_gpus``, their number whatever they cost.
+    """
+
+    version: Literal[1]
+    name: Name
+    source: Text = ""
+    objective: Literal["min_cost", "min_gpus"] = "min_cost"
+    policy: Policy = Policy()
+    fleet: tuple[FleetEntry, ...] = Field(min_length=1)
+    performance: Annotated[
+        tuple[PerformanceFile, ...],
+        BeforeValidator(
+            resolve, json_schema_input_type=str | PerformanceFile | list[str | PerformanceFile]
+        ),
+    ]
+    workloads: tuple[Workload, ...] = Field(min_length=1)
+
+    @field_serializer("performance")
+    def _by_name(self, performance):
+        files = [reference(one) for one in performance]
+        return files[0] if len(files) == 1 else files
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        _refuse_twice("workloads", "name", [workload.name for workload in self.workloads])
+        _refuse_twice("fleet", "gpu", [(entry.gpu, entry.partitioned) for entry in self.fleet])
+        priced = {entry.price_per_hour is not None for entry in self.fleet}
+        if len(priced) == 2:
+            raise ValueError("fleet: some GPUs have a price_per_hour and some have none; price all or none")
+        for index, workload in enumerate(self.workloads):
+            if workload.model not in self._known_models:
+                raise ValueError(
+                    f"workloads[{index}].model: no performance data for {workload.model!r} on this fleet; "
+                    f"there is data for {', '.join(sorted(self._known_models)) or 'no model'}"
+                )
+        return self
+
+    @cached_property
+    def _known_models(self):
+        return {model for _, model in self._performance_by_key}
+
+    @cached_property
+    def _performance_by_key(self):
+        gpus = {entry.gpu for entry in self.fleet}
+        found = {}
+        for data in self.performance:
+            for model in data.models if data.gpu in gpus else ():
+                if (data.gpu, model) in found:
+                    raise ValueError(f"performance: two files describe {model} on {data.gpu}; keep one")
+                found[data.gpu, model] = data
+        return found
+
+    @cached_property
+    def workload(self):
+        """Workloads by name."""
+        return {workload.name: workload for workload in self.workloads}
+
+    @cached_property
+    def digest(self):
+        """SHA-256 over everything that the answer depends on."""
+        files = "".join(data.digest for data in self.performance)
+        rest = self.model_dump_json(exclude={"performance"})
+        return sha256((rest + files).encode()).hexdigest()
+
+    @property
+    def priced(self):
+        """Whether the objective counts money rather than GPUs."""
+        return self.objective == "min_cost" and self.fleet[0].price_per_hour is not None
+
+    def performance_of(self, gpu, model):
+        """The performance data of a model on a GPU type; None when there is none."""
+        return self._performance_by_key.get((gpu, model))
+
+    def budget_ms(self, workload):
+        """Longest batch latency allowed for a workload, in ms."""
+        return self.policy.budget_ms(workload.slo_ms)
+
+    def planned_rps(self, workload):
+        """Rate to provide for a workload, headroom included, in requests/s."""
+        return self.policy.planned_rps(workload.rate_rps)
+
+    def weight(self, entry):
+        """What one GPU of a fleet entry adds to the objective."""
+        return entry.price_per_hour if self.priced else 1.0
+
+    def value(self, plan):
+        """Objective of a plan: the price per hour, or the number, of its GPUs."""
+        weights = {(entry.gpu, entry.partitioned): self.weight(entry) for entry in self.fleet}
+        return sum(weights[gpu.gpu, gpu.mig] for gpu in plan.gpus)
+
+    def replace(self, **changes):
+        """A copy with some fields replaced, validated like a new one."""
+        return Instance(**{name: getattr(self, name) for name in Instance.model_fields} | changes)
+
+
+def _refuse_twice(field, key, values):
+    if len(set(values)) < len(values):
+        seen = set()
+        index, value = next(
+            (index, value) for index, value in enumerate(values) if value in seen or seen.add(value)
+        )
+        shown = value if isinstance(value, str) else value[0]
+        raise ValueError(f"{field}[{index}].{key}: {shown!r} stands twice; give each a {key} of its own")
+

@@ -1,0 +1,122 @@
+"""What a method is: an entry function, a name, and what it can do, as data."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from provision.models.errors import UnsupportedError
+
+FEATURES = {
+    "several_gpu_types": "more than one fleet entry",
+    "limited_counts": "a limited count of GPUs",
+    "without_mig": "GPUs without MIG",
+    "min_replicas": "min_replicas other than 1",
+    "max_share_per_gpu": "max_share_per_gpu below 1",
+}
+"""What an instance may ask of a method, and how to say it."""
+
+REQUIREMENTS = {
+    "igniter_data": "performance data of kind igniter",
+    "no_mig": "GPUs without MIG",
+    "mps": "MPS on every GPU",
+}
+"""What a method may ask of an instance, and how to say it."""
+
+
+@dataclass(frozen=True)
+class Incumbent:
+    """What a running method knows so far: its best plan, a proven bound and the objective, None if none."""
+
+    objective: float | None
+    bound: float | None
+
+
+@dataclass(frozen=True)
+class Control:
+    """How long and how to search; ``report`` is called with an Incumbent whenever something improves."""
+
+    time_limit_s: float = 60.0
+    seed: int = 0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    report: Callable[[Incumbent], None] = lambda incumbent: None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a method found.
+
+    ``status`` is optimal, feasible, infeasible or unknown; ``termination`` says why it stopped: proved,
+    completed (a heuristic's end), time_limit or stopped. ``bound`` is proven or None. ``reason`` names,
+    for an infeasible or unknown outcome, what stands in the way and what would work.
+    """
+
+    status: str
+    termination: str
+    plan: Any = None
+    bound: float | None = None
+    reason: str = ""
+    build_seconds: float = 0.0
+    solve_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to turn an instance into a plan.
+
+    ``run(instance, control)`` returns an Outcome. ``features`` are those keys of FEATURES that it can
+    handle, ``requires`` those of REQUIREMENTS that it cannot do without; ``parameters`` its own parameters
+    with their defaults.
+    """
+
+    name: str
+    summary: str
+    run: Callable[[Any, Control], Outcome]
+    exact: bool = False
+    source: str = ""
+    features: frozenset[str] = frozenset()
+    requires: frozenset[str] = frozenset()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self, instance):
+        """Refuse an instance that needs what this method cannot do, or lacks what it requires.
+
+        Raises
+        ------
+        UnsupportedError
+            Naming the feature and the remedy.
+        """
+        missing = sorted(needs(instance) - self.features)
+        if missing:
+            asked = " and ".join(FEATURES[feature] for feature in missing)
+            raise UnsupportedError(
+                f"method {self.name} cannot plan {asked}; use --method auto, greedy or partition-counts"
+            )
+        absent = sorted(self.requires - offers(instance))
+        if absent:
+            asked = " and ".join(REQUIREMENTS[word] for word in absent)
+            raise UnsupportedError(
+                f"method {self.name} needs {asked}; change the instance or use --method auto or greedy"
+            )
+
+
+def needs(instance):
+    """The features that an instance asks for."""
+    workloads = instance.workloads
+    found = {
+        "several_gpu_types": len(instance.fleet) > 1,
+        "limited_counts": any(entry.count is not None for entry in instance.fleet),
+        "without_mig": any(not entry.partitioned for entry in instance.fleet),
+        "min_replicas": any(workload.min_replicas != 1 for workload in workloads),
+        "max_share_per_gpu": any(workload.max_share_per_gpu < 1 for workload in workloads),
+    }
+    return {feature for feature, present in found.items() if present}
+
+
+def offers(instance):
+    """The requirements that an instance meets."""
+    found = {
+        "igniter_data": all(data.kind == "igniter" for data in instance.performance),
+        "no_mig": not any(entry.partitioned for entry in instance.fleet),
+        "mps": all(entry.mps for entry in instance.fleet),
+    }
+    return {word for word, present in found.items() if present}

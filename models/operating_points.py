@@ -1,0 +1,90 @@
+"""Operating points: the ways to run a model on a slice, and what every kind of performance data offers."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Literal, NamedTuple
+
+import numpy as np
+from pydantic import model_validator
+
+from provision.models.fields import Name, Record, Text
+from provision.models.gpu import gpu_type
+
+
+class Member(NamedTuple):
+    """One replica as a performance model sees it."""
+
+    model: str
+    batch: int
+    processes: int
+    sm_share: float
+
+
+class Prediction(NamedTuple):
+    """What one replica does: batch execution latency (ms), throughput (requests/s), memory (GiB or None)."""
+
+    latency_ms: float
+    throughput_rps: float
+    memory_gib: float | None
+
+
+@dataclass(frozen=True)
+class OperatingPoints:
+    """Every way to run one model alone on a slice of one profile, as arrays of one length.
+
+    ``sm_share`` is a number where it is the same for all.
+    """
+
+    batch: np.ndarray
+    processes: np.ndarray
+    latency_ms: np.ndarray
+    throughput_rps: np.ndarray
+    sm_share: np.ndarray | float = 1.0
+
+
+class PerformanceData(Record):
+    """What all kinds of performance data have in common: one GPU type, some ``models`` by name.
+
+    Methods search arrays of ``operating_points(model, profile)``; the verifier takes the scalar path,
+    ``predict``. The two are written apart and tests hold them together.
+    """
+
+    version: Literal[1]
+    name: Name
+    gpu: Name
+    source: Text = ""
+
+    @model_validator(mode="after")
+    def _known_gpu(self):
+        gpu_type(self.gpu)
+        return self
+
+    @cached_property
+    def digest(self):
+        """SHA-256 of the content."""
+        return sha256(self.model_dump_json().encode()).hexdigest()
+
+    def predict(self, profile, members):
+        """What the replicas that share one slice do.
+
+        Parameters
+        ----------
+        profile
+            Profile name of the slice.
+        members
+            Every Member on it.
+
+        Returns
+        -------
+        list of Prediction
+            In the order of the members; None where the data does not describe the case. By default
+            data describes a replica that has the slice to itself.
+        """
+        if len(members) == 1 and members[0].sm_share == 1:
+            return [self._alone(profile, members[0])]
+        return [None] * len(members)
+
+    def _alone(self, profile, member):
+        """The Prediction for a replica that has the slice to itself; None when it is not in the data."""
+        raise NotImplementedError

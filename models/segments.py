@@ -1,0 +1,108 @@
+"""Isolated segments: for every workload, the best way to run it alone on each kind of slice."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.geometry import geometry
+
+
+class SliceKind(NamedTuple):
+    """A profile on the GPUs of one fleet entry; ``compute`` and ``memory`` count slices, 1 for a whole GPU."""
+
+    entry: int
+    profile: str
+    compute: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Best-throughput operating points under the latency budget (ParvaGPU's optimal triplets).
+
+    Arrays are (workloads, kinds); a throughput of 0 says that no operating point meets the budget.
+    """
+
+    kinds: tuple[SliceKind, ...]
+    throughput_rps: np.ndarray
+    latency_ms: np.ndarray
+    batch: np.ndarray
+    processes: np.ndarray
+
+    def of_entry(self, entry):
+        """Indices of the kinds that the GPUs of a fleet entry offer."""
+        return [index for index, kind in enumerate(self.kinds) if kind.entry == entry]
+
+    def geometry(self, instance, entry):
+        """MIG geometry over this entry's kinds, in their order; None for whole GPUs."""
+        gpu = instance.fleet[entry]
+        names = [self.kinds[index].profile for index in self.of_entry(entry)]
+        return geometry(gpu.type, names) if gpu.partitioned and names else None
+
+
+def best_segments(instance, max_processes=None):
+    """The segments of an instance, kinds in the order of the fleet and of its profiles.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    max_processes
+        Use no operating point with more processes than this; None for no limit beyond the fleet's.
+    """
+    budgets = np.array([instance.budget_ms(workload) for workload in instance.workloads])
+    rows = {}
+    for index, workload in enumerate(instance.workloads):
+        rows.setdefault(workload.model, []).append(index)
+    columns = [
+        (_kind(number, entry, profile), column)
+        for number, entry in enumerate(instance.fleet)
+        for profile in entry.profiles
+        if (column := _column(instance, entry, profile, rows, budgets, max_processes)).any()
+    ]
+    values = np.array([column for _, column in columns]).reshape(len(columns), len(budgets), 4)
+    throughput, latency, batch, processes = values.transpose(2, 1, 0)
+    return Segments(
+        tuple(kind for kind, _ in columns), throughput, latency, batch.astype(int), processes.astype(int)
+    )
+
+
+def _kind(number, entry, profile):
+    mig = entry.type.profiles.get(profile)
+    return SliceKind(number, profile, mig.compute if mig else 1, mig.memory if mig else 1)
+
+
+def _column(instance, entry, profile, rows, budgets, max_processes):
+    """(workloads, 4) array of throughput, latency, batch, processes on one kind; zeros where none."""
+    column = np.zeros((len(budgets), 4))
+    limit = entry.type.slice_mps_clients(profile) if entry.mps else 1
+    limit = limit if max_processes is None else min(limit, max_processes)
+    for model, indices in rows.items():
+        data = instance.performance_of(entry.gpu, model)
+        if data is not None:
+            best = _best_by_latency(data.operating_points(model, profile), limit)
+            at = np.searchsorted(best[:, 1], budgets[indices], side="right")
+            column[indices] = np.vstack([np.zeros(4), best])[at]
+    return column
+
+
+def _best_by_latency(points, max_processes):
+    """Points in ascending latency, each replaced by the best throughput at no more latency."""
+    table = np.column_stack([points.throughput_rps, points.latency_ms, points.batch, points.processes])
+    table = table[points.processes <= max_processes]
+    table = table[np.lexsort((table[:, 3], -table[:, 0], table[:, 1]))]
+    best = np.maximum.accumulate(table[:, 0]) if len(table) else np.zeros(0)
+    leader = np.maximum.accumulate(np.where(table[:, 0] == best, np.arange(len(table)), 0)) if len(table) else []
+    chosen = table[np.asarray(leader, int)]
+    return np.column_stack([chosen[:, 0], table[:, 1], chosen[:, 2:]]) if len(table) else table
+
+
+def cap_rps(instance):
+    """(workloads,) most that may be routed to one GPU, requests/s; infinite where there is no limit."""
+    return np.array(
+        [
+            one.max_share_per_gpu * instance.planned_rps(one) if one.max_share_per_gpu < 1 else np.inf
+            for one in instance.workloads
+        ]
+    )

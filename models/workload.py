@@ -1,0 +1,81 @@
+"""What is served, on what, under which rules: workloads, fleet and policy."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from provision.models.fields import Count, Flag, Fraction, Name, NonNegative, Positive, Record
+from provision.models.gpu import WHOLE, gpu_type
+
+
+class Workload(Record):
+    """One served DNN model with its SLO and request rate.
+
+    ``min_replicas`` is the least number of slices that serve it, ``max_share_per_gpu`` the largest
+    part of its planned rate that may be routed to one GPU, so that losing a GPU loses no more.
+    """
+
+    name: Name
+    model: Name
+    slo_ms: Positive
+    rate_rps: NonNegative
+    min_replicas: Count = 1
+    max_share_per_gpu: Fraction = 1.0
+
+
+class FleetEntry(Record):
+    """GPUs of one type that may be used; ``count`` None means as many as needed.
+
+    With ``mig`` the GPUs are partitioned; by default they are when the type can be. Without ``mps``
+    every slice runs a single process.
+    """
+
+    gpu: Name
+    price_per_hour: NonNegative | None = None
+    count: Count | None = None
+    mig: Flag | None = None
+    mps: Flag = True
+
+    @model_validator(mode="after")
+    def _known_gpu(self):
+        if self.mig and not gpu_type(self.gpu).mig:
+            raise ValueError(f"GPU type {self.gpu} has no MIG; leave mig out or set it to false")
+        return self
+
+    @property
+    def type(self):
+        """The GPU type."""
+        return gpu_type(self.gpu)
+
+    @property
+    def partitioned(self):
+        """Whether these GPUs run with MIG on."""
+        return bool(self.type.mig) if self.mig is None else self.mig
+
+    @property
+    def profiles(self):
+        """Names of the slices that one of these GPUs can offer."""
+        if not self.partitioned:
+            return (WHOLE,)
+        return tuple(name for name, profile in self.type.profiles.items() if profile.variant != "media")
+
+
+class Policy(Record):
+    """How much of the SLO and of the rate a plan may use.
+
+    ``half_slo``: the batch latency may take half of the SLO times ``safety``; the other half is for
+    batching and queueing (Nexus, iGniter, ParvaGPU). ``headroom`` is extra rate planned for, as a
+    fraction of the stated rate.
+    """
+
+    latency_budget: Literal["half_slo"] = "half_slo"
+    safety: Fraction = 1.0
+    headroom: NonNegative = Field(default=0.0, le=10)
+
+    def budget_ms(self, slo_ms):
+        """Longest batch latency that an SLO leaves room for, in ms."""
+        return slo_ms / 2 * self.safety
+
+    def planned_rps(self, rate_rps):
+        """The rate to provide for, in requests/s."""
+        return rate_rps * (1 + self.headroom)

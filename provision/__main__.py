@@ -1,0 +1,7 @@
+"""``python -m provision``."""
+
+import sys
+
+from provision.cli import main
+
+sys.exit(main())

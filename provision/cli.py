@@ -1,0 +1,44 @@
+"""The command line: one verb, one module; results on stdout, everything else on stderr, the exit code is the verdict."""
+
+import argparse
+import sys
+
+import provision
+from provision.commands import compare, imports, lists, show, solve, verify
+from provision.models.errors import InputError
+
+VERBS = (lists, solve, verify, compare, show, imports)
+DONE, NO, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line."""
+
+    def error(self, message):
+        self.exit(UNUSABLE, f"error: {' '.join(message.split())} (see {self.prog} --help)\n")
+
+
+def parser():
+    """The parser of all verbs."""
+    top = _Parser(prog="provision", description=provision.__doc__)
+    top.add_argument("--version", action="version", version=f"provision {provision.__version__}")
+    verbs = top.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
+    for module in VERBS:
+        module.add_parsers(verbs)
+    return top
+
+
+def main(arguments=None):
+    """Run one command; returns 0 for yes, 1 for no, 2 for input that cannot be used."""
+    options = parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return UNUSABLE
+    except KeyboardInterrupt:
+        print("stopped before there was anything to return", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return DONE

@@ -1,0 +1,68 @@
+"""What the verbs share: JSON and tables on stdout, progress on stderr."""
+
+import json
+import sys
+from contextlib import contextmanager
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+
+def add_json(parser):
+    """The ``--json`` option."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else")
+
+
+def add_force(parser):
+    """The ``--force`` option."""
+    parser.add_argument("--force", action="store_true", help="overwrite files that exist")
+
+
+def print_json(content):
+    """One JSON object on stdout."""
+    json.dump(content, sys.stdout, indent=1)
+    sys.stdout.write("\n")
+
+
+def print_table(columns, rows):
+    """A table on stdout; columns whose cells are numbers are aligned to the right."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for number, column in enumerate(columns):
+        right = all(isinstance(row[number], (int, float, type(None))) for row in rows)
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(shown(cell)) for cell in row))
+    Console(highlight=False).print(table)
+
+
+def shown(value):
+    """A cell as text: a dash for None."""
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+@contextmanager
+def progress(what):
+    """Show elapsed time, incumbent, bound and gap on a terminal; yields the function that methods report to."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda incumbent: None
+        return
+    bar = Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
+    )
+    with bar:
+        task = bar.add_task(what)
+        yield lambda incumbent: bar.update(task, description=f"{what}: {_standing(incumbent)}")
+
+
+def _standing(incumbent):
+    """Incumbent, bound and gap in words."""
+    text = f"best {shown(incumbent.objective)}, bound {shown(incumbent.bound)}"
+    if incumbent.objective and incumbent.bound is not None:
+        text += f", gap {(incumbent.objective - incumbent.bound) / incumbent.objective:.1%}"
+    return text

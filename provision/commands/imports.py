@@ -1,0 +1,48 @@
+"""``provision import``: public files of other systems as instances, performance data and plans."""
+
+from provision.commands.common import add_force
+from provision.instances.parvagpu import import_deployment, import_scenario, import_tables
+from provision.instances.read import read, write
+from provision.models.errors import InputError
+
+
+def add_parsers(verbs):
+    """Declare the verb and its formats."""
+    text = "turn public files of other systems into instances, performance data and plans"
+    parser = verbs.add_parser("import", help=text, description=text)
+    formats = parser.add_subparsers(title="formats", dest="format", metavar="FORMAT", required=True)
+    _add(formats, "parvagpu", _parvagpu, "profile tables, with --slo-row a whole scenario", "DIR")
+    _add(formats, "parvagpu-deployment", _deployment, "a deployment map, as a plan", "CSV")
+    scenario = formats.choices["parvagpu"]
+    scenario.add_argument("--slo-row", type=int, metavar="N", help="row of SLO/*.csv, from 1 (S1 is 1)")
+    scenario.add_argument("--safety", type=float, default=1.0, metavar="S", help="part of SLO/2 to use (default: 1)")
+    scenario.add_argument("--price", type=float, metavar="P", help="price of a GPU per hour")
+    formats.choices["parvagpu-deployment"].add_argument("--instance", required=True, metavar="I")
+
+
+def _add(formats, name, run, text, path):
+    parser = formats.add_parser(name, help=text, description=text)
+    parser.add_argument("path", metavar=path)
+    parser.add_argument("--out", required=True, metavar="F", help="file to write (.json, else YAML)")
+    add_force(parser)
+    parser.set_defaults(run=run)
+
+
+def _parvagpu(options):
+    if options.slo_row is None:
+        return _write(options, import_tables(options.path))
+    if not 0 < options.safety <= 1:
+        raise InputError(f"--safety {options.safety:g}: must be above 0 and at most 1")
+    if options.price is not None and not 0 <= options.price < float("inf"):
+        raise InputError(f"--price {options.price:g}: must be finite and not negative")
+    return _write(options, import_scenario(options.path, options.slo_row, options.safety, options.price))
+
+
+def _deployment(options):
+    return _write(options, import_deployment(options.path, read(options.instance)))
+
+
+def _write(options, record):
+    write(record, options.out, options.force)
+    print(f"written to {options.out}")
+    return 0

@@ -1,0 +1,79 @@
+"""``provision instances``, ``methods`` and ``gpus``: what there is."""
+
+from provision.commands.common import add_json, print_json, print_table
+from provision.instances.read import read, shipped_instances
+from provision.methods import methods
+from provision.models.gpu import gpu_types
+
+
+def add_parsers(verbs):
+    """Declare the verbs."""
+    for name, run, text in (
+        ("instances", _instances, "list the shipped instances"),
+        ("methods", _methods, "list the methods and what they can do"),
+        ("gpus", _gpus, "list the GPU types with their MIG profiles"),
+    ):
+        parser = verbs.add_parser(name, help=text, description=text)
+        add_json(parser)
+        parser.set_defaults(run=run)
+
+
+def _instances(options):
+    rows = [_instance(name) for name in shipped_instances()]
+    return _print(options, rows)
+
+
+def _instance(name):
+    instance = read(name)
+    return {
+        "name": name,
+        "workloads": len(instance.workloads),
+        "fleet": ", ".join(entry.gpu for entry in instance.fleet),
+        "objective": instance.objective,
+        "source": instance.source,
+    }
+
+
+def _methods(options):
+    rows = [
+        {
+            "name": method.name,
+            "exact": method.exact,
+            "summary": method.summary,
+            "features": sorted(method.features),
+            "parameters": dict(method.parameters),
+            "source": method.source,
+        }
+        for method in methods().values()
+    ]
+    return _print(options, rows, ("name", "exact", "summary", "features"))
+
+
+def _gpus(options):
+    rows = [
+        {
+            "name": gpu.name,
+            "product": gpu.product,
+            "sms": gpu.sms,
+            "memory_gib": gpu.memory_gib,
+            "mig_profiles": [name for name, profile in gpu.profiles.items() if profile.variant == "plain"],
+        }
+        for gpu in gpu_types().values()
+    ]
+    return _print(options, rows)
+
+
+def _print(options, rows, columns=None):
+    """Rows as JSON with everything, or as a table of some columns."""
+    if options.json:
+        print_json(rows)
+    else:
+        columns = columns or list(rows[0])
+        print_table(columns, [[_cell(row[column]) for column in columns] for row in rows])
+    return 0
+
+
+def _cell(value):
+    if isinstance(value, list):
+        return ", ".join(value) or "-"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value

@@ -1,0 +1,47 @@
+"""``provision show``: a plan, drawn."""
+
+import sys
+
+from provision.commands.common import add_force
+from provision.draw.page import render_page
+from provision.draw.picture import draw_picture
+from provision.draw.terminal import draw_terminal
+from provision.instances.files import write_text
+from provision.instances.read import read, read_plan, shipped_instances
+from provision.verify import verify
+
+
+def add_parsers(verbs):
+    """Declare the verb."""
+    text = "draw the GPUs of a plan with their slices"
+    parser = verbs.add_parser("show", help=text, description=text)
+    parser.add_argument("plan", metavar="PLAN", help="a plan file")
+    parser.add_argument("--instance", metavar="I", help="its instance, when it is not a shipped one: adds predictions")
+    parser.add_argument("--png", metavar="F", help="write a picture (.png or .svg)")
+    parser.add_argument("--html", metavar="F", help="write a self-contained page")
+    add_force(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options):
+    plan = read_plan(options.plan)
+    instance = _instance(options, plan)
+    draw_terminal(plan, instance)
+    if options.png:
+        draw_picture(plan, options.png, instance, options.force)
+        print(f"picture written to {options.png}", file=sys.stderr)
+    if options.html:
+        report = verify(instance, plan) if instance else None
+        write_text(options.html, render_page(plan, instance, report), options.force)
+        print(f"page written to {options.html}", file=sys.stderr)
+    return 0
+
+
+def _instance(options, plan):
+    """The instance named, or the shipped one that the plan was made for."""
+    if options.instance:
+        return read(options.instance)
+    if plan.instance not in shipped_instances():
+        return None
+    instance = read(plan.instance)
+    return instance if plan.digest in ("", instance.digest) else None

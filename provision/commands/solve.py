@@ -1,0 +1,78 @@
+"""``provision solve``: an instance in, a verified plan with its proof out."""
+
+from provision.commands.common import add_force, add_json, print_json, progress, shown
+from provision.draw.terminal import draw_terminal
+from provision.instances.read import read, write
+from provision.models.errors import InputError
+from provision.solve import solve
+
+
+def add_parsers(verbs):
+    """Declare the verb."""
+    text = "find the plan with the fewest or cheapest GPUs, prove it, verify it"
+    parser = verbs.add_parser("solve", help=text, description=text)
+    parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
+    parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
+    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds (default: 60)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="for methods that draw numbers (default: 0)")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the method")
+    parser.add_argument("--out", metavar="F", help="write the plan here (.json, else YAML)")
+    add_force(parser)
+    add_json(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options):
+    instance = read(options.instance)
+    parameters = dict(map(_parameter, options.set))
+    if options.out:
+        _refuse_existing(options)
+    with progress(f"{options.method} on {instance.name}") as report:
+        result = solve(instance, options.method, options.time_limit, options.seed, report, **parameters)
+    if options.out and result.plan is not None:
+        write(result.plan, options.out, options.force)
+    if options.json:
+        written = options.out if result.plan is not None else None
+        print_json(result.summary() | {"plan_file": written})
+    else:
+        _print(instance, result, options.out)
+    return 0 if result.plan is not None else 1
+
+
+def _parameter(text):
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--set {text!r}: expected NAME=VALUE")
+    return name, value
+
+
+def _refuse_existing(options):
+    """Complain before the work, not after it."""
+    from pathlib import Path
+
+    if Path(options.out).exists() and not options.force:
+        raise InputError(f"{options.out}: exists already; choose another name or add --force")
+
+
+def _print(instance, result, out):
+    print(headline(result))
+    if result.plan is None:
+        return
+    draw_terminal(result.plan, instance)
+    if out:
+        print(f"plan written to {out}")
+
+
+def headline(result):
+    """Status, objective, bound and times in one or two lines."""
+    if result.plan is None:
+        return f"{result.instance}: {result.status} ({result.termination}): {result.reason}"
+    report = result.report
+    cost = f", {report.cost_per_hour:.2f} per hour" if report.cost_per_hour is not None else ""
+    bound = f"bound {shown(result.bound)}, gap {result.gap:.1%}" if result.bound is not None else "no bound"
+    return (
+        f"{result.instance}: {report.gpus} GPUs, {report.gpcs} GPCs{cost} - {result.status} ({result.termination}), "
+        f"{bound}\nmethod {result.method}, verified, internal slack {report.internal_slack:.1%}, external "
+        f"fragmentation {report.external_fragmentation:.1%}, build {result.build_seconds:.3f} s, solve "
+        f"{result.solve_seconds:.3f} s"
+    )

@@ -1,0 +1,47 @@
+"""``provision verify``: does a plan hold? Exit 0 when it does, 1 with every violation when it does not."""
+
+from provision.commands.common import add_json, print_json, print_table
+from provision.instances.read import read, read_plan
+from provision.verify import verify
+
+
+def add_parsers(verbs):
+    """Declare the verb."""
+    text = "check a plan against its instance, independently of whoever made it"
+    parser = verbs.add_parser("verify", help=text, description=text)
+    parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
+    parser.add_argument("plan", metavar="PLAN", help="a plan file")
+    add_json(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options):
+    instance, plan = read(options.instance), read_plan(options.plan)
+    report = verify(instance, plan)
+    if options.json:
+        print_json(report.model_dump(mode="json"))
+    else:
+        _print(instance, plan, report)
+    return 0 if report.ok else 1
+
+
+def _print(instance, plan, report):
+    if plan.digest and plan.digest != instance.digest:
+        print(f"note: the plan was made for another state of {plan.instance}; it is judged on {instance.name} as it is")
+    cost = f", {report.cost_per_hour:.2f} per hour" if report.cost_per_hour is not None else ""
+    print(f"{report.gpus} GPUs, {report.gpcs} GPCs{cost}, internal slack {report.internal_slack:.1%}, "
+          f"external fragmentation {report.external_fragmentation:.1%}")
+    if report.ok:
+        print(f"holds: {len(report.predictions)} replicas, {_tightest(report)}")
+        return
+    print(f"violated: {len(report.violations)}")
+    rows = [(violation.kind, violation.message, violation.margin) for violation in report.violations]
+    print_table(("kind", "what", "margin"), [(k, m, None if g is None else f"{g:+.1%}") for k, m, g in rows])
+
+
+def _tightest(report):
+    """The replica closest to its latency budget."""
+    if not report.predictions:
+        return "nothing to serve"
+    one = max(report.predictions, key=lambda found: found.latency_ms / found.budget_ms)
+    return f"tightest latency {one.workload}: {one.latency_ms:.4g} of {one.budget_ms:.4g} ms"

@@ -1,0 +1,30 @@
+"""The register of methods: everything that turns an instance into a plan, by name."""
+
+from functools import cache
+
+from provision import auto
+from provision.formulations import partition_counts
+from provision.heuristics import greedy, parvagpu
+from provision.models.errors import InputError
+
+MODULES = (auto, partition_counts, greedy, parvagpu)
+
+
+@cache
+def methods():
+    """All methods by name, ours first."""
+    return {method.name: method for module in MODULES for method in module.METHODS}
+
+
+def method(name):
+    """The method of this name.
+
+    Raises
+    ------
+    InputError
+        If there is none; the message lists those there are.
+    """
+    try:
+        return methods()[name]
+    except KeyError:
+        raise InputError(f"unknown method {name!r}; use one of {', '.join(methods())}") from None
