@@ -7,6 +7,7 @@ implied by the rate rows in whole numbers, not in fractions: they close most of 
 """
 
 import math
+import warnings
 from dataclasses import replace
 from time import perf_counter
 
@@ -14,6 +15,7 @@ import numpy as np
 import pulp
 
 from provision.formulations.cover_bound import cover_bound
+from provision.formulations.spread import spread_out
 from provision.models.assemble import assemble
 from provision.models.deal import deal
 from provision.models.errors import InputError
@@ -25,6 +27,8 @@ from provision.models.segments import best_segments, cap_rps
 DEFAULT_SOLVER = "PULP_CBC_CMD"
 TOLERANCE = 1e-9
 """Part of a rate that may be missing: the verifier's own tolerance."""
+EXPLAIN_SECONDS = 10.0
+"""Most time to find out what a fleet that is too small could carry."""
 
 
 class PartitionCounts:
@@ -36,22 +40,24 @@ class PartitionCounts:
         The problem.
     segments
         Its segments; every workload must have one.
+    sense
+        PuLP's, for the objective.
     """
 
-    def __init__(self, instance, segments):
+    def __init__(self, instance, segments, sense=pulp.LpMinimize):
         self.instance, self.segments = instance, segments
         self.partitions = partitions_of(instance, segments)
         self.useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
         self.rate_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
         self.bound, cover = cover_bound(instance, self.useful_rps, segments, self.partitions)
         self.compute_needed, self.covers = cover.cost, cover.counts
-        self.problem = pulp.LpProblem("partition_counts", pulp.LpMinimize)
-        self.y = [pulp.LpVariable(f"y_{c}", 0, cat="Integer") for c in range(len(self.partitions.entry))]
-        self.x = {
-            (w, k): pulp.LpVariable(f"x_{w}_{k}", 0, cat="Integer")
-            for w, k in zip(*np.nonzero(self.useful_rps), strict=True)
-        }
+        self.problem = pulp.LpProblem("partition_counts", sense)
+        self.y = [self._count(f"y_{c}") for c in range(len(self.partitions.entry))]
+        self.x = {(w, k): self._count(f"x_{w}_{k}") for w, k in zip(*np.nonzero(self.useful_rps), strict=True)}
         self.kinds_of = [np.flatnonzero(row) for row in self.useful_rps]
+
+    def _count(self, name):
+        return self.problem.add_variable(name, 0, None, cat="Integer")
 
     def minimise_weight(self):
         """Objective: price per hour, or number, of the GPUs."""
@@ -68,7 +74,7 @@ class PartitionCounts:
         """The segments of a workload carry its planned rate, or a share of it that is itself a variable."""
         for w, rate in enumerate(self.rate_rps):
             if rate > 0:
-                terms = [self.useful_rps[w, k] / rate * self.x[w, k] for k in self.kinds_of[w]]
+                terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.kinds_of[w]]
                 self.problem += pulp.lpSum(terms) >= share
 
     def keep_replicas(self):
@@ -115,11 +121,25 @@ class PartitionCounts:
 def solve(instance, control):
     """Plan an instance with the fewest or cheapest GPUs, proven where the solver gets that far."""
     started = perf_counter()
-    solver = _solver(control)
+    solver = pulp_solver(control, control.time_limit_s)
     segments = best_segments(instance)
     hopeless = unservable(instance, segments)
     if hopeless:
         return Outcome("infeasible", "proved", reason="; ".join(hopeless), build_seconds=perf_counter() - started)
+    model = _model(instance, segments)
+    control.report(Incumbent(None, model.bound))
+    built = perf_counter()
+    model.problem.solve(solver)
+    left_s = control.time_limit_s - (perf_counter() - built)
+    if model.problem.sol_status == pulp.LpSolutionInfeasible and left_s > 0:
+        outcome = Outcome("infeasible", "proved", reason=_what_would_fit(instance, segments, control))
+    else:
+        outcome = _outcome(model, left_s)
+    return replace(outcome, build_seconds=built - started, solve_seconds=perf_counter() - built)
+
+
+def _model(instance, segments):
+    """The whole model, ready to solve."""
     model = PartitionCounts(instance, segments)
     model.minimise_weight()
     model.carry_rates()
@@ -128,31 +148,30 @@ def solve(instance, control):
     model.fit_slots()
     model.respect_fleet()
     model.spread()
-    control.report(Incumbent(None, model.bound))
-    built = perf_counter()
-    model.problem.solve(solver)
-    in_time = perf_counter() - built < control.time_limit_s
-    outcome = _outcome(model, solver, in_time)
-    return replace(outcome, build_seconds=built - started, solve_seconds=perf_counter() - built)
+    return model
 
 
-def _solver(control):
-    """The PuLP solver that the parameters name, with what is left of the time limit."""
+def pulp_solver(control, limit_s, **options):
+    """The PuLP solver that the parameters name."""
     name = control.parameters.get("solver", DEFAULT_SOLVER)
-    available = pulp.listSolvers(onlyAvailable=True)
-    if name not in available:
-        raise InputError(f"solver {name!r} is not there; PuLP finds {', '.join(available)}")
-    return pulp.getSolver(name, msg=False, timeLimit=max(control.time_limit_s, 0.1))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of the bundled CBC, in favour of PuLP 4
+            solver = pulp.getSolver(name, msg=False, timeLimit=max(limit_s, 0.1), **options)
+            found = solver.available()
+    except pulp.PulpSolverError:
+        found = False
+    if not found:
+        raise InputError(f"solver {name!r} is not there; use {DEFAULT_SOLVER}, or install one that PuLP knows")
+    return solver
 
 
-def _outcome(model, solver, in_time):
-    """What the solver's status means."""
+def _outcome(model, left_s):
+    """What the solver's status means, with ``left_s`` seconds left."""
     found = model.problem.sol_status
-    if found == pulp.LpSolutionInfeasible and in_time:
-        return Outcome("infeasible", "proved", reason=_what_would_fit(model, solver))
     if found not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return Outcome("unknown", "time_limit", bound=model.bound, reason="no plan found in time")
-    layouts = _layouts(model)
+    layouts = _layouts(model, left_s)
     if layouts is None:
         reason = "segments that carry the rates fit the fleet, but not spread as max_share_per_gpu asks"
         return Outcome("unknown", "completed", bound=model.bound, reason=reason)
@@ -161,10 +180,10 @@ def _outcome(model, solver, in_time):
     reached = sum(model.instance.weight(model.instance.fleet[layout.entry]) for layout in layouts)
     if reached <= bound * (1 + TOLERANCE):
         return Outcome("optimal", "proved", plan, bound)
-    return Outcome("feasible", "completed" if in_time else "time_limit", plan, bound)
+    return Outcome("feasible", "completed" if left_s > 0 else "time_limit", plan, bound)
 
 
-def _layouts(model):
+def _layouts(model, left_s):
     """The solution's segments on its GPUs; None when the fleet has no GPU left for those that must be spread.
 
     Solvers keep rows within a tolerance of their own: a workload that they leave short gets its cheapest cover.
@@ -172,22 +191,23 @@ def _layouts(model):
     chosen = model.chosen()
     short = (chosen * model.useful_rps).sum(axis=1) < model.rate_rps * (1 - TOLERANCE)
     chosen[short] = model.covers[short]
-    return deal(model.instance, model.segments, model.partitions, model.gpus(), chosen)
+    spread = spread_out(model, model.gpus(), left_s) if np.isfinite(cap_rps(model.instance)).any() else None
+    return spread or deal(model.instance, model.segments, model.partitions, model.gpus(), chosen)
 
 
-def _what_would_fit(model, solver):
+def _what_would_fit(instance, segments, control):
     """The largest share of all rates that the fleet can carry, as a sentence."""
-    strictest = min(model.instance.workloads, key=lambda one: one.max_share_per_gpu)
-    share = pulp.LpVariable("share", 0, 1)
-    model.problem = pulp.LpProblem("largest_share", pulp.LpMaximize)
+    model = PartitionCounts(instance, segments, pulp.LpMaximize)
+    share = model.problem.add_variable("share", 0, 1)
     model.problem += share
     model.carry_rates(share)
     model.keep_replicas()
     model.fit_slots()
     model.respect_fleet()
     model.spread()
-    model.problem.solve(solver)
+    model.problem.solve(pulp_solver(control, min(control.time_limit_s, EXPLAIN_SECONDS), gapRel=0.002))
     if model.problem.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+        strictest = min(instance.workloads, key=lambda one: (one.max_share_per_gpu, -one.min_replicas))
         return (
             f"the fleet has too few GPUs even at rate 0: workload {strictest.name} asks for min_replicas "
             f"{strictest.min_replicas}, max_share_per_gpu {strictest.max_share_per_gpu:g}; allow more GPUs"
@@ -204,7 +224,7 @@ METHODS = (
         run=solve,
         exact=True,
         source="this package",
-        features=frozenset(FEATURES),
+        features=frozenset(FEATURES) - {"interference", "share_slices"},  # its bounds hold for a workload per slice
         parameters={"solver": DEFAULT_SOLVER},
     ),
 )

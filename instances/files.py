@@ -1,37 +1,19 @@
-"""Files in and out: strict YAML and JSON, one line for whatever is wrong, nothing lost on writing."""
+"""Files in and out: one line for whatever is wrong, nothing lost on writing."""
 
 import json
 import os
-import re
+import reprlib
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from provision.instances.parse import parse
 from provision.models.errors import InputError
 
 MOST_BYTES = 256 * 2**20
-MOST_NODES = 20_000_000
-"""Largest content, aliases followed, that is still taken for a file somebody meant."""
-
-
-class _Loader(yaml.CSafeLoader):
-    """YAML without surprises: a key that stands twice is an error, 1e3 is a number."""
-
-    def construct_mapping(self, node, deep=False):
-        seen = set()
-        for key_node, _ in node.value:
-            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-)
 
 
 def load(path):
@@ -42,35 +24,74 @@ def load(path):
     InputError
         When it is missing, unreadable, too large, or not well-formed.
     """
+    return parse(path, read_text(path))
+
+
+def read_text(path):
+    """The text of a file, a byte order mark left out.
+
+    Raises
+    ------
+    InputError
+        When it is missing, unreadable, too large or no text.
+    """
     try:
-        if os.path.getsize(path) > MOST_BYTES:
-            raise InputError(f"{path}: larger than {MOST_BYTES // 2**20} MiB; this is hardly the file you meant")
-        text = Path(path).read_text(encoding="utf-8")
+        with open(path, "rb") as file:
+            # A pipe or a device does not tell its size beforehand.
+            content = file.read(MOST_BYTES + 1)
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(f"{path}: not a text file; expected YAML or JSON in UTF-8") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError(f"{path}: not a text file; expected text in UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read: {reason(error)}; give the path of a file") from None
+    if len(content) > MOST_BYTES:
+        raise InputError(f"{path}: larger than {MOST_BYTES // 2**20} MiB; this is hardly the file you meant")
     if "\x00" in text:
-        raise InputError(f"{path}: not a text file; expected YAML or JSON in UTF-8")
-    content = _parse_json(path, text) if str(path).endswith(".json") else _parse_yaml(path, text)
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: holds {_kind(content)}, not a mapping; expected fields such as 'version: 1'")
-    _refuse_bombs(path, content)
-    return content
+        raise InputError(f"{path}: not a text file; expected text in UTF-8")
+    return text
 
 
 def validate(kind, content, where):
-    """An object of a pydantic class from plain content.
+    """An object of a pydantic class, or of any type that pydantic knows, from plain content.
 
     Raises
     ------
     InputError
         With the first thing that is wrong: file, field, value, problem.
     """
+    with refused(where):
+        return TypeAdapter(kind).validate_python(content)
+
+
+@contextmanager
+def refused(where):
+    """Turn what pydantic refuses into an InputError that names the place."""
     try:
-        return kind.model_validate(content)
+        yield
     except ValidationError as error:
         raise InputError(f"{where}: {_first_problem(error)}") from None
+
+
+def check_writable(path, force=False):
+    """Complain before the work, not after it, when a file cannot be written.
+
+    Raises
+    ------
+    InputError
+        When it exists and ``force`` is not set, or it has no folder that can be written to.
+    """
+    try:
+        if os.path.isdir(path):
+            raise InputError(f"{path}: is a folder; name a file in it")
+        if os.path.lexists(path) and not force:
+            raise InputError(f"{path}: exists already; choose another name or add --force")
+        folder = next(parent for parent in Path(path).absolute().parents if os.path.lexists(parent))
+        if not (folder.is_dir() and os.access(folder, os.W_OK)):
+            raise InputError(f"{path}: cannot be written: {folder} is no folder that you may write to")
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: cannot be written: {reason(error)}; choose another name") from None
 
 
 def write_text(path, text, force=False):
@@ -81,21 +102,19 @@ def write_text(path, text, force=False):
     InputError
         When it exists and ``force`` is not set, or cannot be written.
     """
-    path = Path(path)
-    if path.exists() and not force:
-        raise InputError(f"{path}: exists already; choose another name or add --force")
-    temporary = None
+    check_writable(path, force)
+    path, temporary = Path(path), None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8") as file:
+        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
             temporary = file.name
-            file.write(text)
+            file.write(text.encode())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        raise InputError(f"{path}: cannot be written: {reason(error)}; choose another name") from None
 
 
 def dump(record, path):
@@ -106,67 +125,31 @@ def dump(record, path):
     return yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=115)
 
 
-def _parse_json(path, text):
-    def no_key_twice(pairs):
-        keys = [key for key, _ in pairs]
-        if len(set(keys)) < len(keys):
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise InputError(f"{path}: key {twice!r} stands twice; keep one")
-        return dict(pairs)
-
-    try:
-        return json.loads(text, object_pairs_hook=no_key_twice)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}: not well-formed JSON: {error.msg}") from None
-    except RecursionError:
-        raise InputError(f"{path}: nested too deeply to be what was meant") from None
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: not well-formed JSON: {error}") from None
-
-
-def _parse_yaml(path, text):
-    try:
-        return yaml.load(text, _Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line = f":{mark.line + 1}" if mark else ""
-        raise InputError(f"{path}{line}: not well-formed YAML: {error.problem}") from None
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise InputError(f"{path}: not well-formed YAML: {_one_line(error)}") from None
-    except RecursionError:
-        raise InputError(f"{path}: nested too deeply to be what was meant") from None
-
-
-def _refuse_bombs(path, content):
-    """Refuse content that a few aliases blow up to millions of nodes."""
-    left, pending = MOST_NODES, [content]
-    while pending:
-        node = pending.pop()
-        children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-        left -= len(children)
-        if left < 0:
-            raise InputError(f"{path}: more than {MOST_NODES} values, aliases followed; write it without aliases")
-        pending.extend(children)
+REMEDIES = {
+    "extra_forbidden": "remove it or check its spelling",
+    "missing": "add it",
+    "float_type": "write a number, without quotes",
+    "int_type": "write a whole number, without quotes",
+    "string_type": "write text, in quotes if need be",
+    "bool_type": "write true or false",
+    "finite_number": "write the number that you mean",
+}
+WORDS = {"extra_forbidden": "unknown field", "missing": "is missing"}
+OWN = ("value_error", "union_tag_invalid", "union_tag_not_found")
+"""Types of errors whose message names the value already."""
 
 
 def _first_problem(error):
     """One line for the first error that pydantic found, and how many more there are."""
     problems = error.errors(include_url=False)
-    first = problems[0]
-    field = _field(first["loc"])
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        text = f"{field}: unknown field; remove it or check its spelling"
-    elif first["type"] == "missing":
-        text = f"{field}: missing; add it"
-    elif first["type"] in ("value_error", "union_tag_invalid", "union_tag_not_found"):
-        text = f"{field}: {message}" if field else message
-    else:
-        text = f"{field}: {message} (got {_shown(first['input'])})"
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return _one_line(text) + more
+    first, kind = problems[0], problems[0]["type"]
+    message = first["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    text = f"{_field(first['loc'])}: {WORDS.get(kind, message)}".removeprefix(": ")
+    if kind not in OWN and kind not in WORDS:
+        text += f" (got {_shown(first['input'])})"
+    if kind in REMEDIES:
+        text += f"; {REMEDIES[kind]}"
+    return text + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else "")
 
 
 def _field(location):
@@ -181,13 +164,12 @@ def _field(location):
 
 
 def _shown(value):
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    """A value as Python writes it, long ones cut."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = 60
+    return short.repr(value)
 
 
-def _one_line(text):
-    return " ".join(str(text).split())
-
-
-def _kind(content):
-    return "nothing" if content is None else f"a {type(content).__name__}"
+def reason(error):
+    """What an operating system error says."""
+    return getattr(error, "strerror", None) or str(error)

@@ -1,9 +1,12 @@
 """Import of ParvaGPU's public files: profile tables, scenarios and deployment maps."""
 
 import csv
+import io
 import math
+from collections import Counter
 from pathlib import Path
 
+from provision.instances.files import read_text, refused
 from provision.models.errors import InputError
 from provision.models.gpu import gpu_type
 from provision.models.instance import Instance
@@ -41,13 +44,11 @@ def import_tables(folder, models=None):
     InputError
         When a file is missing, has other columns or a cell that is no number.
     """
-    paths = sorted((Path(folder) / "prof_data").glob("*.csv"))
-    if not paths:
-        raise InputError(f"{folder}: no prof_data/*.csv in there; name the folder that holds prof_data")
-    tables = {path.stem: _table(path) for path in paths if models is None or path.stem in models}
-    return MeasuredSegments(
-        version=1, name="parvagpu-tables", kind="measured-segments", gpu=GPU, source=SOURCE, models=tables
-    )
+    tables = {path.stem: _table(path) for path in _profiles(folder) if models is None or path.stem in models}
+    with refused(folder):
+        return MeasuredSegments(
+            version=1, name="parvagpu-tables", kind="measured-segments", gpu=GPU, source=SOURCE, models=tables
+        )
 
 
 def import_scenario(folder, row, safety, price_per_hour=None):
@@ -55,58 +56,73 @@ def import_scenario(folder, row, safety, price_per_hour=None):
 
     The columns of the tables are the profiled models in alphabetical order.
     """
-    folder = Path(folder)
-    slos, rates = (_row(folder / "SLO" / name, row) for name in ("SLO_latency.csv", "SLO_req_rate.csv"))
-    models = sorted(path.stem for path in (folder / "prof_data").glob("*.csv"))
+    models = [path.stem for path in _profiles(folder)]
+    tables = [Path(folder) / "SLO" / name for name in ("SLO_latency.csv", "SLO_req_rate.csv")]
+    slos, rates = (_row(path, row) for path in tables)
     if not len(models) == len(slos) == len(rates):
         raise InputError(
             f"{folder}: {len(models)} profiled models, {len(slos)} SLOs and {len(rates)} rates in row {row}; "
             "the tables need one column per model"
         )
-    chosen = [(model, slo, rate) for model, slo, rate in zip(models, slos, rates, strict=True) if slo is not None]
-    return Instance(
-        version=1,
-        name=f"parvagpu-row-{row}",
-        source=f"{SOURCE}, scenario {row}",
-        policy=Policy(safety=safety),
-        fleet=(FleetEntry(gpu=GPU, price_per_hour=price_per_hour),),
-        performance=import_tables(folder, {model for model, _, _ in chosen}),
-        workloads=tuple(
-            Workload(name=model, model=model, slo_ms=float(math.floor(slo)), rate_rps=rate)
-            for model, slo, rate in chosen
-        ),
-    )
+    chosen = [cell for cell in zip(models, slos, rates, strict=True) if None not in cell]
+    if not chosen:
+        raise InputError(f"{tables[0]}:{row}: no model has an SLO and a rate; choose another --slo-row")
+    with refused(f"{tables[0]}:{row}"):
+        return Instance(
+            version=1,
+            name=f"parvagpu-row-{row}",
+            source=f"{SOURCE}, scenario {row}",
+            policy=Policy(safety=safety),
+            fleet=(FleetEntry(gpu=GPU, price_per_hour=price_per_hour),),
+            performance=import_tables(folder, {model for model, _, _ in chosen}),
+            workloads=tuple(
+                Workload(name=model, model=model, slo_ms=float(math.floor(slo)), rate_rps=rate)
+                for model, slo, rate in chosen
+            ),
+        )
 
 
 def import_deployment(path, instance):
     """A deployment map as a plan: GPU ``Num GPU`` of machine ``Num instance``, rates by throughput.
 
     Placements are taken as they stand, however wrong: judging them is the verifier's task.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, a cell is wrong or a model is no workload of the instance.
     """
-    rows = _rows(path, DEPLOYMENT_COLUMNS)
-    profiles = profile_names()
-    gpus, capacity = {}, {}
-    for number, row in enumerate(rows, start=2):
-        model = row["Model"].strip()
-        if model not in instance.workload:
-            raise InputError(f"{path}:{number}: Model {model!r} is no workload of {instance.name}")
-        machine, gpu, start, size, batch, processes = (
-            _whole(path, number, row, column) for column in DEPLOYMENT_COLUMNS if column != "Model"
-        )
-        profile = profiles.get(size, f"{size}g")
-        capacity.setdefault(model, []).append(_throughput(instance, model, profile, batch, processes))
-        gpus.setdefault((machine, gpu), []).append((start, profile, model, batch, processes))
-    shares = {model: iter(_shares(one)) for model, one in capacity.items()}
-    planned = tuple(
-        PlannedGpu(gpu=GPU, mig=True, slices=tuple(_slice(instance, shares, *cell) for cell in cells))
-        for cells in gpus.values()
+    rows = list(enumerate(_rows(path, DEPLOYMENT_COLUMNS), start=2))
+    cells = [_cells(path, number, row, instance) for number, row in rows]
+    capacity = [_throughput(instance, *cell[3:]) for cell in cells]
+    gpus = {}
+    for (number, _), cell, share in zip(rows, cells, _shares([cell[3] for cell in cells], capacity), strict=True):
+        with refused(f"{path}:{number}"):
+            gpus.setdefault(cell[:2], []).append(_slice(instance, share, *cell[2:]))
+    return Plan(
+        version=1,
+        instance=instance.name,
+        method="parvagpu deployment map",
+        gpus=tuple(PlannedGpu(gpu=GPU, mig=True, slices=tuple(slices)) for slices in gpus.values()),
     )
-    return Plan(version=1, instance=instance.name, method="parvagpu deployment map", gpus=planned)
 
 
-def _slice(instance, shares, start, profile, model, batch, processes):
-    rate = instance.planned_rps(instance.workload[model]) * next(shares[model])
-    replica = Replica(workload=model, batch=batch, processes=processes, rate_rps=rate)
+def _cells(path, number, row, instance):
+    """Machine, GPU, start, workload, profile, batch and processes of a map's row."""
+    workload = (row["Model"] or "").strip()
+    if workload not in instance.workload:
+        known = ", ".join(instance.workload)
+        problem = f"Model {workload!r} is no workload of {instance.name}"
+        raise InputError(f"{path}:{number}: {problem}; there are {known}")
+    machine, gpu, start, size, batch, processes = (
+        _whole(path, number, row, column) for column in DEPLOYMENT_COLUMNS if column != "Model"
+    )
+    return machine, gpu, start, workload, profile_names().get(size, f"{size}g"), batch, processes
+
+
+def _slice(instance, share, start, workload, profile, batch, processes):
+    rate = instance.planned_rps(instance.workload[workload]) * share
+    replica = Replica(workload=workload, batch=batch, processes=processes, rate_rps=rate)
     return Slice(profile=profile, start=start, replicas=(replica,))
 
 
@@ -118,10 +134,23 @@ def _throughput(instance, workload, profile, batch, processes):
     return prediction.throughput_rps if prediction else 0.0
 
 
-def _shares(capacities):
-    """Parts of a workload's rate in proportion to capacity; equal when nothing is known."""
-    total = sum(capacities)
-    return [one / total if total else 1 / len(capacities) for one in capacities]
+def _shares(workloads, capacity):
+    """Parts of each row's workload in proportion to capacity; equal when nothing is known."""
+    total, rows = Counter(), Counter(workloads)
+    for workload, one in zip(workloads, capacity, strict=True):
+        total[workload] += one
+    return [
+        one / total[workload] if total[workload] else 1 / rows[workload]
+        for workload, one in zip(workloads, capacity, strict=True)
+    ]
+
+
+def _profiles(folder):
+    """The profile tables in a folder, sorted by model."""
+    paths = sorted((Path(folder) / "prof_data").glob("*.csv"))
+    if not paths:
+        raise InputError(f"{folder}: no prof_data/*.csv in there; name the folder that holds prof_data")
+    return paths
 
 
 def _table(path):
@@ -137,30 +166,30 @@ def _table(path):
             points.append((profiles[size], batch, processes, per_process * processes, latency_s * 1000))
     if not points:
         raise InputError(f"{path}: no row with a throughput and a latency above 0")
-    return MeasuredModel(points=points)
+    with refused(path):
+        return MeasuredModel(points=points)
 
 
 def _rows(path, columns):
     """Rows of a CSV file that must have these columns."""
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
     try:
-        with open(path, newline="", encoding="utf-8") as lines:
-            reader = csv.DictReader(lines, strict=True)
-            missing = [column for column in columns if column not in (reader.fieldnames or ())]
-            if missing:
-                raise InputError(f"{path}: column {missing[0]!r} is missing; expected {', '.join(columns)}")
-            return list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: cannot be read as CSV: {error}") from None
+        missing = [column for column in columns if column not in (reader.fieldnames or ())]
+        rows = list(reader)
+    except csv.Error as error:
+        raise InputError(f"{path}: not well-formed CSV: {error}; export it again") from None
+    if missing:
+        raise InputError(f"{path}: column {missing[0]!r} is missing; expected {', '.join(columns)}")
+    if not rows:
+        raise InputError(f"{path}: has no rows below its header; add some")
+    return rows
 
 
 def _row(path, row):
     """Numbers of one row (from 1) of a table without header; None for N/A."""
-    try:
-        lines = path.read_text(encoding="utf-8").split()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+    lines = read_text(path).splitlines()
     if not 1 <= row <= len(lines):
-        raise InputError(f"--slo-row {row}: {path} has rows 1 to {len(lines)}")
+        raise InputError(f"--slo-row {row}: {path} has rows 1 to {len(lines)}; choose one of these")
     cells = [cell.strip() for cell in lines[row - 1].split(",")]
     return [None if cell == "N/A" else _parsed(path, row, "SLO or rate", cell) for cell in cells]
 
@@ -172,7 +201,7 @@ def _number(path, number, row, column):
 def _whole(path, number, row, column):
     value = _number(path, number, row, column)
     if value != int(value):
-        raise InputError(f"{path}:{number}: {column} {row[column]!r} is not a whole number")
+        raise InputError(f"{path}:{number}: {column} {row[column]!r} is not a whole number; correct it")
     return int(value)
 
 
@@ -181,7 +210,7 @@ def _parsed(path, number, column, cell):
     try:
         value = float(cell)
     except (TypeError, ValueError):
-        raise InputError(f"{path}:{number}: {column} {cell!r} is not a number") from None
+        raise InputError(f"{path}:{number}: {column} {cell!r} is not a number; correct it") from None
     if not 0 <= value < math.inf:
-        raise InputError(f"{path}:{number}: {column} {cell!r} must be finite and not negative")
+        raise InputError(f"{path}:{number}: {column} {cell!r} must be finite and not negative; correct it")
     return value

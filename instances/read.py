@@ -8,7 +8,7 @@ from pathlib import Path
 from provision.instances.files import dump, load, validate, write_text
 from provision.models.errors import InputError
 from provision.models.instance import Instance
-from provision.models.performance import shipped_performance
+from provision.models.performance import PerformanceFile, shipped_performance
 from provision.models.plan import Plan
 
 
@@ -27,11 +27,11 @@ def read(name_or_path):
         When it does not exist or cannot be used.
     """
     name = os.fspath(name_or_path)
-    if os.path.exists(name):
-        return _read_file(name)
-    if name in shipped_instances():
+    if name in shipped_instances() and not os.path.isfile(name):
         with as_file(files(__package__) / "data" / f"{name}.yaml") as path:
             return _read_file(path)
+    if os.path.exists(name):
+        return _read_file(name)
     raise InputError(f"{name}: no such file, and no shipped instance; there are {', '.join(shipped_instances())}")
 
 
@@ -60,20 +60,25 @@ def write(record, path, force=False):
 def _read_file(path):
     content = load(path)
     if "performance" in content:
-        content["performance"] = _with_files(content["performance"], Path(path).parent)
+        content["performance"] = _with_files(content["performance"], path)
     return validate(Instance, content, path)
 
 
-def _with_files(performance, folder):
+def _with_files(performance, instance):
     """Performance data with paths replaced by what the files hold; names of shipped data stay."""
     if isinstance(performance, list):
-        return [_with_files(one, folder) for one in performance]
+        return [_from_file(one, instance) for one in performance]
+    return _from_file(performance, instance)
+
+
+def _from_file(performance, instance):
     if not isinstance(performance, str) or performance in shipped_performance():
         return performance
-    path = folder / performance
-    if not path.is_file():
+    path = Path(instance).parent / performance
+    if not os.path.isfile(path):
+        shipped = ", ".join(shipped_performance())
         raise InputError(
-            f"performance: {performance!r} is neither shipped data ({', '.join(shipped_performance())}) nor a "
-            f"file beside the instance ({path})"
+            f"{instance}: performance: {performance!r} is neither shipped data ({shipped}) nor a file beside the "
+            f"instance ({path}); correct the name"
         )
-    return load(path)
+    return validate(PerformanceFile, load(path), path)

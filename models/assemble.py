@@ -1,6 +1,6 @@
 """From a layout (which segments share a GPU) to a plan: slices get places, replicas their rates."""
 
-from functools import cache
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -10,13 +10,16 @@ from provision.models.segments import cap_rps
 
 
 class Layout(NamedTuple):
-    """The segments on one GPU of a fleet entry, each (kind, workload) by index."""
+    """The segments on one GPU of a fleet entry, each (kind, workload) by index.
+
+    Indices from the number of workloads on stand for shared slices.
+    """
 
     entry: int
     segments: tuple
 
 
-def assemble(instance, segments, layouts, method):
+def assemble(instance, segments, layouts, method, shared=()):
     """The plan of a list of layouts.
 
     Parameters
@@ -29,6 +32,8 @@ def assemble(instance, segments, layouts, method):
         One Layout per GPU; every one must be feasible for the GPU's geometry.
     method
         The name to write into the plan.
+    shared
+        Tuples of replicas, one per shared slice; the segments carry what these leave of a workload's rate.
 
     Returns
     -------
@@ -36,29 +41,32 @@ def assemble(instance, segments, layouts, method):
         GPUs in the order given, slices in the order of their starts.
     """
     layouts = [layout for layout in layouts if layout.segments]
-    rates = iter(_rates(instance, segments, layouts))
+    rates = iter(_rates(instance, segments, layouts, shared))
     gpus = []
     for layout in layouts:
         entry = instance.fleet[layout.entry]
-        starts = _starts(segments, instance, layout)
         slices = [
             Slice(
                 profile=segments.kinds[kind].profile,
                 start=start,
-                replicas=(
-                    Replica(
-                        workload=instance.workloads[workload].name,
-                        batch=int(segments.batch[workload, kind]),
-                        processes=int(segments.processes[workload, kind]),
-                        rate_rps=next(rates),
-                    ),
-                ),
+                replicas=shared[index - len(instance.workloads)]
+                if index >= len(instance.workloads)
+                else (_replica(instance, segments, kind, index, next(rates)),),
             )
-            for (kind, workload), start in zip(layout.segments, starts, strict=True)
+            for (kind, index), start in zip(layout.segments, _starts(segments, instance, layout), strict=True)
         ]
         slices.sort(key=lambda piece: piece.start)
         gpus.append(PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(slices)))
     return Plan(version=1, instance=instance.name, digest=instance.digest, method=method, gpus=tuple(gpus))
+
+
+def _replica(instance, segments, kind, workload, rate_rps):
+    return Replica(
+        workload=instance.workloads[workload].name,
+        batch=int(segments.batch[workload, kind]),
+        processes=int(segments.processes[workload, kind]),
+        rate_rps=rate_rps,
+    )
 
 
 def _starts(segments, instance, layout):
@@ -76,15 +84,21 @@ def _starts(segments, instance, layout):
     return [free[kind].pop(0) for kind, _ in layout.segments]
 
 
-def _rates(instance, segments, layouts):
-    """Rate of every segment, in order: each workload's planned rate in proportion to throughput.
+def _rates(instance, segments, layouts, shared):
+    """Rate of every segment, in order: what is left of each workload's planned rate, in proportion to throughput.
 
     Where a workload may have only a part of its rate on one GPU, GPUs are filled up to that part.
     """
-    table = np.array([(gpu, *pair) for gpu, layout in enumerate(layouts) for pair in layout.segments], int)
+    isolated = len(instance.workloads)
+    table = np.array(
+        [(at, *pair) for at, layout in enumerate(layouts) for pair in layout.segments if pair[1] < isolated], int
+    )
     gpu, kind, workload = table.reshape(-1, 3).T
     capacity = segments.throughput_rps[workload, kind]
-    planned = np.array([instance.planned_rps(one) for one in instance.workloads])
+    elsewhere = Counter()
+    for replica in (one for replicas in shared for one in replicas):
+        elsewhere[replica.workload] += replica.rate_rps
+    planned = np.array([max(0.0, instance.planned_rps(one) - elsewhere[one.name]) for one in instance.workloads])
     caps = cap_rps(instance)
     for index in np.flatnonzero(np.isfinite(caps)):
         rows = np.flatnonzero(workload == index)

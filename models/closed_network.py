@@ -45,7 +45,7 @@ class ClosedNetwork(BaseModel):
         Range of the measurements.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
     launch_ms: float = Field(gt=0)
     launch_contention: float = Field(ge=0)
@@ -126,15 +126,21 @@ def batch_latency_ms_array(coefficients, batch, processes, compute_slices):
     ndarray
         Batch latencies, ms.
     """
+    think_ms, gpu_ms = work_ms_array(coefficients, batch, processes, compute_slices)
+    processes, queueing = np.asarray(processes, float), coefficients.queueing
+    alone_ms, full_ms = think_ms + gpu_ms, gpu_ms * (processes - queueing)
+    queued_ms2 = 4 * queueing * gpu_ms**2 * (processes - 1)
+    return 0.5 * (alone_ms + full_ms + np.sqrt((alone_ms - full_ms) ** 2 + queued_ms2))
+
+
+def work_ms_array(coefficients, batch, processes, compute_slices):
+    """``ClosedNetwork.exposed_host_ms`` and ``gpu_ms`` for arrays: think time and slice time, ms."""
     of, batch, processes = coefficients, np.asarray(batch, float), np.asarray(processes, float)
     gpu_ms = _gpu_ms_array(of, batch, np.asarray(compute_slices, float))
     launch_ms = of.launch_ms * (1 + of.launch_contention * (processes - 1))
     ratio = np.minimum(launch_ms, gpu_ms) / np.maximum(launch_ms, gpu_ms)
     overlapped_ms = np.maximum(launch_ms, gpu_ms) * (1 + ratio**OVERLAP_SHARPNESS) ** (1 / OVERLAP_SHARPNESS)
-    alone_ms = of.host_per_item_ms * batch + overlapped_ms
-    full_ms = gpu_ms * (processes - of.queueing)
-    queued_ms2 = 4 * of.queueing * gpu_ms**2 * (processes - 1)
-    return 0.5 * (alone_ms + full_ms + np.sqrt((alone_ms - full_ms) ** 2 + queued_ms2))
+    return of.host_per_item_ms * batch + overlapped_ms - gpu_ms, gpu_ms
 
 
 def _gpu_ms_array(of, batch, compute_slices):

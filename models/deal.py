@@ -19,7 +19,7 @@ def deal(instance, segments, partitions, gpus, chosen):
     gpus
         (partitions,) how many GPUs take each partition; together they hold the chosen segments.
     chosen
-        (workloads, kinds) segments of each workload.
+        (workloads, kinds) segments of each workload; further rows are shared slices.
 
     Returns
     -------
@@ -27,11 +27,11 @@ def deal(instance, segments, partitions, gpus, chosen):
     """
     table = _Table(instance, segments, partitions, gpus)
     strict = np.isfinite(table.cap_rps)
+    strict = np.concatenate([strict, np.zeros(len(chosen) - len(strict), bool)])
     for workload in [*np.flatnonzero(strict), *np.flatnonzero(~strict)]:
         for kind in np.flatnonzero(chosen[workload]):
-            for _ in range(chosen[workload, kind]):
-                if not table.take(int(kind), int(workload)):
-                    return None
+            if not table.take(int(kind), int(workload), chosen[workload, kind]):
+                return None
     return [Layout(int(entry), tuple(held)) for entry, held in zip(table.entry, table.held, strict=True)]
 
 
@@ -52,21 +52,25 @@ class _Table:
         for queue in self.free:
             queue.reverse()
 
-    def take(self, kind, workload):
-        """Give the workload a slot of the kind; False when there is none to be had."""
+    def take(self, kind, workload, number):
+        """Give the workload slots of the kind; False when there are none to be had."""
         queue = self.free[kind]
-        at = len(queue) - 1
-        while at >= 0 and not self._accepts(queue[at], kind, workload):
+        at, refused = len(queue) - 1, 0
+        for _ in range(number):
+            # A GPU that refuses a workload once refuses it ever after: slots below ``refused`` are not asked again.
+            while at >= refused and not self._accepts(queue[at], kind, workload):
+                at -= 1
+            if at < refused:
+                refused = len(queue)
+                if not self._open_for(kind):
+                    return False
+                at = len(queue) - 1
+            self.held[queue.pop(at)].append((kind, workload))
             at -= 1
-        if at < 0:
-            if not self._open_for(kind):
-                return False
-            at = len(queue) - 1
-        self.held[queue.pop(at)].append((kind, workload))
         return True
 
     def _accepts(self, gpu, kind, workload):
-        cap = self.cap_rps[workload]
+        cap = self.cap_rps[workload] if workload < len(self.cap_rps) else np.inf
         mine = [k for k, w in self.held[gpu] if w == workload] if cap < np.inf else ()
         return not mine or sum(min(self.throughput_rps[workload, k], cap) for k in (*mine, kind)) <= cap
 

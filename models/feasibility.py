@@ -19,8 +19,13 @@ def _explain(instance, workload):
     return (
         f"workload {workload.name}: no slice meets slo_ms {workload.slo_ms:g} (batch latency at most "
         f"{instance.budget_ms(workload):.4g} ms; the fastest takes {latency:.4g} ms); "
-        f"slo_ms {math.ceil(enough * 1000 + 1e-6) / 1000:g} or more would work"
+        f"slo_ms {_rounded_up(enough)} or more would work"
     )
+
+
+def _rounded_up(value_ms):
+    """A number of ms with three digits behind the point, not below the value."""
+    return f"{math.ceil(value_ms * 1000 * (1 + 1e-12)) / 1000:.3f}".rstrip("0").rstrip(".")
 
 
 def fastest_ms(instance, model):

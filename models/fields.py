@@ -1,18 +1,28 @@
 """The strict field types that every file of the package is made of."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Text = Annotated[str, Field(strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
-Count = Annotated[int, Field(strict=True, ge=0)]
-PositiveCount = Annotated[int, Field(strict=True, ge=1)]
+Count = Annotated[int, Field(strict=True, ge=0, le=10**9)]
+PositiveCount = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)]
 Positive = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0)]
 Fraction = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, le=1)]
+
+
+def _no_flag(value):
+    if isinstance(value, bool):
+        raise ValueError(f"should be 1 (got {value})")
+    return value
+
+
+Version = Annotated[Literal[1], BeforeValidator(_no_flag)]
+"""Python takes True for 1; a file must not."""
 
 
 class Record(BaseModel):

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from provision.models.closed_network import ClosedNetwork, batch_latency_ms_array
-from provision.models.fields import Name, PositiveCount, Record, Text
+from provision.models.fields import Name, NonNegative, PositiveCount, Record, Text
 from provision.models.gpu import WHOLE, gpu_type
 from provision.models.operating_points import OperatingPoints, PerformanceData, Prediction
 
@@ -14,9 +14,9 @@ from provision.models.operating_points import OperatingPoints, PerformanceData, 
 class FittedError(Record):
     """Relative errors of a fit on the points it was judged on."""
 
-    mean: float
-    p95: float
-    max: float
+    mean: NonNegative
+    p95: NonNegative
+    max: NonNegative
     points: PositiveCount
 
 
@@ -51,7 +51,7 @@ class FittedNetworks(PerformanceData):
             return OperatingPoints(*(np.zeros(0, kind) for kind in (int, int, float, float)))
         grid = np.meshgrid(
             [batch for batch in self.batches if batch <= network.max_batch],
-            np.arange(1, network.max_processes + 1),
+            np.arange(1, min(network.max_processes, gpu.mps_clients) + 1),
             indexing="ij",
         )
         batch, processes = (axis.ravel() for axis in grid)
@@ -60,14 +60,52 @@ class FittedNetworks(PerformanceData):
         latency_ms = batch_latency_ms_array(network, batch, processes, gpu.slice_compute(profile))
         return OperatingPoints(batch, processes, latency_ms, 1000 * batch * processes / latency_ms)
 
-    def _alone(self, profile, member):
-        network, gpu = self.models[member.model].coefficients, gpu_type(self.gpu)
-        batch, processes = member.batch, member.processes
-        if profile not in self.profiles or batch > network.max_batch or processes > network.max_processes:
-            return None
-        compute = gpu.slice_compute(profile)
-        return Prediction(
-            network.batch_latency_ms(batch, processes, compute),
-            network.throughput_rps(batch, processes, compute),
-            network.memory_gib(batch, processes),
+    def predict(self, profile, members):
+        """Predictions for all replicas on a slice.
+
+        A replica alone is a closed network: its processes are always busy. Several workloads are classes of one
+        processor-sharing network at their routed rates: with U the slice's utilisation, P processes in all,
+        think time Z and slice time S, a batch takes Z + S / (1 - U), the open network's mean, and no longer than
+        Z + P S, since it shares the slice with at most P - 1 others.
+        """
+        if len(members) == 1 or any(member.sm_share != 1 for member in members):
+            return super().predict(profile, members)
+        if not all(self._describes(profile, member) for member in members):
+            return [None] * len(members)
+        compute = gpu_type(self.gpu).slice_compute(profile)
+        launching = sum(member.processes for member in members)
+        networks = [self.models[member.model].coefficients for member in members]
+        gpu_ms = [network.gpu_ms(member.batch, compute) for network, member in zip(networks, members, strict=True)]
+        busy = sum(m.rate_rps * work_ms / (1000 * m.batch) for m, work_ms in zip(members, gpu_ms, strict=True))
+        slowdown = launching if busy >= 1 else min(launching, 1 / (1 - busy))
+        return [
+            _shared(network, member, launching, compute, work_ms * slowdown)
+            for network, member, work_ms in zip(networks, members, gpu_ms, strict=True)
+        ]
+
+    def _describes(self, profile, member):
+        """Whether an operating point lies in the fitted range."""
+        network = self.models[member.model].coefficients
+        return (
+            profile in self.profiles
+            and member.batch in self.batches
+            and member.batch <= network.max_batch
+            and member.processes <= network.max_processes
         )
+
+    def _alone(self, profile, member):
+        if not self._describes(profile, member):
+            return None
+        network, compute = self.models[member.model].coefficients, gpu_type(self.gpu).slice_compute(profile)
+        return Prediction(
+            network.batch_latency_ms(member.batch, member.processes, compute),
+            network.throughput_rps(member.batch, member.processes, compute),
+            network.memory_gib(member.batch, member.processes),
+        )
+
+
+def _shared(network, member, launching, compute, slice_ms):
+    """The Prediction for one class of a shared slice."""
+    latency_ms = network.exposed_host_ms(member.batch, launching, compute) + slice_ms
+    throughput_rps = 1000 * member.processes * member.batch / latency_ms
+    return Prediction(latency_ms, throughput_rps, network.memory_gib(member.batch, member.processes))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
-from provision.models.fields import Name, Record, Text
+from provision.models.fields import Name, Record, Text, Version
 from provision.models.performance import PerformanceFile, reference, resolve
 from provision.models.workload import FleetEntry, Policy, Workload
 
@@ -18,7 +18,7 @@ class Instance(Record):
     given), or ``min_gpus``, their number whatever they cost.
     """
 
-    version: Literal[1]
+    version: Version
     name: Name
     source: Text = ""
     objective: Literal["min_cost", "min_gpus"] = "min_cost"
@@ -58,13 +58,15 @@ class Instance(Record):
 
     @cached_property
     def _performance_by_key(self):
+        """Performance data by GPU type and model, measured before fitted."""
         gpus = {entry.gpu for entry in self.fleet}
         found = {}
-        for data in self.performance:
+        for data in sorted(self.performance, key=lambda data: data.kind != "measured-segments"):
             for model in data.models if data.gpu in gpus else ():
-                if (data.gpu, model) in found:
+                same = found.setdefault((data.gpu, model), [])
+                if any(other.kind == data.kind for other in same):
                     raise ValueError(f"performance: two files describe {model} on {data.gpu}; keep one")
-                found[data.gpu, model] = data
+                same.append(data)
         return found
 
     @cached_property
@@ -85,8 +87,19 @@ class Instance(Record):
         return self.objective == "min_cost" and self.fleet[0].price_per_hour is not None
 
     def performance_of(self, gpu, model):
-        """The performance data of a model on a GPU type; None when there is none."""
-        return self._performance_by_key.get((gpu, model))
+        """The performance data of a model alone on slices of a GPU type; None when there is none."""
+        return next(iter(self._performance_by_key.get((gpu, model), ())), None)
+
+    def sharing_of(self, gpu, models):
+        """The performance data that describes these models on one slice together; None when there is none.
+
+        Closed networks do where the policy lets workloads share slices, iGniter's profiles always.
+        """
+        kinds = ("igniter", "closed-network") if self.policy.share_slices else ("igniter",)
+        for data in self.performance:
+            if data.kind in kinds and data.gpu == gpu and all(model in data.models for model in models):
+                return data
+        return None
 
     def budget_ms(self, workload):
         """Longest batch latency allowed for a workload, in ms."""

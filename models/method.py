@@ -9,18 +9,16 @@ from provision.models.errors import UnsupportedError
 FEATURES = {
     "several_gpu_types": "more than one fleet entry",
     "limited_counts": "a limited count of GPUs",
+    "with_mig": "GPUs with MIG",
     "without_mig": "GPUs without MIG",
+    "without_mps": "GPUs without MPS",
     "min_replicas": "min_replicas other than 1",
     "max_share_per_gpu": "max_share_per_gpu below 1",
+    "interference": "interference between workloads on one slice (performance data of kind igniter)",
+    "share_slices": "policy.share_slices (a bound for isolated segments does not hold there)",
+    "isolated_data": "performance data that does not tell how all models interfere (other than one igniter file)",
 }
 """What an instance may ask of a method, and how to say it."""
-
-REQUIREMENTS = {
-    "igniter_data": "performance data of kind igniter",
-    "no_mig": "GPUs without MIG",
-    "mps": "MPS on every GPU",
-}
-"""What a method may ask of an instance, and how to say it."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +31,17 @@ class Incumbent:
 
 @dataclass(frozen=True)
 class Control:
-    """How long and how to search; ``report`` is called with an Incumbent whenever something improves."""
+    """How long and how to search.
+
+    ``report`` is called with an Incumbent whenever something improves; ``start`` is a verified plan to begin with,
+    or None.
+    """
 
     time_limit_s: float = 60.0
     seed: int = 0
     parameters: Mapping[str, Any] = field(default_factory=dict)
     report: Callable[[Incumbent], None] = lambda incumbent: None
+    start: Any = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class Outcome:
 
     ``status`` is optimal, feasible, infeasible or unknown; ``termination`` says why it stopped: proved,
     completed (a heuristic's end), time_limit or stopped. ``bound`` is proven or None. ``reason`` names,
-    for an infeasible or unknown outcome, what stands in the way and what would work.
+    for an infeasible or unknown outcome, what stands in the way and what would work; a plan beside ``unknown``
+    is one that by the method's own account breaks SLOs.
     """
 
     status: str
@@ -64,8 +68,7 @@ class Method:
     """A way to turn an instance into a plan.
 
     ``run(instance, control)`` returns an Outcome. ``features`` are those keys of FEATURES that it can
-    handle, ``requires`` those of REQUIREMENTS that it cannot do without; ``parameters`` its own parameters
-    with their defaults.
+    handle; ``parameters`` its own parameters with their defaults.
     """
 
     name: str
@@ -74,11 +77,10 @@ class Method:
     exact: bool = False
     source: str = ""
     features: frozenset[str] = frozenset()
-    requires: frozenset[str] = frozenset()
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self, instance):
-        """Refuse an instance that needs what this method cannot do, or lacks what it requires.
+        """Refuse an instance that needs what this method cannot do.
 
         Raises
         ------
@@ -88,35 +90,25 @@ class Method:
         missing = sorted(needs(instance) - self.features)
         if missing:
             asked = " and ".join(FEATURES[feature] for feature in missing)
-            raise UnsupportedError(
-                f"method {self.name} cannot plan {asked}; use --method auto, greedy or partition-counts"
-            )
-        absent = sorted(self.requires - offers(instance))
-        if absent:
-            asked = " and ".join(REQUIREMENTS[word] for word in absent)
-            raise UnsupportedError(
-                f"method {self.name} needs {asked}; change the instance or use --method auto or greedy"
-            )
+            others = "igniter or greedy" if "interference" in missing else "auto, greedy or partition-counts"
+            raise UnsupportedError(f"method {self.name} cannot plan {asked}; use --method {others}")
 
 
 def needs(instance):
     """The features that an instance asks for."""
-    workloads = instance.workloads
+    workloads, gpus = instance.workloads, {entry.gpu for entry in instance.fleet}
+    files = [data for data in instance.performance if data.gpu in gpus]
+    interfering = [data for data in files if data.kind == "igniter"]
     found = {
         "several_gpu_types": len(instance.fleet) > 1,
         "limited_counts": any(entry.count is not None for entry in instance.fleet),
+        "with_mig": any(entry.partitioned for entry in instance.fleet),
         "without_mig": any(not entry.partitioned for entry in instance.fleet),
+        "without_mps": not all(entry.mps for entry in instance.fleet),
         "min_replicas": any(workload.min_replicas != 1 for workload in workloads),
+        "share_slices": instance.policy.share_slices,
         "max_share_per_gpu": any(workload.max_share_per_gpu < 1 for workload in workloads),
+        "interference": bool(interfering),
+        "isolated_data": interfering != files or len(files) > len(gpus),
     }
     return {feature for feature, present in found.items() if present}
-
-
-def offers(instance):
-    """The requirements that an instance meets."""
-    found = {
-        "igniter_data": all(data.kind == "igniter" for data in instance.performance),
-        "no_mig": not any(entry.partitioned for entry in instance.fleet),
-        "mps": all(entry.mps for entry in instance.fleet),
-    }
-    return {word for word, present in found.items() if present}

@@ -3,22 +3,23 @@
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import model_validator
 
-from provision.models.fields import Name, Record, Text
+from provision.models.fields import Name, Record, Text, Version
 from provision.models.gpu import gpu_type
 
 
 class Member(NamedTuple):
-    """One replica as a performance model sees it."""
+    """One replica as a performance model sees it; ``rate_rps`` is what is routed to it."""
 
     model: str
     batch: int
     processes: int
     sm_share: float
+    rate_rps: float = 0.0
 
 
 class Prediction(NamedTuple):
@@ -50,7 +51,7 @@ class PerformanceData(Record):
     ``predict``. The two are written apart and tests hold them together.
     """
 
-    version: Literal[1]
+    version: Version
     name: Name
     gpu: Name
     source: Text = ""

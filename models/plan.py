@@ -1,8 +1,7 @@
 """A plan: what stands on every GPU, complete enough to apply."""
 
-from typing import Literal
 
-from provision.models.fields import Count, Flag, Fraction, Name, NonNegative, PositiveCount, Record, Text
+from provision.models.fields import Count, Flag, Fraction, Name, NonNegative, PositiveCount, Record, Text, Version
 
 
 class Replica(Record):
@@ -38,7 +37,7 @@ class PlannedGpu(Record):
 class Plan(Record):
     """The GPUs of a plan; ``digest`` is that of the instance it was made for, empty when unknown."""
 
-    version: Literal[1]
+    version: Version
     instance: Name
     digest: Text = ""
     method: Text = ""

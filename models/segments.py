@@ -102,7 +102,7 @@ def cap_rps(instance):
     """(workloads,) most that may be routed to one GPU, requests/s; infinite where there is no limit."""
     return np.array(
         [
-            one.max_share_per_gpu * instance.planned_rps(one) if one.max_share_per_gpu < 1 else np.inf
+            one.max_share_per_gpu * instance.planned_rps(one) if one.max_share_per_gpu < 1 and one.rate_rps else np.inf
             for one in instance.workloads
         ]
     )

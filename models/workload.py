@@ -1,11 +1,14 @@
 """What is served, on what, under which rules: workloads, fleet and policy."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from provision.models.fields import Count, Flag, Fraction, Name, NonNegative, Positive, Record
 from provision.models.gpu import WHOLE, gpu_type
+
+LEAST_RPS = 1e-9
+"""A request in thirty years; smaller rates only make a solver's rows lose their digits."""
 
 
 class Workload(Record):
@@ -19,8 +22,14 @@ class Workload(Record):
     model: Name
     slo_ms: Positive
     rate_rps: NonNegative
-    min_replicas: Count = 1
+    min_replicas: Annotated[int, Field(strict=True, ge=0, le=100)] = 1
     max_share_per_gpu: Fraction = 1.0
+
+    @model_validator(mode="after")
+    def _rate_counts(self):
+        if 0 < self.rate_rps < LEAST_RPS:
+            raise ValueError(f"rate_rps should be 0 or at least {LEAST_RPS:g} (got {self.rate_rps:g})")
+        return self
 
 
 class FleetEntry(Record):
@@ -31,14 +40,14 @@ class FleetEntry(Record):
     """
 
     gpu: Name
-    price_per_hour: NonNegative | None = None
+    price_per_hour: Annotated[NonNegative, Field(le=1e9)] | None = None
     count: Count | None = None
     mig: Flag | None = None
     mps: Flag = True
 
     @model_validator(mode="after")
     def _known_gpu(self):
-        if self.mig and not gpu_type(self.gpu).mig:
+        if not gpu_type(self.gpu).mig and self.mig:
             raise ValueError(f"GPU type {self.gpu} has no MIG; leave mig out or set it to false")
         return self
 
@@ -65,12 +74,14 @@ class Policy(Record):
 
     ``half_slo``: the batch latency may take half of the SLO times ``safety``; the other half is for
     batching and queueing (Nexus, iGniter, ParvaGPU). ``headroom`` is extra rate planned for, as a
-    fraction of the stated rate.
+    fraction of the stated rate. With ``share_slices`` different workloads may share a MIG slice under MPS where
+    the performance data predicts it (closed networks do; nobody has measured such pairs on MIG slices).
     """
 
     latency_budget: Literal["half_slo"] = "half_slo"
     safety: Fraction = 1.0
     headroom: NonNegative = Field(default=0.0, le=10)
+    share_slices: Flag = False
 
     def budget_ms(self, slo_ms):
         """Longest batch latency that an SLO leaves room for, in ms."""

@@ -1,4 +1,4 @@
-"""The command line: one verb, one module; results on stdout, everything else on stderr, the exit code is the verdict."""
+"""The command line: one verb, one module; results on stdout, the rest on stderr, the exit code is the verdict."""
 
 import argparse
 import sys
@@ -6,6 +6,7 @@ import sys
 import provision
 from provision.commands import compare, imports, lists, show, solve, verify
 from provision.models.errors import InputError
+from provision.solve import MethodError
 
 VERBS = (lists, solve, verify, compare, show, imports)
 DONE, NO, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
@@ -15,7 +16,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose complaints are one line."""
 
     def error(self, message):
-        self.exit(UNUSABLE, f"error: {' '.join(message.split())} (see {self.prog} --help)\n")
+        self.exit(UNUSABLE, f"error: {InputError(message)} (see {self.prog} --help)\n")
 
 
 def parser():
@@ -35,6 +36,12 @@ def main(arguments=None):
         return options.run(options)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
+        return UNUSABLE
+    except MethodError as error:
+        print(f"error: {InputError(error)}; try another --method and report this", file=sys.stderr)
+        return UNUSABLE
+    except MemoryError:
+        print("error: not enough memory for this; make the instance smaller", file=sys.stderr)
         return UNUSABLE
     except KeyboardInterrupt:
         print("stopped before there was anything to return", file=sys.stderr)

@@ -3,11 +3,11 @@
 from functools import cache
 
 from provision import auto
-from provision.formulations import partition_counts
-from provision.heuristics import greedy, parvagpu
+from provision.formulations import assignment_cpsat, assignment_milp, partition_counts
+from provision.heuristics import greedy, igniter, lns, parvagpu
 from provision.models.errors import InputError
 
-MODULES = (auto, partition_counts, greedy, parvagpu)
+MODULES = (auto, partition_counts, greedy, lns, parvagpu, igniter, assignment_cpsat, assignment_milp)
 
 
 @cache

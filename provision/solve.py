@@ -8,7 +8,10 @@ from provision.methods import method as find_method
 from provision.models.errors import InputError
 from provision.models.method import Control
 from provision.models.result import Result
+from provision.size import check_size
 from provision.verify import verify
+
+LONGEST_S = 1e7
 
 
 class MethodError(RuntimeError):
@@ -40,25 +43,26 @@ def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, **par
     Raises
     ------
     InputError
-        For an unknown method or parameter, or a time limit that is not positive.
+        For an unknown method or parameter, a time limit out of range, or an instance out of all proportion.
     UnsupportedError
         When the instance needs what the method cannot do.
     MethodError
-        When the verifier rejects the method's plan.
+        When the verifier rejects a plan that the method claims to be feasible.
     """
     chosen = find_method(method)
-    if not time_limit_s > 0:
-        raise InputError(f"time limit {time_limit_s!r} must be a number of seconds above 0")
+    if not 0 < time_limit_s <= LONGEST_S:
+        raise InputError(f"time limit {time_limit_s!r}: must be above 0 and at most {LONGEST_S:g} seconds")
     for name in parameters:
         if name not in chosen.parameters:
             known = ", ".join(chosen.parameters) or "none"
             raise InputError(f"method {method} has no parameter {name!r}; it has: {known}")
     chosen.check(instance)
+    check_size(instance)
     settings = dict(chosen.parameters) | parameters
     control = Control(time_limit_s, seed, settings, report or (lambda incumbent: None))
     outcome = chosen.run(instance, control)
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
-    if verdict is not None and not verdict.ok:
+    if verdict is not None and not verdict.ok and outcome.status != "unknown":
         raise MethodError(f"method {method} returned a plan that fails: {verdict.violations[0].message}")
     return Result(
         instance=instance.name,

@@ -133,8 +133,8 @@ class _Verifier:
 
     def _check_slice(self, at, position, kind, entry, piece):
         """SM shares, MPS clients, memory, and what the replicas on one slice do."""
-        shares = sum(replica.sm_share for replica in piece.replicas)
-        if len(piece.replicas) > 1 and _over(shares, 1):
+        shares = sum(replica.sm_share for replica in piece.replicas if replica.sm_share < 1)
+        if _over(shares, 1):
             self._violate("capacity", f"SM shares add up to {shares:g}", at, position, value=shares, limit=1)
         clients = sum(replica.processes for replica in piece.replicas)
         mps = entry is None or entry.mps
@@ -156,18 +156,20 @@ class _Verifier:
     def _predict(self, gpu, piece):
         """Predictions for all replicas of a slice, None where no data describes them."""
         workloads = [self.instance.workload.get(replica.workload) for replica in piece.replicas]
+        if None in workloads:
+            return [None] * len(workloads)
+        alone = len(workloads) == 1
         members = tuple(
-            Member(workload.model, replica.batch, replica.processes, replica.sm_share)
+            Member(workload.model, replica.batch, replica.processes, replica.sm_share, 0.0 if alone else replica.rate_rps)
             for workload, replica in zip(workloads, piece.replicas, strict=True)
-            if workload is not None
         )
-        sources = {id(data): data for m in members if (data := self.instance.performance_of(gpu, m.model))}
-        described = len(members) == len(piece.replicas) and len(sources) == 1
-        if not described or any(self.instance.performance_of(gpu, m.model) is None for m in members):
-            return [None] * len(piece.replicas)
+        models = [workload.model for workload in workloads]
+        data = self.instance.performance_of(gpu, *models) if alone else self.instance.sharing_of(gpu, models)
+        if data is None:
+            return [None] * len(workloads)
         key = (gpu, piece.profile, members)
         if key not in self.cache:
-            self.cache[key] = next(iter(sources.values())).predict(piece.profile, members)
+            self.cache[key] = data.predict(piece.profile, members)
         return self.cache[key]
 
     def _count_sms(self, kind, piece, replica, found):

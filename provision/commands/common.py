@@ -28,14 +28,17 @@ def print_json(content):
 
 
 def print_table(columns, rows):
-    """A table on stdout; columns whose cells are numbers are aligned to the right."""
+    """A table on stdout; columns whose cells are numbers are aligned to the right.
+
+    Only a terminal has an edge to fold long cells at.
+    """
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(columns):
         right = all(isinstance(row[number], (int, float, type(None))) for row in rows)
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
+        table.add_column(column, justify="right" if right else "left", overflow="fold", no_wrap=not number)
     for row in rows:
         table.add_row(*(Text(shown(cell)) for cell in row))
-    Console(highlight=False).print(table)
+    Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
 def shown(value):

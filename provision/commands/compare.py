@@ -7,8 +7,18 @@ from provision.methods import methods
 from provision.models.errors import UnsupportedError
 from provision.solve import solve
 
-COLUMNS = ("method", "status", "gpus", "gpcs", "cost_per_hour", "bound", "gap", "violations", "build_seconds",
-           "solve_seconds")
+COLUMNS = (
+    "method",
+    "status",
+    "gpus",
+    "gpcs",
+    "cost_per_hour",
+    "bound",
+    "gap",
+    "violations",
+    "build_seconds",
+    "solve_seconds",
+)
 
 
 def add_parsers(verbs):
@@ -16,8 +26,12 @@ def add_parsers(verbs):
     text = "run several methods on one instance and print one table"
     parser = verbs.add_parser("compare", help=text, description=text)
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
-    parser.add_argument("--methods", default="all", metavar="M,M", help="names with commas between, or all (default)")
-    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds per method (default: 60)")
+    parser.add_argument(
+        "--methods", default="all", metavar="M,M", help="names with commas between, or all (default)"
+    )
+    parser.add_argument(
+        "--time-limit", type=float, default=60.0, metavar="S", help="seconds per method (default: 60)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     add_json(parser)
     parser.set_defaults(run=_run)

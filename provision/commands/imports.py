@@ -1,6 +1,7 @@
 """``provision import``: public files of other systems as instances, performance data and plans."""
 
 from provision.commands.common import add_force
+from provision.instances.files import check_writable
 from provision.instances.parvagpu import import_deployment, import_scenario, import_tables
 from provision.instances.read import read, write
 from provision.models.errors import InputError
@@ -15,7 +16,9 @@ def add_parsers(verbs):
     _add(formats, "parvagpu-deployment", _deployment, "a deployment map, as a plan", "CSV")
     scenario = formats.choices["parvagpu"]
     scenario.add_argument("--slo-row", type=int, metavar="N", help="row of SLO/*.csv, from 1 (S1 is 1)")
-    scenario.add_argument("--safety", type=float, default=1.0, metavar="S", help="part of SLO/2 to use (default: 1)")
+    scenario.add_argument(
+        "--safety", type=float, default=1.0, metavar="S", help="part of SLO/2 to use (default: 1)"
+    )
     scenario.add_argument("--price", type=float, metavar="P", help="price of a GPU per hour")
     formats.choices["parvagpu-deployment"].add_argument("--instance", required=True, metavar="I")
 
@@ -29,16 +32,18 @@ def _add(formats, name, run, text, path):
 
 
 def _parvagpu(options):
+    check_writable(options.out, options.force)
     if options.slo_row is None:
         return _write(options, import_tables(options.path))
     if not 0 < options.safety <= 1:
-        raise InputError(f"--safety {options.safety:g}: must be above 0 and at most 1")
+        raise InputError(f"--safety {options.safety:g}: must be above 0 and at most 1; correct it")
     if options.price is not None and not 0 <= options.price < float("inf"):
-        raise InputError(f"--price {options.price:g}: must be finite and not negative")
+        raise InputError(f"--price {options.price:g}: must be finite and not negative; correct it")
     return _write(options, import_scenario(options.path, options.slo_row, options.safety, options.price))
 
 
 def _deployment(options):
+    check_writable(options.out, options.force)
     return _write(options, import_deployment(options.path, read(options.instance)))
 
 

@@ -1,7 +1,8 @@
-"""``provision instances``, ``methods`` and ``gpus``: what there is."""
+"""``provision instances``, ``methods``, ``gpus`` and ``schema``: what there is."""
 
 from provision.commands.common import add_json, print_json, print_table
 from provision.instances.read import read, shipped_instances
+from provision.instances.schemas import KINDS, schema
 from provision.methods import methods
 from provision.models.gpu import gpu_types
 
@@ -16,6 +17,10 @@ def add_parsers(verbs):
         parser = verbs.add_parser(name, help=text, description=text)
         add_json(parser)
         parser.set_defaults(run=run)
+    text = "print the JSON Schema of a kind of file"
+    parser = verbs.add_parser("schema", help=text, description=text)
+    parser.add_argument("kind", metavar="KIND", choices=tuple(KINDS), help=f"one of {', '.join(KINDS)}")
+    parser.set_defaults(run=_schema)
 
 
 def _instances(options):
@@ -61,6 +66,11 @@ def _gpus(options):
         for gpu in gpu_types().values()
     ]
     return _print(options, rows)
+
+
+def _schema(options):
+    print_json(schema(options.kind))
+    return 0
 
 
 def _print(options, rows, columns=None):

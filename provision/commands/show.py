@@ -6,8 +6,9 @@ from provision.commands.common import add_force
 from provision.draw.page import render_page
 from provision.draw.picture import draw_picture
 from provision.draw.terminal import draw_terminal
-from provision.instances.files import write_text
+from provision.instances.files import check_writable, write_text
 from provision.instances.read import read, read_plan, shipped_instances
+from provision.models.errors import InputError
 from provision.verify import verify
 
 
@@ -16,7 +17,9 @@ def add_parsers(verbs):
     text = "draw the GPUs of a plan with their slices"
     parser = verbs.add_parser("show", help=text, description=text)
     parser.add_argument("plan", metavar="PLAN", help="a plan file")
-    parser.add_argument("--instance", metavar="I", help="its instance, when it is not a shipped one: adds predictions")
+    parser.add_argument(
+        "--instance", metavar="I", help="its instance, when it is not a shipped one: adds predictions"
+    )
     parser.add_argument("--png", metavar="F", help="write a picture (.png or .svg)")
     parser.add_argument("--html", metavar="F", help="write a self-contained page")
     add_force(parser)
@@ -26,7 +29,7 @@ def add_parsers(verbs):
 def _run(options):
     plan = read_plan(options.plan)
     instance = _instance(options, plan)
-    draw_terminal(plan, instance)
+    _check_outputs(options)
     if options.png:
         draw_picture(plan, options.png, instance, options.force)
         print(f"picture written to {options.png}", file=sys.stderr)
@@ -34,7 +37,15 @@ def _run(options):
         report = verify(instance, plan) if instance else None
         write_text(options.html, render_page(plan, instance, report), options.force)
         print(f"page written to {options.html}", file=sys.stderr)
+    draw_terminal(plan, instance)
     return 0
+
+
+def _check_outputs(options):
+    if options.png and options.png == options.html:
+        raise InputError(f"{options.png}: named by --png and by --html; give each a name of its own")
+    for path in filter(None, (options.png, options.html)):
+        check_writable(path, options.force)
 
 
 def _instance(options, plan):

@@ -2,7 +2,9 @@
 
 from provision.commands.common import add_force, add_json, print_json, progress, shown
 from provision.draw.terminal import draw_terminal
+from provision.instances.files import check_writable
 from provision.instances.read import read, write
+from provision.methods import method as find_method
 from provision.models.errors import InputError
 from provision.solve import solve
 
@@ -14,8 +16,12 @@ def add_parsers(verbs):
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds (default: 60)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="for methods that draw numbers (default: 0)")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the method")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="for methods that draw numbers (default: 0)"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the method"
+    )
     parser.add_argument("--out", metavar="F", help="write the plan here (.json, else YAML)")
     add_force(parser)
     add_json(parser)
@@ -24,9 +30,9 @@ def add_parsers(verbs):
 
 def _run(options):
     instance = read(options.instance)
-    parameters = dict(map(_parameter, options.set))
+    parameters = _parameters(options)
     if options.out:
-        _refuse_existing(options)
+        check_writable(options.out, options.force)
     with progress(f"{options.method} on {instance.name}") as report:
         result = solve(instance, options.method, options.time_limit, options.seed, report, **parameters)
     if options.out and result.plan is not None:
@@ -39,19 +45,19 @@ def _run(options):
     return 0 if result.plan is not None else 1
 
 
-def _parameter(text):
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InputError(f"--set {text!r}: expected NAME=VALUE")
-    return name, value
-
-
-def _refuse_existing(options):
-    """Complain before the work, not after it."""
-    from pathlib import Path
-
-    if Path(options.out).exists() and not options.force:
-        raise InputError(f"{options.out}: exists already; choose another name or add --force")
+def _parameters(options):
+    """The method's own parameters, from every ``--set NAME=VALUE``."""
+    known = find_method(options.method).parameters
+    parameters = {}
+    for text in options.set:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set {text!r}: write it as NAME=VALUE")
+        if name not in known:
+            has = ", ".join(known) or "none"
+            raise InputError(f"--set {text!r}: method {options.method} has no parameter {name!r}; it has: {has}")
+        parameters[name] = value
+    return parameters
 
 
 def _print(instance, result, out):
@@ -71,8 +77,9 @@ def headline(result):
     cost = f", {report.cost_per_hour:.2f} per hour" if report.cost_per_hour is not None else ""
     bound = f"bound {shown(result.bound)}, gap {result.gap:.1%}" if result.bound is not None else "no bound"
     return (
-        f"{result.instance}: {report.gpus} GPUs, {report.gpcs} GPCs{cost} - {result.status} ({result.termination}), "
-        f"{bound}\nmethod {result.method}, verified, internal slack {report.internal_slack:.1%}, external "
-        f"fragmentation {report.external_fragmentation:.1%}, build {result.build_seconds:.3f} s, solve "
+        f"{result.instance}: {report.gpus} GPUs, {report.gpcs} GPCs{cost} - {result.status} "
+        f"({result.termination}), {bound}\n"
+        f"method {result.method}, verified, internal slack {report.internal_slack:.1%}, external fragmentation "
+        f"{report.external_fragmentation:.1%}, build {result.build_seconds:.3f} s, solve "
         f"{result.solve_seconds:.3f} s"
     )

@@ -27,10 +27,13 @@ def _run(options):
 
 def _print(instance, plan, report):
     if plan.digest and plan.digest != instance.digest:
-        print(f"note: the plan was made for another state of {plan.instance}; it is judged on {instance.name} as it is")
+        made_for = f"note: the plan was made for another state of {plan.instance}"
+        print(f"{made_for}; it is judged on {instance.name} as it is")
     cost = f", {report.cost_per_hour:.2f} per hour" if report.cost_per_hour is not None else ""
-    print(f"{report.gpus} GPUs, {report.gpcs} GPCs{cost}, internal slack {report.internal_slack:.1%}, "
-          f"external fragmentation {report.external_fragmentation:.1%}")
+    print(
+        f"{report.gpus} GPUs, {report.gpcs} GPCs{cost}, internal slack {report.internal_slack:.1%}, "
+        f"external fragmentation {report.external_fragmentation:.1%}"
+    )
     if report.ok:
         print(f"holds: {len(report.predictions)} replicas, {_tightest(report)}")
         return

@@ -1,0 +1,80 @@
+"""Fits iGniter's coefficients to its public V100 profile and writes them, and T4 ones derived from them."""
+
+import argparse
+from pathlib import Path
+
+import yaml
+
+from provision.instances.igniter import import_igniter
+from provision.models.fit_igniter import rounded
+from provision.models.gpu import gpu_type
+
+OUT = Path(__file__).resolve().parents[1] / "models/data/performance"
+ABOUT = {"command": "python benchmarks/fit_igniter.py PROFILE", "fitted": "2026-11-21"}
+COMPUTE_RATIO = 2
+BANDWIDTH_RATIO = 3
+"""The V100's computing resources and memory bandwidth over the T4's (iGniter, section 5.3)."""
+
+DERIVED_SOURCE = (
+    "Derived, NOT measured: nobody measured these on a T4. From the V100 coefficients and iGniter's remark that "
+    "a V100 has 2x the computing resources and 3x the memory bandwidth of a T4: active times twice as long, time "
+    "lost to L2 misses three times, power in proportion to the caps, power and L2 utilisation as on a V100 at the "
+    "same use of the GPU; PCIe, kernels and scheduling delays unchanged. Good for weighing a T4's price against a "
+    "V100's, for no more."
+)
+
+
+def main():
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("profile", type=Path, metavar="PROFILE", help="the profile, one JSON object per line")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder to write to")
+    arguments = parser.parse_args()
+    v100 = import_igniter(arguments.profile).model_copy(update=ABOUT)
+    for data in (v100, derived_t4(v100)):
+        content = data.model_dump(mode="json")
+        text = yaml.safe_dump(content, sort_keys=False, width=110, default_flow_style=None)
+        (arguments.out / f"{data.name}.yaml").write_text(text)
+    _print_table(v100)
+
+
+def derived_t4(v100):
+    """The T4 file; see DERIVED_SOURCE."""
+    t4 = gpu_type("t4")
+    power_ratio = t4.power_cap_w / v100.hardware.power_cap_w
+    clock_ratio = t4.max_clock_mhz / v100.hardware.max_clock_mhz
+    hardware = v100.hardware.model_copy(
+        update={
+            "power_cap_w": t4.power_cap_w,
+            "max_clock_mhz": t4.max_clock_mhz,
+            "idle_power_w": rounded(v100.hardware.idle_power_w * power_ratio),
+            "clock_slope_mhz_per_w": rounded(v100.hardware.clock_slope_mhz_per_w * clock_ratio / power_ratio),
+        }
+    )
+    models = {name: _derived_model(model, power_ratio) for name, model in v100.models.items()}
+    about = {"name": "igniter-t4-derived", "gpu": "t4", "source": DERIVED_SOURCE}
+    return v100.model_copy(update=about | {"hardware": hardware, "models": models})
+
+
+def _derived_model(model, power_ratio):
+    """The GPU is as busy as a V100 at half the processing ability."""
+    factors = {
+        **dict.fromkeys(("k1_ms", "k2_ms", "k3_ms", "k5_ms", "cache_per_rps"), COMPUTE_RATIO),
+        "cache_sensitivity": BANDWIDTH_RATIO / COMPUTE_RATIO,
+        "power_w_per_rps": COMPUTE_RATIO * power_ratio,
+        "power_base_w": power_ratio,
+    }
+    scaled = {name: rounded(getattr(model, name) * factor) for name, factor in factors.items()}
+    return model.model_copy(update=scaled | {"error": None})
+
+
+def _print_table(profiles):
+    """Errors of eq. 11 on the active times it was fitted to."""
+    print(f"{'model':10} {'mean %':>7} {'p95 %':>7} {'max %':>7}")
+    for name, model in profiles.models.items():
+        error = model.error
+        print(f"{name:10} {100 * error.mean:7.2f} {100 * error.p95:7.2f} {100 * error.max:7.2f}")
+
+
+if __name__ == "__main__":
+    main()

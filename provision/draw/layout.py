@@ -1,0 +1,394 @@
+"""The geometry of a drawn plan: where every slice and replica stands on its GPU, in memory slots.
+
+Plans that are wrong are drawn too, since a drawing shows why: what reaches past its GPU is cut off, what
+overlaps goes to a lane of its own, and both are named as problems.
+"""
+
+import re
+from functools import cached_property
+from itertools import chain, groupby
+from typing import NamedTuple
+
+from provision.models.gpu import WHOLE, gpu_types
+from provision.models.operating_points import Member, Prediction
+from provision.models.workload import Workload
+
+ASSUMED_SLOTS = 8
+"""Memory slots of a GPU whose type is unknown."""
+
+DARK, LIGHT = "#16191d", "#ffffff"
+PALETTE = (
+    ("#56b4e9", DARK),
+    ("#e69f00", DARK),
+    ("#009e73", DARK),
+    ("#ffaabb", DARK),
+    ("#0072b2", LIGHT),
+    ("#eedd88", DARK),
+    ("#882255", LIGHT),
+    ("#99ddff", DARK),
+    ("#b07aa1", DARK),
+    ("#ee7733", DARK),
+)
+"""Fill and text colours, after Okabe and Ito and Tol: apart under normal and colour-blind vision."""
+
+PATTERNS = 5
+"""Fill patterns, plain first, that tell workloads of the same colour apart."""
+
+
+class Style(NamedTuple):
+    """How a workload is filled; ``pattern`` counts from 0, plain."""
+
+    colour: str
+    text: str
+    pattern: int
+
+
+class ReplicaBox(NamedTuple):
+    """A replica, to scale; ``rates_rps`` has one rate for every GPU of the row."""
+
+    start: float
+    size: float
+    workload: str
+    batch: int
+    processes: int
+    sm_share: float
+    rates_rps: tuple
+    prediction: Prediction | None
+
+    @property
+    def utilisation(self):
+        """Largest rate as a fraction of the predicted throughput; None when nothing predicts it."""
+        return self.prediction and max(self.rates_rps) / self.prediction.throughput_rps
+
+    @property
+    def rate(self):
+        """The rate in words, a range where the GPUs of the row differ."""
+        low, high = number(min(self.rates_rps)), number(max(self.rates_rps))
+        return low if low == high else f"{low}-{high}"
+
+
+class SliceBox(NamedTuple):
+    """A slice, to scale and inside its GPU; ``problems`` say what had to be bent for that."""
+
+    start: int
+    size: int
+    lane: int
+    profile: str
+    planned_start: int
+    replicas: tuple
+    problems: tuple
+
+
+class Row(NamedTuple):
+    """GPUs that look the same, drawn once; ``idle`` are (start, size) runs of slots without a slice."""
+
+    gpus: tuple
+    gpu: str
+    mig: bool
+    slots: int
+    lanes: int
+    slices: tuple
+    idle: tuple
+    idle_compute: int
+    problems: tuple
+
+    @property
+    def count(self):
+        """How many GPUs look like this."""
+        return len(self.gpus)
+
+    @property
+    def idle_slots(self):
+        """Memory slots without a slice, on one GPU."""
+        return sum(size for _, size in self.idle)
+
+    @property
+    def boxes(self):
+        """Every (slice box, replica box), in order."""
+        return [(piece, replica) for piece in self.slices for replica in piece.replicas]
+
+
+class Served(NamedTuple):
+    """What a plan gives a workload; predictions are None when unknown, ``asked`` when not in the instance."""
+
+    name: str
+    style: Style
+    replicas: int
+    processes: int
+    rate_rps: float
+    latency_ms: float | None
+    throughput_rps: float | None
+    asked: Workload | None
+    budget_ms: float | None
+    planned_rps: float | None
+
+    @property
+    def latency_slack(self):
+        """Part of the latency budget that is left; None when unknown."""
+        known = self.latency_ms is not None and self.budget_ms
+        return 1 - self.latency_ms / self.budget_ms if known else None
+
+    @property
+    def rate_slack(self):
+        """Part of the predicted throughput that is left; None when unknown."""
+        rate = self.rate_rps if self.planned_rps is None else self.planned_rps
+        return 1 - rate / self.throughput_rps if self.throughput_rps else None
+
+
+class Drawing:
+    """A plan as rows of boxes, with its workloads; without an instance, without predictions and prices."""
+
+    def __init__(self, plan, instance=None):
+        self.plan, self.instance = plan, instance
+        groups = {}
+        for index, gpu in enumerate(plan.gpus):
+            groups.setdefault(_likeness(gpu), []).append(index)
+        self.rows = tuple(_row(plan, indices, instance) for indices in groups.values())
+        asked = instance.workload if instance else {}
+        self.styles = styles({replica.workload for *_, replica in plan.replicas()} | set(asked))
+
+    @cached_property
+    def workloads(self):
+        """A Served for every workload of the plan and of the instance, by name."""
+        boxes = {name: [] for name in self.styles}
+        for row in self.rows:
+            for _, replica in row.boxes:
+                boxes[replica.workload].append(replica)
+        return tuple(_served(name, boxes[name], style, self.instance) for name, style in self.styles.items())
+
+    @property
+    def title(self):
+        """What is drawn: instance and method."""
+        return printable(" · ".join(filter(None, (self.plan.instance, self.plan.method))))
+
+    @property
+    def summary(self):
+        """GPUs, cost and what is idle, in words."""
+        slots = sum(row.count * row.slots for row in self.rows)
+        idle = sum(row.count * row.idle_slots for row in self.rows)
+        compute = sum(row.count * row.idle_compute for row in self.rows)
+        parts = [plural(len(self.plan.gpus), "GPU"), self._cost]
+        parts += [f"{idle:,} of {plural(slots, 'memory slot')} idle"] if slots else []
+        parts += [f"{plural(compute, 'compute slice')} idle"] if compute else []
+        return " · ".join(filter(None, parts))
+
+    @property
+    def _cost(self):
+        """The price of the GPUs; empty when one is unknown."""
+        fleet = self.instance.fleet if self.instance else ()
+        prices = {(entry.gpu, entry.partitioned): entry.price_per_hour for entry in fleet}
+        found = [prices.get((gpu.gpu, gpu.mig)) for gpu in self.plan.gpus]
+        return f"{sum(found):,.2f} per hour" if found and None not in found else ""
+
+    @property
+    def problems(self):
+        """One line per thing in the plan that cannot be drawn as it stands."""
+        return [
+            printable(f"GPU {ranges(row.gpus, 6)}: {problem}")
+            for row in self.rows
+            for problem in chain(row.problems, *(piece.problems for piece in row.slices))
+        ]
+
+
+def styles(names):
+    """A Style for every name, in natural order: the same names always look the same."""
+    ordered = sorted(names, key=lambda name: ([_natural(part) for part in re.split(r"(\d+)", name)], name))
+    return {
+        name: Style(*PALETTE[index % len(PALETTE)], index // len(PALETTE) % PATTERNS)
+        for index, name in enumerate(ordered)
+    }
+
+
+def _natural(part):
+    return (0, int(part), "") if part.isdecimal() else (1, 0, part.casefold())
+
+
+def _likeness(gpu):
+    """What GPUs that are drawn as one have in common: all but the rates."""
+    slices = [(piece.start, piece.profile, *map(_work, piece.replicas)) for piece in _ordered(gpu)]
+    return gpu.gpu, gpu.mig, tuple(slices)
+
+
+def _work(replica):
+    return replica.workload, replica.batch, replica.processes, replica.sm_share
+
+
+def _ordered(gpu):
+    return sorted(gpu.slices, key=lambda piece: (piece.start, piece.profile))
+
+
+def _row(plan, indices, instance):
+    alike = [plan.gpus[index] for index in indices]
+    first, kind = alike[0], gpu_types().get(alike[0].gpu)
+    slots = _slots(kind)
+    spans = [_span(kind, slots, piece) for piece in _ordered(first)]
+    lanes = _lanes([(start, size) for start, size, _ in spans])
+    same = zip(*(_ordered(gpu) for gpu in alike), strict=True)
+    slices = tuple(
+        _slice_box(first.gpu, pieces, span, lane, instance)
+        for pieces, span, lane in zip(same, spans, lanes, strict=True)
+    )
+    return Row(
+        gpus=tuple(indices),
+        gpu=first.gpu,
+        mig=first.mig,
+        slots=slots,
+        lanes=max(lanes, default=0) + 1,
+        slices=slices,
+        idle=_idle(slots, slices),
+        idle_compute=_idle_compute(kind, slices),
+        problems=() if kind else (f"unknown GPU type {first.gpu}, drawn with {slots} memory slots",),
+    )
+
+
+def _slots(kind):
+    """Memory slots that a GPU is drawn with: one when it cannot be partitioned."""
+    if kind is None:
+        return ASSUMED_SLOTS
+    return kind.mig.memory_slices if kind.mig else 1
+
+
+def _profile(kind, name):
+    """The MIG profile of this name, of another GPU type when this one has none; None when there is none."""
+    types = [kind, *gpu_types().values()] if kind else gpu_types().values()
+    return next((one.profiles[name] for one in types if name in one.profiles), None)
+
+
+def _span(kind, slots, piece):
+    """Start and size inside the GPU, and the problems of a slice."""
+    if piece.profile == WHOLE:
+        return 0, slots, ()
+    profile, problems = _profile(kind, piece.profile), []
+    size = profile.memory if profile else 1
+    if profile is None or (kind and piece.profile not in kind.profiles):
+        problems.append(f"there is no profile {piece.profile}, drawn with {plural(size, 'memory slot')}")
+    if piece.start + size > slots:
+        problems.append(f"{piece.profile} at {piece.start} reaches past the last memory slot, {slots - 1}")
+    start = min(piece.start, slots - 1)
+    return start, min(size, slots - start), tuple(problems)
+
+
+def _lanes(spans):
+    """The first lane with room for every (start, size), in ascending order of start."""
+    ends, lanes = [], []
+    for start, size in spans:
+        lane = next((lane for lane, end in enumerate(ends) if end <= start), len(ends))
+        ends[lane : lane + 1] = [start + size]
+        lanes.append(lane)
+    return lanes
+
+
+def _slice_box(gpu, pieces, span, lane, instance):
+    """The box of slices that are alike on several GPUs."""
+    start, size, problems = span
+    piece = pieces[0]
+    if lane:
+        problems += (f"{piece.profile} at {piece.start} overlaps another slice",)
+    replicas = tuple(_replica_boxes(gpu, pieces, start, size, instance))
+    return SliceBox(start, size, lane, piece.profile, piece.start, replicas, problems)
+
+
+def _replica_boxes(gpu, pieces, start, size, instance):
+    """Replicas side by side, as wide as their SM shares; shares beyond the whole slice are scaled down."""
+    predictions = _predictions(gpu, pieces[0], instance)
+    scale = size / max(1, sum(one.sm_share for one in pieces[0].replicas))
+    for index, (one, prediction) in enumerate(zip(pieces[0].replicas, predictions, strict=True)):
+        rates = tuple(piece.replicas[index].rate_rps for piece in pieces)
+        width = one.sm_share * scale
+        yield ReplicaBox(start, width, *_work(one), rates, prediction)
+        start += width
+
+
+def _predictions(gpu, piece, instance):
+    """What the data says of every replica of a slice; None where it says nothing."""
+    known = instance.workload if instance else {}
+    if not all(replica.workload in known for replica in piece.replicas):
+        return [None] * len(piece.replicas)
+    models = [known[replica.workload].model for replica in piece.replicas]
+    members = [
+        Member(model, one.batch, one.processes, one.sm_share)
+        for model, one in zip(models, piece.replicas, strict=True)
+    ]
+    data = [instance.performance_of(gpu, model) for model in models]
+    return [one and one.predict(piece.profile, members)[index] for index, one in enumerate(data)]
+
+
+def _idle(slots, slices):
+    """Runs of slots under no slice, as (start, size)."""
+    taken = {slot for piece in slices for slot in range(piece.start, piece.start + piece.size)}
+    runs = [list(run) for free, run in groupby(range(slots), lambda slot: slot not in taken) if free]
+    return tuple((run[0], len(run)) for run in runs)
+
+
+def _idle_compute(kind, slices):
+    """Compute slices that no slice of a GPU uses."""
+    if kind is None or any(piece.profile == WHOLE for piece in slices):
+        return 0
+    profiles = [_profile(kind, piece.profile) for piece in slices]
+    return max(0, kind.compute_slices - sum(profile.compute for profile in profiles if profile))
+
+
+def _served(name, boxes, style, instance):
+    asked = instance.workload.get(name) if instance else None
+    predicted = boxes and all(box.prediction for box in boxes)
+    return Served(
+        name=name,
+        style=style,
+        replicas=sum(len(box.rates_rps) for box in boxes),
+        processes=sum(len(box.rates_rps) * box.processes for box in boxes),
+        rate_rps=sum(sum(box.rates_rps) for box in boxes),
+        latency_ms=max(box.prediction.latency_ms for box in boxes) if predicted else None,
+        throughput_rps=(
+            sum(len(box.rates_rps) * box.prediction.throughput_rps for box in boxes) if predicted else None
+        ),
+        asked=asked,
+        budget_ms=instance.budget_ms(asked) if asked else None,
+        planned_rps=instance.planned_rps(asked) if asked else None,
+    )
+
+
+def number(value):
+    """A quantity in at least three digits, without an exponent where people read it without one."""
+    return f"{value:,.0f}" if 99.95 <= abs(value) < 1e9 else f"{value:.3g}"
+
+
+def printable(text):
+    """The text without the characters that steer terminals or turn the direction of writing."""
+    return "".join(character if character.isprintable() else "�" for character in text)
+
+
+def plural(count, noun):
+    """A count with its noun."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def ranges(indices, most=None):
+    """Ascending indices in short: 0-3, 7; with an ellipsis after the first ``most`` runs."""
+    runs = groupby(enumerate(indices), lambda pair: pair[1] - pair[0])
+    ends = [[index for _, index in run] for _, run in runs]
+    shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ends[:most]]
+    return ", ".join([*shown, "…"] if len(shown) < len(ends) else shown)
+
+
+def shorten(text, fits):
+    """The text, or what fits of its head and tail around an ellipsis; empty when nothing does.
+
+    The tail stays because names tend to differ there (densenet121, densenet169).
+    """
+    if fits(text):
+        return text
+    lengths = range(len(text) - 1, 0, -1)
+    cuts = (f"{text[: keep - keep // 2]}…{text[len(text) - keep // 2 :]}" for keep in lengths)
+    return next((cut for cut in cuts if fits(cut)), "")
+
+
+def facts(replica):
+    """Batch and processes, utilisation where it is known, and rate of a replica, in short."""
+    load = [] if replica.utilisation is None else [f"{replica.utilisation:.0%}"]
+    return [f"b{replica.batch} p{replica.processes}", *load, f"{replica.rate}/s"]
+
+
+def details(replica):
+    """The facts of a replica in one line, from all of them to none."""
+    known = facts(replica)
+    return [" · ".join(known[:count]) for count in range(len(known), -1, -1)]

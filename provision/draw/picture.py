@@ -1,0 +1,239 @@
+"""A plan as a PNG or SVG picture: every GPU a strip of boxes, its memory slots to scale.
+
+The figure is one set of axes in inches, downwards from the top, so that every text can be measured
+against the room that it has.
+"""
+
+import math
+import os
+from functools import cache
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
+
+from provision.draw.layout import Drawing, details, number, plural, printable, ranges, shorten
+from provision.models.errors import InputError
+
+ROWS_PER_COLUMN, MOST_COLUMNS = 20, 4
+MOST_ROWS, MOST_SWATCHES, MOST_PROBLEMS = 96, 60, 12
+"""A picture with more than this shows nobody anything; the rest is counted in a line."""
+
+BAR, LABEL, MARGIN, PAD = 6.4, 1.3, 0.4, 0.06
+TITLE, LANE, GAP, LINE, SWATCH = 0.75, 0.56, 0.1, 0.36, 2.2
+"""Sizes, in inches: of a strip and its label, of the title, a lane, the gap below it, legend entries."""
+
+FONTS = {weight: FontProperties(family="DejaVu Sans", weight=weight) for weight in ("normal", "bold")}
+HATCHES = ("", "///", "...", "\\\\\\", "xxx")
+INK, FAINT, WRONG = "#16191d", "#5f6772", "#c1121f"
+SETTINGS = {"hatch.linewidth": 0.7, "svg.hashsalt": "provision", "text.hinting": "none"}
+
+
+def draw_picture(plan, path, instance=None, force=False):
+    """Draw a plan into a file.
+
+    Parameters
+    ----------
+    plan
+        The plan; a wrong one is drawn as far as it can be, and what is wrong with it is named.
+    path
+        Where to; the suffix, ``.png`` or ``.svg``, is the format.
+    instance
+        Its instance, for predictions and prices; None when there is none.
+    force
+        Whether an existing file may be replaced.
+
+    Raises
+    ------
+    InputError
+        If the suffix is another one, the file exists already, or it cannot be written.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise InputError(f"{path}: pictures are PNG or SVG; end the name in .png or .svg")
+    if path.exists() and not force:
+        raise InputError(f"{path}: exists already; choose another name or ask for it to be replaced")
+    try:
+        with rc_context(SETTINGS):
+            _save(_Sheet(Drawing(plan, instance)).figure, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
+
+
+def _save(figure, path):
+    """Write under a temporary name, then rename, so that no half picture ever stands at the path."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    kind = path.suffix[1:].lower()
+    try:
+        with open(temporary, "xb") as file:
+            figure.savefig(file, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class _Sheet:
+    """A figure with a drawing on it, and how far down it has been filled."""
+
+    def __init__(self, drawing):
+        self.drawing = drawing
+        self.rows = drawing.rows[:MOST_ROWS]
+        self.columns = min(MOST_COLUMNS, max(1, math.ceil(len(self.rows) / ROWS_PER_COLUMN)))
+        self.width = self.columns * (MARGIN + LABEL + BAR) + MARGIN
+        self.figure = Figure(facecolor="white")
+        self.axes = self.figure.add_axes((0, 0, 1, 1))
+        self.axes.set_axis_off()
+        self.y = MARGIN
+        for part in (self._title, self._strips, self._legend, self._notes):
+            part()
+        self.height = self.y + MARGIN
+        self.figure.set_size_inches(self.width, self.height)
+        self.axes.set(xlim=(0, self.width), ylim=(self.height, 0))
+
+    @property
+    def room(self):
+        """Width between the margins."""
+        return self.width - 2 * MARGIN
+
+    def _title(self):
+        self.text(MARGIN, self.y + 0.1, self.room, [self.drawing.title], (14, 8), weight="bold")
+        self.text(MARGIN, self.y + 0.38, self.room, [self.drawing.summary], (9, 6), FAINT)
+        self.y += TITLE
+
+    def _strips(self):
+        """Columns of strips, filled one after the other."""
+        per_column = math.ceil(len(self.rows) / self.columns)
+        top = bottom = self.y
+        for index, row in enumerate(self.rows):
+            column, first = divmod(index, per_column)
+            self.y = top if first == 0 else self.y
+            self._strip(row, MARGIN + column * (MARGIN + LABEL + BAR))
+            bottom = max(bottom, self.y)
+        self.y = bottom + GAP
+
+    def _strip(self, row, x):
+        several = f"{row.count} x " if row.count > 1 else ""
+        middle, room = self.y + LANE / 2, LABEL - PAD
+        self.text(x, middle - 0.09, room, [several + printable(row.gpu)], (9, 6.5), weight="bold")
+        which = [f"GPU {ranges(row.gpus, most)}" for most in range(8, 0, -1)]
+        self.text(x, middle + 0.09, room, which, (7.5, 6), FAINT)
+        x, scale = x + LABEL, BAR / row.slots
+        for start, size in row.idle:
+            self._idle(x + start * scale, size, scale)
+        for piece in row.slices:
+            self._slice(piece, x, self.y + piece.lane * LANE, scale)
+        self.box(x, self.y, BAR, row.lanes * LANE, fill=False, edgecolor=FAINT, linewidth=0.8)
+        self.y += row.lanes * LANE + GAP
+
+    def _idle(self, x, slots, scale):
+        for slot in range(slots):
+            box = x + slot * scale, self.y, scale, LANE
+            self.box(*box, facecolor="#f3f4f6", edgecolor="#c3c8cf", hatch="////", linewidth=0)
+            self.box(*box, fill=False, edgecolor="white", linewidth=1.2)
+        self.text(x + PAD, self.y + 0.1, slots * scale - 2 * PAD, ["idle"], (6.5, 5.5), FAINT)
+
+    def _slice(self, piece, x, y, scale):
+        left, width = x + piece.start * scale, piece.size * scale
+        self.box(left, y, width, LANE, facecolor="#f3f4f6", edgecolor=FAINT, linewidth=0.6)
+        for replica in piece.replicas:
+            self._replica(replica, x + replica.start * scale, y, replica.size * scale)
+        first = piece.replicas[0].size * scale if piece.replicas else width
+        style = self.drawing.styles[piece.replicas[0].workload] if piece.replicas else None
+        colours = (style.text, "normal", style.pattern and style.colour) if style else (FAINT,)
+        if piece.problems:
+            self.box(left, y, width, LANE, fill=False, edgecolor=WRONG, linewidth=1.8, zorder=3)
+        self.text(left + PAD, y + 0.1, first - 2 * PAD, [printable(piece.profile)], (6.5, 5.5), *colours)
+
+    def _replica(self, replica, x, y, width):
+        style, room = self.drawing.styles[replica.workload], width - 2 * PAD
+        self.swatch(x, y, width, LANE, style)
+        name, halo = [printable(replica.workload)], style.pattern and style.colour
+        self.text(x + PAD, y + 0.26, room, name, (9, 6.5), style.text, "bold", halo)
+        self.text(x + PAD, y + 0.42, room, details(replica), (7, 6), style.text, halo=halo)
+        if replica.utilisation is not None:
+            used, foot = width * min(1, replica.utilisation), y + LANE - 0.04
+            self.box(x, foot, width, 0.04, facecolor="#ffffffa0", linewidth=0)
+            self.box(x, foot, used, 0.04, facecolor=INK, linewidth=0)
+        self.box(x, y, width, LANE, fill=False, edgecolor="white", linewidth=1.2)
+
+    def _legend(self):
+        """The workloads, in as many columns as there is room for."""
+        across, shown = int(self.room / SWATCH), self.drawing.workloads[:MOST_SWATCHES]
+        for index, one in enumerate(shown):
+            line, column = divmod(index, across)
+            x, y, room = MARGIN + column * SWATCH, self.y + line * LINE, SWATCH - 0.45
+            self.swatch(x, y + 0.03, 0.26, 0.26, one.style)
+            self.text(x + 0.34, y + 0.09, room, [printable(one.name)], (8, 6), weight="bold")
+            given = f"{plural(one.replicas, 'replica')} · {number(one.rate_rps)}/s · {one.processes:,} proc."
+            self.text(x + 0.34, y + 0.235, room, [given], (7, 5.5), FAINT if one.replicas else WRONG)
+        self.y += math.ceil(len(shown) / across) * LINE + GAP
+
+    def _notes(self):
+        """What is not drawn, what the short words mean, and what is wrong."""
+        key = "b batch size · p processes · /s requests per second"
+        key += " · % and bar: rate over predicted throughput" if self.drawing.instance else ""
+        hidden, unnamed = self.drawing.rows[MOST_ROWS:], len(self.drawing.workloads) - MOST_SWATCHES
+        gpus = plural(sum(row.count for row in hidden), "more GPU")
+        problems = self.drawing.problems
+        notes = [
+            (f"and {gpus}, not drawn, in {plural(len(hidden), 'other arrangement')}" if hidden else "", INK),
+            (f"and {plural(unnamed, 'more workload')}, named in their boxes" if unnamed > 0 else "", INK),
+            (key if self.rows else "", FAINT),
+            *((f"! {problem}", WRONG) for problem in problems[:MOST_PROBLEMS]),
+            (f"! and {len(problems) - MOST_PROBLEMS} more" if len(problems) > MOST_PROBLEMS else "", WRONG),
+        ]
+        for note, colour in notes:
+            if note:
+                self.text(MARGIN, self.y + 0.1, self.room, [note], (8, 6), colour)
+                self.y += 0.2
+
+    def box(self, x, y, width, height, **look):
+        """Add a rectangle."""
+        self.axes.add_patch(Rectangle((x, y), width, height, **look))
+
+    def swatch(self, x, y, width, height, style):
+        """Add a rectangle in the colour and pattern of a workload."""
+        self.box(x, y, width, height, facecolor=style.colour, linewidth=0)
+        if style.pattern:
+            look = {"hatch": HATCHES[style.pattern], "edgecolor": style.text + "48"}
+            self.box(x, y, width, height, facecolor="none", linewidth=0, **look)
+
+    def text(self, x, y, room, wordings, sizes, colour=INK, weight="normal", halo=None):
+        """Write the longest wording that fits, in points from the larger to the smaller size, or nothing."""
+        most, least = sizes
+        wordings = [_writable(wording, weight) for wording in wordings]
+        text = next((one for one in wordings if _width(one, weight) * least <= room), wordings[-1])
+        text = shorten(text, lambda cut: _width(cut, weight) * least <= room)
+        if not text:
+            return
+        written = self.axes.text(
+            x, y, text, color=colour, va="center_baseline", parse_math=False, fontproperties=FONTS[weight]
+        )
+        written.set_size(min(most, room / _width(text, weight)))
+        written.set_path_effects([withStroke(linewidth=2.5, foreground=halo)] if halo else [])
+
+
+def _writable(text, weight):
+    """The text with a mark for every character that the font cannot draw."""
+    return "".join(character if ord(character) in _characters(weight) else "�" for character in text)
+
+
+@cache
+def _characters(weight):
+    return get_font(findfont(FONTS[weight])).get_charmap().keys()
+
+
+def _width(text, weight):
+    """Width of a text in inches per point of its size."""
+    return sum(_advance(character, weight) for character in text) / 72
+
+
+@cache
+def _advance(character, weight):
+    """How far a character moves the pen, in ems."""
+    font = get_font(findfont(FONTS[weight]))
+    font.set_size(100, 72)  # every time: the font is shared with whatever draws text
+    return font.load_char(ord(character)).linearHoriAdvance / 65536 / 100

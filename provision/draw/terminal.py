@@ -1,0 +1,204 @@
+"""A plan in the terminal: every GPU a strip of boxes, its memory slots to scale."""
+
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, Group
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from provision.draw.layout import Drawing, details, number, printable, ranges, shorten
+
+FILLS = " ╱░╲┊"
+"""What pads a box, for every fill pattern."""
+
+JOINTS = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"
+"""Box-drawing characters by the arms they have: 1 up, 2 down, 4 left, 8 right."""
+
+ASCII = str.maketrans(JOINTS[1:] + FILLS[1:] + "·…", "|||-+++-+++-+++" + "/:\\'" + ".~")
+LABEL_WIDTH = 14
+FATES_WIDTH = 72
+"""Columns for what stands in front of a strip, at most; and for predictions in the legend, at least."""
+
+WRONG = Style(color="red", bold=True)
+FAINT = Style(dim=True)
+
+
+class Cell(NamedTuple):
+    """A box between two border columns; ``wordings`` are, per line, what to say from long to short."""
+
+    left: int
+    right: int
+    wordings: tuple = ((), ())
+    fill: str = " "
+    style: Style = FAINT
+    title: str = ""
+    title_style: Style = FAINT
+
+
+class Strip(NamedTuple):
+    """One lane of a GPU, cell to cell, with what stands in front of its two lines."""
+
+    labels: tuple
+    cells: list
+
+
+def draw_terminal(plan, instance=None, console=None):
+    """Print a plan as boxes with a legend.
+
+    Parameters
+    ----------
+    plan
+        The plan; a wrong one is drawn as far as it can be, and what is wrong with it is named.
+    instance
+        Its instance, for predictions and prices; None when there is none.
+    console
+        A rich Console to print to; None for standard output.
+    """
+    console = console or Console()
+    drawing = Drawing(plan, instance)
+    parts = [Text(drawing.title, "bold"), Text(drawing.summary, FAINT), Text()]
+    if drawing.rows:
+        parts += [*_bars(drawing, console.width), Text()]
+    if drawing.workloads:
+        parts += [_legend(drawing, console.width), Text(), Text(_key(instance), FAINT)]
+    parts += [Text(f"! {problem}", WRONG) for problem in drawing.problems]
+    console.print(_Portable(Group(*parts)))
+
+
+class _Portable:
+    """A renderable in the characters that the console can write."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __rich_console__(self, console, options):
+        for text, style, control in console.render(self.inner, options):
+            if options.ascii_only:
+                text = text.translate(ASCII).encode("ascii", "replace").decode()
+            yield Segment(text, style, control)
+
+
+def _bars(drawing, width):
+    """All strips with the borders between them, as lines."""
+    labels = [_labels(row) for row in drawing.rows]
+    margin = 1 + max(cell_len(text) for pair in labels for text in pair)
+    bar = max(8, (width - margin - 1) // 8 * 8)
+    above, strips = None, []
+    for row, pair in zip(drawing.rows, labels, strict=True):
+        strips += _strips(row, pair, drawing.styles, bar)
+    for strip in [*strips, None]:
+        yield Text(" " * margin).append_text(_border(above, strip, bar))
+        for line in (0, 1) if strip else ():
+            label = Text(set_cell_size(strip.labels[line], margin), FAINT if line else "")
+            yield label.append_text(_line(strip, line))
+        above = strip
+
+
+def _labels(row):
+    """Which type of GPU; how many, and which."""
+    which = f"{row.count} x: " if row.count > 1 else "GPU "
+    wordings = [which + ranges(row.gpus, most) for most in range(LABEL_WIDTH, 0, -1)]
+    return _worded((printable(row.gpu),), LABEL_WIDTH), _worded(wordings, LABEL_WIDTH)
+
+
+def _strips(row, labels, styles, bar):
+    """The lanes of a row; idle slots show in the first."""
+    scale = bar / row.slots
+    for lane in range(row.lanes):
+        pieces = [piece for piece in row.slices if piece.lane == lane]
+        cells = [cell for piece in pieces for cell in _slice_cells(piece, styles, scale)]
+        for start, size in () if lane else row.idle:
+            cells.append(Cell(round(start * scale), round((start + size) * scale), fill="·", title="idle"))
+        yield Strip(("", "") if lane else labels, _tiled(cells, bar))
+
+
+def _slice_cells(piece, styles, scale):
+    """The replicas of a slice and, where their SM shares leave some, the rest."""
+    cells = [_replica_cell(replica, styles[replica.workload], scale) for replica in piece.replicas]
+    at = cells[-1].right if cells else round(piece.start * scale)
+    end = round((piece.start + piece.size) * scale)
+    cells += [Cell(at, end, (("unused",), ()))] if at < end else []
+    title, style = (f"!{piece.profile}", WRONG) if piece.problems else (piece.profile, FAINT)
+    return [cells[0]._replace(title=printable(title), title_style=style), *cells[1:]]
+
+
+def _replica_cell(replica, style, scale):
+    left, right = round(replica.start * scale), round((replica.start + replica.size) * scale)
+    wordings = (printable(replica.workload),), details(replica)
+    colours = Style(color=style.text, bgcolor=style.colour)
+    return Cell(left, right, wordings, FILLS[style.pattern], colours)
+
+
+def _tiled(cells, bar):
+    """Cells that follow one another from the first column to the last, blank where there were none."""
+    tiles, at = [], 0
+    for cell in sorted(cell for cell in cells if cell.left < cell.right):
+        tiles += [Cell(at, cell.left)] if at < cell.left else []
+        tiles.append(cell)
+        at = cell.right
+    return tiles + ([Cell(at, bar)] if at < bar else [])
+
+
+def _border(above, below, bar):
+    """The line between two strips, with the titles of the lower one's cells."""
+    ups, downs = ({cell.left for cell in strip.cells} | {bar} if strip else () for strip in (above, below))
+    joints = [
+        (column in ups) + 2 * (column in downs) + 4 * (column > 0) + 8 * (column < bar)
+        for column in range(bar + 1)
+    ]
+    line = Text("".join(JOINTS[joint] for joint in joints), FAINT)
+    for cell in below.cells if below else ():
+        at, title = cell.left + 1, _worded((cell.title,), cell.right - cell.left - 1)
+        line = Text.assemble(line[:at], (title, cell.title_style), line[at + cell_len(title) :])
+    return line
+
+
+def _line(strip, line):
+    """One of the two text lines of a strip."""
+    drawn = Text("│", FAINT)
+    for cell in strip.cells:
+        width = cell.right - cell.left - 1
+        drawn.append(_filled(_worded(cell.wordings[line], width), width, cell.fill), cell.style)
+        drawn.append("│", FAINT)
+    return drawn
+
+
+def _worded(wordings, width):
+    """The longest wording that fits; the last one is shortened until it does."""
+    last = wordings[-1] if wordings else ""
+    whole = next((wording for wording in wordings if cell_len(wording) <= width), last)
+    return shorten(whole, lambda text: cell_len(text) <= width)
+
+
+def _filled(text, width, fill):
+    """The text in the middle of its padding."""
+    text = f" {text} " if text and cell_len(text) <= width - 2 else text
+    spare = width - cell_len(text)
+    return fill * (spare // 2) + text + fill * (spare - spare // 2)
+
+
+def _legend(drawing, width):
+    """A table of the workloads; with an instance and room enough, of how they fare too."""
+    predicted = drawing.instance is not None and width >= FATES_WIDTH
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=FAINT)
+    table.add_column("", min_width=3, no_wrap=True)
+    table.add_column("workload", overflow="fold")
+    fates = ("capacity/s", "batch ms", "limit ms") if predicted else ()
+    for title in ("replicas", "procs", "rate/s", *fates):
+        table.add_column(title, justify="right", no_wrap=True)
+    for one in drawing.workloads:
+        swatch = Text(FILLS[one.style.pattern] * 3, Style(color=one.style.text, bgcolor=one.style.colour))
+        fates = [one.rate_rps, *((one.throughput_rps, one.latency_ms, one.budget_ms) if predicted else ())]
+        shown = ["-" if value is None else number(value) for value in fates]
+        counts = [Text(f"{one.replicas:,}", "" if one.replicas else WRONG), f"{one.processes:,}"]
+        table.add_row(swatch, Text(printable(one.name)), *counts, *shown)
+    return table
+
+
+def _key(instance):
+    """What the short words in the boxes mean."""
+    key = "b batch size · p processes · /s requests per second"
+    return f"{key} · % of predicted throughput" if instance else key
