@@ -73,12 +73,13 @@ THOROUGH = _by_number(6) + _by_use((0.55, 0.65, 0.75, 0.83, 0.9))
 class _Shared:
     """What a process does on a shared slice, arrays (workloads, kinds, levels); a batch of 0 for cannot.
 
-    ``part`` is the part of the workload's planned rate that one process carries, ``busy`` the utilisation that the
-    whole planned rate causes, ``memory_gib`` that of one process.
+    ``part`` is the part of the workload's planned rate that one process carries (``most_part`` at any batch),
+    ``busy`` the utilisation that the whole planned rate causes, ``memory_gib`` that of one process.
     """
 
     batch: np.ndarray
     part: np.ndarray
+    most_part: np.ndarray
     busy: np.ndarray
     memory_gib: np.ndarray
 
@@ -86,11 +87,12 @@ class _Shared:
 def _shared(instance, segments, levels):
     """The best batch of every workload on every kind of slice at every level.
 
-    It is the one that needs least slice time per request within the latency budget.
+    It is the one that needs least slice time per request within the latency budget; ``most_part`` is the largest
+    part of the rate that a process carries at any batch.
     """
     launching, slowdown = (np.array([[getattr(one, what)] for one in levels]) for what in ("launching", "slowdown"))
     shape = (len(instance.workloads), len(segments.kinds), len(levels))
-    table = _Shared(*(np.zeros(shape) for _ in range(4)))
+    table = _Shared(*(np.zeros(shape) for _ in range(5)))
     for w, workload in enumerate(instance.workloads):
         rate = max(instance.planned_rps(workload), 1e-9)
         for k, kind in enumerate(segments.kinds):
@@ -108,7 +110,9 @@ def _shared(instance, segments, levels):
             able = np.flatnonzero(fits.any(axis=1))
             at = best[able]
             table.batch[w, k, able] = batch[at]
-            table.part[w, k, able] = 1000 * batch[at] / latency_ms[able, at] / rate
+            per_process = np.where(fits, 1000 * batch / latency_ms, 0) / rate
+            table.part[w, k, able] = per_process[able, at]
+            table.most_part[w, k, able] = per_process.max(axis=1)[able]
             table.busy[w, k, able] = rate * slice_ms[at] / (1000 * batch[at])
             table.memory_gib[w, k, able] = memory[at]
     return table
@@ -130,14 +134,14 @@ class MixedCounts(PartitionCounts):
 
     def __init__(self, instance, segments, levels, filling=None):
         super().__init__(instance, segments)
-        self.levels, self.filling = levels, filling or 1.0
+        self.levels, self.filling, self.relaxed = levels, filling or 1.0, filling is None
         self.shared = _shared(instance, segments, levels)
         pairs = sorted({(int(k), int(level)) for _, k, level in zip(*np.nonzero(self.shared.batch), strict=True)})
         self.m = {at: self._count(f"m_{at[0]}_{at[1]}") for at in pairs}
         triples = [tuple(map(int, at)) for at in zip(*np.nonzero(self.shared.batch), strict=True)]
         names = {at: "_".join(map(str, at)) for at in triples}
         self.share = {at: self.problem.add_variable(f"share_{names[at]}", 0, 1) for at in triples}
-        kind = "Integer" if filling else "Continuous"
+        kind = "Continuous" if self.relaxed else "Integer"
         self.n = {at: self.problem.add_variable(f"n_{names[at]}", 0, None, cat=kind) for at in triples}
 
     def carry_rates(self):
@@ -169,8 +173,9 @@ class MixedCounts(PartitionCounts):
 
     def run_processes(self):
         """Processes carry the rates, as many as a level allows."""
+        carried = self.shared.most_part if self.relaxed else self.shared.part
         for at, part in self.share.items():
-            self.problem += part <= float(self.shared.part[at]) * self.filling * self.n[at]
+            self.problem += part <= float(carried[at]) * self.filling * self.n[at]
         for (k, level), slices in self.m.items():
             mine = [count for at, count in self.n.items() if at[1:] == (k, level)]
             if self.levels[level].processes < math.inf:
@@ -238,6 +243,9 @@ def solve(instance, control):
         return Outcome("infeasible", "proved", reason="; ".join(hopeless), build_seconds=perf_counter() - started)
     built = perf_counter()
     bound = _bound(instance, segments, control)
+    if math.isinf(bound):
+        reason = "the fleet has too few GPUs, even with slices shared; allow more"
+        return Outcome("infeasible", "proved", reason=reason, build_seconds=perf_counter() - started)
     control.report(Incumbent(None, bound))
     plan = None
     for levels, filling in ATTEMPTS:
@@ -256,18 +264,10 @@ def solve(instance, control):
 
 
 def _bound(instance, segments, control):
-    """Lower bound on every plan, from the optimistic relaxation; 0 when there was no time to prove one."""
+    """Lower bound on every plan, from the relaxation."""
     model = MixedCounts(instance, segments, _relaxed())
     _state(model)
-    model.problem.solve(pulp_solver(control, BOUND_PART * control.time_limit_s))
-    if model.problem.sol_status != pulp.LpSolutionOptimal:
-        model.problem.solve(pulp_solver(control, BOUND_PART * control.time_limit_s, mip=False))
-    if model.problem.sol_status != pulp.LpSolutionOptimal:
-        return 0.0
-    value = pulp.value(model.problem.objective)
-    weights = {instance.weight(entry) for entry in instance.fleet}
-    unit = weights.pop() if len(weights) == 1 else 0.0
-    return unit * math.ceil(value / unit - 1e-6) if unit else value * (1 - 1e-6)
+    return model.lower_bound(BOUND_PART * control.time_limit_s)
 
 
 def _plan(instance, segments, control, levels, filling, left_s, known):

@@ -15,6 +15,7 @@ import numpy as np
 import pulp
 
 from provision.formulations.cover_bound import cover_bound
+from provision.formulations.dual_bound import dual_bound
 from provision.formulations.spread import spread_out
 from provision.models.assemble import assemble
 from provision.models.deal import deal
@@ -66,6 +67,10 @@ class PartitionCounts:
     def weight(self, gpus):
         """Objective of (partitions,) numbers of GPUs."""
         return sum(w * int(n) for w, n in zip(self._weights(), gpus, strict=True))
+
+    def lower_bound(self, limit_s):
+        """A lower bound on the objective from a second solver; infinite when the model has no solution."""
+        return dual_bound(self.problem, self._weights(), limit_s)
 
     def _weights(self):
         return [self.instance.weight(self.instance.fleet[entry]) for entry in self.partitions.entry]
@@ -131,7 +136,7 @@ def solve(instance, control):
     built = perf_counter()
     model.problem.solve(solver)
     left_s = control.time_limit_s - (perf_counter() - built)
-    if model.problem.sol_status == pulp.LpSolutionInfeasible and left_s > 0:
+    if model.problem.sol_status == pulp.LpSolutionInfeasible and model.lower_bound(left_s) == math.inf:
         outcome = Outcome("infeasible", "proved", reason=_what_would_fit(instance, segments, control))
     else:
         outcome = _outcome(model, left_s)
@@ -157,6 +162,8 @@ def pulp_solver(control, limit_s, **options):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of the bundled CBC, in favour of PuLP 4
+            if name == DEFAULT_SOLVER:
+                options["options"] = ["probing off"]  # CBC's probing has cut off optima
             solver = pulp.getSolver(name, msg=False, timeLimit=max(limit_s, 0.1), **options)
             found = solver.available()
     except pulp.PulpSolverError:
@@ -175,9 +182,9 @@ def _outcome(model, left_s):
     if layouts is None:
         reason = "segments that carry the rates fit the fleet, but not spread as max_share_per_gpu asks"
         return Outcome("unknown", "completed", bound=model.bound, reason=reason)
-    bound = max(model.bound, model.weight(model.gpus())) if found == pulp.LpSolutionOptimal else model.bound
     plan = assemble(model.instance, model.segments, layouts, NAME)
     reached = sum(model.instance.weight(model.instance.fleet[layout.entry]) for layout in layouts)
+    bound = model.bound if reached <= model.bound else max(model.bound, model.lower_bound(left_s))
     if reached <= bound * (1 + TOLERANCE):
         return Outcome("optimal", "proved", plan, bound)
     return Outcome("feasible", "completed" if left_s > 0 else "time_limit", plan, bound)

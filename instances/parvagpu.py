@@ -12,10 +12,12 @@ from provision.models.gpu import gpu_type
 from provision.models.instance import Instance
 from provision.models.measured_segments import MeasuredModel, MeasuredSegments
 from provision.models.operating_points import Member
+from provision.models.performance import load_performance
 from provision.models.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.workload import FleetEntry, Policy, Workload
 
 GPU = "a100-80gb"
+NETWORKS = "parvagpu-a100"
 SOURCE = "ParvaGPU artefact, doi 10.5281/zenodo.13329588"
 PROFILE_COLUMNS = ("Mig instance", "Batch size", "Workload Number", "Throughput", "Latency")
 DEPLOYMENT_COLUMNS = (
@@ -80,6 +82,16 @@ def import_scenario(folder, row, safety, price_per_hour=None):
                 for model, slo, rate in chosen
             ),
         )
+
+
+def sharing(scenario):
+    """The scenario with slices that workloads may share, as the shipped closed networks predict it."""
+    policy = scenario.policy.model_copy(update={"share_slices": True})
+    return scenario.replace(
+        name=f"{scenario.name}-shared",
+        policy=policy,
+        performance=(*scenario.performance, load_performance(NETWORKS)),
+    )
 
 
 def import_deployment(path, instance):

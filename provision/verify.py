@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 
 from provision.models.errors import InputError
 from provision.models.gpu import WHOLE, gpu_type
-from provision.models.operating_points import Member
-from provision.models.report import Report, ReplicaPrediction, Violation
+from provision.models.prediction import predict_slice, slice_members
+from provision.models.report import ReplicaPrediction, Report, Violation
 
 TOLERANCE = 1e-9
 """Relative excess that counts as rounding."""
@@ -117,8 +117,9 @@ class _Verifier:
 
     def _check_capacity(self, at, gpu, kind, known):
         """Compute slices, memory slices and instances of a profile stay within what the GPU has."""
-        names = [piece.profile for piece, ok in zip(gpu.slices, known, strict=True) if ok and piece.profile != WHOLE]
-        self.compute += sum(kind.slice_compute(piece.profile) for piece, ok in zip(gpu.slices, known, strict=True) if ok)
+        known_names = [piece.profile for piece, ok in zip(gpu.slices, known, strict=True) if ok]
+        self.compute += sum(map(kind.slice_compute, known_names))
+        names = [name for name in known_names if name != WHOLE]
         if not names:
             return
         profiles = [kind.profiles[name] for name in names]
@@ -148,35 +149,29 @@ class _Verifier:
         if _over(memory, held):
             message = f"needs {memory:.4g} GiB of memory, {piece.profile} has {held:g} GiB"
             self._violate("memory", message, at, position, value=memory, limit=held)
+        self._count_sms(kind, piece, predictions)
         for replica, found in zip(piece.replicas, predictions, strict=True):
-            self._count_sms(kind, piece, replica, found)
             if replica.workload in self.instance.workload:
                 self._check_replica(at, position, piece, replica, found)
 
     def _predict(self, gpu, piece):
-        """Predictions for all replicas of a slice, None where no data describes them."""
-        workloads = [self.instance.workload.get(replica.workload) for replica in piece.replicas]
-        if None in workloads:
-            return [None] * len(workloads)
-        alone = len(workloads) == 1
-        members = tuple(
-            Member(workload.model, replica.batch, replica.processes, replica.sm_share, 0.0 if alone else replica.rate_rps)
-            for workload, replica in zip(workloads, piece.replicas, strict=True)
-        )
-        models = [workload.model for workload in workloads]
-        data = self.instance.performance_of(gpu, *models) if alone else self.instance.sharing_of(gpu, models)
-        if data is None:
-            return [None] * len(workloads)
-        key = (gpu, piece.profile, members)
-        if key not in self.cache:
-            self.cache[key] = data.predict(piece.profile, members)
+        """Predictions for all replicas of a slice; slices that are alike are predicted once."""
+        key = (gpu, piece.profile, slice_members(self.instance, piece))
+        if key[2] is None or key not in self.cache:
+            self.cache[key] = predict_slice(self.instance, gpu, piece)
         return self.cache[key]
 
-    def _count_sms(self, kind, piece, replica, found):
-        """Add to ParvaGPU's equations 3 and 4: SMs held, and SMs busy at the routed rate."""
-        sms = kind.slice_sms(piece.profile) * (replica.sm_share if len(piece.replicas) > 1 else 1)
-        self.sms += sms
-        self.busy_sms += sms * min(1, replica.rate_rps / found.throughput_rps) if found else 0
+    def _count_sms(self, kind, piece, predictions):
+        """Add to ParvaGPU's equations 3 and 4: SMs held, and SMs busy at the routed rates."""
+        shares = [replica.sm_share for replica in piece.replicas]
+        held = min(1.0, sum(shares))
+        busy = sum(
+            share * replica.rate_rps / found.throughput_rps
+            for share, replica, found in zip(shares, piece.replicas, predictions, strict=True)
+            if found
+        )
+        self.sms += kind.slice_sms(piece.profile) * held
+        self.busy_sms += kind.slice_sms(piece.profile) * min(held, busy)
 
     def _check_replica(self, at, position, piece, replica, found):
         """One replica against its operating point, latency budget and throughput."""

@@ -2,7 +2,8 @@
 
 from provision.commands.common import add_force
 from provision.instances.files import check_writable
-from provision.instances.parvagpu import import_deployment, import_scenario, import_tables
+from provision.instances.igniter import import_igniter
+from provision.instances.parvagpu import import_deployment, import_scenario, import_tables, sharing
 from provision.instances.read import read, write
 from provision.models.errors import InputError
 
@@ -14,12 +15,17 @@ def add_parsers(verbs):
     formats = parser.add_subparsers(title="formats", dest="format", metavar="FORMAT", required=True)
     _add(formats, "parvagpu", _parvagpu, "profile tables, with --slo-row a whole scenario", "DIR")
     _add(formats, "parvagpu-deployment", _deployment, "a deployment map, as a plan", "CSV")
+    _add(formats, "igniter", _igniter, "a profile, as performance data fitted to it", "JSONL")
     scenario = formats.choices["parvagpu"]
     scenario.add_argument("--slo-row", type=int, metavar="N", help="row of SLO/*.csv, from 1 (S1 is 1)")
     scenario.add_argument(
         "--safety", type=float, default=1.0, metavar="S", help="part of SLO/2 to use (default: 1)"
     )
     scenario.add_argument("--price", type=float, metavar="P", help="price of a GPU per hour")
+    scenario.add_argument(
+        "--share-slices", action="store_true", help="let workloads share slices, by the fitted network that ships"
+    )
+    formats.choices["igniter"].add_argument("--gpu", default="v100", metavar="G", help="measured on (default: v100)")
     formats.choices["parvagpu-deployment"].add_argument("--instance", required=True, metavar="I")
 
 
@@ -39,7 +45,13 @@ def _parvagpu(options):
         raise InputError(f"--safety {options.safety:g}: must be above 0 and at most 1; correct it")
     if options.price is not None and not 0 <= options.price < float("inf"):
         raise InputError(f"--price {options.price:g}: must be finite and not negative; correct it")
-    return _write(options, import_scenario(options.path, options.slo_row, options.safety, options.price))
+    scenario = import_scenario(options.path, options.slo_row, options.safety, options.price)
+    return _write(options, sharing(scenario) if options.share_slices else scenario)
+
+
+def _igniter(options):
+    check_writable(options.out, options.force)
+    return _write(options, import_igniter(options.path, options.gpu))
 
 
 def _deployment(options):

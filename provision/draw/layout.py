@@ -10,7 +10,8 @@ from itertools import chain, groupby
 from typing import NamedTuple
 
 from provision.models.gpu import WHOLE, gpu_types
-from provision.models.operating_points import Member, Prediction
+from provision.models.operating_points import Prediction
+from provision.models.prediction import predict_slice
 from provision.models.workload import Workload
 
 ASSUMED_SLOTS = 8
@@ -290,27 +291,13 @@ def _slice_box(gpu, pieces, span, lane, instance):
 
 def _replica_boxes(gpu, pieces, start, size, instance):
     """Replicas side by side, as wide as their SM shares; shares beyond the whole slice are scaled down."""
-    predictions = _predictions(gpu, pieces[0], instance)
+    predictions = predict_slice(instance, gpu, pieces[0]) if instance else [None] * len(pieces[0].replicas)
     scale = size / max(1, sum(one.sm_share for one in pieces[0].replicas))
     for index, (one, prediction) in enumerate(zip(pieces[0].replicas, predictions, strict=True)):
         rates = tuple(piece.replicas[index].rate_rps for piece in pieces)
         width = one.sm_share * scale
         yield ReplicaBox(start, width, *_work(one), rates, prediction)
         start += width
-
-
-def _predictions(gpu, piece, instance):
-    """What the data says of every replica of a slice; None where it says nothing."""
-    known = instance.workload if instance else {}
-    if not all(replica.workload in known for replica in piece.replicas):
-        return [None] * len(piece.replicas)
-    models = [known[replica.workload].model for replica in piece.replicas]
-    members = [
-        Member(model, one.batch, one.processes, one.sm_share)
-        for model, one in zip(models, piece.replicas, strict=True)
-    ]
-    data = [instance.performance_of(gpu, model) for model in models]
-    return [one and one.predict(piece.profile, members)[index] for index, one in enumerate(data)]
 
 
 def _idle(slots, slices):

@@ -1,0 +1,84 @@
+"""Lower bounds by a second solver: SciPy's HiGHS on the very model that PuLP's solver has found a plan for.
+
+The bundled CBC has been seen to cut off optima (its probing called 2 optimal where 1 was feasible), so that its word
+is taken for plans, which the verifier checks, and never for bounds.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pulp
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
+
+SAFE = 1e-6
+"""Tolerance given away before a bound is rounded up, relative from 1 on."""
+
+
+def dual_bound(problem, weights, limit_s):
+    """A lower bound on the objective of a PuLP minimisation.
+
+    Parameters
+    ----------
+    problem
+        The LpProblem.
+    weights
+        What the GPUs add to the objective, each: the bound is rounded up to a sum of whole numbers of them.
+    limit_s
+        Seconds; the bound is then the best that was proven.
+
+    Returns
+    -------
+    float
+        0 when nothing was proven; infinite when the model has no solution.
+    """
+    at = {variable.name: index for index, variable in enumerate(problem.variables())}
+    found = milp(
+        _row(at, problem.objective),
+        integrality=np.array([variable.cat == pulp.LpInteger for variable in problem.variables()]),
+        bounds=_bounds(problem),
+        constraints=_constraints(at, problem),
+        options={"time_limit": max(limit_s, 0.1), "mip_rel_gap": 0},
+    )
+    if found.status == 2:
+        return math.inf
+    value = getattr(found, "mip_dual_bound", None)
+    if value is None or not math.isfinite(value):
+        return 0.0
+    safe = value - SAFE * max(1.0, abs(value))
+    unit = _common_unit(weights)
+    return float(unit * math.ceil(Fraction(safe) / unit)) if unit else safe
+
+
+def _common_unit(weights):
+    """The largest number of which all weights, as decimals, are multiples; 0 when all are 0."""
+    fractions = [Fraction(str(float(weight))) for weight in weights]
+    denominator = math.lcm(*(one.denominator for one in fractions))
+    return Fraction(math.gcd(*(int(one * denominator) for one in fractions)), denominator)
+
+
+def _row(at, expression):
+    row = np.zeros(len(at))
+    for variable, coefficient in expression.items():
+        row[at[variable.name]] = coefficient
+    return row
+
+
+def _bounds(problem):
+    low = [-np.inf if variable.lowBound is None else variable.lowBound for variable in problem.variables()]
+    high = [np.inf if variable.upBound is None else variable.upBound for variable in problem.variables()]
+    return Bounds(low, high)
+
+
+def _constraints(at, problem):
+    """All rows as one sparse constraint."""
+    rows, columns, values, low, high = [], [], [], [], []
+    for number, row in enumerate(problem.constraints()):
+        for variable, coefficient in row.items():
+            rows.append(number)
+            columns.append(at[variable.name])
+            values.append(coefficient)
+        low.append(-row.constant if row.sense != pulp.LpConstraintLE else -np.inf)
+        high.append(-row.constant if row.sense != pulp.LpConstraintGE else np.inf)
+    return LinearConstraint(csr_array((values, (rows, columns)), (len(low), len(at))), low, high)

@@ -1,0 +1,43 @@
+"""What the replicas on one slice of a plan do, by the instance's performance data: the scalar path."""
+
+from provision.models.operating_points import Member
+
+
+def predict_slice(instance, gpu, piece):
+    """Predictions for all replicas of a slice.
+
+    Parameters
+    ----------
+    instance
+        Its workloads and performance data.
+    gpu
+        Name of the GPU type.
+    piece
+        The Slice.
+
+    Returns
+    -------
+    list of Prediction
+        In the order of the replicas; None where a workload is unknown or no data describes the case.
+    """
+    members = slice_members(instance, piece)
+    if members is None:
+        return [None] * len(piece.replicas)
+    models = [member.model for member in members]
+    data = instance.performance_of(gpu, *models) if len(members) == 1 else instance.sharing_of(gpu, models)
+    return data.predict(piece.profile, members) if data else [None] * len(members)
+
+
+def slice_members(instance, piece):
+    """The replicas of a slice as performance models see them; None when a workload is unknown.
+
+    A replica that has the slice to itself is judged with all its processes busy, whatever its rate.
+    """
+    workloads = [instance.workload.get(replica.workload) for replica in piece.replicas]
+    if None in workloads:
+        return None
+    shared = len(workloads) > 1
+    return tuple(
+        Member(workload.model, one.batch, one.processes, one.sm_share, one.rate_rps if shared else 0.0)
+        for workload, one in zip(workloads, piece.replicas, strict=True)
+    )

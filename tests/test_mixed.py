@@ -1,0 +1,115 @@
+"""Slices shared by different workloads: the closed networks' prediction, and plans that use it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import provision
+from provision.instances.parvagpu import import_scenario, sharing
+from provision.models.operating_points import Member
+from provision.models.performance import load_performance
+
+PARVAGPU = Path(__file__).resolve().parents[2] / "shared" / "data" / "parvagpu"
+DATA = load_performance("parvagpu-a100")
+MODELS = sorted(DATA.models)
+
+members = st.builds(
+    Member,
+    model=st.sampled_from(MODELS),
+    batch=st.sampled_from([1, 2, 4, 8, 16, 32]),
+    processes=st.integers(1, 3),
+    sm_share=st.just(1.0),
+    rate_rps=st.floats(0.1, 60),
+)
+slices = st.sampled_from(DATA.profiles)
+
+
+@given(profile=slices, pair=st.lists(members, min_size=2, max_size=4), extra=members)
+@settings(max_examples=100, deadline=None)
+def test_a_further_neighbour_slows_everybody(profile, pair, extra):
+    """Nobody is faster beside one workload more, and every latency covers at least the work itself."""
+    before, after = DATA.predict(profile, pair), DATA.predict(profile, [*pair, extra])
+    for member, one, other in zip(pair, before, after, strict=False):
+        network, compute = DATA.models[member.model].coefficients, int(profile[0])
+        assert other.latency_ms >= one.latency_ms * (1 - 1e-9)
+        assert one.latency_ms >= network.gpu_ms(member.batch, compute)
+
+
+@given(profile=slices, pair=st.lists(members, min_size=2, max_size=4))
+@settings(max_examples=100, deadline=None)
+def test_slowdown_is_that_of_the_utilisation_but_never_more_than_the_processes(profile, pair):
+    """Latency less think time is S / (1 - U), at most P S, worked out here from the coefficients."""
+    compute, launching = int(profile[0]), sum(member.processes for member in pair)
+    networks = [DATA.models[member.model].coefficients for member in pair]
+    slice_ms = [network.gpu_ms(member.batch, compute) for network, member in zip(networks, pair, strict=True)]
+    used = sum(m.rate_rps / m.batch * ms / 1000 for m, ms in zip(pair, slice_ms, strict=True))
+    slowdown = min(launching, 1 / (1 - used)) if used < 1 else launching
+    found = DATA.predict(profile, pair)
+    for member, network, ms, one in zip(pair, networks, slice_ms, found, strict=True):
+        think_ms = network.exposed_host_ms(member.batch, launching, compute)
+        assert one.latency_ms == pytest.approx(think_ms + slowdown * ms, rel=1e-9)
+
+
+def small_instance(seed, **policy):
+    """Some shipped models at random rates and SLOs that a whole A100 meets at least twice over."""
+    draw = np.random.default_rng(seed)
+    chosen = draw.choice(MODELS, 2 + seed % 4, replace=False)
+    workloads = []
+    for model in chosen:
+        fastest = min(DATA.operating_points(model, "7g.80gb").latency_ms)
+        workloads.append(
+            {"name": str(model), "model": str(model), "slo_ms": float(fastest * draw.uniform(6, 30)),
+             "rate_rps": float(draw.uniform(5, 400))}
+        )
+    return provision.Instance(
+        version=1, name=f"shared-{seed}", fleet=[{"gpu": "a100-80gb"}], performance="parvagpu-a100",
+        workloads=workloads, policy={"share_slices": True} | policy,
+    )
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_mixed_plans_hold_and_need_no_more_than_isolated_ones(seed):
+    """A shared plan passes the verifier, is not below the bound, and not above the isolated optimum."""
+    instance = small_instance(seed)
+    isolated = provision.solve(instance.replace(policy={"share_slices": False}), "partition-counts")
+    mixed = provision.solve(instance, "mixed-counts", time_limit_s=20)
+    assert mixed.verified
+    assert mixed.bound <= mixed.objective <= isolated.objective
+    assert mixed.bound <= isolated.bound
+
+
+def test_sharing_is_refused_where_the_policy_does_not_allow_it():
+    """The same shared plan is an unknown operating point as soon as share_slices is off."""
+    instance = provision.read("parvagpu-s1-shared")
+    plan = provision.solve(instance, "mixed-counts").plan
+    assert provision.verify(instance, plan).ok
+    strict = instance.replace(policy=instance.policy.model_copy(update={"share_slices": False}))
+    kinds = {violation.kind for violation in provision.verify(strict, plan).violations}
+    assert kinds == {"operating_point"}
+
+
+def test_overloaded_slice_is_rejected():
+    """Rates beyond what the processes of a shared slice can do are violations of rate or latency."""
+    instance = provision.read("parvagpu-s1-shared")
+    plan = provision.solve(instance, "mixed-counts").plan
+    more = [one.model_copy(update={"rate_rps": one.rate_rps * 1.5}) for one in instance.workloads]
+    gpus = tuple(
+        gpu.model_copy(update={"slices": tuple(
+            piece.model_copy(update={"replicas": tuple(
+                replica.model_copy(update={"rate_rps": replica.rate_rps * 1.5}) for replica in piece.replicas)})
+            for piece in gpu.slices)})
+        for gpu in plan.gpus
+    )
+    report = provision.verify(instance.replace(workloads=more), plan.model_copy(update={"gpus": gpus}))
+    assert {violation.kind for violation in report.violations} & {"rate", "latency"}
+
+
+@pytest.mark.skipif(not PARVAGPU.is_dir(), reason="ParvaGPU's tables are not beside the checkout")
+@pytest.mark.parametrize(("row", "gpus"), [(1, 1), (3, 4), (4, 6)])
+def test_scenarios_on_measured_tables_with_shared_slices(row, gpus):
+    """Sharing slices saves a GPU on S1, S3 and S4: measured segments beside networks fitted to them."""
+    result = provision.solve(sharing(import_scenario(PARVAGPU, row, 0.9)), "mixed-counts")
+    assert (result.status, result.report.gpus) == ("optimal", gpus)
