@@ -25,7 +25,8 @@ def main():
     parser.add_argument("--vary-rates", action="store_true", help="rates times U(0.5, 1), so that no two are alike")
     parser.add_argument("--time-limit", type=float, default=60.0)
     options = parser.parse_args()
-    columns = ["scenario", "workloads", *(f"{name} {what}" for name in METHODS for what in ("GPUs", "s")), "bound", "gap"]
+    measured = [f"{name} {what}" for name in METHODS for what in ("GPUs", "s")]
+    columns = ["scenario", "workloads", *measured, "bound", "gap"]
     rows = []
     for number, times in CASES:
         instance = repeated(scenario(options.folder, number), times, options.vary_rates)

@@ -375,7 +375,7 @@ METHODS = (
         run=solve,
         exact=True,
         source="this package",
-        features=frozenset(FEATURES) - {"interference", "min_replicas", "max_share_per_gpu"},
+        features=frozenset(FEATURES) - {"interference", "min_replicas", "max_replicas", "max_share_per_gpu"},
         parameters={"solver": DEFAULT_SOLVER},
     ),
 )

@@ -83,9 +83,12 @@ class PartitionCounts:
                 self.problem += pulp.lpSum(terms) >= share
 
     def keep_replicas(self):
-        """A workload has at least its least number of segments."""
+        """A workload has at least its least and at most its largest number of segments."""
         for w, workload in enumerate(self.instance.workloads):
-            self.problem += pulp.lpSum(self.x[w, k] for k in self.kinds_of[w]) >= workload.min_replicas
+            replicas = pulp.lpSum(self.x[w, k] for k in self.kinds_of[w])
+            self.problem += replicas >= workload.min_replicas
+            if workload.max_replicas is not None:
+                self.problem += replicas <= workload.max_replicas
 
     def cover(self):
         """A workload's segments have at least the compute slices of its cheapest cover."""

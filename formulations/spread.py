@@ -57,6 +57,7 @@ def _search(model, entries, limit_s):
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = limit_s
     solver.parameters.num_workers = 1
+    solver.parameters.presolve_inclusion_work_limit = 0  # google/or-tools#5293: presolve may lose solutions
     if solver.solve(problem) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
     layouts = [[] for _ in entries]

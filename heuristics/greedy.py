@@ -8,7 +8,8 @@
 3. The partitions for the chosen segments come from an integer program of a dozen variables; segments are then
    dealt into their slots.
 
-Where ParvaGPU applies, its plan is made too and the better one returned.
+Where ParvaGPU applies, its plan is made too and the better one returned. Where workloads share GPUs under
+interference, `shared_greedy` plans instead.
 """
 
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import coo_array, csr_array, hstack, vstack
 
+from provision.heuristics import shared_greedy
 from provision.heuristics.parvagpu import METHODS as PARVAGPU
 from provision.models.assemble import assemble
 from provision.models.cover import cheapest_cover
@@ -26,6 +28,7 @@ from provision.models.feasibility import unservable
 from provision.models.method import FEATURES, Method, Outcome, needs
 from provision.models.partitions import partitions_of
 from provision.models.segments import best_segments, cap_rps
+from provision.models.shared_plans import is_shared
 
 PRICE_STEPS = 15
 """Whole numbers that a dual price is rounded to; covers cost time and memory in proportion."""
@@ -53,6 +56,8 @@ def _demand(instance, segments):
 
 def solve(instance, control):
     """Plan an instance; see the module's text."""
+    if is_shared(instance):
+        return shared_greedy.solve(instance, control)
     started = perf_counter()
     segments = best_segments(instance)
     hopeless = unservable(instance, segments)
@@ -216,6 +221,6 @@ METHODS = (
         summary="cheapest covers mixed by a linear program, packed exactly (the fast default)",
         run=solve,
         source="this package",
-        features=frozenset(FEATURES),
+        features=frozenset(FEATURES) - {"max_replicas"},
     ),
 )

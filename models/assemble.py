@@ -42,6 +42,7 @@ def assemble(instance, segments, layouts, method, shared=()):
     """
     layouts = [layout for layout in layouts if layout.segments]
     rates = iter(_rates(instance, segments, layouts, shared))
+    starts = _Starts(instance, segments)
     gpus = []
     for layout in layouts:
         entry = instance.fleet[layout.entry]
@@ -53,7 +54,7 @@ def assemble(instance, segments, layouts, method, shared=()):
                 if index >= len(instance.workloads)
                 else (_replica(instance, segments, kind, index, next(rates)),),
             )
-            for (kind, index), start in zip(layout.segments, _starts(segments, instance, layout), strict=True)
+            for (kind, index), start in zip(layout.segments, starts.of(layout), strict=True)
         ]
         slices.sort(key=lambda piece: piece.start)
         gpus.append(PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(slices)))
@@ -69,19 +70,29 @@ def _replica(instance, segments, kind, workload, rate_rps):
     )
 
 
-def _starts(segments, instance, layout):
-    """Start slot of each segment, in the order of the layout."""
-    geometry = segments.geometry(instance, layout.entry)
-    if geometry is None:
-        return [0]
-    offset = segments.of_entry(layout.entry)[0]
-    counts = [0] * len(geometry.profiles)
-    for kind, _ in layout.segments:
-        counts[kind - offset] += 1
-    free = {}
-    for start, kind in geometry.place(counts):
-        free.setdefault(kind + offset, []).append(start)
-    return [free[kind].pop(0) for kind, _ in layout.segments]
+class _Starts:
+    """Start slots of the segments of a layout; GPUs with the same kinds in the same order are worked out once."""
+
+    def __init__(self, instance, segments):
+        entries = range(len(instance.fleet))
+        self.geometry = [segments.geometry(instance, entry) for entry in entries]
+        self.kinds = [segments.of_entry(entry) for entry in entries]
+        self.known = {}
+
+    def of(self, layout):
+        """Starts, in the order of the layout's segments."""
+        key = (layout.entry, tuple(kind for kind, _ in layout.segments))
+        if key not in self.known:
+            self.known[key] = self._place(*key)
+        return self.known[key]
+
+    def _place(self, entry, kinds):
+        if self.geometry[entry] is None:
+            return [0]
+        free = {}
+        for start, local in self.geometry[entry].place([kinds.count(kind) for kind in self.kinds[entry]]):
+            free.setdefault(self.kinds[entry][local], []).append(start)
+        return [free[kind].pop(0) for kind in kinds]
 
 
 def _rates(instance, segments, layouts, shared):

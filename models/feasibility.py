@@ -6,9 +6,23 @@ import numpy as np
 
 
 def unservable(instance, segments):
-    """One line per workload without any operating point inside its latency budget."""
-    served = segments.throughput_rps.any(axis=1) if segments.kinds else np.zeros(len(instance.workloads), bool)
-    return [_explain(instance, instance.workloads[index]) for index in np.flatnonzero(~served)]
+    """One line per workload without any operating point inside its latency budget, or with too few replicas allowed."""
+    best_rps = segments.throughput_rps.max(axis=1, initial=0)
+    slow = [_explain(instance, instance.workloads[index]) for index in np.flatnonzero(best_rps == 0)]
+    heavy = [
+        _too_much(workload, best)
+        for workload, best in zip(instance.workloads, best_rps, strict=True)
+        if workload.max_replicas and 0 < best * workload.max_replicas < instance.planned_rps(workload) * (1 - 1e-9)
+    ]
+    return slow + heavy
+
+
+def _too_much(workload, best_rps):
+    most = math.floor(best_rps * workload.max_replicas * 1000) / 1000
+    return (
+        f"workload {workload.name}: max_replicas {workload.max_replicas} carry at most {most:.12g} requests/s "
+        "(headroom included); lower the rate to that or allow more replicas"
+    )
 
 
 def _explain(instance, workload):

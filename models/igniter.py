@@ -163,10 +163,12 @@ class IgniterProfiles(PerformanceData):
         ]
 
     def _describes(self, member):
+        units = member.sm_share / self.hardware.unit_share
         return (
             member.processes == 1
             and member.batch <= self.max_batch
-            and member.sm_share >= self.hardware.unit_share * (1 - SLACK)
+            and round(units) >= 1
+            and abs(units - round(units)) < units * SLACK
         )
 
     def _prediction(self, member, active_ms, others_cache, extra_delay_ms, clock):

@@ -13,6 +13,7 @@ FEATURES = {
     "without_mig": "GPUs without MIG",
     "without_mps": "GPUs without MPS",
     "min_replicas": "min_replicas other than 1",
+    "max_replicas": "max_replicas for isolated slices",
     "max_share_per_gpu": "max_share_per_gpu below 1",
     "interference": "interference between workloads on one slice (performance data of kind igniter)",
     "share_slices": "policy.share_slices (a bound for isolated segments does not hold there)",
@@ -90,7 +91,9 @@ class Method:
         missing = sorted(needs(instance) - self.features)
         if missing:
             asked = " and ".join(FEATURES[feature] for feature in missing)
-            others = "igniter or greedy" if "interference" in missing else "auto, greedy or partition-counts"
+            others = "auto, greedy or partition-counts"
+            others = "auto, patterns or igniter" if "interference" in missing else others
+            others = "partition-counts" if "max_replicas" in missing else others
             raise UnsupportedError(f"method {self.name} cannot plan {asked}; use --method {others}")
 
 
@@ -106,6 +109,7 @@ def needs(instance):
         "without_mig": any(not entry.partitioned for entry in instance.fleet),
         "without_mps": not all(entry.mps for entry in instance.fleet),
         "min_replicas": any(workload.min_replicas != 1 for workload in workloads),
+        "max_replicas": not interfering and any(workload.max_replicas is not None for workload in workloads),
         "share_slices": instance.policy.share_slices,
         "max_share_per_gpu": any(workload.max_share_per_gpu < 1 for workload in workloads),
         "interference": bool(interfering),

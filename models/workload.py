@@ -14,7 +14,8 @@ LEAST_RPS = 1e-9
 class Workload(Record):
     """One served DNN model with its SLO and request rate.
 
-    ``min_replicas`` is the least number of slices that serve it, ``max_share_per_gpu`` the largest
+    ``min_replicas`` and ``max_replicas`` bound the number of slices that serve it (iGniter and its like know one
+    replica per workload), ``max_share_per_gpu`` the largest
     part of its planned rate that may be routed to one GPU, so that losing a GPU loses no more.
     """
 
@@ -23,7 +24,14 @@ class Workload(Record):
     slo_ms: Positive
     rate_rps: NonNegative
     min_replicas: Annotated[int, Field(strict=True, ge=0, le=100)] = 1
+    max_replicas: Annotated[int, Field(strict=True, ge=1, le=10**6)] | None = None
     max_share_per_gpu: Fraction = 1.0
+
+    @model_validator(mode="after")
+    def _replicas_in_order(self):
+        if self.max_replicas is not None and self.max_replicas < self.min_replicas:
+            raise ValueError(f"max_replicas {self.max_replicas} is below min_replicas {self.min_replicas}; raise it")
+        return self
 
     @model_validator(mode="after")
     def _rate_counts(self):

@@ -1,16 +1,22 @@
-"""The ladder: a greedy plan at once, a bound, then the exact method until proved, out of time or stopped."""
+"""The ladder: a greedy plan at once, then bounds and exact methods until proved, out of time or stopped.
+
+Every step begins with the best plan so far; the best plan and the best bound of all steps are the answer. Which steps
+there are depends on what may share a slice: nobody, whom the policy lets, or whom MPS lets (interference).
+"""
 
 from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
 
-from provision.formulations import partition_counts
+from provision.formulations import assignment_cpsat, mixed_counts, partition_counts, patterns
 from provision.formulations.cover_bound import cover_bound
-from provision.heuristics import greedy
-from provision.models.method import FEATURES, Incumbent, Method
+from provision.heuristics import greedy, lns
+from provision.models.errors import UnsupportedError
+from provision.models.method import FEATURES, Incumbent, Method, Outcome, needs
 from provision.models.partitions import partitions_of
 from provision.models.segments import best_segments, cap_rps
+from provision.models.shared_plans import is_shared
 
 ROUNDING = 1e-9
 """Relative difference at which an objective counts as equal to its bound."""
@@ -19,32 +25,63 @@ ROUNDING = 1e-9
 def run(instance, control):
     """Best plan and best bound of all steps; Ctrl-C ends the search, not the result."""
     started = perf_counter()
-    first = greedy.solve(instance, control)
-    if first.status == "infeasible":
-        return first
-    best = replace(first, bound=_bound(instance))
-    _tell(control, instance, best)
-    if _proved(instance, best):
-        return _closed(best, "proved", started)
-    left = replace(control, time_limit_s=control.time_limit_s - (perf_counter() - started), report=_quiet)
-    if left.time_limit_s <= 0:
-        return _closed(best, "time_limit", started)
+    best = found = Outcome("unknown", "time_limit")
+    for step, share in _ladder(instance):
+        left_s = control.time_limit_s - (perf_counter() - started)
+        if left_s <= 0:
+            return _closed(best, "time_limit", started)
+        try:
+            found = step(instance, _onward(instance, control, best, left_s * share))
+        except KeyboardInterrupt:
+            return _closed(best, "stopped", started)
+        if found.status == "infeasible":
+            return found
+        best = _merged(instance, best, found)
+        _tell(control, instance, best)
+        if _proved(instance, best) or found.termination == "stopped":
+            break
+    return _closed(best, "proved" if _proved(instance, best) else found.termination, started)
+
+
+def _ladder(instance):
+    """Steps, each with the part that it may take of the time left."""
+    asked = needs(instance)
+    if "interference" in asked:
+        shared = ((lns.solve, 0.05), (patterns.solve, 1.0)) if is_shared(instance) else ()
+        return ((greedy.solve, 1.0), *shared)
+    if "share_slices" in asked:
+        return ((greedy.solve, 1.0), (mixed_counts.solve, 1.0))
+    last = ((_assign, 1.0),) if "max_share_per_gpu" in asked else ()
+    return ((greedy.solve, 1.0), (_cover, 1.0), (partition_counts.solve, 0.5 if last else 1.0), *last)
+
+
+def _assign(instance, control):
+    """The explicit model, where the instance is small enough: it sees which segments share a GPU."""
+    method = assignment_cpsat.METHODS[0]
     try:
-        exact = partition_counts.solve(instance, left)
-    except KeyboardInterrupt:
-        return _closed(best, "stopped", started)
-    if exact.status == "infeasible":
-        return replace(exact, solve_seconds=perf_counter() - started - exact.build_seconds)
-    best = _merged(instance, best, exact)
-    _tell(control, instance, best)
-    return _closed(best, "proved" if _proved(instance, best) else exact.termination, started)
+        method.check(instance)
+    except UnsupportedError as error:
+        return Outcome("unknown", "completed", reason=str(error))
+    return method.run(instance, control)
 
 
-def _bound(instance):
-    """The cover bound."""
+def _cover(instance, control):
+    """The cover bound: milliseconds, and often all the proof that is needed."""
     segments = best_segments(instance)
     useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
-    return cover_bound(instance, useful, segments, partitions_of(instance, segments))[0]
+    bound, _ = cover_bound(instance, useful, segments, partitions_of(instance, segments))
+    return Outcome("unknown", "completed", bound=bound)
+
+
+def _onward(instance, control, best, seconds):
+    """Control of a step that begins with the best plan so far and tells only what improves on it."""
+    value = instance.value(best.plan) if best.plan else np.inf
+
+    def report(news):
+        known = value if news.objective is None else min(news.objective, value)
+        control.report(replace(news, objective=None if np.isinf(known) else known))
+
+    return replace(control, time_limit_s=seconds, start=best.plan or control.start, report=report)
 
 
 def _merged(instance, one, other):
@@ -75,10 +112,6 @@ def _tell(control, instance, outcome):
     control.report(Incumbent(value, outcome.bound))
 
 
-def _quiet(incumbent):
-    """The exact step's own bound is no news."""
-
-
 METHODS = (
     Method(
         name="auto",
@@ -86,7 +119,7 @@ METHODS = (
         run=run,
         exact=True,
         source="this package",
-        features=frozenset(FEATURES),
+        features=frozenset(FEATURES) - {"max_replicas"},
         parameters=dict(partition_counts.METHODS[0].parameters),
     ),
 )

@@ -3,11 +3,14 @@
 from functools import cache
 
 from provision import auto
-from provision.formulations import assignment_cpsat, assignment_milp, partition_counts
+from provision.formulations import assignment_cpsat, assignment_milp, mixed_counts, partition_counts, patterns
 from provision.heuristics import greedy, igniter, lns, parvagpu
 from provision.models.errors import InputError
 
-MODULES = (auto, partition_counts, greedy, lns, parvagpu, igniter, assignment_cpsat, assignment_milp)
+MODULES = (
+    auto, partition_counts, patterns, mixed_counts, greedy,
+    lns, parvagpu, igniter, assignment_cpsat, assignment_milp,
+)
 
 
 @cache

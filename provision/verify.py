@@ -219,6 +219,9 @@ class _Verifier:
         if len(routed) < workload.min_replicas:
             message = f"{len(routed)} replicas, min_replicas is {workload.min_replicas}"
             self._violate("rate", message, None, None, workload.name, len(routed), workload.min_replicas)
+        if workload.max_replicas is not None and len(routed) > workload.max_replicas:
+            message = f"{len(routed)} replicas, max_replicas is {workload.max_replicas}"
+            self._violate("rate", message, None, None, workload.name, len(routed), workload.max_replicas)
         on_gpu = Counter()
         for at, rate in routed:
             on_gpu[at] += rate

@@ -1,0 +1,168 @@
+"""Patterns: set covering by column generation over what can stand on one GPU under interference.
+
+The linear program over all patterns (Gilmore and Gomory 1961) is solved by pricing that holds iGniter's model
+inside (``pricing``); its duals pi give, whatever the patterns so far, the bound sum(pi) / v of Farley (1990), v
+being no less than the value of any pattern. Both are sums of whole numbers, and pricing forgives more than the verifier
+does, so the bound is safe to round up. A plan comes from the integer program over columns of small reduced cost,
+at large sizes with the whole parts of the linear solution fixed.
+
+The bound holds for plans with one replica per workload, as in the paper: it is given when every workload says
+``max_replicas: 1``, and is None otherwise.
+"""
+
+from time import perf_counter
+
+import numpy as np
+
+from provision.formulations.coarse import coarse
+from provision.formulations.columns import Columns
+from provision.models.igniter_tables import tables_of
+from provision.models.method import Incumbent, Method
+from provision.models.shared_plans import FEATURES, hopeless, shared_problem
+
+NAME = "patterns"
+PLAN_CLASSES = 1000
+"""Classes are merged to about so many for the plan."""
+BOUND_CLASSES = (48, 72, 108)
+"""And to so many for bounds, one after the other, because pricing can be exact only for few."""
+MERGE_FROM = 160
+"""Up to so many classes the bound needs no merging."""
+BOUND_SHARE = 0.3
+"""Part of the time left that goes into these bounds."""
+PRICING_SHARE = 0.6
+"""Part of the time left that columns may take before a plan is made."""
+REDUCED_COST = 0.02
+"""Columns of more reduced cost are left out of the integer program."""
+MIP_SHARE = 0.8
+"""Part of the time left that an integer program may take."""
+FIX_FROM = 1500
+"""With so many replicas, the whole parts of the linear solution are fixed."""
+MOST_COLUMNS = 2000
+"""With fewer, none is left out."""
+VARIED = 20
+"""How often columns are sought around the duals before a plan counts as the best to be had."""
+RESERVE = 2e-4
+"""Seconds per replica that matching and writing the plan take."""
+
+
+def solve(instance, control):
+    """Plan until proved or out of time; Ctrl-C returns the best so far."""
+    started = perf_counter()
+    refusal = hopeless(instance)
+    if refusal:
+        return refusal
+    problem = shared_problem(instance)
+    built = perf_counter()
+    run = _Run(problem, control, started + control.time_limit_s - RESERVE * len(problem.classes.parts))
+    try:
+        termination = run.search()
+    except KeyboardInterrupt:
+        termination = "stopped"
+    weight = instance.weight(instance.fleet[0])
+    return problem.outcome(
+        run.best, NAME, status="optimal" if run.proved else "feasible",
+        termination="proved" if run.proved else termination,
+        bound=run.bound * weight if problem.classes.whole else None,
+        build_seconds=built - started, solve_seconds=perf_counter() - built,
+    )
+
+
+class _Run:
+    """Column generation on one problem: the best patterns and bound, in GPUs, so far."""
+
+    def __init__(self, problem, control, deadline):
+        self.problem, self.control, self.deadline = problem, control, deadline
+        classes = problem.classes
+        self.best = problem.patterns(control.start) or [(one,) for one in np.repeat(
+            np.arange(len(classes.demands)), classes.counts).tolist()]
+        self.bound = 1
+        self.merged = coarse(classes, PLAN_CLASSES)
+        self.exact = len(self.merged.demands) == len(classes.demands)
+        self.columns = Columns(self._tables(self.merged), self.merged)
+        if self.exact:
+            self.columns.master.add(self.best)
+        self._tell()
+
+    def _tables(self, merged):
+        if merged.demands == self.problem.classes.demands:
+            return self.problem.tables
+        return tables_of(self.problem.instance, merged.demands)
+
+    @property
+    def proved(self):
+        """Whether no plan can be better."""
+        return self.problem.classes.whole and len(self.best) <= self.bound
+
+    def search(self):
+        """Columns and plans in turn until proved, out of time, or neither can improve; returns why."""
+        self._bound_from_easier()
+        draw, varied = np.random.default_rng(self.control.seed), 0
+        while not self.proved:
+            for bound in self.columns.rounds(perf_counter() + self._left() * PRICING_SHARE):
+                self._raise(bound if self.exact else 1)
+                if self.proved:
+                    return "proved"
+            if self._left() <= 0:
+                return "time_limit"
+            if not self._integral():
+                if varied >= VARIED and self.columns.converged:
+                    return "completed"
+                varied += 1
+                if self._left() > 2 * self.columns.least_s:
+                    self.columns.vary(draw)
+        return "proved"
+
+    def _bound_from_easier(self):
+        """Bounds of fewer classes, none harder than the demands in them."""
+        end = perf_counter() + self._left() * BOUND_SHARE
+        for target in BOUND_CLASSES:
+            merged = coarse(self.problem.classes, target, easiest=True)
+            if len(self.problem.classes.demands) > MERGE_FROM:
+                easier = Columns(self._tables(merged), merged)
+                for bound in easier.rounds(end):
+                    self._raise(bound)
+
+    def _left(self):
+        return self.deadline - perf_counter()
+
+    def _integral(self):
+        """A plan from the columns at hand; returns whether it is better."""
+        _, _, parts, costs = self.columns.master.relaxed()
+        kept = [(pattern, part) for pattern, part, cost in zip(self.columns.master.patterns, parts, costs, strict=True)
+                if cost <= REDUCED_COST or len(costs) < MOST_COLUMNS]
+        fixed = np.floor([part + 1e-6 for _, part in kept]) * (self.merged.counts.sum() >= FIX_FROM)
+        seconds = max(self._left() * MIP_SHARE, 0.1)
+        found = self.columns.master.integral([pattern for pattern, _ in kept], fixed, seconds)
+        if found is None:
+            return False
+        patterns = self.problem.matched(found, self.merged.demands)
+        better = len(patterns) < len(self.best) and all(map(self._stands, set(patterns)))
+        if better:
+            self.best = patterns
+            self._tell()
+        return better
+
+    def _stands(self, pattern):
+        return self.problem.points(pattern) is not None
+
+    def _raise(self, bound):
+        if bound > self.bound:
+            self.bound = bound
+            self._tell()
+
+    def _tell(self):
+        weight = self.problem.instance.weight(self.problem.instance.fleet[0])
+        bound = self.bound * weight if self.problem.classes.whole else None
+        self.control.report(Incumbent(len(self.best) * weight, bound))
+
+
+METHODS = (
+    Method(
+        name=NAME,
+        summary="column generation over patterns of shared GPUs, proven for one replica per workload",
+        run=solve,
+        exact=True,
+        source="this package; Gilmore and Gomory 1961, Farley 1990",
+        features=FEATURES,
+    ),
+)

@@ -1,0 +1,264 @@
+"""Compiled kernels for sets of replicas that share a GPU under iGniter's model (see ``igniter_tables``).
+
+Two answers about a set: ``settle`` finds operating points that hold together, ``relax`` tells what no choice of
+points can do without. Both are least fixpoints: start where every member is alone, let each take what the present
+neighbours force on it, repeat until nothing changes.
+"""
+
+import numpy as np
+from numba import njit
+
+NONE = -1
+UNKNOWN = -2
+TRIES = 20000
+"""Most operating points to try for one set."""
+
+
+@njit(cache=True)
+def unbeaten(power_w, cache, active_ms, room_ms):
+    """Points without another of no more units, power, cache and active time, and no less room.
+
+    Points are ordered by units and ability, so that one is beaten only by an earlier one; the flags come back.
+    """
+    kept = np.empty(len(power_w), np.int64)
+    keep = np.zeros(len(power_w), np.bool_)
+    many = 0
+    for at in range(len(power_w)):
+        beaten = False
+        for other in kept[:many]:
+            if (
+                power_w[other] <= power_w[at]
+                and cache[other] <= cache[at]
+                and active_ms[other] <= active_ms[at]
+                and room_ms[other] >= room_ms[at]
+            ):
+                beaten = True
+                break
+        if not beaten:
+            keep[at] = True
+            kept[many] = at
+            many += 1
+    return keep
+
+
+@njit(cache=True)
+def clock_at(tables, power_w):
+    """The clock as a part of its maximum at a power above idle (eq. 9)."""
+    return 1 - tables.clock_loss * max(tables.idle_w + power_w - tables.cap_w, 0.0)
+
+
+@njit(cache=True)
+def delay_at(tables, count):
+    """Extra scheduling delay of a kernel among ``count`` replicas (eq. 6), in ms."""
+    return tables.delay_slope_ms * count + tables.delay_intercept_ms if count > 1 else 0.0
+
+
+@njit(cache=True)
+def settle(tables, members, size, units, points):
+    """Operating points under which all members of a set keep SLO and rate.
+
+    Every member has the least ability that does at its units, and gets more units when none does. When units
+    change, all abilities start again from their least: so a larger batch on fewer units is not missed.
+
+    Parameters
+    ----------
+    tables
+        Tables.
+    members
+        Classes; the first ``size`` count.
+    units
+        Least units of each to start with; overwritten by what they need.
+    points
+        Overwritten by the points.
+
+    Returns
+    -------
+    int
+        All units together, or NONE when the GPU is too small.
+    """
+    limit = tables.limit
+    delay_ms = delay_at(tables, size)
+    while True:
+        total, cache, power_w = 0, 0.0, 0.0
+        for at in range(size):
+            point = tables.first[members[at], units[at]]
+            if point == tables.first[members[at], limit + 1]:
+                return NONE
+            points[at] = point
+            units[at] = tables.units[point]
+            total += units[at]
+            cache += tables.cache[point]
+            power_w += tables.power_w[point]
+        if total > limit or size > tables.most:
+            return NONE
+        grown, changed = False, True
+        while changed and not grown:
+            changed = False
+            for at in range(size):
+                one, point = members[at], points[at]
+                clock = clock_at(tables, power_w)
+                fixed_ms = tables.scheduling_ms[one] + tables.kernels[one] * delay_ms
+                slowed = 1 + tables.sensitivity[one] * (cache - tables.cache[point])
+                end = tables.first[one, units[at] + 1]
+                while point < end and (
+                    clock <= 0 or fixed_ms + tables.active_ms[point] * slowed > clock * tables.room_ms[point]
+                ):
+                    point += 1
+                    if point < end:
+                        own = tables.power_w[point] - tables.power_w[points[at]]
+                        clock = clock_at(tables, power_w + own)
+                if point == end:
+                    units[at] += 1
+                    grown = True
+                elif point != points[at]:
+                    cache += tables.cache[point] - tables.cache[points[at]]
+                    power_w += tables.power_w[point] - tables.power_w[points[at]]
+                    points[at] = point
+                    changed = True
+        if not grown:
+            return total
+
+
+@njit(cache=True)
+def relax(tables, members, size, by_units, by_ability):
+    """Units that a set needs at least, whatever its operating points.
+
+    Each member's units and ability are lower bounds found apart: the least units of any point, and the least
+    ability of any point, that holds beside neighbours at their least abilities. Both only grow, as they do with
+    more members; so a search may begin from the answer for a part of the set.
+
+    Parameters
+    ----------
+    tables
+        Tables.
+    members
+        Classes; the first ``size`` count.
+    by_units
+        For each the first point, by units, that may hold; overwritten.
+    by_ability
+        For each the first position in ``tables.by_ability`` that may hold; overwritten.
+
+    Returns
+    -------
+    tuple
+        Least units of all together, or NONE when the GPU is too small; then their cache and power (W).
+    """
+    delay_ms = delay_at(tables, size)
+    changed = True
+    total, cache, power_w = 0, 0.0, 0.0
+    if size > tables.most:
+        return NONE, 0.0, 0.0
+    while changed:
+        changed = False
+        cache, power_w = 0.0, 0.0
+        for at in range(size):
+            cache += tables.cache[tables.by_ability[by_ability[at]]]
+            power_w += tables.power_w[tables.by_ability[by_ability[at]]]
+        total = 0
+        for at in range(size):
+            one = members[at]
+            least = tables.by_ability[by_ability[at]]
+            fixed_ms = tables.scheduling_ms[one] + tables.kernels[one] * delay_ms
+            slowed = 1 + tables.sensitivity[one] * max(cache - tables.cache[least], 0.0)
+            beside_w = power_w - tables.power_w[least]
+            end = tables.first[one, tables.limit + 1]
+            point = by_units[at]
+            while point < end and not holds(tables, point, fixed_ms, slowed, beside_w):
+                point += 1
+            if point == end:
+                return NONE, 0.0, 0.0
+            by_units[at] = point
+            total += tables.units[point]
+            place = by_ability[at]
+            while place < end and not holds(tables, tables.by_ability[place], fixed_ms, slowed, beside_w):
+                place += 1
+            if place == end:
+                return NONE, 0.0, 0.0
+            if place != by_ability[at]:
+                changed = True
+                by_ability[at] = place
+        if total > tables.limit:
+            return NONE, 0.0, 0.0
+    return total, cache, power_w
+
+
+@njit(cache=True)
+def holds(tables, point, fixed_ms, slowed, beside_w):
+    """Whether a point keeps SLO and rate, loosely, beside neighbours of some power."""
+    clock = clock_at(tables, beside_w + tables.power_w[point])
+    return clock > 0 and fixed_ms + tables.active_ms[point] * slowed <= clock * tables.loose_ms[point]
+
+
+@njit(cache=True)
+def arrange(tables, members, size, units, points, tries):
+    """Operating points for a set, as ``settle`` finds them or else by trying all that ``relax`` leaves.
+
+    Abilities are not monotone in the units, so a set on which ``settle`` fails may still be possible.
+
+    Parameters
+    ----------
+    tables, members, size, units, points
+        As for ``settle``.
+    tries
+        Most points to try.
+
+    Returns
+    -------
+    int
+        All units together; NONE when the set is impossible even loosely; UNKNOWN when it is possible no more than
+        loosely or the tries did not suffice.
+    """
+    by_units, by_ability = np.empty(size, np.int64), np.empty(size, np.int64)
+    for at in range(size):
+        by_units[at] = by_ability[at] = tables.first[members[at], 0]
+    total, cache, power_w = relax(tables, members, size, by_units, by_ability)
+    if total == NONE:
+        return NONE
+    units[:size] = 0
+    settled = settle(tables, members, size, units, points)
+    if settled != NONE:
+        return settled
+    spare = tables.limit - total
+    delay_ms = delay_at(tables, size)
+    depth, taken, answer = 0, 0, NONE
+    points[0] = by_units[0] - 1
+    while depth >= 0:
+        if points[depth] >= by_units[depth]:
+            taken -= tables.units[points[depth]] - tables.units[by_units[depth]]
+        points[depth] += 1
+        one, point = members[depth], points[depth]
+        extra = tables.units[point] - tables.units[by_units[depth]] if point < len(tables.units) else spare + 1
+        if point == tables.first[one, tables.limit + 1] or taken + extra > spare:
+            depth -= 1
+            continue
+        taken += extra
+        tries -= 1
+        if tries < 0:
+            return UNKNOWN
+        least = tables.by_ability[by_ability[depth]]
+        fixed_ms = tables.scheduling_ms[one] + tables.kernels[one] * delay_ms
+        slowed = 1 + tables.sensitivity[one] * max(cache - tables.cache[least], 0.0)
+        if not holds(tables, point, fixed_ms, slowed, power_w - tables.power_w[least]):
+            continue
+        if depth + 1 < size:
+            depth += 1
+            points[depth] = by_units[depth] - 1
+        elif all_hold(tables, members, size, points, tables.room_ms):
+            return total + taken
+        elif all_hold(tables, members, size, points, tables.loose_ms):
+            answer = UNKNOWN
+    return answer
+
+
+@njit(cache=True)
+def all_hold(tables, members, size, points, room_ms):
+    """Whether points that share a GPU all keep SLO and rate, given the room of every point."""
+    cache, power_w = tables.cache[points[:size]].sum(), tables.power_w[points[:size]].sum()
+    delay_ms, clock = delay_at(tables, size), clock_at(tables, power_w)
+    for at in range(size):
+        one, point = members[at], points[at]
+        fixed_ms = tables.scheduling_ms[one] + tables.kernels[one] * delay_ms
+        slowed = 1 + tables.sensitivity[one] * (cache - tables.cache[point])
+        if clock <= 0 or fixed_ms + tables.active_ms[point] * slowed > clock * room_ms[point]:
+            return False
+    return True

@@ -1,0 +1,184 @@
+"""Tables for planning under interference: classes of equal demands and the operating points worth considering.
+
+With iGniter's model (TPDS 2022, eqs. 1-11) a replica of batch b on u units keeps its SLO and rate exactly when
+
+    t_sched + n_k delay(n) + k_act(b, u) (1 + alpha_cache S) <= clock(P) room(b)
+
+where n counts the replicas on the GPU, S is the cache demand of the others, P the power of all, and room(b) the
+shorter of budget - t_load - t_feedback and b / rate - t_feedback. Cache and power both grow with b / k_act, the
+*ability*: of two points with equal units and room, the one of less ability suits all neighbours better.
+
+Whatever is planned here has one replica per workload, as in the paper, with its SM share in whole units. Only a
+workload that no GPU can serve alone is split, into the least number of equal parts.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.gpu import WHOLE
+from provision.models.igniter import solo_terms
+from provision.models.igniter_kernels import unbeaten
+from provision.models.segments import best_segments
+
+LOOSE = 3e-9
+"""Relative excess over SLOs and rates that a bound forgives: more than the verifier does."""
+ROUNDING = 1e-12
+"""Relative excess that is rounding: a plan may meet a limit exactly."""
+
+
+class Tables(NamedTuple):
+    """Operating points of all classes, those of a class together, by units and then by ability.
+
+    Arrays over points: ``units``, ``batch``, ``active_ms``, ``room_ms`` (for plans), ``loose_ms`` (for bounds),
+    ``power_w``, ``cache``; ``by_ability`` lists the points of each class by ability. ``first`` is (classes,
+    limit + 2): the first point with at least so many units. Arrays over classes: ``scheduling_ms``, ``kernels``,
+    ``sensitivity``. Scalars of the GPU follow; ``clock_loss`` is the part of the clock lost per W above the cap.
+    """
+
+    first: np.ndarray
+    units: np.ndarray
+    batch: np.ndarray
+    active_ms: np.ndarray
+    room_ms: np.ndarray
+    loose_ms: np.ndarray
+    power_w: np.ndarray
+    cache: np.ndarray
+    by_ability: np.ndarray
+    scheduling_ms: np.ndarray
+    kernels: np.ndarray
+    sensitivity: np.ndarray
+    delay_slope_ms: float
+    delay_intercept_ms: float
+    idle_w: float
+    cap_w: float
+    clock_loss: float
+    limit: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Distinct demands (model, budget in ms, rate in requests/s), hardest first, and the replicas of each.
+
+    ``parts`` are (workload index, rate) of every replica to place; ``members`` the parts of each class.
+    ``whole`` says that no workload had to be split.
+    """
+
+    demands: tuple
+    parts: tuple
+    members: tuple
+    whole: bool
+
+    @property
+    def counts(self):
+        """(classes,) replicas to place."""
+        return np.array([len(parts) for parts in self.members])
+
+    @property
+    def of_part(self):
+        """(parts,) class of each part."""
+        found = np.empty(len(self.parts), int)
+        for index, parts in enumerate(self.members):
+            found[list(parts)] = index
+        return found
+
+
+def classes_of(instance):
+    """The Classes of an instance whose workloads can all meet their SLO on a GPU of their own."""
+    most_rps = best_segments(instance).throughput_rps.max(axis=1)
+    parts, found = [], {}
+    for index, workload in enumerate(instance.workloads):
+        planned = instance.planned_rps(workload)
+        pieces = max(math.ceil(planned / most_rps[index] * (1 - ROUNDING)), 1)
+        for _ in range(pieces):
+            key = (workload.model, instance.budget_ms(workload), planned / pieces)
+            found.setdefault(key, []).append(len(parts))
+            parts.append((index, planned / pieces))
+    demands = tuple(sorted(found, key=hardness))
+    return Classes(demands, tuple(parts), tuple(map(tuple, map(found.get, demands))),
+                   len(parts) == len(instance.workloads) and one_replica_each(instance))
+
+
+def one_replica_each(instance):
+    """Whether no workload may be split: only then do bounds on plans with one replica per workload hold."""
+    return all(one.max_replicas == 1 for one in instance.workloads)
+
+
+def hardness(demand):
+    """Sort key: no demand can serve one that comes before it, but for equals."""
+    model, budget_ms, rate_rps = demand
+    return model, budget_ms, -rate_rps
+
+
+def serves(harder, easier):
+    """Whether a place for one demand can take another: same model, no shorter budget, no higher rate."""
+    return harder[0] == easier[0] and harder[1] <= easier[1] and harder[2] >= easier[2]
+
+
+def tables_of(instance, demands):
+    """The Tables of some demands, in their order."""
+    entry = instance.fleet[0]
+    data = gpu_data(instance)
+    hardware = data.hardware
+    grids = {model: _grid(data, model) for model in {demand[0] for demand in demands}}
+    points = [_points(grids[model], *demand) for model, *demand in demands]
+    offsets = np.cumsum([0] + [len(one["units"]) for one in points])
+    steps = np.arange(hardware.units + 2)
+    merged = {name: np.concatenate([one[name] for one in points]) for name in points[0]}
+    models = [data.models[demand[0]] for demand in demands]
+    return Tables(
+        first=np.array([start + np.searchsorted(one["units"], steps)
+                        for start, one in zip(offsets, points, strict=False)]),
+        by_ability=np.concatenate([start + np.lexsort((one["units"], one["cache"], one["power_w"]))
+                                   for start, one in zip(offsets, points, strict=False)]),
+        **merged,
+        scheduling_ms=np.array([one.kernel_delay_ms * one.kernels for one in models]),
+        kernels=np.array([float(one.kernels) for one in models]),
+        sensitivity=np.array([one.cache_sensitivity for one in models]),
+        delay_slope_ms=hardware.scheduling_slope_ms,
+        delay_intercept_ms=hardware.scheduling_intercept_ms,
+        idle_w=hardware.idle_power_w,
+        cap_w=hardware.power_cap_w,
+        clock_loss=-hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz,
+        limit=hardware.units,
+        most=min(hardware.units, entry.type.slice_mps_clients(WHOLE)),
+    )
+
+
+def gpu_data(instance):
+    """The performance data of the one GPU type of an instance."""
+    return instance.performance_of(instance.fleet[0].gpu, instance.workloads[0].model)
+
+
+def shares_of(hardware):
+    """SM shares of 1, 2, ... units, without the noise of floating point."""
+    return np.round(hardware.unit_share * np.arange(1, hardware.units + 1), 12)
+
+
+def _grid(data, model):
+    """Terms of a model at (units, batches), and the units."""
+    batch = np.arange(1, data.max_batch + 1)
+    units = np.arange(1, data.hardware.units + 1)[:, None]
+    terms = solo_terms(data, model, batch, shares_of(data.hardware)[:, None])
+    return terms, np.broadcast_to(units, terms.batch.shape)
+
+
+def _points(grid, budget_ms, rate_rps):
+    """The points of one demand that can hold alone and are worth considering, as arrays by name."""
+    terms, units = grid
+    every_ms = np.divide(1000 * terms.batch, rate_rps) if rate_rps > 0 else np.full_like(terms.batch, np.inf)
+    room, loose = (
+        np.minimum(budget_ms * slack - terms.load_ms, every_ms * slack) - terms.feedback_ms
+        for slack in (1 + ROUNDING, 1 + LOOSE)
+    )
+    possible = terms.scheduling_ms + terms.active_ms <= loose
+    columns = {"units": units, "batch": terms.batch.astype(int), "active_ms": terms.active_ms, "room_ms": room,
+               "loose_ms": loose, "power_w": terms.power_w, "cache": terms.cache}
+    flat = {name: column[possible] for name, column in columns.items()}
+    order = np.lexsort((flat["active_ms"], flat["cache"], flat["power_w"], flat["units"]))
+    flat = {name: column[order] for name, column in flat.items()}
+    keep = unbeaten(*(flat[name] for name in ("power_w", "cache", "active_ms", "loose_ms")))
+    return {name: column[keep] for name, column in flat.items()}
