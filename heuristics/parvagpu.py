@@ -66,26 +66,26 @@ class _Variant:
         return after if len(after) <= len(before) else before
 
 
-def _demand_matching(segments, rate, workload):
-    """Kinds of the segments of one workload: optimal ones and the last (Algorithm 1, lines 14-22)."""
-    throughput = segments.throughput_rps[workload]
+def _demand_matching(instance, segments):
+    """(kind, workload) of all segments: optimal ones and the last of each workload (Algorithm 1, lines 14-22)."""
     size = np.array([kind.compute for kind in segments.kinds])
-    optimal = int(np.argmax(throughput / size))
-    several = max(math.ceil(rate / throughput[optimal]) - 1, 0)
-    left = rate - several * throughput[optimal]
-    enough = [kind for kind in np.argsort(size, kind="stable") if throughput[kind] >= left and throughput[kind] > 0]
-    return [optimal] * several + [int(enough[0])]
+    ascending = np.argsort(size, kind="stable")
+    for workload, throughput in enumerate(segments.throughput_rps):
+        rate = instance.planned_rps(instance.workloads[workload])
+        optimal = int(np.argmax(throughput / size))
+        several = max(math.ceil(rate / throughput[optimal]) - 1, 0)
+        left = rate - several * throughput[optimal]
+        enough = (throughput >= left) & (throughput > 0)
+        yield from [(optimal, workload)] * several
+        yield int(ascending[np.argmax(enough[ascending])]), workload
 
 
 def _relocate(instance, segments):
     """Segments of all services, largest first, onto GPUs (Algorithm 2, lines 2-11)."""
     packing = Packing(instance, segments, admits=lambda sizes: sizes.count(3) <= 1)
-    queue = [
-        (kind, workload)
-        for workload, one in enumerate(instance.workloads)
-        for kind in _demand_matching(segments, instance.planned_rps(one), workload)
-    ]
-    for kind, workload in sorted(queue, key=lambda pair: -segments.kinds[pair[0]].compute):
+    for kind, workload in sorted(
+        _demand_matching(instance, segments), key=lambda pair: -segments.kinds[pair[0]].compute
+    ):
         packing.place(kind, workload)
     return packing
 

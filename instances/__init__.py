@@ -1,0 +1,1 @@
+"""Problem files: reading, writing, importing, generating; the shipped instances are in data/."""

@@ -86,5 +86,5 @@ def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, **par
 @cache
 def _versions():
     """Versions of what an answer depends on."""
-    packages = ("provision", "numpy", "scipy", "pulp", "ortools")
+    packages = ("provision", "numba", "numpy", "scipy", "pulp", "ortools")
     return {"python": platform.python_version()} | {name: version(name) for name in packages}

@@ -1,0 +1,1 @@
+"""Plans, drawn: terminal, picture, page."""
