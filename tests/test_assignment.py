@@ -159,7 +159,7 @@ def test_what_cannot_be_served_is_said(name):
     for changes, status, words in (
         ({"slo_ms": 2.0}, "infeasible", "slo_ms .* or more would work"),
         ({"rate_rps": 5000.0}, "infeasible", "max_replicas 1 carry at most .* allow more replicas"),
-        ({"rate_rps": 5000.0, "max_replicas": None}, "unknown", "no GPU reaches the rate of workload resnet50 in one replica"),
+        ({"rate_rps": 5000.0, "max_replicas": None}, "unknown", "no GPU reaches the rate of workload resnet50"),
     ):
         result = provision.solve(motivation.replace(workloads=[one.model_copy(update=changes)]), name)
         assert (result.status, result.plan) == (status, None)
