@@ -23,7 +23,7 @@ from provision.formulations.partition_counts import DEFAULT_SOLVER, PartitionCou
 from provision.models.assemble import assemble
 from provision.models.closed_network import work_ms_array
 from provision.models.deal import deal
-from provision.models.feasibility import unservable
+from provision.models.feasibility import refusal
 from provision.models.method import FEATURES, Incumbent, Method, Outcome
 from provision.models.plan import Replica
 from provision.models.segments import best_segments
@@ -238,9 +238,9 @@ def solve(instance, control):
     """Plan an instance whose policy lets workloads share slices."""
     started = perf_counter()
     segments = best_segments(instance)
-    hopeless = unservable(instance, segments)
-    if hopeless:
-        return Outcome("infeasible", "proved", reason="; ".join(hopeless), build_seconds=perf_counter() - started)
+    refused = refusal(instance, segments, started)
+    if refused:
+        return refused
     built = perf_counter()
     bound = _bound(instance, segments, control)
     if math.isinf(bound):

@@ -20,7 +20,7 @@ from provision.formulations.spread import spread_out
 from provision.models.assemble import assemble
 from provision.models.deal import deal
 from provision.models.errors import InputError
-from provision.models.feasibility import unservable
+from provision.models.feasibility import refusal
 from provision.models.method import FEATURES, Incumbent, Method, Outcome
 from provision.models.partitions import partitions_of
 from provision.models.segments import best_segments, cap_rps
@@ -131,9 +131,9 @@ def solve(instance, control):
     started = perf_counter()
     solver = pulp_solver(control, control.time_limit_s)
     segments = best_segments(instance)
-    hopeless = unservable(instance, segments)
-    if hopeless:
-        return Outcome("infeasible", "proved", reason="; ".join(hopeless), build_seconds=perf_counter() - started)
+    refused = refusal(instance, segments, started)
+    if refused:
+        return refused
     model = _model(instance, segments)
     control.report(Incumbent(None, model.bound))
     built = perf_counter()

@@ -16,9 +16,11 @@ import numpy as np
 
 from provision.formulations.coarse import coarse
 from provision.formulations.columns import Columns
+from provision.models.feasibility import refusal
 from provision.models.igniter_tables import tables_of
 from provision.models.method import Incumbent, Method
-from provision.models.shared_plans import FEATURES, hopeless, shared_problem
+from provision.models.segments import best_segments
+from provision.models.shared_plans import FEATURES, shared_problem
 
 NAME = "patterns"
 PLAN_CLASSES = 1000
@@ -48,9 +50,9 @@ RESERVE = 2e-4
 def solve(instance, control):
     """Plan until proved or out of time; Ctrl-C returns the best so far."""
     started = perf_counter()
-    refusal = hopeless(instance)
-    if refusal:
-        return refusal
+    refused = refusal(instance, best_segments(instance), started)
+    if refused:
+        return refused
     problem = shared_problem(instance)
     built = perf_counter()
     run = _Run(problem, control, started + control.time_limit_s - RESERVE * len(problem.classes.parts))

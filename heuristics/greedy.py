@@ -24,7 +24,7 @@ from provision.heuristics.parvagpu import METHODS as PARVAGPU
 from provision.models.assemble import assemble
 from provision.models.cover import cheapest_cover
 from provision.models.deal import deal
-from provision.models.feasibility import unservable
+from provision.models.feasibility import refusal
 from provision.models.method import FEATURES, Method, Outcome, needs
 from provision.models.partitions import partitions_of
 from provision.models.segments import best_segments, cap_rps
@@ -60,10 +60,10 @@ def solve(instance, control):
         return shared_greedy.solve(instance, control)
     started = perf_counter()
     segments = best_segments(instance)
-    hopeless = unservable(instance, segments)
+    refused = refusal(instance, segments, started)
+    if refused:
+        return refused
     built = perf_counter()
-    if hopeless:
-        return Outcome("infeasible", "proved", reason="; ".join(hopeless), build_seconds=built - started)
     layouts = _plan(instance, segments)
     layouts = _better(instance, layouts, _parvagpu(instance, segments))
     spent = {"build_seconds": built - started}

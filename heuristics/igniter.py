@@ -25,7 +25,7 @@ from time import perf_counter
 
 import numpy as np
 
-from provision.models.feasibility import unservable
+from provision.models.feasibility import refusal
 from provision.models.gpu import WHOLE
 from provision.models.igniter import Terms, solo_terms, together
 from provision.models.method import Method, Outcome
@@ -47,7 +47,7 @@ class _Variant:
         beyond = np.flatnonzero(demands.alone > demands.limit)
         built = perf_counter()
         if len(beyond):
-            return _refusal(instance, demands, beyond, self.name, built - started)
+            return _refusal(instance, demands, beyond, self.name, started)
         packing = _Packing(demands, self)
         for workload in np.argsort(-demands.lower, kind="stable"):
             packing.place(workload)
@@ -198,13 +198,13 @@ def theorem_1_batch(instance, workload, data):
     return max(math.ceil(min(batch, data.max_batch)), 1)
 
 
-def _refusal(instance, demands, beyond, name, seconds):
+def _refusal(instance, demands, beyond, name, started):
     """Infeasible where no GPU meets an SLO; unknown where only iGniter's one GPU per workload is too little."""
-    hopeless = unservable(instance, best_segments(instance))
-    if hopeless:
-        return Outcome("infeasible", "proved", reason="; ".join(hopeless), build_seconds=seconds)
+    refused = refusal(instance, best_segments(instance), started)
+    if refused:
+        return refused
     reason = "; ".join(_too_much(instance, instance.workloads[one], demands.data, name) for one in beyond)
-    return Outcome("unknown", "completed", reason=reason, build_seconds=seconds)
+    return Outcome("unknown", "completed", reason=reason, build_seconds=perf_counter() - started)
 
 
 def _too_much(instance, workload, data, name):

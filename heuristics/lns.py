@@ -12,8 +12,10 @@ import numpy as np
 from provision.heuristics.shared_greedy import least_units, packed, patterns_in
 from provision.heuristics.shared_packing import Packing, empty_packing, pack
 from provision.heuristics.shared_search import ruin_and_recreate
+from provision.models.feasibility import refusal
 from provision.models.method import Incumbent, Method
-from provision.models.shared_plans import FEATURES, hopeless, shared_problem
+from provision.models.segments import best_segments
+from provision.models.shared_plans import FEATURES, shared_problem
 
 NAME = "lns"
 MOST_GPUS = 4
@@ -27,9 +29,9 @@ CHUNK_S = 0.1
 def solve(instance, control):
     """Search until the time or ``iterations`` are over; Ctrl-C returns the best plan so far."""
     started = perf_counter()
-    refusal = hopeless(instance)
-    if refusal:
-        return refusal
+    refused = refusal(instance, best_segments(instance), started)
+    if refused:
+        return refused
     problem = shared_problem(instance)
     built = perf_counter()
     search = _Search(problem, control)

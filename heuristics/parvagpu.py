@@ -23,7 +23,7 @@ import numpy as np
 
 from provision.heuristics.packing import Packing
 from provision.models.assemble import assemble
-from provision.models.feasibility import unservable
+from provision.models.feasibility import refusal
 from provision.models.method import Method, Outcome
 from provision.models.segments import best_segments
 
@@ -42,10 +42,10 @@ class _Variant:
     def __call__(self, instance, control):
         started = perf_counter()
         segments = best_segments(instance, self.max_processes)
-        hopeless = unservable(instance, segments)
+        refused = refusal(instance, segments, started)
+        if refused:
+            return refused
         built = perf_counter()
-        if hopeless:
-            return Outcome("infeasible", "proved", reason="; ".join(hopeless), build_seconds=built - started)
         layouts = self.layouts(instance, segments)
         plan = assemble(instance, segments, layouts, self.name)
         spent = {"build_seconds": built - started, "solve_seconds": perf_counter() - built}

@@ -10,8 +10,10 @@ import numpy as np
 
 from provision.heuristics.igniter import METHODS as IGNITER
 from provision.heuristics.shared_packing import empty_packing, pack
+from provision.models.feasibility import refusal
 from provision.models.method import Control
-from provision.models.shared_plans import hopeless, shared_problem
+from provision.models.segments import best_segments
+from provision.models.shared_plans import shared_problem
 
 EAGERNESS = (0.01, 0.1, 0.3, 1.0)
 """Weights of the units that a GPU has left, against the units by which it grows."""
@@ -22,9 +24,9 @@ IGNITER_UP_TO = 150
 def solve(instance, control):
     """Plan an instance whose workloads share GPUs; see the module's text."""
     started = perf_counter()
-    refusal = hopeless(instance)
-    if refusal:
-        return refusal
+    refused = refusal(instance, best_segments(instance), started)
+    if refused:
+        return refused
     problem = shared_problem(instance)
     built = perf_counter()
     patterns = packed(problem, control.start)

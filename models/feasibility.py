@@ -1,8 +1,11 @@
 """Workloads that no GPU of the fleet can serve within their SLO, and the SLO that would do."""
 
 import math
+from time import perf_counter
 
 import numpy as np
+
+from provision.models.method import Outcome
 
 
 def unservable(instance, segments):
@@ -15,6 +18,15 @@ def unservable(instance, segments):
         if workload.max_replicas and 0 < best * workload.max_replicas < instance.planned_rps(workload) * (1 - 1e-9)
     ]
     return slow + heavy
+
+
+def refusal(instance, segments, started):
+    """An infeasible Outcome when some workload cannot be served at all, else None; ``started`` is a perf_counter."""
+    reasons = unservable(instance, segments)
+    if not reasons:
+        return None
+    spent = perf_counter() - started
+    return Outcome("infeasible", "proved", reason="; ".join(reasons), build_seconds=spent)
 
 
 def _too_much(workload, best_rps):

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from provision.models.feasibility import unservable
 from provision.models.gpu import WHOLE
 from provision.models.igniter_kernels import TRIES, arrange
 from provision.models.igniter_tables import Classes, Tables, classes_of, gpu_data, serves, shares_of, tables_of
 from provision.models.method import Outcome, needs
 from provision.models.plan import Plan, PlannedGpu, Replica, Slice
-from provision.models.segments import best_segments
 
 FEATURES = frozenset({"limited_counts", "without_mig", "interference"})
 """What methods that plan shared GPUs can do."""
@@ -99,12 +97,6 @@ def is_shared(instance):
     """Whether the instance asks for plans under interference, and for no more than FEATURES."""
     asked = needs(instance)
     return "interference" in asked and asked <= FEATURES
-
-
-def hopeless(instance):
-    """An infeasible Outcome when no GPU meets the SLO of some workload, else None."""
-    reasons = unservable(instance, best_segments(instance))
-    return Outcome("infeasible", "proved", reason="; ".join(reasons)) if reasons else None
 
 
 def _takers(classes, slots, counts):
