@@ -17,7 +17,7 @@ from provision.models.method import FEATURES, Incumbent, Method, Outcome, needs
 MOST_WORKLOADS = 40
 MOST_GPUS = 20
 """Largest instances; beyond a dozen workloads under interference nothing is proven in minutes."""
-TAKEN = frozenset(FEATURES) - {"share_slices", "max_replicas"}
+TAKEN = frozenset(FEATURES) - {"share_slices"}
 NOT_WITH_INTERFERENCE = frozenset({"isolated_data", "max_share_per_gpu", "min_replicas"})
 """What iGniter's model, with one replica per workload, has no room for."""
 
@@ -35,6 +35,8 @@ class SmallInstances(Method):
         """
         super().check(instance)
         asked = needs(instance)
+        if "interference" not in asked and "max_replicas" in asked:
+            raise UnsupportedError(f"method {self.name} cannot plan max_replicas; use --method partition-counts")
         odd = sorted(asked & NOT_WITH_INTERFERENCE) if "interference" in asked else []
         if odd:
             what = " and ".join(FEATURES[feature] for feature in odd)

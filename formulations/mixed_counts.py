@@ -23,6 +23,7 @@ from provision.formulations.partition_counts import DEFAULT_SOLVER, PartitionCou
 from provision.models.assemble import assemble
 from provision.models.closed_network import work_ms_array
 from provision.models.deal import deal
+from provision.models.errors import UnsupportedError
 from provision.models.feasibility import refusal
 from provision.models.method import FEATURES, Incumbent, Method, Outcome
 from provision.models.plan import Replica
@@ -90,6 +91,7 @@ def _shared(instance, segments, levels):
     It is the one that needs least slice time per request within the latency budget; ``most_part`` is the largest
     part of the rate that a process carries at any batch.
     """
+    _one_file_per_gpu(instance)
     launching, slowdown = (np.array([[getattr(one, what)] for one in levels]) for what in ("launching", "slowdown"))
     shape = (len(instance.workloads), len(segments.kinds), len(levels))
     table = _Shared(*(np.zeros(shape) for _ in range(5)))
@@ -116,6 +118,14 @@ def _shared(instance, segments, levels):
             table.busy[w, k, able] = rate * slice_ms[at] / (1000 * batch[at])
             table.memory_gib[w, k, able] = memory[at]
     return table
+
+
+def _one_file_per_gpu(instance):
+    """Refuse sharing data in several files: which pairs share a slice would depend on the file."""
+    for gpu in {entry.gpu for entry in instance.fleet}:
+        models = {one.model for one in instance.workloads if instance.sharing_of(gpu, [one.model])}
+        if models and instance.sharing_of(gpu, models) is None:
+            raise UnsupportedError(f"method {NAME} needs the closed networks of {gpu} in one file; merge the files")
 
 
 class MixedCounts(PartitionCounts):
@@ -267,7 +277,7 @@ def _bound(instance, segments, control):
     """Lower bound on every plan, from the relaxation."""
     model = MixedCounts(instance, segments, _relaxed())
     _state(model)
-    return model.lower_bound(BOUND_PART * control.time_limit_s)
+    return model.lower_bound(perf_counter() + BOUND_PART * control.time_limit_s)
 
 
 def _plan(instance, segments, control, levels, filling, left_s, known):

@@ -64,13 +64,9 @@ class PartitionCounts:
         """Objective: price per hour, or number, of the GPUs."""
         self.problem += pulp.lpDot(self._weights(), self.y)
 
-    def weight(self, gpus):
-        """Objective of (partitions,) numbers of GPUs."""
-        return sum(w * int(n) for w, n in zip(self._weights(), gpus, strict=True))
-
-    def lower_bound(self, limit_s):
-        """A lower bound on the objective from a second solver; infinite when the model has no solution."""
-        return dual_bound(self.problem, self._weights(), limit_s)
+    def lower_bound(self, until):
+        """A lower bound on the objective, proven by a second solver until a perf_counter; infinite if infeasible."""
+        return dual_bound(self.problem, self._weights(), until - perf_counter())
 
     def _weights(self):
         return [self.instance.weight(self.instance.fleet[entry]) for entry in self.partitions.entry]
@@ -111,8 +107,8 @@ class PartitionCounts:
 
     def spread(self):
         """There are enough GPUs for the workload that must be spread most."""
-        most = max(math.ceil(1 / one.max_share_per_gpu - TOLERANCE) for one in self.instance.workloads)
-        self.problem += pulp.lpSum(self.y) >= most * bool(self.rate_rps.any())
+        shares = [one.max_share_per_gpu for one in self.instance.workloads if one.rate_rps > 0]
+        self.problem += pulp.lpSum(self.y) >= max((math.ceil(1 / share - TOLERANCE) for share in shares), default=0)
 
     def gpus(self):
         """(partitions,) GPUs in the solver's solution."""
@@ -138,11 +134,11 @@ def solve(instance, control):
     control.report(Incumbent(None, model.bound))
     built = perf_counter()
     model.problem.solve(solver)
-    left_s = control.time_limit_s - (perf_counter() - built)
-    if model.problem.sol_status == pulp.LpSolutionInfeasible and model.lower_bound(left_s) == math.inf:
+    until = built + control.time_limit_s
+    if model.problem.sol_status == pulp.LpSolutionInfeasible and model.lower_bound(until) == math.inf:
         outcome = Outcome("infeasible", "proved", reason=_what_would_fit(instance, segments, control))
     else:
-        outcome = _outcome(model, left_s)
+        outcome = _outcome(model, until)
     return replace(outcome, build_seconds=built - started, solve_seconds=perf_counter() - built)
 
 
@@ -176,32 +172,36 @@ def pulp_solver(control, limit_s, **options):
     return solver
 
 
-def _outcome(model, left_s):
-    """What the solver's status means, with ``left_s`` seconds left."""
+def _outcome(model, until):
+    """What the solver's status means; ``until`` is the perf_counter at which to end."""
     found = model.problem.sol_status
     if found not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return Outcome("unknown", "time_limit", bound=model.bound, reason="no plan found in time")
-    layouts = _layouts(model, left_s)
+    layouts = _layouts(model, until)
     if layouts is None:
-        reason = "segments that carry the rates fit the fleet, but not spread as max_share_per_gpu asks"
+        reason = "segments that carry the rates fit, but not spread or in as few replicas as is asked"
         return Outcome("unknown", "completed", bound=model.bound, reason=reason)
     plan = assemble(model.instance, model.segments, layouts, NAME)
-    reached = sum(model.instance.weight(model.instance.fleet[layout.entry]) for layout in layouts)
-    bound = model.bound if reached <= model.bound else max(model.bound, model.lower_bound(left_s))
+    reached = model.instance.value(plan)
+    bound = model.bound if reached <= model.bound else max(model.bound, model.lower_bound(until))
     if reached <= bound * (1 + TOLERANCE):
         return Outcome("optimal", "proved", plan, bound)
-    return Outcome("feasible", "completed" if left_s > 0 else "time_limit", plan, bound)
+    return Outcome("feasible", "completed" if perf_counter() < until else "time_limit", plan, bound)
 
 
-def _layouts(model, left_s):
+def _layouts(model, until):
     """The solution's segments on its GPUs; None when the fleet has no GPU left for those that must be spread.
 
-    Solvers keep rows within a tolerance of their own: a workload that they leave short gets its cheapest cover.
+    Solvers keep rows within a tolerance of their own: a workload that they leave short gets its cheapest cover, and
+    there is no plan when that has too many replicas.
     """
     chosen = model.chosen()
     short = (chosen * model.useful_rps).sum(axis=1) < model.rate_rps * (1 - TOLERANCE)
     chosen[short] = model.covers[short]
-    spread = spread_out(model, model.gpus(), left_s) if np.isfinite(cap_rps(model.instance)).any() else None
+    most = [one.max_replicas or np.inf for one in model.instance.workloads]
+    if (chosen.sum(axis=1) > most).any():
+        return None
+    spread = spread_out(model, model.gpus(), until) if np.isfinite(cap_rps(model.instance)).any() else None
     return spread or deal(model.instance, model.segments, model.partitions, model.gpus(), chosen)
 
 

@@ -5,13 +5,15 @@ one partition of its fleet entry, and a workload's segments on it count for no m
 Throughputs are scaled to whole numbers, rounded down: what is found holds.
 """
 
+from time import perf_counter
+
 import numpy as np
 from ortools.sat.python import cp_model
 
 from provision.models.assemble import Layout
 from provision.models.segments import cap_rps
 
-UNITS = 10**9
+UNITS = 10**12
 """Whole-number units that a workload's rate is divided into."""
 MOST_GPUS = 64
 """Beyond this many GPUs the search is not tried."""
@@ -20,7 +22,7 @@ EXTRA_GPUS = 2
 MOST_SECONDS = 20.0
 
 
-def spread_out(model, gpus, left_s):
+def spread_out(model, gpus, until):
     """Layouts with the numbers of GPUs of a partition-counts solution, or a few more.
 
     Parameters
@@ -29,8 +31,8 @@ def spread_out(model, gpus, left_s):
         The PartitionCounts model.
     gpus
         (partitions,) GPUs in its solution; only their number per fleet entry counts.
-    left_s
-        Seconds left.
+    until
+        The perf_counter at which to give up.
 
     Returns
     -------
@@ -39,6 +41,7 @@ def spread_out(model, gpus, left_s):
     fleet = model.instance.fleet
     number = [int(gpus[model.partitions.entry == entry].sum()) for entry in range(len(fleet))]
     for _ in range(EXTRA_GPUS + 1):
+        left_s = until - perf_counter()
         if sum(number) > MOST_GPUS or left_s <= 0:
             return None
         found = _search(model, np.repeat(np.arange(len(fleet)), number), min(left_s, MOST_SECONDS))
@@ -92,6 +95,8 @@ def _carry_rates(problem, model, count, gpus):
     for w, (workload, rate) in enumerate(zip(model.instance.workloads, model.rate_rps, strict=True)):
         mine = {at: variable for at, variable in count.items() if at[0] == w}
         problem.add(sum(mine.values()) >= workload.min_replicas)
+        if workload.max_replicas is not None:
+            problem.add(sum(mine.values()) <= workload.max_replicas)
         if rate == 0:
             continue
         most = round(UNITS * min(1.0, caps[w] / rate))
@@ -99,4 +104,4 @@ def _carry_rates(problem, model, count, gpus):
         for g in range(gpus):
             on_gpu = [int(UNITS * model.useful_rps[w, k] / rate) * v for (_, k, at), v in mine.items() if at == g]
             problem.add(carried[g] <= sum(on_gpu))
-        problem.add(sum(carried) >= UNITS - 1)  # thirds are a unit short, within the verifier's tolerance
+        problem.add(sum(carried) >= UNITS - gpus)  # rounding loses a unit per GPU, within the verifier's tolerance

@@ -74,7 +74,7 @@ def _demand_matching(instance, segments):
         rate = instance.planned_rps(instance.workloads[workload])
         optimal = int(np.argmax(throughput / size))
         several = max(math.ceil(rate / throughput[optimal]) - 1, 0)
-        left = rate - several * throughput[optimal]
+        left = min(rate - several * throughput[optimal], throughput[optimal])
         enough = (throughput >= left) & (throughput > 0)
         yield from [(optimal, workload)] * several
         yield int(ascending[np.argmax(enough[ascending])]), workload

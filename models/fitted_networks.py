@@ -39,6 +39,8 @@ class FittedNetworks(PerformanceData):
 
     @model_validator(mode="after")
     def _known_profiles(self):
+        if not gpu_type(self.gpu).mig:
+            raise ValueError(f"closed networks scale with MIG's compute slices, which {self.gpu} has not; use a table")
         unknown = set(self.profiles) - {WHOLE, *gpu_type(self.gpu).profiles}
         if unknown:
             raise ValueError(f"{self.gpu} has no profile {min(unknown)!r}")

@@ -21,6 +21,16 @@ FEATURES = {
 }
 """What an instance may ask of a method, and how to say it."""
 
+REMEDIES = (
+    ("interference", "auto, patterns or igniter"),
+    ("share_slices", "auto or mixed-counts"),
+    ("max_replicas", "partition-counts"),
+)
+"""Methods that can do what few can; the first feature counts."""
+
+ONE_REPLICA = frozenset({"limited_counts", "without_mig", "interference", "max_replicas"})
+"""What methods under interference take, which give every workload one replica where that is asked for."""
+
 
 @dataclass(frozen=True)
 class Incumbent:
@@ -91,9 +101,8 @@ class Method:
         missing = sorted(needs(instance) - self.features)
         if missing:
             asked = " and ".join(FEATURES[feature] for feature in missing)
-            others = "auto, greedy or partition-counts"
-            others = "auto, patterns or igniter" if "interference" in missing else others
-            others = "partition-counts" if "max_replicas" in missing else others
+            few = (text for feature, text in REMEDIES if feature in missing)
+            others = next(few, "auto, greedy or partition-counts")
             raise UnsupportedError(f"method {self.name} cannot plan {asked}; use --method {others}")
 
 
@@ -109,10 +118,11 @@ def needs(instance):
         "without_mig": any(not entry.partitioned for entry in instance.fleet),
         "without_mps": not all(entry.mps for entry in instance.fleet),
         "min_replicas": any(workload.min_replicas != 1 for workload in workloads),
-        "max_replicas": not interfering and any(workload.max_replicas is not None for workload in workloads),
+        "max_replicas": any(workload.max_replicas is not None for workload in workloads),
         "share_slices": instance.policy.share_slices,
         "max_share_per_gpu": any(workload.max_share_per_gpu < 1 for workload in workloads),
         "interference": bool(interfering),
         "isolated_data": interfering != files or len(files) > len(gpus),
     }
-    return {feature for feature, present in found.items() if present}
+    asked = {feature for feature, present in found.items() if present}
+    return asked - {"max_replicas"} if asked <= ONE_REPLICA else asked

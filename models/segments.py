@@ -7,6 +7,9 @@ import numpy as np
 
 from provision.models.geometry import geometry
 
+ROUNDING = 1e-9
+"""Relative excess over a latency budget that counts as rounding, as it does for the verifier."""
+
 
 class SliceKind(NamedTuple):
     """A profile on the GPUs of one fleet entry; ``compute`` and ``memory`` count slices, 1 for a whole GPU."""
@@ -51,7 +54,7 @@ def best_segments(instance, max_processes=None):
     max_processes
         Use no operating point with more processes than this; None for no limit beyond the fleet's.
     """
-    budgets = np.array([instance.budget_ms(workload) for workload in instance.workloads])
+    budgets = np.array([instance.budget_ms(workload) for workload in instance.workloads]) * (1 + ROUNDING)
     rows = {}
     for index, workload in enumerate(instance.workloads):
         rows.setdefault(workload.model, []).append(index)

@@ -14,7 +14,7 @@ LEAST_RPS = 1e-9
 class Workload(Record):
     """One served DNN model with its SLO and request rate.
 
-    ``min_replicas`` and ``max_replicas`` bound the number of slices that serve it (iGniter and its like know one
+    ``min_replicas`` and ``max_replicas`` bound the number of its replicas (iGniter and its like know one
     replica per workload), ``max_share_per_gpu`` the largest
     part of its planned rate that may be routed to one GPU, so that losing a GPU loses no more.
     """

@@ -34,7 +34,7 @@ def run(instance, control):
             found = step(instance, _onward(instance, control, best, left_s * share))
         except KeyboardInterrupt:
             return _closed(best, "stopped", started)
-        if found.status == "infeasible":
+        if found.status == "infeasible" and best.plan is None:
             return found
         best = _merged(instance, best, found)
         _tell(control, instance, best)
@@ -50,7 +50,8 @@ def _ladder(instance):
         shared = ((lns.solve, 0.05), (patterns.solve, 1.0)) if is_shared(instance) else ()
         return ((greedy.solve, 1.0), *shared)
     if "share_slices" in asked:
-        return ((greedy.solve, 1.0), (mixed_counts.solve, 1.0))
+        mixed = ((mixed_counts.solve, 1.0),) if asked <= mixed_counts.METHODS[0].features else ()
+        return ((greedy.solve, 1.0), *mixed)
     last = ((_assign, 1.0),) if "max_share_per_gpu" in asked else ()
     return ((greedy.solve, 1.0), (_cover, 1.0), (partition_counts.solve, 0.5 if last else 1.0), *last)
 

@@ -20,6 +20,7 @@ def check_size(instance):
     rate = np.array([instance.planned_rps(one) for one in instance.workloads])
     useful = np.minimum(table.max(axis=1, initial=0), cap_rps(instance))
     needed = np.divide(rate, useful, out=np.zeros_like(rate), where=useful > 0)
+    needed = np.maximum(needed, [one.min_replicas for one in instance.workloads])
     if needed.sum() <= MOST_SEGMENTS:
         return
     most = int(needed.argmax())

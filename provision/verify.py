@@ -84,6 +84,9 @@ class _Verifier:
         """Whether a slice's profile exists; its start is judged on the way."""
         if not gpu.mig or not kind.mig:
             if piece.profile == WHOLE:
+                if piece.start:
+                    message = f"a whole GPU starts at memory slice 0, not {piece.start}"
+                    self._violate("start", message, at, position, value=piece.start)
                 return True
             self._violate("profile", f"profile {piece.profile} needs MIG, which is off; use whole", at, position)
             return False
@@ -134,8 +137,8 @@ class _Verifier:
 
     def _check_slice(self, at, position, kind, entry, piece):
         """SM shares, MPS clients, memory, and what the replicas on one slice do."""
-        shares = sum(replica.sm_share for replica in piece.replicas if replica.sm_share < 1)
-        if _over(shares, 1):
+        shares = sum(replica.sm_share for replica in piece.replicas)
+        if self._divided(kind, piece) and _over(shares, 1):
             self._violate("capacity", f"SM shares add up to {shares:g}", at, position, value=shares, limit=1)
         clients = sum(replica.processes for replica in piece.replicas)
         mps = entry is None or entry.mps
@@ -153,6 +156,11 @@ class _Verifier:
         for replica, found in zip(piece.replicas, predictions, strict=True):
             if replica.workload in self.instance.workload:
                 self._check_replica(at, position, piece, replica, found)
+
+    def _divided(self, kind, piece):
+        """Whether the replicas of a slice hold parts of its SMs: always under iGniter, else once one has a share."""
+        igniter = any(data.kind == "igniter" and data.gpu == kind.name for data in self.instance.performance)
+        return len(piece.replicas) > 1 and (igniter or any(replica.sm_share < 1 for replica in piece.replicas))
 
     def _predict(self, gpu, piece):
         """Predictions for all replicas of a slice; slices that are alike are predicted once."""

@@ -42,7 +42,7 @@ def _run(options):
         print_json(result.summary() | {"plan_file": written})
     else:
         _print(instance, result, options.out)
-    return 0 if result.plan is not None else 1
+    return 0 if result.verified else 1
 
 
 def _parameters(options):
@@ -75,11 +75,12 @@ def headline(result):
         return f"{result.instance}: {result.status} ({result.termination}): {result.reason}"
     report = result.report
     cost = f", {report.cost_per_hour:.2f} per hour" if report.cost_per_hour is not None else ""
+    verdict = "verified" if report.ok else f"violates {len(report.violations)} rules"
     bound = f"bound {shown(result.bound)}, gap {result.gap:.1%}" if result.bound is not None else "no bound"
     return (
         f"{result.instance}: {report.gpus} GPUs, {report.gpcs} GPCs{cost} - {result.status} "
         f"({result.termination}), {bound}\n"
-        f"method {result.method}, verified, internal slack {report.internal_slack:.1%}, external fragmentation "
+        f"method {result.method}, {verdict}, internal slack {report.internal_slack:.1%}, external fragmentation "
         f"{report.external_fragmentation:.1%}, build {result.build_seconds:.3f} s, solve "
         f"{result.solve_seconds:.3f} s"
     )
