@@ -97,11 +97,6 @@ def contains(larger, smaller):
     return all(a >= b for a, b in zip(larger, smaller, strict=True))
 
 
-@cache
-def _geometry(gpu_name, profiles, _gpu):
-    return Geometry(_gpu, profiles)
-
-
 def geometry(gpu, profiles=None):
     """The geometry of a GPU type, derived once; by default over its plain profiles.
 
@@ -109,4 +104,7 @@ def geometry(gpu, profiles=None):
     """
     if profiles is None:
         profiles = tuple(name for name, profile in gpu.profiles.items() if profile.variant == "plain")
-    return _geometry(gpu.name, tuple(profiles), gpu)
+    return _derived(gpu, tuple(profiles))
+
+
+_derived = cache(Geometry)

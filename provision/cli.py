@@ -9,7 +9,7 @@ from provision.models.errors import InputError
 from provision.solve import MethodError
 
 VERBS = (lists, solve, verify, compare, show, imports)
-DONE, NO, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
+DONE, UNUSABLE, INTERRUPTED = 0, 2, 130
 
 
 class _Parser(argparse.ArgumentParser):
