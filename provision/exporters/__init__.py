@@ -1,0 +1,1 @@
+"""Plans written for other tools: one target, one module."""

@@ -1,0 +1,1 @@
+"""New demand against the plan that runs: the best plan that disturbs little, and replays of demand."""

@@ -1,0 +1,1 @@
+"""Discrete-event replay of a plan: arrivals, batching, servers, interference, statistics."""

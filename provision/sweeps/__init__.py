@@ -1,0 +1,1 @@
+"""What-if questions: an instance varied, solved at every point, and told in words, tables and plots."""
