@@ -11,6 +11,7 @@ import numpy as np
 
 import provision
 from provision.commands.common import print_table
+from provision.instances.families import repeated
 from provision.instances.parvagpu import import_scenario
 
 CASES = [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (5, 10), (6, 10), (5, 100), (5, 1000)]
@@ -29,7 +30,8 @@ def main():
     columns = ["scenario", "workloads", *measured, "bound", "gap"]
     rows = []
     for number, times in CASES:
-        instance = repeated(scenario(options.folder, number), times, options.vary_rates)
+        instance = repeated(scenario(options.folder, number), times)
+        instance = varied(instance) if options.vary_rates else instance
         rows.append([f"S{number} x {times}", len(instance.workloads), *measure(instance, times, options.time_limit)])
         print(f"S{number} x {times} done", file=sys.stderr)
     print_table(columns, rows)
@@ -40,17 +42,12 @@ def scenario(folder, number):
     return import_scenario(folder, number, 0.9) if folder else provision.read(f"parvagpu-s{number}")
 
 
-def repeated(instance, times, vary):
-    """Every workload several times, under names of their own; rates drawn with seed 0 when asked."""
+def varied(instance):
+    """An instance with rates times U(0.5, 1), drawn with seed 0."""
     draw = np.random.default_rng(0)
-    copies = [
-        one.model_copy(
-            update={"name": f"{one.name}-{copy}", "rate_rps": one.rate_rps * (draw.uniform(0.5, 1) if vary else 1)}
-        )
-        for copy in range(times)
-        for one in instance.workloads
-    ]
-    return instance.replace(workloads=copies)
+    return instance.replace(workloads=[
+        one.model_copy(update={"rate_rps": one.rate_rps * draw.uniform(0.5, 1)}) for one in instance.workloads
+    ])
 
 
 def measure(instance, times, limit_s):

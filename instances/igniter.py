@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from provision.instances.files import validate
-from provision.instances.read import read
+from provision.instances.shipped import shipped
 from provision.models.errors import InputError
 from provision.models.fit_igniter import IgniterMeasurements, fit
 
@@ -50,7 +50,7 @@ def generate(workloads, seed):
     """
     if workloads < 1 or seed < 0:
         raise InputError(f"{workloads} workloads, seed {seed}: give at least 1 workload and a seed from 0 on")
-    testbed = read(TESTBED)
+    testbed = shipped(TESTBED)
     factors = np.random.default_rng(seed).uniform(0.5, 1, workloads).tolist()
     rounds = [(*divmod(index, len(testbed.workloads)), factor) for index, factor in enumerate(factors)]
     return testbed.replace(

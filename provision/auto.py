@@ -25,7 +25,7 @@ ROUNDING = 1e-9
 def run(instance, control):
     """Best plan and best bound of all steps; Ctrl-C ends the search, not the result."""
     started = perf_counter()
-    best = found = Outcome("unknown", "time_limit")
+    best = found = Outcome("unknown", "time_limit", plan=control.start)
     for step, share in _ladder(instance):
         left_s = control.time_limit_s - (perf_counter() - started)
         if left_s <= 0:

@@ -18,7 +18,7 @@ class MethodError(RuntimeError):
     """A method returned a plan that the verifier rejects: a defect of the method."""
 
 
-def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, **parameters):
+def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, start=None, **parameters):
     """Plan an instance with one method and verify the plan.
 
     Parameters
@@ -33,6 +33,8 @@ def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, **par
         For methods that draw random numbers.
     report
         Called with an Incumbent whenever a plan or bound improves.
+    start
+        A plan to begin with, of a like instance; it counts where it holds on this one.
     parameters
         The method's own.
 
@@ -59,7 +61,8 @@ def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, **par
     chosen.check(instance)
     check_size(instance)
     settings = dict(chosen.parameters) | parameters
-    control = Control(time_limit_s, seed, settings, report or (lambda incumbent: None))
+    start = _holding(instance, start)
+    control = Control(time_limit_s, seed, settings, report or (lambda incumbent: None), start)
     outcome = chosen.run(instance, control)
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
     if verdict is not None and not verdict.ok and outcome.status != "unknown":
@@ -81,6 +84,13 @@ def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, **par
         solve_seconds=outcome.solve_seconds,
         versions=_versions(),
     )
+
+
+def _holding(instance, plan):
+    """A plan as one of this instance; None where it does not hold on it."""
+    if plan is None or not verify(instance, plan).ok:
+        return None
+    return plan.model_copy(update={"instance": instance.name, "digest": instance.digest})
 
 
 @cache

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from provision.cli import main
-from provision.instances.read import read, read_plan, shipped_instances
+from provision.instances.read import read, read_plan
+from provision.instances.shipped import shipped_instances
 from provision.methods import methods
 
 ARTEFACT = Path(__file__).resolve().parents[2] / "shared/data/parvagpu"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import provision
+from provision.instances.families import repeated
 from provision.instances.parvagpu import import_scenario
 from provision.instances.synthetic import random_instance
 
@@ -82,16 +83,6 @@ def test_repeated_scenario_on_measured_tables():
     assert provision.solve(instance, "parvagpu").report.gpus == 126
     proof = provision.solve(instance, "auto")
     assert (proof.status, proof.report.gpus) == ("optimal", 118)
-
-
-def repeated(instance, times):
-    """Every workload several times, under names of their own."""
-    copies = [
-        workload.model_copy(update={"name": f"{workload.name}-{copy}"})
-        for copy in range(times)
-        for workload in instance.workloads
-    ]
-    return instance.replace(workloads=copies)
 
 
 @pytest.mark.parametrize("number", range(1, 7))

@@ -8,8 +8,8 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from provision import read, solve
-from provision.instances.read import shipped_instances
 from provision.instances.schemas import FOLDER, KINDS, schema, text
+from provision.instances.shipped import shipped_instances
 from provision.models.performance import shipped_performance
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -61,6 +61,18 @@ def progress(what):
     with bar:
         task = bar.add_task(what)
         yield lambda incumbent: bar.update(task, description=f"{what}: {_standing(incumbent)}")
+
+
+@contextmanager
+def counting(what, total):
+    """Show how many of ``total`` (None: unknown) are done on a terminal; yields the function that adds to them."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda number: None
+        return
+    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda number: bar.update(task, advance=number)
 
 
 def _standing(incumbent):

@@ -1,8 +1,8 @@
 """``provision instances``, ``methods``, ``gpus`` and ``schema``: what there is."""
 
 from provision.commands.common import add_json, print_json, print_table
-from provision.instances.read import read, shipped_instances
 from provision.instances.schemas import KINDS, schema
+from provision.instances.shipped import shipped, shipped_instances
 from provision.methods import methods
 from provision.models.gpu import gpu_types
 
@@ -29,7 +29,7 @@ def _instances(options):
 
 
 def _instance(name):
-    instance = read(name)
+    instance = shipped(name)
     return {
         "name": name,
         "workloads": len(instance.workloads),

@@ -1,0 +1,108 @@
+"""Demand over time: request rates of workloads in windows of equal length, read from CSV."""
+
+import csv
+import io
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from provision.instances.files import read_text
+from provision.models.errors import InputError
+
+COLUMNS = ("time_s", "workload", "rate_rps")
+MOST_CELLS = 50_000_000
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Rates (requests/s) as an array (windows, workloads); ``times_s`` are the starts of the windows, ascending."""
+
+    times_s: np.ndarray
+    workloads: tuple[str, ...]
+    rates_rps: np.ndarray
+
+    @cached_property
+    def window_s(self):
+        """Length of a window, the smallest step between two starts, in seconds; 0 when there is only one."""
+        return float(np.diff(self.times_s).min()) if len(self.times_s) > 1 else 0.0
+
+    def instance(self, instance, rates_rps):
+        """The instance with the rates given, one per workload of this demand; other workloads keep theirs.
+
+        Raises
+        ------
+        InputError
+            When the instance lacks a workload of the demand.
+        """
+        rates = dict(zip(self.workloads, np.asarray(rates_rps, float).tolist(), strict=True))
+        missing = [name for name in self.workloads if name not in instance.workload]
+        if missing:
+            raise InputError(
+                f"demand: the instance {instance.name} has no workload {missing[0]!r}; "
+                f"it has {', '.join(list(instance.workload)[:20])}"
+            )
+        workloads = [
+            one.model_copy(update={"rate_rps": rates.get(one.name, one.rate_rps)}) for one in instance.workloads
+        ]
+        return instance.replace(workloads=tuple(workloads))
+
+
+def read_demand(path):
+    """Demand from a CSV file with the columns ``time_s,workload,rate_rps``, in any order.
+
+    A workload that has no row in a window has no request in it.
+
+    Raises
+    ------
+    InputError
+        When a column is missing, a cell is no number, negative or stands twice, or windows overlap.
+    """
+    reader = csv.reader(io.StringIO(read_text(path)))
+    header = [name.strip() for name in next(reader, [])]
+    for name in COLUMNS:
+        if name not in header:
+            raise InputError(f"{path}:1: no column {name!r}; a demand file has the columns {','.join(COLUMNS)}")
+    at = [header.index(name) for name in COLUMNS]
+    cells = {}
+    for number, row in enumerate(reader, start=2):
+        if row:
+            time_s, workload, rate_rps = _cell(path, number, row, at)
+            if (time_s, workload) in cells:
+                raise InputError(f"{path}:{number}: {workload!r} stands twice at {time_s:g} s; keep one row")
+            cells[time_s, workload] = rate_rps
+    return from_cells(cells, path)
+
+
+def from_cells(cells, where):
+    """Demand from ``{(time_s, workload): rate_rps}``.
+
+    Raises
+    ------
+    InputError
+        When there is none, or too much to hold.
+    """
+    if not cells:
+        raise InputError(f"{where}: no rows; expected {','.join(COLUMNS)}")
+    times, names = (sorted({key[part] for key in cells}) for part in (0, 1))
+    if len(times) * len(names) > MOST_CELLS:
+        raise InputError(f"{where}: {len(times):,} windows of {len(names):,} workloads are too many; cut it")
+    row_of, column_of = ({value: index for index, value in enumerate(values)} for values in (times, names))
+    rates = np.zeros((len(times), len(names)))
+    for (time_s, name), rate in cells.items():
+        rates[row_of[time_s], column_of[name]] = rate
+    return Demand(np.array(times, float), tuple(names), rates)
+
+
+def _cell(path, number, row, at):
+    """Time, workload and rate of a row."""
+    try:
+        time_s, workload, rate_rps = (row[column].strip() for column in at)
+        time_s, rate_rps = float(time_s), float(rate_rps)
+    except (IndexError, ValueError):
+        wanted = ",".join(COLUMNS)
+        raise InputError(f"{path}:{number}: {','.join(row)!r}: expected {wanted}, as 600,bert,12.5") from None
+    if not (math.isfinite(time_s) and 0 <= rate_rps < math.inf and workload):
+        raise InputError(f"{path}:{number}: {','.join(row)!r}: the rate should be 0 or more, the time a number")
+    return time_s, workload, rate_rps

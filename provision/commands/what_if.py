@@ -1,0 +1,167 @@
+"""``provision what-if``: sweeps over rates, SLOs, prices and fleets, breakpoints, marginal prices, safety."""
+
+import sys
+
+from provision.commands.common import add_force, add_json, counting, print_json, print_table
+from provision.draw.sweep import draw_sweep
+from provision.formulations.marginal import marginal_prices
+from provision.instances.demand import read_demand
+from provision.instances.files import check_writable
+from provision.instances.read import read
+from provision.models.errors import InputError
+from provision.solve import solve
+from provision.sweeps import words
+from provision.sweeps.breakpoints import breakpoints
+from provision.sweeps.grid import from_flags, points_of, read_sweep, values_of
+from provision.sweeps.parameters import PARAMETERS
+from provision.sweeps.run import digest, row, run
+from provision.sweeps.safety import QUANTILES, price_of_safety
+from provision.sweeps.table import Table
+
+HIDDEN = ("gpcs", "cost_per_hour", "reason")
+"""Columns that only files and JSON have."""
+INTERRUPTED = 130
+
+
+def add_parsers(verbs):
+    """Declare the verb."""
+    text = "solve variations of an instance: what changes, where the next GPU is due, what a request costs"
+    names = {name: f"{name}.{one.target}" if one.target else name for name, one in PARAMETERS.items()}
+    listed = "; ".join(f"{names[name]}: {one.what}" for name, one in PARAMETERS.items())
+    parser = verbs.add_parser("what-if", help=text, description=f"{text}. Parameters: {listed}")
+    parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
+    parser.add_argument(
+        "--vary", action="append", default=[], metavar="NAME=VALUES", help="FIRST:LAST:STEP or VALUE,VALUE"
+    )
+    parser.add_argument("--sweep", metavar="F", help="the parameters and values from a YAML file")
+    parser.add_argument("--one-at-a-time", action="store_true", help="not every combination of several parameters")
+    parser.add_argument(
+        "--breakpoints", action="append", default=[], metavar="NAME", help="find where the GPUs change along it"
+    )
+    parser.add_argument("--prices", action="store_true", help="what a request/s and a ms of SLO cost at the margin")
+    parser.add_argument("--demand", metavar="F", help="CSV of time_s,workload,rate_rps: plans for its quantiles")
+    quantiles = ",".join(f"{one:g}" for one in QUANTILES)
+    parser.add_argument("--quantiles", default=quantiles, metavar="Q,Q", help=f"of the demand (default: {quantiles})")
+    parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
+    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds a point (default: 60)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
+    parser.add_argument("--backend", choices=("loky", "dask"), default="loky", help="where to work (default: here)")
+    parser.add_argument("--address", metavar="A", help="the scheduler of the Dask cluster, as tcp://host:8786")
+    parser.add_argument("--out", metavar="F", help="write the table here (.csv or .parquet); resumes when interrupted")
+    parser.add_argument("--png", metavar="F", help="draw the sweep here (.png or .svg)")
+    add_force(parser)
+    add_json(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options):
+    instance, sweep = read(options.instance), _sweep(options)
+    _check(options, sweep)
+    settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
+    base = row(solve(instance, **settings))
+    found = {"instance": instance.name, "digest": instance.digest, **settings, "answers": [], "base": base}
+    try:
+        if sweep:
+            found["rows"] = _rows(instance, points_of(sweep), settings, options)
+        found["breakpoints"] = _breakpoints(instance, sweep, settings, options)
+    except KeyboardInterrupt:
+        kept = f"{options.out}.part keeps what is done; the same command goes on from there" if options.out else \
+            "nothing is kept without --out"
+        print(f"stopped: {kept}", file=sys.stderr)
+        return INTERRUPTED
+    if sweep:
+        found["answers"] = words.answers(base, values_of(sweep), found["rows"], found["breakpoints"])
+    found["answers"] += [line for name, points in found["breakpoints"].items() for line in words.changes(name, points)]
+    if options.prices:
+        found["prices"] = [price._asdict() for price in marginal_prices(instance)]
+    if options.demand:
+        found["safety"] = _safety(instance, settings, options)
+    if options.png:
+        draw_sweep(options.png, instance, base, values_of(sweep), found["rows"], found["breakpoints"], options.force)
+    _show(found, options)
+    return 0
+
+
+def _sweep(options):
+    """The Sweep of the flags or of the file; None without either."""
+    if options.sweep and options.vary:
+        raise InputError("--sweep and --vary: use one of them")
+    if options.sweep:
+        return read_sweep(options.sweep)
+    return from_flags(options.vary, options.one_at_a_time) if options.vary else None
+
+
+def _check(options, sweep):
+    """Complain before the work."""
+    for name, given in (("--out", options.out), ("--png", options.png), ("--breakpoints", options.breakpoints)):
+        if given and not sweep:
+            raise InputError(f"{name}: needs something to vary; add --vary NAME=VALUES")
+    if not (sweep or options.prices or options.demand):
+        raise InputError("what-if: say what to vary, as --vary rate=0.8:1.4:0.05, or add --prices or --demand")
+    if options.png:
+        check_writable(options.png, options.force)
+    if options.workers < 1:
+        raise InputError(f"--workers {options.workers}: should be at least 1")
+    if (options.backend == "dask") != bool(options.address):
+        raise InputError("--backend dask and --address belong together; give both, as --address tcp://host:8786")
+
+
+def _rows(instance, points, settings, options):
+    """The rows of the sweep, through a table on disk when there is one."""
+    table = Table(options.out, digest(instance, points, settings), options.force) if options.out else None
+    done = table.done if table else {}
+    if done:
+        print(f"going on: {sum(map(len, done.values()))} of {len(points)} points were done", file=sys.stderr)
+    with counting(f"what-if on {instance.name}", len(points)) as advance:
+        advance(sum(map(len, done.values())))
+
+        def tell(number, rows):
+            if table:
+                table.add(number, rows)
+            advance(len(rows))
+
+        rows = run(instance, points, settings, done, tell, options.workers, options.backend, options.address)
+    if table:
+        table.finish(rows)
+    return rows
+
+
+def _breakpoints(instance, sweep, settings, options):
+    """Breakpoints by parameter."""
+    found = {}
+    for name in options.breakpoints:
+        values = values_of(sweep).get(name, [])
+        if not all(isinstance(value, float) for value in values):
+            raise InputError(f"breakpoints {name}: its values are no numbers; there is nothing between them")
+        with counting(f"breakpoints along {name}", None) as advance:
+            found[name] = breakpoints(instance, name, values, settings, lambda solved, advance=advance: advance(1))
+    return found
+
+
+def _safety(instance, settings, options):
+    try:
+        quantiles = [float(text) for text in options.quantiles.split(",")]
+    except ValueError:
+        raise InputError(f"--quantiles {options.quantiles!r}: write numbers with commas, as 0.9,0.99") from None
+    return price_of_safety(instance, read_demand(options.demand), settings, quantiles)
+
+
+def _show(found, options):
+    if options.json:
+        changes = {name: [one._asdict() for one in points] for name, points in found["breakpoints"].items()}
+        print_json(found | {"breakpoints": changes, "table_file": options.out, "plot_file": options.png})
+        return
+    for line in found["answers"]:
+        print(line)
+    for part in ("rows", "prices", "safety"):
+        _table(found.get(part, []))
+    for what, path in (("table", options.out), ("plot", options.png)):
+        if path:
+            print(f"{what} written to {path}")
+
+
+def _table(rows):
+    columns = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in HIDDEN]
+    if rows:
+        print_table(columns, [[row.get(name) for name in columns] for row in rows])

@@ -1,0 +1,116 @@
+"""Sweeps: which parameters take which values, and the points that this makes."""
+
+import itertools
+import math
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from provision.instances.files import load, validate
+from provision.models.errors import InputError
+from provision.models.fields import Name, Record, Text, Version
+
+MOST_POINTS = 100_000
+
+
+class Sweep(Record):
+    """A sweep as a file holds it: every parameter with its values.
+
+    Values are a list, or text such as ``0.8:1.4:0.05`` (first, last, step) or ``1,2,4``. A ``grid`` is every
+    combination; ``one_at_a_time`` varies each parameter with the others as they are in the instance.
+    """
+
+    version: Version = 1
+    points: Literal["grid", "one_at_a_time"] = "grid"
+    vary: Annotated[dict[Name, list[float | Text] | Text], Field(min_length=1)]
+
+
+def read_sweep(path):
+    """A Sweep from a YAML or JSON file."""
+    return validate(Sweep, load(path), path)
+
+
+def from_flags(texts, one_at_a_time=False):
+    """A Sweep from ``NAME=VALUES`` texts.
+
+    Raises
+    ------
+    InputError
+        When a text has no ``=`` or a name stands twice.
+    """
+    vary = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not (equals and name and values):
+            raise InputError(f"--vary {text!r}: write it as NAME=FIRST:LAST:STEP or NAME=VALUE,VALUE")
+        if name in vary:
+            raise InputError(f"--vary {text!r}: {name} is varied twice; keep one")
+        vary[name] = values
+    return Sweep(vary=vary, points="one_at_a_time" if one_at_a_time else "grid")
+
+
+def values_of(sweep):
+    """The values of every parameter by name.
+
+    Raises
+    ------
+    InputError
+        For text that is no range or list, or a range of no or too many values.
+    """
+    return {name: _values(name, values) for name, values in sweep.vary.items()}
+
+
+def points_of(sweep):
+    """All points of a sweep, ``{name: value}`` each, neighbours next to each other.
+
+    Raises
+    ------
+    InputError
+        As ``values_of``, and for more than MOST_POINTS points.
+    """
+    values = values_of(sweep)
+    if sweep.points == "one_at_a_time":
+        return [{name: value} for name, column in values.items() for value in column]
+    _refuse_many("the grid", math.prod(map(len, values.values())))
+    return [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
+
+
+def _values(name, given):
+    if isinstance(given, list):
+        parts = given
+    elif ":" in given:
+        parts = _range(name, given)
+    else:
+        parts = [_number(part) for part in given.split(",")]
+    if not parts or "" in parts:
+        raise InputError(f"vary {name}={given}: no values; write FIRST:LAST:STEP or VALUE,VALUE")
+    if len({str(part) for part in parts}) < len(parts):
+        raise InputError(f"vary {name}={given}: a value stands twice; keep one")
+    return parts
+
+
+def _range(name, text):
+    """First to last by step, in decimal arithmetic, the last one included where the steps meet it."""
+    try:
+        first, last, step = (Decimal(part) for part in text.split(":"))
+        steps = (last - first) / step
+    except (ValueError, ArithmeticError, InvalidOperation):
+        raise InputError(f"vary {name}={text}: not a range; write FIRST:LAST:STEP, as 0.8:1.4:0.05") from None
+    if not steps.is_finite() or steps < 0:
+        raise InputError(f"vary {name}={text}: an empty range; the step should lead from {first} to {last}")
+    _refuse_many(f"{name}={text}", int(steps) + 1)
+    return [float(first + index * step) for index in range(int(steps) + 1)]
+
+
+def _number(text):
+    """A number where the text is one."""
+    try:
+        return float(text)
+    except ValueError:
+        return text.strip()
+
+
+def _refuse_many(what, number):
+    if number > MOST_POINTS:
+        raise InputError(f"vary: {what} has {number:.3g} points, more than {MOST_POINTS:,}; use larger steps")

@@ -1,0 +1,150 @@
+"""What can be varied about an instance, by name: factors of rates and SLOs, prices, the fleet, rules, batch limits."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from provision.instances.files import validate
+from provision.models.errors import InputError
+from provision.models.performance import PerformanceFile
+from provision.models.workload import FleetEntry, Policy, Workload
+
+
+class Parameter(NamedTuple):
+    """One thing to vary: ``change(instance, target, value, where)`` gives the changed instance.
+
+    ``target`` says what may stand after the dot in its name, ``where`` is what to call the value when it is refused.
+    """
+
+    what: str
+    change: Callable
+    target: str = ""
+    numeric: bool = True
+
+
+def changed(instance, point):
+    """The instance with every parameter of a point, ``{name: value}``, applied.
+
+    Raises
+    ------
+    InputError
+        For an unknown parameter or target, or a value that the field does not take.
+    """
+    for name, value in point.items():
+        parameter, target = find(name, instance)
+        if parameter.numeric and not isinstance(value, (int, float)):
+            raise InputError(f"vary {name}={value}: should be a number")
+        instance = parameter.change(instance, target, value, f"vary {name}={value}")
+    return instance
+
+
+def find(name, instance):
+    """The Parameter of a name and the target that the name gives, ``""`` for all.
+
+    Raises
+    ------
+    InputError
+        When there is no such parameter, or nothing of this name to apply it to.
+    """
+    kind, _, target = name.partition(".")
+    if kind not in PARAMETERS:
+        close = get_close_matches(kind, PARAMETERS, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"vary {name}: unknown parameter {kind!r}; use one of {', '.join(PARAMETERS)}{hint}")
+    parameter = PARAMETERS[kind]
+    known = {"WORKLOAD": [one.name for one in instance.workloads], "GPU": [one.gpu for one in instance.fleet]}
+    if target and target not in known.get(parameter.target, ()):
+        there = ", ".join(known.get(parameter.target, ())[:20]) or f"none: write {kind} alone"
+        raise InputError(f"vary {name}: nothing called {target!r} to vary; there is {there}")
+    if parameter.target == "GPU" and not target:
+        raise InputError(f"vary {name}: say for which GPU type, as {kind}.{known['GPU'][0]}")
+    return parameter, target
+
+
+def _workloads(field, factor):
+    """A change of one field of the workloads, all or the one named: by a factor, or to the value."""
+
+    def change(instance, target, value, where):
+        workloads = [
+            _with(Workload, one, where, **{field: getattr(one, field) * value if factor else value})
+            if target in ("", one.name) else one
+            for one in instance.workloads
+        ]
+        return _instance(instance, where, workloads=workloads)
+
+    return change
+
+
+def _fleet(field):
+    """A change of one field of the fleet entries of one GPU type."""
+
+    def change(instance, target, value, where):
+        whole = int(value) if field == "count" and value == int(value) else value
+        fleet = [
+            _with(FleetEntry, one, where, **{field: whole}) if one.gpu == target else one for one in instance.fleet
+        ]
+        return _instance(instance, where, fleet=fleet)
+
+    return change
+
+
+def _policy(field):
+    def change(instance, target, value, where):
+        return _instance(instance, where, policy=_with(Policy, instance.policy, where, **{field: value}))
+
+    return change
+
+
+def _types(instance, target, value, where):
+    """Only these GPU types of the fleet, joined by ``+``."""
+    wanted = str(value).split("+")
+    there = [one.gpu for one in instance.fleet]
+    for name in wanted:
+        if name not in there:
+            raise InputError(f"{where}: {name!r} is not in the fleet; there is {', '.join(there)}")
+    return _instance(instance, where, fleet=[one for one in instance.fleet if one.gpu in wanted])
+
+
+def _max_batch(instance, target, value, where):
+    """No operating point of a larger batch."""
+    return _instance(instance, where, performance=[_limited(data, value, where) for data in instance.performance])
+
+
+def _limited(data, most, where):
+    """Performance data without the operating points of larger batches."""
+    content = data.model_dump(mode="json")
+    if data.kind == "igniter":
+        content["max_batch"] = min(data.max_batch, int(most))
+    elif data.kind == "closed-network":
+        content["batches"] = [batch for batch in data.batches if batch <= most]
+    else:
+        tables = {name: [row for row in model.points if row.batch <= most] for name, model in data.models.items()}
+        content["models"] = {name: {"points": rows} for name, rows in tables.items() if rows}
+    return validate(PerformanceFile, content, where)
+
+
+def _with(kind, record, where, **changes):
+    """A record with some fields changed, validated like a new one."""
+    return validate(kind, record.model_dump() | changes, where)
+
+
+def _instance(instance, where, **changes):
+    fields = {name: getattr(instance, name) for name in type(instance).model_fields}
+    return validate(type(instance), fields | changes, where)
+
+
+PARAMETERS = {
+    "rate": Parameter("factor of the request rates", _workloads("rate_rps", True), "WORKLOAD"),
+    "slo": Parameter("factor of the SLOs", _workloads("slo_ms", True), "WORKLOAD"),
+    "max_share_per_gpu": Parameter(
+        "largest part of a workload on one GPU, which is what losing a GPU loses",
+        _workloads("max_share_per_gpu", False), "WORKLOAD",
+    ),
+    "price": Parameter("price per hour of a GPU type", _fleet("price_per_hour"), "GPU"),
+    "count": Parameter("GPUs there are of a type", _fleet("count"), "GPU"),
+    "types": Parameter("GPU types allowed, joined by +", _types, numeric=False),
+    "headroom": Parameter("extra rate planned for, as a fraction", _policy("headroom")),
+    "safety": Parameter("part of the latency budget that may be used", _policy("safety")),
+    "max_batch": Parameter("largest batch allowed", _max_batch),
+}
+"""Every parameter by the name it goes by in a sweep, before the dot."""

@@ -1,0 +1,99 @@
+"""Running a sweep: every point solved and verified, in chunks of neighbours, on this machine or a Dask cluster.
+
+Points of a chunk are solved one after the other, each beginning with the plan of the one before where that still
+holds. Chunks do not depend on how many work on them, so that the table does not either.
+"""
+
+import json
+from collections import Counter
+from contextlib import contextmanager
+from hashlib import sha256
+
+import joblib
+
+from provision.models.errors import InputError
+from provision.solve import solve
+from provision.sweeps.parameters import changed
+
+CHUNK = 8
+COLUMNS = ("status", "objective", "bound", "gap", "gpus", "gpcs", "cost_per_hour", "plan_gpus", "reason")
+
+
+def run(instance, points, settings, done=None, tell=lambda number, rows: None, workers=1, backend="loky", address=None):
+    """Solve the points of a sweep.
+
+    Parameters
+    ----------
+    instance
+        The Instance that is varied.
+    points
+        ``{name: value}`` each, as ``grid.points_of`` makes them.
+    settings
+        Keyword arguments of ``solve``: method, time_limit_s, seed.
+    done
+        Rows of chunks that are there already, ``{chunk number: rows}``.
+    tell
+        Called with (chunk number, rows) as chunks are done, in any order.
+    workers
+        Processes on this machine, or tasks at a time on the cluster.
+    backend, address
+        ``loky`` for processes here, ``dask`` for the cluster whose scheduler is at ``address``.
+
+    Returns
+    -------
+    list of dict
+        One row per point, in order: the parameters, then COLUMNS.
+    """
+    for point in points:
+        changed(instance, point)
+    chunks = [points[at : at + CHUNK] for at in range(0, len(points), CHUNK)]
+    found = dict(done or {})
+    left = [number for number in range(len(chunks)) if number not in found]
+    with _workers(backend, address, min(workers, len(left) or 1)) as parallel:
+        jobs = (joblib.delayed(_chunk)(number, instance, chunks[number], settings) for number in left)
+        for number, rows in parallel(jobs):
+            found[number] = rows
+            tell(number, rows)
+    return [row for number in range(len(chunks)) for row in found[number]]
+
+
+def digest(instance, points, settings):
+    """SHA-256 over all that a table depends on."""
+    text = json.dumps([instance.digest, points, sorted(settings.items())], default=str)
+    return sha256(text.encode()).hexdigest()
+
+
+def _chunk(number, instance, points, settings):
+    """The rows of neighbouring points; from the last on, since a plan for more traffic holds for less."""
+    rows, plan = [], None
+    for point in reversed(points):
+        result = solve(changed(instance, point), start=plan, **settings)
+        plan = result.plan
+        rows.append(point | row(result))
+    return number, rows[::-1]
+
+
+def row(result):
+    """What a table says of a Result, by column."""
+    summary = result.summary()
+    counts = Counter(gpu.gpu for gpu in result.plan.gpus) if result.plan else {}
+    summary["plan_gpus"] = " ".join(f"{name}:{counts[name]}" for name in sorted(counts))
+    return {column: summary[column] for column in COLUMNS}
+
+
+@contextmanager
+def _workers(backend, address, workers):
+    """joblib's Parallel on this machine or on a Dask cluster."""
+    if backend == "loky":
+        yield joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError("backend dask: not installed; pip install 'provision[dask]'") from None
+    try:
+        client = Client(address, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise InputError(f"backend dask: no scheduler answers at {address} ({type(error).__name__})") from None
+    with client, joblib.parallel_config(backend="dask", client=client):
+        yield joblib.Parallel(n_jobs=-1, return_as="generator_unordered")

@@ -1,0 +1,61 @@
+"""Uncertain demand: plans for quantiles of a demand trace, what each covers, and what its safety costs.
+
+Segments serve one workload each, so that a plan for the highest rate of every workload holds in every window
+(quantile 1 is the robust plan) and a plan for lower rates in those windows where no rate exceeds what it planned for.
+"""
+
+import numpy as np
+
+from provision.models.errors import InputError
+from provision.solve import solve
+from provision.sweeps.run import row
+from provision.verify import verify
+
+QUANTILES = (0.5, 0.9, 0.95, 0.99, 1.0)
+
+
+def price_of_safety(instance, demand, settings, quantiles=QUANTILES, tell=lambda solved: None):
+    """One row per quantile: the best plan for every workload's quantile of its rate over the windows.
+
+    Parameters
+    ----------
+    instance
+        The Instance; workloads without demand keep their rates.
+    demand
+        The Demand.
+    settings
+        Keyword arguments of ``solve``.
+    quantiles
+        Between 0 and 1.
+    tell
+        Called with the number of quantiles solved so far.
+
+    Returns
+    -------
+    list of dict
+        ``quantile``, ``covered`` (part of the windows in which the plan carries all rates; None without a plan),
+        then the columns of a sweep.
+    """
+    rows = []
+    for quantile in quantiles:
+        if not 0 <= quantile <= 1:
+            raise InputError(f"quantile {quantile:g}: should be between 0 and 1")
+        # The method "higher" takes a rate that was seen, so that quantile 1 is the highest.
+        rates = np.quantile(demand.rates_rps, quantile, axis=0, method="higher")
+        varied = demand.instance(instance, rates)
+        result = solve(varied, **settings)
+        rows.append({"quantile": quantile, "covered": covered(varied, demand, result.plan)} | row(result))
+        tell(len(rows))
+    return rows
+
+
+def covered(instance, demand, plan):
+    """Part of the windows in which a plan carries every rate, headroom included; None without a plan."""
+    if plan is None:
+        return None
+    held = dict.fromkeys(demand.workloads, 0.0)
+    for found in verify(instance, plan).predictions:
+        if found.workload in held:
+            held[found.workload] += found.throughput_rps
+    planned = instance.policy.planned_rps(demand.rates_rps)
+    return float(np.mean(np.all(planned <= np.array(list(held.values())) * (1 + 1e-9), axis=1)))

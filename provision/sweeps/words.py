@@ -1,0 +1,110 @@
+"""Sweeps in words: what changes, by how much, and where the next GPU is due."""
+
+from itertools import pairwise
+
+from provision.sweeps.breakpoints import INFEASIBLE
+
+FACTORS = {"rate": ("more traffic", "less traffic"), "slo": ("longer SLOs", "shorter SLOs")}
+"""How factors above and below 1 are called."""
+MOST_BREAKPOINTS = 12
+
+
+def answers(base, values, rows, breakpoints):
+    """Sentences on a sweep.
+
+    Parameters
+    ----------
+    base
+        The row of the instance as it is.
+    values
+        The values of every parameter by name.
+    rows
+        The rows of the sweep.
+    breakpoints
+        Breakpoints by parameter, for those that they were sought for.
+    """
+    now = f"As it is: {_what(base)}."
+    if len(values) > 1 and all(len(values) == len(set(values) & set(row)) for row in rows):
+        return [now, _range(rows)]
+    lines = [now]
+    for name in values:
+        along = [row for row in rows if name in row]
+        lines += _ends(name, base, along) + _next_gpu(name, along, breakpoints.get(name))
+    return lines
+
+
+def _ends(name, base, rows):
+    """One sentence for the first and one for the last value of a parameter."""
+    ends = [rows[0], rows[-1]] if len(rows) > 1 else rows
+    return [f"{call(name, row[name])}: {_what(row)}{_instead(base, row)}." for row in ends]
+
+
+def _next_gpu(name, rows, found):
+    """The least growth of the traffic, from what it is, that takes another GPU."""
+    if name.partition(".")[0] != "rate" or None in [row["gpus"] for row in rows]:
+        return []
+    if found is not None:
+        steps = [(one.above, one.above) for one in found if one.above > 1]
+    else:
+        steps = [(low[name], high[name]) for low, high in pairwise(rows)
+                 if low[name] >= 1 and high["gpus"] > low["gpus"]]
+    if not steps:
+        return []
+    low, high = (f"{(factor - 1) * 100:+.4g} %" for factor in steps[0])
+    return [f"The next GPU is due at {high} traffic." if low == high
+            else f"The next GPU is due between {low} and {high} traffic."]
+
+
+def _range(rows):
+    """A grid of several parameters in one sentence."""
+    planned = [row for row in rows if row["objective"] is not None]
+    text = f"Of {len(rows)} points, {len(planned)} can be served"
+    if planned:
+        least, most = (pick(planned, key=lambda row: row["objective"]) for pick in (min, max))
+        text += f", with {_what(least)} to {_what(most)}"
+    return f"{text}; {sum(row['status'] == 'optimal' for row in rows)} proven optimal."
+
+
+def changes(name, found):
+    """Sentences on the breakpoints of one parameter."""
+    if not found:
+        return [f"Nothing changes along {name} in this range."]
+    lines = [
+        f"{call(name, one.above)}: {counts(one.after)} instead of {counts(one.before)} "
+        f"(changes between {one.below:.7g} and {one.above:.7g})."
+        for one in found[:MOST_BREAKPOINTS]
+    ]
+    more = len(found) - MOST_BREAKPOINTS
+    return [*lines, f"And {more} more changes."] if more > 0 else lines
+
+
+def call(name, value):
+    """A value of a parameter in words: ``40 % more traffic``, ``price.t4 = 0.5``."""
+    kind, _, target = name.partition(".")
+    if kind not in FACTORS:
+        return f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
+    if value == 1:
+        return f"{name} as it is"
+    more, less = FACTORS[kind]
+    of = f" of {target}" if target else ""
+    return f"{abs(value - 1) * 100:.4g} % {more if value > 1 else less}{of}"
+
+
+def counts(gpus):
+    """GPUs by type in words."""
+    return gpus if gpus == INFEASIBLE else " and ".join(f"{number} {name}" for name, number in gpus.items()) or "no GPU"
+
+
+def _what(row):
+    if row["objective"] is None:
+        return f"{row['status']} ({row['reason']})" if row["reason"] else row["status"]
+    number = "1 GPU" if row["gpus"] == 1 else f"{row['gpus']} GPUs"
+    cost = f" ({row['cost_per_hour']:.2f} per hour)" if row["cost_per_hour"] is not None else ""
+    proof = "" if row["status"] == "optimal" else ", not proven"
+    return number + cost + proof
+
+
+def _instead(base, row):
+    if None in (base["gpus"], row["gpus"]) or base["gpus"] == row["gpus"]:
+        return ", as now" if base["gpus"] == row["gpus"] and base["objective"] == row["objective"] else ""
+    return f" instead of {base['gpus']}"
