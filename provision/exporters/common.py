@@ -1,0 +1,96 @@
+"""What the exporters share: machines, names, and what they hand back."""
+
+import re
+from itertools import chain, count
+from typing import NamedTuple
+
+import yaml
+
+from provision.models.gpu import gpu_type
+
+LONGEST = 40
+"""Characters of a slug: what is put before and behind it still fits into the 63 of a Kubernetes name."""
+
+
+class Exported(NamedTuple):
+    """What an exporter hands back: texts by file name, and lines that tell people what to know and to do."""
+
+    files: dict
+    notes: tuple
+
+
+class Node(NamedTuple):
+    """A machine with alike GPUs; ``gpus`` are pairs (index in the plan, PlannedGpu), in the order of its devices."""
+
+    name: str
+    gpus: tuple
+
+    @property
+    def type(self):
+        """The GPU type of all its GPUs."""
+        return gpu_type(self.gpus[0][1].gpu)
+
+    @property
+    def mig(self):
+        """Whether its GPUs run with MIG on."""
+        return self.gpus[0][1].mig
+
+
+def nodes(plan, gpus_per_node):
+    """The GPUs of a plan dealt to machines in the order of the plan, GPUs that differ in type or MIG mode apart."""
+    alike = {}
+    for index, gpu in enumerate(plan.gpus):
+        alike.setdefault((gpu.gpu, gpu.mig), []).append((index, gpu))
+    return [
+        Node(f"{kind}-{'mig-' if mig else ''}{number}", tuple(gpus[first : first + gpus_per_node]))
+        for (kind, mig), gpus in alike.items()
+        for number, first in enumerate(range(0, len(gpus), gpus_per_node))
+    ]
+
+
+def slugs(names):
+    """For each name one of its own that files, labels and hosts can carry: lower case letters, digits, dashes."""
+    found, taken = {}, set()
+    for name in names:
+        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST].strip("-") or "unnamed"
+        numbered = chain([plain], (f"{plain}-{number}" for number in count(2)))
+        found[name] = next(slug for slug in numbered if slug not in taken)
+        taken.add(found[name])
+    return found
+
+
+def slice_name(index, position):
+    """The name of a slice by its GPU's index in the plan and its position on the GPU."""
+    return f"gpu{index:03d}-slice{position}"
+
+
+def uses_mps(piece):
+    """Whether a slice has several processes, or one that may use a part of the SMs only."""
+    return sum(replica.processes for replica in piece.replicas) > 1 or any(
+        replica.sm_share < 1 for replica in piece.replicas
+    )
+
+
+def percentage(replica):
+    """The active thread percentage of each process of a replica, as MPS reads it."""
+    return f"{100 * replica.sm_share:.6g}"
+
+
+class _Dumper(yaml.CSafeDumper):
+    """No aliases, and quotes where another YAML reader might see a number or a truth value (1e3, y)."""
+
+    def ignore_aliases(self, data):
+        return True
+
+
+def _text(dumper, text):
+    plain = len(text) > 1 and text[0].isalpha()
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None if plain else '"')
+
+
+_Dumper.add_representer(str, _text)
+
+
+def yaml_text(*documents):
+    """YAML documents in the order in which their fields were put."""
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=115)

@@ -1,0 +1,40 @@
+"""Kubernetes with NVIDIA's device plugin: extended resources for MIG devices and whole GPUs, one process on each.
+
+The plugin has no MPS on MIG devices, and on whole GPUs only equal shares that any pod may get.
+Source: NVIDIA/k8s-device-plugin.
+"""
+
+from provision.exporters.common import Exported, nodes, uses_mps
+from provision.exporters.pods import check_spread, deployments, kustomization, node_files, notes
+from provision.models.errors import InputError
+from provision.models.gpu import WHOLE
+
+
+def render(plan, instance, gpus_per_node):
+    """Deployments, their kustomization, and what prepares the nodes."""
+    machines = nodes(plan, gpus_per_node)
+    check_spread(instance, machines)
+    for index, gpu in enumerate(plan.gpus):
+        for position, piece in enumerate(gpu.slices):
+            _check(f"kubernetes-device-plugin: GPU {index}, slice {position}", piece)
+    files = {
+        "deployments.yaml": deployments(instance, machines, _attach),
+        "kustomization.yaml": kustomization(["deployments.yaml"]),
+    }
+    return Exported(files | node_files(machines), tuple(notes(machines)))
+
+
+def _check(where, piece):
+    if not uses_mps(piece):
+        return
+    if piece.profile != WHOLE:
+        raise InputError(f"{where}: the device plugin has no MPS on MIG devices, which this needs; use --to kubernetes")
+    raise InputError(
+        f"{where}: the device plugin's MPS deals equal shares, on any GPU, to any pod, which is not what is planned; "
+        "use --to kubernetes"
+    )
+
+
+def _attach(piece):
+    name = "gpu" if piece.profile == WHOLE else "mig-" + piece.profile.replace("+", ".")
+    return {"limits": {f"nvidia.com/{name}": 1}}, {}

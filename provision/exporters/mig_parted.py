@@ -1,0 +1,111 @@
+"""mig-parted: a YAML with one configuration per machine, and checkpoints where a YAML cannot say enough.
+
+The YAML counts instances per profile; mig-parted creates them without placement, in the first order that the
+driver accepts. Only where a GPU's profiles fit in a single way are the placements those of the plan. Its
+checkpoints, which ``restore`` reads, do carry placements. Source: NVIDIA/mig-parted, api/spec/v1 and pkg/mig/state.
+"""
+
+import json
+from collections import Counter
+from functools import cache
+
+import pynvml
+
+from provision.exporters.common import Exported, nodes, yaml_text
+from provision.models.errors import InputError
+from provision.models.geometry import geometry
+from provision.models.gpu import gpu_type
+
+
+def render(plan, instance, gpus_per_node):
+    """``config.yaml``, and ``checkpoint-NODE.json`` for machines whose placements it leaves open."""
+    machines = [node for node in nodes(plan, gpus_per_node) if node.type.mig]
+    if not any(node.mig for node in machines):
+        raise InputError("mig-parted: no GPU of the plan is partitioned; use --to shell, which starts MPS")
+    undetermined = [node for node in machines if node.mig and _open(node)]
+    files = {"config.yaml": yaml_text(configuration(machines))}
+    files |= {f"checkpoint-{node.name}.json": json.dumps(checkpoint(node), indent=1) + "\n" for node in undetermined}
+    return Exported(files, (*_use(machines), *map(_placements, undetermined)))
+
+
+def configuration(machines):
+    """The YAML's content: a configuration per machine; GPUs with the same counts share an entry."""
+    return {"version": "v1", "mig-configs": {node.name: _entries(node) for node in machines}}
+
+
+def _entries(node):
+    alike = {}
+    for device, (_, gpu) in enumerate(node.gpus):
+        alike.setdefault(_profiles(gpu), []).append(device)
+    return [
+        {"devices": devices, "mig-enabled": node.mig} | ({"mig-devices": dict(Counter(names))} if node.mig else {})
+        for names, devices in alike.items()
+    ]
+
+
+def _profiles(gpu):
+    return tuple(sorted(piece.profile for piece in gpu.slices))
+
+
+def _open(node):
+    """Devices of a machine on which the profiles fit in several ways."""
+    return [device for device, (_, gpu) in enumerate(node.gpus) if _ways(gpu.gpu, _profiles(gpu)) > 1]
+
+
+@cache
+def _ways(gpu, names):
+    """In how many ways these profiles can stand on a GPU."""
+    counts = Counter(names)
+    shape = geometry(gpu_type(gpu), tuple(counts))
+    return sum(shape.counts(state) == tuple(counts.values()) for state in shape.states)
+
+
+def checkpoint(node):
+    """A machine's MIG state with its placements; the UUIDs, which no plan knows, are left to fill in."""
+    devices = [
+        {"UUID": f"UUID-OF-GPU-{device}", "MigMode": 1, "GpuInstances": _gpu_instances(node.type, gpu)}
+        for device, (_, gpu) in enumerate(node.gpus)
+    ]
+    return {"Version": "v1", "MigState": {"Devices": devices}}
+
+
+def _gpu_instances(kind, gpu):
+    """GPU instances in the order in which mig-parted lists them: by profile, then by start."""
+    pieces = sorted((kind.profiles[piece.profile].nvml_profile, piece.start, piece.profile) for piece in gpu.slices)
+    return [
+        {
+            "ProfileID": number,
+            "Placement": {"Start": start, "Size": kind.profiles[name].memory},
+            "ComputeInstances": [{"ProfileID": _compute_instance(kind, kind.profiles[name]), "EngProfileID": 0}],
+        }
+        for number, start, name in pieces
+    ]
+
+
+def _compute_instance(kind, profile):
+    """NVML's number of the compute instance that spans a GPU instance."""
+    plain = {one.compute: one.sms for one in kind.profiles.values() if one.variant == "plain"}
+    if profile.sms != plain[profile.compute]:
+        raise InputError(
+            f"mig-parted: {profile.name} on {kind.name} has {profile.sms} SMs where a plain profile has "
+            f"{plain[profile.compute]}, and which compute instance spans it is not documented; use --to shell"
+        )
+    return getattr(pynvml, f"NVML_COMPUTE_INSTANCE_PROFILE_{profile.compute}_SLICE")
+
+
+def _use(machines):
+    for node in machines:
+        yield f"`{node.name}` is for a machine with {len(node.gpus)} x {node.type.product}."
+    first = machines[0].name
+    yield f"`nvidia-mig-parted apply -f config.yaml -c {first}` destroys the MIG instances that its GPUs have, first."
+    yield "`nvidia-mig-parted assert` holds only on a machine that has no other GPUs than its configuration."
+    yield "Processes, MPS percentages and batch sizes are not part of these files."
+
+
+def _placements(node):
+    open_devices = ", ".join(map(str, _open(node)))
+    return (
+        f"`config.yaml` cannot carry the placements of {node.name} on GPUs {open_devices}: it counts profiles, and "
+        f"these fit in several ways. `nvidia-mig-parted restore -f checkpoint-{node.name}.json` places them exactly, "
+        "once every UUID-OF-GPU-N in it is the UUID that `nvidia-smi -L` shows for GPU N."
+    )

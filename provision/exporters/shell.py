@@ -1,0 +1,76 @@
+"""A script per machine that partitions its GPUs with nvidia-smi and starts the MPS daemons.
+
+Every placement is explicit (``nvidia-smi mig -cgi PROFILE:START``). The script touches nothing unless all
+GPUs it is given are idle and unpartitioned. Source: NVIDIA MIG user guide, nvidia-smi(1), nvidia-cuda-mps-control(1).
+"""
+
+import shlex
+
+from provision.exporters.common import Exported, nodes, percentage, slice_name, uses_mps
+from provision.exporters.shell_functions import FUNCTIONS
+from provision.models.gpu import WHOLE
+
+HEAD = """\
+#!/usr/bin/env bash
+# Sets up {count} x {product}; the arguments are their indices or UUIDs.
+"""
+
+
+def render(plan, instance, gpus_per_node):
+    """``NODE.sh`` for every machine."""
+    machines = nodes(plan, gpus_per_node)
+    return Exported({f"{node.name}.sh": _script(instance, node) for node in machines}, (*_use(machines), *NOTES))
+
+
+NOTES = (
+    "A script refuses GPUs that have MIG instances or running processes, before it changes anything.",
+    "For every replica it leaves `/run/provision/SLICE/N.env` (PROVISION_STATE names another folder): the environment "
+    "for each of its server processes, and what they serve. `set -a; . FILE; set +a`, then start them.",
+    "A script that fails stops at once and undoes nothing; it says where it stopped. `nvidia-smi mig -dci`, `-dgi` and "
+    "`echo quit | nvidia-cuda-mps-control` undo its steps.",
+)
+
+
+def _use(machines):
+    for node in machines:
+        gpus = " ".join(f"GPU{device}" for device in range(len(node.gpus)))
+        yield f"`bash {node.name}.sh {gpus}`, as root: indices or UUIDs of {len(node.gpus)} x {node.type.product}."
+
+
+def _script(instance, node):
+    count = len(node.gpus)
+    lines = [HEAD.format(count=count, product=node.type.product) + FUNCTIONS, f'take_gpus {count} "$@"']
+    lines += [f"check_free {_gpu(device)}" for device in range(count)]
+    for device, (index, gpu) in enumerate(node.gpus):
+        lines += ["", f"# GPU {index} of the plan", *_mode(node, device)]
+        for position, piece in enumerate(gpu.slices):
+            lines += _slice(instance, node.type, device, slice_name(index, position), piece)
+    return "\n".join([*lines, "say done", ""])
+
+
+def _gpu(device):
+    return f'"${{gpus[{device}]}}"'
+
+
+def _mode(node, device):
+    if not node.type.mig:
+        return []
+    return [f"switch_mig {_gpu(device)} {'Enabled 1' if node.mig else 'Disabled 0'}"]
+
+
+def _slice(instance, kind, device, name, piece):
+    """Steps that make a slice, start its MPS daemon and describe its replicas."""
+    if piece.profile == WHOLE:
+        yield f"take_whole {_gpu(device)}{' exclusive' if uses_mps(piece) else ''}"
+    else:
+        profile = kind.profiles[piece.profile]
+        yield f"create_slice {_gpu(device)} {profile.profile_id} {piece.start} {profile.name}"
+    yield f"make_folder {name}"
+    if uses_mps(piece):
+        largest = max(piece.replicas, key=lambda replica: replica.sm_share)
+        yield f"start_mps {name} {percentage(largest)}"
+    for order, replica in enumerate(piece.replicas):
+        model = instance.workload[replica.workload].model
+        described = (replica.workload, model, replica.batch, replica.processes, f"{replica.rate_rps:.6g}")
+        limit = percentage(replica) if uses_mps(piece) else ""
+        yield shlex.join(["describe", name, str(order), limit, *map(str, described)])

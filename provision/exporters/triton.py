@@ -1,0 +1,109 @@
+"""Triton Inference Server: a model repository with its ``config.pbtxt`` and a start script per replica.
+
+One server sees one MIG device, so every replica has a server of its own; the processes of the replica are
+instances of its model. Source: triton-inference-server/common, protobuf/model_config.proto.
+"""
+
+from provision.exporters.common import Exported, nodes, percentage, slice_name, slugs
+from provision.models.errors import InputError
+from provision.models.gpu import WHOLE
+
+FIRST_PORT = 8000
+PORTS = ("http", "grpc", "metrics")
+
+CONFIG = """\
+# {workload!a}: model {model!a}, {rate:.6g} requests/s, SLO {slo:g} ms
+name: "{name}"
+max_batch_size: {batch}
+dynamic_batching {{
+  preferred_batch_size: [ {batch} ]
+  max_queue_delay_microseconds: {delay_us}
+}}
+instance_group [
+  {{
+    count: {processes}
+    kind: KIND_GPU
+    gpus: [ 0 ]
+  }}
+]
+"""
+
+SCRIPT = """\
+#!/usr/bin/env bash
+# Serves {name} on {profile}, slice {position} of GPU {index} of the plan.
+# usage: serve.sh DEVICE{pipe_usage}
+set -euo pipefail
+export CUDA_VISIBLE_DEVICES="${{1:?give the UUID of the device: {device}}}"
+{mps}exec tritonserver --model-repository="$(dirname "$0")/models" {ports}
+"""
+
+MPS = """\
+export CUDA_MPS_PIPE_DIRECTORY="${{2:?give the pipe directory of the MPS daemon of the device}}"
+export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={percentage}
+"""
+
+
+def render(plan, instance, gpus_per_node):
+    """``NODE/SERVER/serve.sh`` and ``NODE/SERVER/models/WORKLOAD/config.pbtxt`` for every replica."""
+    names, files = slugs(workload.name for workload in instance.workloads), {}
+    for node in nodes(plan, gpus_per_node):
+        for number, (index, position, piece, order) in enumerate(_servers(node)):
+            replica = piece.replicas[order]
+            _check(index, position, replica)
+            server = f"{node.name}/{slice_name(index, position)}-{order}"
+            name = names[replica.workload]
+            files[f"{server}/models/{name}/config.pbtxt"] = _config(instance, replica, name)
+            files[f"{server}/serve.sh"] = _script(index, position, piece, replica, name, number)
+    return Exported(files, NOTES)
+
+
+NOTES = (
+    "Put the versions of each model (`1/model.onnx` or the like) beside its `config.pbtxt`; inputs, outputs and "
+    "platform are left to Triton's automatic completion.",
+    "`bash serve.sh DEVICE` starts a server; DEVICE is a UUID of `nvidia-smi -L`. A replica that shares its slice, or "
+    "has a part of its SMs, also takes the pipe directory of an MPS daemon; `--to shell` starts these.",
+    "`max_queue_delay_microseconds` is the whole half of the SLO that half_slo leaves for batching and queueing. A "
+    "full batch never waits for it.",
+    "Measured throughput is that of processes under MPS; Triton's instances are threads of one process. Measure again.",
+)
+
+
+def _servers(node):
+    """Index of the GPU, position of the slice, slice and order of the replica on it, for every replica."""
+    for index, gpu in node.gpus:
+        for position, piece in enumerate(gpu.slices):
+            for order in range(len(piece.replicas)):
+                yield index, position, piece, order
+
+
+def _check(index, position, replica):
+    if replica.processes > 1 and replica.sm_share < 1:
+        raise InputError(
+            f"triton: GPU {index}, slice {position}: the {replica.processes} processes of {replica.workload} have "
+            f"{percentage(replica)} % of the SMs each, Triton's instances share one process; use --to shell"
+        )
+
+
+def _config(instance, replica, name):
+    workload = instance.workload[replica.workload]
+    return CONFIG.format(
+        workload=replica.workload, model=workload.model, slo=workload.slo_ms, rate=replica.rate_rps,
+        name=name, batch=replica.batch, processes=replica.processes, delay_us=queue_delay_us(workload),
+    )
+
+
+def queue_delay_us(workload):
+    """How long a request may wait for its batch to fill, in microseconds: the half of the SLO that is for that."""
+    return round(workload.slo_ms / 2 * 1000)
+
+
+def _script(index, position, piece, replica, name, number):
+    mps = len(piece.replicas) > 1 or replica.sm_share < 1
+    first = FIRST_PORT + len(PORTS) * number
+    return SCRIPT.format(
+        name=name, profile=piece.profile, position=position, index=index,
+        pipe_usage=" MPS_PIPE_DIRECTORY" if mps else "",
+        device="GPU-..." if piece.profile == WHOLE else "MIG-...",
+        mps=MPS.format(percentage=percentage(replica)) if mps else "",
+        ports=" ".join(f"--{kind}-port={first + step}" for step, kind in enumerate(PORTS)),
+    )
