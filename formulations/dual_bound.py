@@ -33,22 +33,32 @@ def dual_bound(problem, weights, limit_s):
     float
         0 when nothing was proven; infinite when the model has no solution.
     """
+    found = highs(problem, limit_s)
+    if found.status == 2:
+        return math.inf
+    safe = safe_bound(found)
+    unit = _common_unit(weights)
+    return float(unit * math.ceil(Fraction(safe) / unit)) if unit else safe
+
+
+def highs(problem, limit_s, gap=0.0):
+    """SciPy's result of a PuLP minimisation; ``x``, if there is one, in the order of ``problem.variables()``."""
     at = {variable.name: index for index, variable in enumerate(problem.variables())}
-    found = milp(
+    return milp(
         _row(at, problem.objective),
         integrality=np.array([variable.cat == pulp.LpInteger for variable in problem.variables()]),
         bounds=_bounds(problem),
         constraints=_constraints(at, problem),
-        options={"time_limit": max(limit_s, 0.1), "mip_rel_gap": 0},
+        options={"time_limit": max(limit_s, 0.1), "mip_rel_gap": gap},
     )
-    if found.status == 2:
-        return math.inf
+
+
+def safe_bound(found):
+    """The bound of a result of ``highs``, less a tolerance; 0 when nothing was proven."""
     value = getattr(found, "mip_dual_bound", None)
     if value is None or not math.isfinite(value):
         return 0.0
-    safe = value - SAFE * max(1.0, abs(value))
-    unit = _common_unit(weights)
-    return float(unit * math.ceil(Fraction(safe) / unit)) if unit else safe
+    return value - SAFE * max(1.0, abs(value))
 
 
 def _common_unit(weights):

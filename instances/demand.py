@@ -13,6 +13,11 @@ from provision.models.errors import InputError
 
 COLUMNS = ("time_s", "workload", "rate_rps")
 MOST_CELLS = 50_000_000
+TWO_WAVES = "two-waves"
+WAVES = ((0, 600, 1.0), (900, 1800, 1.5))
+"""Start and end in seconds, and how much of the stated rate a wave adds at its peak."""
+WINDOW_S = 20
+SHIFT_S = 60
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,23 @@ class Demand:
             one.model_copy(update={"rate_rps": rates.get(one.name, one.rate_rps)}) for one in instance.workloads
         ]
         return instance.replace(workloads=tuple(workloads))
+
+
+def two_waves(instance, seed=0):
+    """The shape of gpu-lets' experiment on fluctuating rates (its section 6, figure 14): 1,800 s in windows of 20 s.
+
+    Rates rise and fall between 0 and 600 s, and higher between 900 and 1,800 s, each workload's at times of its own.
+    The paper shows the shape and no numbers: half the stated rate at rest, and the heights of WAVES, are ours.
+    """
+    times_s = np.arange(0, 1800, WINDOW_S, dtype=float)
+    shifts = np.random.default_rng(seed).uniform(-SHIFT_S, SHIFT_S, len(instance.workloads))
+    local = times_s[:, None] - shifts[None, :]
+    factor = np.full(local.shape, 0.5)
+    for start, end, height in WAVES:
+        inside = np.clip((local - start) / (end - start), 0, 1)
+        factor += height * np.sin(np.pi * inside) ** 2
+    rates = factor * [workload.rate_rps for workload in instance.workloads]
+    return Demand(times_s, tuple(workload.name for workload in instance.workloads), rates)
 
 
 def read_demand(path):

@@ -1,0 +1,92 @@
+"""How much one plan disturbs another that runs, recounted from the two plans alone."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+
+class Disturbance(NamedTuple):
+    """What changes between two plans.
+
+    ``slices_destroyed`` and ``slices_created`` count MIG instances (a GPU without MIG is one slice),
+    ``replicas_started`` those whose server processes are new or start anew, ``batch_changes`` those that go on at
+    another batch size.
+    """
+
+    slices_destroyed: int
+    slices_created: int
+    replicas_started: int
+    batch_changes: int
+    gpus_added: int
+    gpus_removed: int
+
+
+def disturbance(before, after):
+    """The Disturbance of turning a plan into another, GPUs matched so that the fewest slices and replicas change.
+
+    Parameters
+    ----------
+    before, after
+        The Plans.
+    """
+    pairs = _matched(before.gpus, after.gpus)
+    destroyed = created = started = batches = 0
+    for old, new in pairs:
+        held = _places(before.gpus[old]) if old is not None else {}
+        wanted = _places(after.gpus[new]) if new is not None else {}
+        destroyed += len(held.keys() - wanted.keys())
+        created += len(wanted.keys() - held.keys())
+        for place, replicas in wanted.items():
+            same = _same(held.get(place, ()), replicas)
+            started += len(replicas) - same
+            batches += same - _same(held.get(place, ()), replicas, batch=True)
+    added, removed = (sum(pair[side] is None for pair in pairs) for side in (0, 1))
+    return Disturbance(destroyed, created, started, batches, added, removed)
+
+
+def going_on(before, after):
+    """(GPU, slice) by position in the plan ``after`` of every slice whose replicas all go on."""
+    found = set()
+    for old, new in _matched(before.gpus, after.gpus):
+        if old is not None and new is not None:
+            held = _places(before.gpus[old])
+            for position, piece in enumerate(after.gpus[new].slices):
+                if _same(held.get((piece.profile, piece.start), ()), piece.replicas) == len(piece.replicas):
+                    found.add((new, position))
+    return found
+
+
+def _places(gpu):
+    """Replicas of a GPU's slices by where these stand."""
+    return {(piece.profile, piece.start): piece.replicas for piece in gpu.slices}
+
+
+def _matched(before, after):
+    """Pairs of GPUs of one type, by index; None opposite those that are added or removed."""
+    pairs = []
+    for kind in sorted({(gpu.gpu, gpu.mig) for gpu in (*before, *after)}):
+        old, new = ([at for at, gpu in enumerate(gpus) if (gpu.gpu, gpu.mig) == kind] for gpus in (before, after))
+        gain = np.array([[_gain(before[a], after[b]) for b in new] for a in old]).reshape(len(old), len(new))
+        rows, columns = linear_sum_assignment(gain, maximize=True)
+        pairs += [(old[row], new[column]) for row, column in zip(rows, columns, strict=True)]
+        pairs += [(old[row], None) for row in set(range(len(old))) - set(rows.tolist())]
+        pairs += [(None, new[column]) for column in set(range(len(new))) - set(columns.tolist())]
+    return pairs
+
+
+def _gain(old, new):
+    """Slices and replicas that go on when one GPU turns into another."""
+    held, wanted = _places(old), _places(new)
+    kept = held.keys() & wanted.keys()
+    return len(kept) + sum(_same(held[place], wanted[place]) for place in kept)
+
+
+def _same(before, after, batch=False):
+    """Replicas that go on: of the same workload, processes and SM share, and with ``batch`` the same batch size."""
+
+    def key(replica):
+        return (replica.workload, replica.processes, replica.sm_share, replica.batch if batch else 0)
+
+    return sum((Counter(map(key, before)) & Counter(map(key, after))).values())

@@ -1,0 +1,98 @@
+"""From the choices of replanning to a plan: slices that stay where they are, new ones placed, rates shared out."""
+
+import numpy as np
+
+from provision.models.plan import Plan, PlannedGpu, Replica, Slice
+
+
+class _Slot:
+    """A slice to be: where it stands and what runs in it, (workload, throughput_rps, batch, processes) or None."""
+
+    def __init__(self, profile, start, replica=None):
+        self.profile, self.start, self.replica = profile, start, replica
+
+
+def rearranged(instance, segments, partitions, running, choice):
+    """The Plan of a ``Replanned`` choice.
+
+    Kept slices that serve nobody stay, empty, for later; new ones are made only where a replica starts. GPUs that
+    run come first, in their order.
+    """
+    slots, heads = [], []
+    for gpu, turn in sorted(choice.turns):
+        heads.append(running.plan.gpus[gpu])
+        slots.append([_kept(segments, running, gpu, at, choice.stays) for at in turn.kept]
+                     + [(kind, _Slot(segments.kinds[kind].profile, start)) for start, kind in turn.new])
+    kept = [set(map(id, (slot for _, slot in held[: len(turn.kept)])))
+            for held, (_, turn) in zip(slots, sorted(choice.turns), strict=True)]
+    for partition in np.repeat(np.arange(len(choice.opened)), choice.opened):
+        entry = instance.fleet[partitions.entry[partition]]
+        heads.append(PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=()))
+        slots.append(_opened(segments, instance, partitions, partition))
+        kept.append(set())
+    _start(segments, slots, kept, choice.started)
+    rates = _rates(instance, slots)
+    gpus = [
+        head.model_copy(update={"slices": tuple(
+            _slice(instance, slot, rates) for _, slot in sorted(held, key=lambda one: one[1].start)
+            if slot.replica or id(slot) in mine
+        )})
+        for head, held, mine in zip(heads, slots, kept, strict=True)
+    ]
+    return Plan(version=1, instance=instance.name, digest=instance.digest, method="replan",
+                gpus=tuple(gpu for gpu in gpus if gpu.slices))
+
+
+def _kept(segments, running, gpu, position, stays):
+    """(kind, _Slot) of a slice that is kept."""
+    piece, going = running.plan.gpus[gpu].slices[position], running.going[gpu][position]
+    slot = _Slot(piece.profile, piece.start)
+    if (gpu, position) in stays:
+        throughput_rps, batch = running.capacity[going]
+        slot.replica = (going.workload, throughput_rps, batch, going.processes)
+    return going.kind, slot
+
+
+def _opened(segments, instance, partitions, partition):
+    """(kind, _Slot) of every slot of a new GPU."""
+    entry = int(partitions.entry[partition])
+    geometry, kinds = segments.geometry(instance, entry), segments.of_entry(entry)
+    if geometry is None:
+        return [(kinds[0], _Slot(segments.kinds[kinds[0]].profile, 0))]
+    state = geometry.place(partitions.slots[partition][kinds])
+    return [(kinds[at], _Slot(segments.kinds[kinds[at]].profile, start)) for start, at in state]
+
+
+def _start(segments, slots, kept, started):
+    """Put the replicas that start into free slots of their kind, existing slices first, then running GPUs."""
+    free = {}
+    for first in (True, False):
+        for held, mine in zip(slots, kept, strict=True):
+            for kind, slot in held:
+                if slot.replica is None and (id(slot) in mine) == first:
+                    free.setdefault(kind, []).append(slot)
+    for workload, kind in zip(*np.nonzero(started), strict=True):
+        at = (workload, kind)
+        for _ in range(started[at]):
+            found = (segments.throughput_rps[at], segments.batch[at], segments.processes[at])
+            free[kind].pop(0).replica = (int(workload), float(found[0]), int(found[1]), int(found[2]))
+
+
+def _rates(instance, slots):
+    """Per workload: its planned rate over the throughput of all its replicas."""
+    total = np.zeros(len(instance.workloads))
+    for held in slots:
+        for _, slot in held:
+            if slot.replica:
+                total[slot.replica[0]] += slot.replica[1]
+    planned = np.array([instance.planned_rps(workload) for workload in instance.workloads])
+    return np.divide(planned, total, out=np.zeros_like(total), where=total > 0)
+
+
+def _slice(instance, slot, rates):
+    if slot.replica is None:
+        return Slice(profile=slot.profile, start=slot.start)
+    workload, throughput_rps, batch, processes = slot.replica
+    replica = Replica(workload=instance.workloads[workload].name, batch=batch, processes=processes,
+                      rate_rps=float(throughput_rps * rates[workload]))
+    return Slice(profile=slot.profile, start=slot.start, replicas=(replica,))

@@ -1,0 +1,59 @@
+"""Replayed demand as a picture: the demand, the GPUs under every policy, the slices changed so far."""
+
+from itertools import accumulate
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from provision.instances.files import check_writable, reason
+from provision.models.errors import InputError
+
+SIZE = (8, 6.4)
+STYLES = (("#0b5394", "-"), ("#c45a00", "--"), ("#5f6772", ":"), ("#1b7837", "-."), ("#762a83", (0, (5, 1, 1, 1))))
+"""Colour and dashes, so that lines differ in print as well."""
+
+
+def draw_trace(path, demand, windows, force=False):
+    """Draw a replay into a PNG or SVG file.
+
+    Parameters
+    ----------
+    path
+        Where to; the suffix is the format.
+    demand
+        The Demand.
+    windows
+        Lists of Window by the name of the policy.
+
+    Raises
+    ------
+    InputError
+        When the suffix is another one or the file cannot be written.
+    """
+    if Path(path).suffix not in (".png", ".svg"):
+        raise InputError(f"{path}: pictures are PNG or SVG; end the name in .png or .svg")
+    check_writable(path, force)
+    figure = Figure(figsize=SIZE, layout="constrained")
+    rates, gpus, changes = figure.subplots(3, sharex=True)
+    scale, unit = (3600, "h") if demand.times_s[-1] - demand.times_s[0] > 7200 else (60, "min")
+    hours = (demand.times_s - demand.times_s[0]) / scale
+    rates.step(hours, demand.rates_rps.sum(axis=1), where="post", color="black", linewidth=1)
+    rates.set_ylabel("demand, requests/s")
+    for at, (name, found) in enumerate(windows.items()):
+        colour, dashes = STYLES[at % len(STYLES)]
+        style = {"where": "post", "color": colour, "linestyle": dashes, "label": name}
+        gpus.step(hours, [one.gpus for one in found], **style)
+        moved = (one.slices_destroyed + one.slices_created for one in found[1:])
+        changes.step(hours, list(accumulate(moved, initial=0)), **style)
+    gpus.set_ylabel("GPUs")
+    changes.set_ylabel("slices changed so far")
+    changes.set_xlabel(f"time, {unit}")
+    for axes in (rates, gpus, changes):
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+    changes.legend(framealpha=1, fontsize=8, loc="upper left")
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {reason(error)}; choose another name") from None

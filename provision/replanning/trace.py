@@ -1,0 +1,170 @@
+"""Hours of demand replayed window by window under a replanning policy: GPU-hours, changes, demand not served.
+
+While a new plan is being put in place, ``delay_s`` seconds from the start of its window, only the replicas that go on
+serve, or the whole former plan where changes are made in the background. A workload's requests beyond the throughput
+of its replicas count as not served. This is an account of capacities, not a replay of requests.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from provision.models.disturbance import disturbance, going_on
+from provision.models.errors import InputError
+from provision.replan import replan
+from provision.replanning.forecast import expected
+from provision.solve import solve
+from provision.verify import verify
+
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Policy:
+    """When and how to plan anew.
+
+    ``planner`` is ``replan``, ``static`` (one plan for the highest rates) or the name of a method that solves from
+    scratch; ``every`` counts windows between plans; ``forecast`` is one of ``forecast.FORECASTS``.
+    """
+
+    name: str
+    planner: str = "replan"
+    every: int = 1
+    forecast: str = "known"
+    headroom: float = 0.0
+    delay_s: float = 0.0
+    background: bool = False
+
+
+@dataclass(frozen=True)
+class Window:
+    """One window: GPUs in use, changes at its start, and how much of the demand is served."""
+
+    time_s: float
+    gpus: int
+    cost_per_hour: float | None
+    slices_destroyed: int
+    slices_created: int
+    replicas_started: int
+    served: float
+    under_capacity: bool
+
+
+def simulate_trace(instance, demand, policy, change_cost=None, time_limit_s=5.0, tell=lambda done: None):
+    """Replay demand under a policy.
+
+    Parameters
+    ----------
+    instance
+        The Instance; workloads without demand keep their rates.
+    demand
+        The Demand, of two windows at least.
+    policy
+        The Policy.
+    change_cost
+        As for ``replan``.
+    time_limit_s
+        Seconds per plan.
+    tell
+        Called with the number of windows done.
+
+    Returns
+    -------
+    list of Window
+
+    Raises
+    ------
+    InputError
+        When there is one window only, or some window cannot be planned.
+    """
+    if demand.window_s <= 0:
+        raise InputError("demand: has one window; replaying it needs two or more")
+    rates, plan, windows = expected(demand, policy.forecast), None, []
+    for row, time_s in enumerate(demand.times_s.tolist()):
+        before = plan
+        if row % policy.every == 0 and not (policy.planner == "static" and plan):
+            ahead = rates.max(axis=0) if policy.planner == "static" else rates[row : row + policy.every].max(axis=0)
+            planned = demand.instance(instance, ahead * (1 + policy.headroom))
+            plan = _planned(planned, plan, policy, change_cost, time_limit_s, time_s)
+        actual = demand.instance(instance, demand.rates_rps[row])
+        windows.append(_window(actual, before, plan, policy, demand.window_s, time_s))
+        tell(row + 1)
+    return windows
+
+
+def summary(windows, window_s, seconds):
+    """The row of a table: totals over all windows."""
+    hours = window_s / 3600
+    priced = all(window.cost_per_hour is not None for window in windows)
+    changes = windows[1:]
+    return {
+        "gpu_hours": sum(window.gpus for window in windows) * hours,
+        "cost": sum(window.cost_per_hour for window in windows) * hours if priced else None,
+        "slices_destroyed": sum(window.slices_destroyed for window in changes),
+        "slices_created": sum(window.slices_created for window in changes),
+        "replicas_started": sum(window.replicas_started for window in changes),
+        "windows_under_capacity": sum(window.under_capacity for window in windows),
+        "not_served": 1 - float(np.mean([window.served for window in windows])),
+        "seconds": round(seconds, 2),
+    }
+
+
+def compare_policies(instance, demand, policies, change_cost=None, time_limit_s=5.0, tell=lambda name, done: None):
+    """One summary row per policy on the same demand, and the windows of each by name."""
+    rows, windows = [], {}
+    for policy in policies:
+        started = perf_counter()
+        found = simulate_trace(instance, demand, policy, change_cost, time_limit_s,
+                               lambda done, name=policy.name: tell(name, done))
+        windows[policy.name] = found
+        rows.append({"policy": policy.name} | summary(found, demand.window_s, perf_counter() - started))
+    return rows, windows
+
+
+def _planned(instance, plan, policy, change_cost, time_limit_s, time_s):
+    """The plan for what is expected."""
+    if policy.planner == "replan" and plan is not None:
+        found = replan(instance, plan, change_cost, time_limit_s=time_limit_s, gap=1e-3)
+        reason = found.status
+    else:
+        method = "auto" if policy.planner in ("replan", "static") else policy.planner
+        found = solve(instance, method, time_limit_s)
+        reason = found.reason or found.status
+    if found.plan is None or not found.report.ok:
+        raise InputError(f"demand: nothing can be planned for {time_s:g} s: {reason}")
+    return found.plan
+
+
+def _window(instance, before, plan, policy, window_s, time_s):
+    """What happens in one window."""
+    changes = disturbance(before or plan, plan)
+    report = verify(instance, plan)
+    full = _capacity(report.predictions)
+    meanwhile = _meanwhile(instance, before or plan, plan, report, policy.background)
+    rates = {one.name: one.rate_rps for one in instance.workloads if one.rate_rps > 0}
+    part = min(1.0, policy.delay_s / window_s) if before else 0.0
+    served = sum(part * min(rate, meanwhile[name]) + (1 - part) * min(rate, full[name]) for name, rate in rates.items())
+    return Window(
+        time_s=time_s, gpus=len(plan.gpus), cost_per_hour=report.cost_per_hour,
+        slices_destroyed=changes.slices_destroyed, slices_created=changes.slices_created,
+        replicas_started=changes.replicas_started, served=served / sum(rates.values()) if rates else 1.0,
+        under_capacity=any(rate > full[name] * (1 + ROUNDING) for name, rate in rates.items()),
+    )
+
+
+def _meanwhile(instance, before, plan, report, background):
+    """Throughput by workload while one plan gives way to the next."""
+    if background:
+        return _capacity(verify(instance, before).predictions)
+    on = going_on(before, plan)
+    return _capacity([found for found in report.predictions if (found.gpu, found.slice) in on])
+
+
+def _capacity(predictions):
+    """Throughput by workload, in requests/s."""
+    held = Counter()
+    for found in predictions:
+        held[found.workload] += found.throughput_rps
+    return held
