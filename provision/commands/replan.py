@@ -3,6 +3,7 @@
 import sys
 
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
+from provision.draw.figures import check_picture
 from provision.draw.trace import draw_trace
 from provision.formulations.replan_counts import ALLOWED
 from provision.instances.demand import COLUMNS, TWO_WAVES, read_demand, two_waves
@@ -149,8 +150,10 @@ def _print_replan(found, options):
 def _trace(options):
     instance = read(options.instance)
     demand = two_waves(instance) if options.demand == TWO_WAVES else read_demand(options.demand)
-    for path in filter(None, (options.out, options.png)):
-        check_writable(path, options.force)
+    if options.out:
+        check_writable(options.out, options.force)
+    if options.png:
+        check_picture(options.png, options.force)
     policies = [_policy(name.strip(), options, demand) for name in options.policies.split(",")]
     with counting(f"replaying {len(demand.times_s)} windows", len(demand.times_s) * len(policies)) as advance:
         rows, windows = compare_policies(

@@ -3,10 +3,10 @@
 import sys
 
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
+from provision.draw.figures import check_picture
 from provision.draw.sweep import draw_sweep
 from provision.formulations.marginal import marginal_prices
 from provision.instances.demand import read_demand
-from provision.instances.files import check_writable
 from provision.instances.read import read
 from provision.models.errors import InputError
 from provision.solve import solve
@@ -100,7 +100,7 @@ def _check(options, sweep):
     if not (sweep or options.prices or options.demand):
         raise InputError("what-if: say what to vary, as --vary rate=0.8:1.4:0.05, or add --prices or --demand")
     if options.png:
-        check_writable(options.png, options.force)
+        check_picture(options.png, options.force)
     if options.workers < 1:
         raise InputError(f"--workers {options.workers}: should be at least 1")
     if (options.backend == "dask") != bool(options.address):

@@ -1,12 +1,10 @@
 """Sweeps as pictures: steps along one parameter, a shaded grid along two, bars where values are no numbers."""
 
-from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from provision.instances.files import check_writable, reason
-from provision.models.errors import InputError
+from provision.draw.figures import check_picture, write_figure
 
 SIZE = (7.5, 4.2)
 BEST, BOUND, NOW = "#0b5394", "#c45a00", "#5f6772"
@@ -38,9 +36,7 @@ def draw_sweep(path, instance, base, values, rows, breakpoints, force=False):
     InputError
         When the suffix is another one or the file cannot be written.
     """
-    if Path(path).suffix not in (".png", ".svg"):
-        raise InputError(f"{path}: pictures are PNG or SVG; end the name in .png or .svg")
-    check_writable(path, force)
+    check_picture(path, force)
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.subplots()
     unit = "price per hour" if instance.priced else "GPUs"
@@ -52,11 +48,7 @@ def draw_sweep(path, instance, base, values, rows, breakpoints, force=False):
     else:
         _bars(axes, values, rows, unit)
     axes.set_title(f"{instance.name}: what if", loc="left", fontsize=11)
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {reason(error)}; choose another name") from None
+    write_figure(figure, path, force)
 
 
 def _steps(axes, name, base, rows, breakpoints, unit):

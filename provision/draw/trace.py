@@ -1,12 +1,10 @@
 """Replayed demand as a picture: the demand, the GPUs under every policy, the slices changed so far."""
 
 from itertools import accumulate
-from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from provision.instances.files import check_writable, reason
-from provision.models.errors import InputError
+from provision.draw.figures import check_picture, write_figure
 
 SIZE = (8, 6.4)
 STYLES = (("#0b5394", "-"), ("#c45a00", "--"), ("#5f6772", ":"), ("#1b7837", "-."), ("#762a83", (0, (5, 1, 1, 1))))
@@ -30,9 +28,7 @@ def draw_trace(path, demand, windows, force=False):
     InputError
         When the suffix is another one or the file cannot be written.
     """
-    if Path(path).suffix not in (".png", ".svg"):
-        raise InputError(f"{path}: pictures are PNG or SVG; end the name in .png or .svg")
-    check_writable(path, force)
+    check_picture(path, force)
     figure = Figure(figsize=SIZE, layout="constrained")
     rates, gpus, changes = figure.subplots(3, sharex=True)
     scale, unit = (3600, "h") if demand.times_s[-1] - demand.times_s[0] > 7200 else (60, "min")
@@ -52,8 +48,4 @@ def draw_trace(path, demand, windows, force=False):
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
     changes.legend(framealpha=1, fontsize=8, loc="upper left")
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {reason(error)}; choose another name") from None
+    write_figure(figure, path, force)

@@ -1,0 +1,111 @@
+"""A fit as a picture: predicted against measured, and where on the grid of batches and slices the errors are."""
+
+import io
+import os
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from provision.draw.layout import DARK, LIGHT, PALETTE
+from provision.instances.files import check_writable
+from provision.models.errors import InputError
+
+FAINT, GRID, ERROR = "#5f6772", "#e3e6ea", "#882255"
+SIZE_INCHES = (12.5, 5.4)
+MARKERS = "os^D"
+BAND = 0.1
+"""Relative error of the lines beside the diagonal."""
+
+SETTINGS = {"svg.hashsalt": "provision", "axes.edgecolor": FAINT, "text.color": DARK, "axes.labelcolor": DARK}
+
+
+def check_picture(path, force=False):
+    """Complain before the work about a picture that cannot be written.
+
+    Raises
+    ------
+    InputError
+        If the suffix is no format, the file exists and ``force`` is not set, or it cannot be written.
+    """
+    if Path(path).suffix.lower() not in (".png", ".svg"):
+        raise InputError(f"{path}: pictures are PNG or SVG; end the name in .png or .svg")
+    check_writable(path, force)
+
+
+def draw_fit(profiles, fits, title, path, force=False):
+    """Draw the judged points of fits into a file.
+
+    Parameters
+    ----------
+    profiles, fits
+        Keys with ProfilePoints, and Fits, by DNN.
+    title
+        Above the picture.
+    path
+        Where to; the suffix, ``.png`` or ``.svg``, is the format.
+    force
+        Whether an existing file may be replaced.
+    """
+    check_picture(path, force)
+    with rc_context(SETTINGS):
+        figure = Figure(figsize=SIZE_INCHES, layout="constrained")
+        figure.suptitle(title)
+        left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
+        _agreement(left, profiles, fits)
+        figure.colorbar(_errors(right, profiles, fits), ax=right, label="mean relative error, %")
+        _save(figure, Path(path))
+
+
+def _agreement(axes, profiles, fits):
+    """Predicted against measured batch latency, one colour and marker per DNN."""
+    measured = {dnn: profiles[dnn].points.latency_ms[fit.judged] for dnn, fit in fits.items()}
+    styles = zip(cycle(PALETTE), cycle(MARKERS))
+    for (dnn, fit), ((colour, _), marker) in zip(fits.items(), styles, strict=False):
+        axes.scatter(measured[dnn], fit.predicted_ms, s=9, color=colour, marker=marker, linewidths=0, label=dnn)
+    ends = np.array([min(map(np.min, measured.values())), max(map(np.max, measured.values()))])
+    axes.plot(ends, ends, color=DARK, linewidth=0.8)
+    for factor in (1 - BAND, 1 + BAND):
+        axes.plot(ends, factor * ends, color=FAINT, linewidth=0.8, linestyle="--")
+    axes.set(xscale="log", yscale="log", xlabel="measured batch latency, ms", ylabel="predicted, ms")
+    axes.set_title(f"dashed: {BAND:.0%} off", fontsize="medium", color=FAINT)
+    axes.grid(color=GRID)
+    axes.legend(fontsize="small", frameon=False, markerscale=2)
+
+
+def _errors(axes, profiles, fits):
+    """Mean error over batches and profiles, with the number of points behind it; returns the image."""
+    cells = {}
+    for dnn, fit in fits.items():
+        for at, error in zip(fit.judged, fit.errors, strict=True):
+            cells.setdefault(profiles[dnn].keys[at][:2], []).append(100 * error)
+    names = list(dict.fromkeys(key[0] for profile in profiles.values() for key in profile.keys))
+    batches = sorted({batch for _, batch in cells})
+    means = np.array([[np.mean(cells.get((name, batch), np.nan)) for name in names] for batch in batches])
+    image = axes.imshow(means, cmap=LinearSegmentedColormap.from_list("error", (LIGHT, ERROR)), vmin=0, aspect="auto")
+    for (row, column), mean in np.ndenumerate(means):
+        if not np.isnan(mean):
+            colour = LIGHT if mean > 0.6 * np.nanmax(means) else DARK
+            axes.text(column, row, f"{mean:.1f}", ha="center", va="center", color=colour, fontsize="small")
+    axes.set_xticks(range(len(names)), names)
+    axes.set_yticks(range(len(batches)), batches)
+    axes.set(xlabel="slice", ylabel="batch size")
+    axes.set_title("mean error over all DNNs and processes, %", fontsize="medium", color=FAINT)
+    return image
+
+
+def _save(figure, path):
+    """Write under a temporary name, then rename, so that no half picture ever stands at the path."""
+    kind, content = path.suffix[1:].lower(), io.BytesIO()
+    figure.savefig(content, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(content.getvalue())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
+    finally:
+        temporary.unlink(missing_ok=True)
