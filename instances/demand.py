@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from provision.instances.files import read_text
+from provision.instances.files import read_text, write_text
 from provision.models.errors import InputError
 
 COLUMNS = ("time_s", "workload", "rate_rps")
@@ -95,6 +95,20 @@ def read_demand(path):
                 raise InputError(f"{path}:{number}: {workload!r} stands twice at {time_s:g} s; keep one row")
             cells[time_s, workload] = rate_rps
     return from_cells(cells, path)
+
+
+def write_demand(demand, path, force=False):
+    """Write demand as a file that ``read_demand`` reads.
+
+    Raises
+    ------
+    InputError
+        When the file exists and ``force`` is not set, or cannot be written.
+    """
+    lines = [",".join(COLUMNS)]
+    for time_s, rates in zip(demand.times_s.tolist(), demand.rates_rps.tolist(), strict=True):
+        lines += [f"{time_s:g},{name},{rate!r}" for name, rate in zip(demand.workloads, rates, strict=True)]
+    write_text(path, "\n".join(lines) + "\n", force)
 
 
 def from_cells(cells, where):

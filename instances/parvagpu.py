@@ -1,11 +1,10 @@
 """Import of ParvaGPU's public files: profile tables, scenarios and deployment maps."""
 
-import csv
-import io
 import math
 from collections import Counter
 from pathlib import Path
 
+from provision.instances.csv_cells import csv_rows, number, parsed, whole
 from provision.instances.files import read_text, refused
 from provision.models.errors import InputError
 from provision.models.gpu import gpu_type
@@ -104,12 +103,12 @@ def import_deployment(path, instance):
     InputError
         When the file cannot be read, a cell is wrong or a model is no workload of the instance.
     """
-    rows = list(enumerate(_rows(path, DEPLOYMENT_COLUMNS), start=2))
-    cells = [_cells(path, number, row, instance) for number, row in rows]
+    rows = list(enumerate(csv_rows(path, DEPLOYMENT_COLUMNS), start=2))
+    cells = [_cells(path, line, row, instance) for line, row in rows]
     capacity = [_throughput(instance, *cell[3:]) for cell in cells]
     gpus = {}
-    for (number, _), cell, share in zip(rows, cells, _shares([cell[3] for cell in cells], capacity), strict=True):
-        with refused(f"{path}:{number}"):
+    for (line, _), cell, share in zip(rows, cells, _shares([cell[3] for cell in cells], capacity), strict=True):
+        with refused(f"{path}:{line}"):
             gpus.setdefault(cell[:2], []).append(_slice(instance, share, *cell[2:]))
     return Plan(
         version=1,
@@ -119,15 +118,15 @@ def import_deployment(path, instance):
     )
 
 
-def _cells(path, number, row, instance):
+def _cells(path, line, row, instance):
     """Machine, GPU, start, workload, profile, batch and processes of a map's row."""
     workload = (row["Model"] or "").strip()
     if workload not in instance.workload:
         known = ", ".join(instance.workload)
         problem = f"Model {workload!r} is no workload of {instance.name}"
-        raise InputError(f"{path}:{number}: {problem}; there are {known}")
+        raise InputError(f"{path}:{line}: {problem}; there are {known}")
     machine, gpu, start, size, batch, processes = (
-        _whole(path, number, row, column) for column in DEPLOYMENT_COLUMNS if column != "Model"
+        whole(path, line, row, column) for column in DEPLOYMENT_COLUMNS if column != "Model"
     )
     return machine, gpu, start, workload, profile_names().get(size, f"{size}g"), batch, processes
 
@@ -169,11 +168,11 @@ def _table(path):
     """One model's measured rows; throughput is per process in the file, of all processes in the result."""
     profiles = profile_names()
     points = []
-    for number, row in enumerate(_rows(path, PROFILE_COLUMNS), start=2):
-        size, batch, processes = (_whole(path, number, row, column) for column in PROFILE_COLUMNS[:3])
-        per_process, latency_s = (_number(path, number, row, column) for column in PROFILE_COLUMNS[3:])
+    for line, row in enumerate(csv_rows(path, PROFILE_COLUMNS), start=2):
+        size, batch, processes = (whole(path, line, row, column) for column in PROFILE_COLUMNS[:3])
+        per_process, latency_s = (number(path, line, row, column) for column in PROFILE_COLUMNS[3:])
         if size not in profiles:
-            raise InputError(f"{path}:{number}: Mig instance {size} is no A100 size; use 1, 2, 3, 4 or 7")
+            raise InputError(f"{path}:{line}: Mig instance {size} is no A100 size; use 1, 2, 3, 4 or 7")
         if per_process > 0 and latency_s > 0:
             points.append((profiles[size], batch, processes, per_process * processes, latency_s * 1000))
     if not points:
@@ -182,47 +181,10 @@ def _table(path):
         return MeasuredModel(points=points)
 
 
-def _rows(path, columns):
-    """Rows of a CSV file that must have these columns."""
-    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
-    try:
-        missing = [column for column in columns if column not in (reader.fieldnames or ())]
-        rows = list(reader)
-    except csv.Error as error:
-        raise InputError(f"{path}: not well-formed CSV: {error}; export it again") from None
-    if missing:
-        raise InputError(f"{path}: column {missing[0]!r} is missing; expected {', '.join(columns)}")
-    if not rows:
-        raise InputError(f"{path}: has no rows below its header; add some")
-    return rows
-
-
 def _row(path, row):
     """Numbers of one row (from 1) of a table without header; None for N/A."""
     lines = read_text(path).splitlines()
     if not 1 <= row <= len(lines):
         raise InputError(f"--slo-row {row}: {path} has rows 1 to {len(lines)}; choose one of these")
     cells = [cell.strip() for cell in lines[row - 1].split(",")]
-    return [None if cell == "N/A" else _parsed(path, row, "SLO or rate", cell) for cell in cells]
-
-
-def _number(path, number, row, column):
-    return _parsed(path, number, column, row[column])
-
-
-def _whole(path, number, row, column):
-    value = _number(path, number, row, column)
-    if value != int(value):
-        raise InputError(f"{path}:{number}: {column} {row[column]!r} is not a whole number; correct it")
-    return int(value)
-
-
-def _parsed(path, number, column, cell):
-    """A finite, non-negative number from a cell."""
-    try:
-        value = float(cell)
-    except (TypeError, ValueError):
-        raise InputError(f"{path}:{number}: {column} {cell!r} is not a number; correct it") from None
-    if not 0 <= value < math.inf:
-        raise InputError(f"{path}:{number}: {column} {cell!r} must be finite and not negative; correct it")
-    return value
+    return [None if cell == "N/A" else parsed(path, row, "SLO or rate", cell) for cell in cells]

@@ -96,6 +96,10 @@ class ClosedNetwork(BaseModel):
         crossing_ms = 2 * gpu_ms * math.sqrt(self.queueing * (processes - 1))
         return (alone_ms + busy_ms + math.hypot(alone_ms - busy_ms, crossing_ms)) / 2
 
+    def latency_ms(self, batch, processes, compute_slices):
+        """Batch latencies of arrays of points, ms."""
+        return batch_latency_ms_array(self, batch, processes, compute_slices)
+
     def throughput_rps(self, batch, processes, compute_slices):
         """Requests/s of all ``processes`` together."""
         return 1000 * processes * batch / self.batch_latency_ms(batch, processes, compute_slices)

@@ -1,15 +1,19 @@
 """Fits a closed network to measured batch latencies and to where memory ran out."""
 
-from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, least_squares, milp
+from scipy.optimize import Bounds, LinearConstraint, least_squares, linprog, milp
 
 from provision.models.closed_network import ClosedNetwork, batch_latency_ms_array
+from provision.models.fit_design import d_optimal, log_jacobians
 
 NOISE = 0.04
 """Relative deviation of a measured latency that counts as much as one prior spread."""
+
+WIDENING = 2
+"""A new DNN may differ from those known by more than they differ from each other."""
 
 STARTS = 4
 SEED = 7
@@ -18,19 +22,8 @@ LEAST_MEMORY_MARGIN = 1e-3
 """Relative excess over its memory that a point out of memory must need at least; rounding keeps it."""
 
 
-@dataclass(frozen=True)
-class FitError:
-    """Relative errors of the fitted batch latency over ``points`` measured points."""
-
-    mean: float
-    p95: float
-    max: float
-    points: int
-
-
-@dataclass(frozen=True)
-class _Prior:
-    """What a coefficient is before measurements: log-normal around ``centre``, within bounds.
+class _Broad(NamedTuple):
+    """What a coefficient is when no other DNN is known: log-normal around ``centre``, within bounds.
 
     Centre and bounds are multiples of a ``scale`` of the measurements: of 1, of their least latency, or of
     their GPU work per item.
@@ -43,87 +36,124 @@ class _Prior:
     scale: str = "one"
 
 
+class _Prior(NamedTuple):
+    """Arrays over the logarithms of all latency coefficients."""
+
+    centre: np.ndarray
+    spread: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
 # Spreads are narrow only where DNNs are known to be alike; few points then still give a sound model.
-_PRIORS = {
-    "launch_ms": _Prior(1, 2, 1e-2, 10, "latency"),
-    "launch_contention": _Prior(0.015, 0.7, 1e-3, 0.2),
-    "host_per_item_ms": _Prior(0.05, 1.5, 1e-4, 1e3),
-    "gpu_fixed_ms": _Prior(1, 2, 1e-3, 1e2, "work"),
-    "gpu_per_item_ms": _Prior(1, 2, 1e-2, 1e2, "work"),
-    "batch_exponent": _Prior(0.97, 0.03, 0.8, 1.1),
-    "unbatched_ratio": _Prior(1, 0.3, 0.3, 3),
-    "bandwidth_share": _Prior(0.4, 0.4, 1e-2, 0.95),
-    "unscaled_share": _Prior(0.02, 0.5, 1e-3, 0.5),
-    "queueing": _Prior(0.05, 1, 1e-3, 1),
+_BROAD = {
+    "launch_ms": _Broad(1, 2, 1e-2, 10, "latency"),
+    "launch_contention": _Broad(0.015, 0.7, 1e-3, 0.2),
+    "host_per_item_ms": _Broad(0.05, 1.5, 1e-4, 1e3),
+    "gpu_fixed_ms": _Broad(1, 2, 1e-3, 1e2, "work"),
+    "gpu_per_item_ms": _Broad(1, 2, 1e-2, 1e2, "work"),
+    "batch_exponent": _Broad(0.97, 0.03, 0.8, 1.1),
+    "unbatched_ratio": _Broad(1, 0.3, 0.3, 3),
+    "bandwidth_share": _Broad(0.4, 0.4, 1e-2, 0.95),
+    "unscaled_share": _Broad(0.02, 0.5, 1e-3, 0.5),
+    "queueing": _Broad(0.05, 1, 1e-3, 1),
 }
 
 
-def fit(batch, processes, compute_slices, slice_memory_gib, latency_ms):
-    """The closed network that fits measured points best, and its errors on them.
+def fit(points, fitted=None, population=()):
+    """The closed network that fits measured points best, its coefficients rounded.
 
     Parameters
     ----------
-    batch, processes, compute_slices, slice_memory_gib
-        Arrays that describe the points; processes are those that share the slice.
-    latency_ms
-        Array of batch latencies; NaN where a point ran out of memory. Without such points nothing tells
-        how much memory is needed, and the memory coefficients are 0.
+    points
+        ProfilePoints. All of them tell how much memory is needed; when none ran out of it, it is as much as
+        they allow, so that hardly more is said to fit than was seen to.
+    fitted
+        Mask or indices of the points whose latency counts; None for all.
+    population
+        Closed networks of other DNNs on the same GPU type, which few points are completed by. None are
+        needed for many points.
 
     Returns
     -------
-    tuple of ClosedNetwork and FitError
-        Coefficients are rounded; errors are those of the rounded coefficients.
+    ClosedNetwork
     """
-    batch, processes, compute_slices, slice_memory_gib, latency_ms = (
-        np.asarray(axis, float) for axis in (batch, processes, compute_slices, slice_memory_gib, latency_ms)
+    chosen = points if fitted is None else points.take(fitted)
+    chosen = chosen.take(chosen.measured)
+    prior = _broad_prior(chosen)
+    if population:
+        centre, spread = population_prior(population)
+        prior = prior._replace(centre=centre, spread=spread)
+    return ClosedNetwork(
+        **_rounded(_latency_coefficients(chosen, prior)),
+        **_rounded(_memory_coefficients(points.batch, points.slice_memory_gib / points.processes, points.measured)),
+        max_batch=int(chosen.batch.max()),
+        max_processes=int(chosen.processes.max()),
     )
-    valid = ~np.isnan(latency_ms)
-    where, measured_ms = (batch[valid], processes[valid], compute_slices[valid]), latency_ms[valid]
-    network = ClosedNetwork(
-        **_rounded(_latency_coefficients(where, measured_ms)),
-        **_rounded(_memory_coefficients(batch, slice_memory_gib / processes, valid)),
-        max_batch=int(batch[valid].max()),
-        max_processes=int(processes[valid].max()),
-    )
-    return network, fit_error(network, *where, measured_ms)
 
 
-def fit_error(network, batch, processes, compute_slices, latency_ms):
-    """FitError of a network on valid points, given as arrays like those of ``fit``."""
-    errors = np.abs(batch_latency_ms_array(network, batch, processes, compute_slices) / latency_ms - 1)
-    mean, p95, worst = errors.mean(), np.percentile(errors, 95), errors.max()
-    return FitError(round(float(mean), 5), round(float(p95), 5), round(float(worst), 5), len(errors))
+def population_prior(population):
+    """Centre and spread of the logarithms of latency coefficients of a new DNN, from those of others."""
+    logs = _logs(population)
+    return logs.mean(axis=0), WIDENING * logs.std(axis=0, ddof=1)
 
 
-def _latency_coefficients(where, measured_ms):
+def choose(points, count, population):
+    """Indices of the ``count`` points to measure of a DNN supposed to resemble a population: a D-optimal design."""
+
+    def latency_ms(logs):
+        return batch_latency_ms_array(_named(logs), *points.where)
+
+    _, spread = population_prior(population)
+    return d_optimal(log_jacobians(latency_ms, _logs(population), spread), count)
+
+
+def roomy(points, population):
+    """Mask of the points at which all networks of a population would fit into memory."""
+    needed_gib = [network.memory_gib(points.batch, points.processes) for network in population]
+    return np.max(needed_gib, axis=0) <= points.slice_memory_gib
+
+
+def _logs(population):
+    """Logarithms of the latency coefficients of closed networks, one per row."""
+    return np.log([[getattr(network, name) for name in _BROAD] for network in population])
+
+
+def _latency_coefficients(points, prior):
     """Latency coefficients by name: robust least squares on logarithms, the best of several starts."""
-    priors, scales = list(_PRIORS.values()), _scales(*where, measured_ms)
-    unit = np.log([scales[prior.scale] for prior in priors])
-    spread = np.array([prior.spread for prior in priors])
-    centre, low, high = unit + np.log([(prior.centre, prior.low, prior.high) for prior in priors]).T
 
     def residuals(logs):
-        predicted_ms = batch_latency_ms_array(_named(logs), *where)
-        return np.concatenate([np.log(predicted_ms / measured_ms) / NOISE, (logs - centre) / spread])
+        predicted_ms = batch_latency_ms_array(_named(logs), *points.where)
+        deviation = np.log(predicted_ms / points.latency_ms) / NOISE
+        return np.concatenate([deviation, (logs - prior.centre) / prior.spread])
 
     def solve(start):
-        return least_squares(residuals, start, bounds=(low, high), loss="soft_l1", x_scale=spread)
+        inside = np.clip(start, prior.low + 1e-3, prior.high - 1e-3)
+        return least_squares(
+            residuals, inside, bounds=(prior.low, prior.high), loss="soft_l1", x_scale=prior.spread
+        )
 
     random = np.random.default_rng(SEED)
-    starts = [centre + spread * random.uniform(-1, 1, len(priors)) for _ in range(STARTS - 1)]
-    solutions = [solve(np.clip(start, low + 1e-3, high - 1e-3)) for start in (centre, *starts)]
+    shifts = [np.zeros(len(_BROAD)), *random.uniform(-1, 1, (STARTS - 1, len(_BROAD)))]
+    solutions = [solve(prior.centre + prior.spread * shift) for shift in shifts]
     return vars(_named(min(solutions, key=lambda solution: solution.cost).x))
 
 
-def _scales(batch, processes, compute_slices, measured_ms):
-    """Units of the priors by name: 1, least latency (ms), GPU work per item on one GPC (ms)."""
-    work_ms = measured_ms * compute_slices / (processes * batch)
-    return {"one": 1.0, "latency": measured_ms.min(), "work": np.median(work_ms)}
+def _broad_prior(points):
+    """The prior when nothing but the measurements is known.
+
+    Its scales are 1, the least latency (ms), and the GPU work per item on one GPC (ms).
+    """
+    work_ms = points.latency_ms * points.compute_slices / (points.processes * points.batch)
+    scales = {"one": 1.0, "latency": points.latency_ms.min(), "work": np.median(work_ms)}
+    unit = np.log([scales[broad.scale] for broad in _BROAD.values()])
+    centre, low, high = unit + np.log([(broad.centre, broad.low, broad.high) for broad in _BROAD.values()]).T
+    return _Prior(centre, np.array([broad.spread for broad in _BROAD.values()]), low, high)
 
 
 def _named(logs):
     """Coefficients as attributes."""
-    return SimpleNamespace(**dict(zip(_PRIORS, np.exp(logs), strict=True)))
+    return SimpleNamespace(**dict(zip(_BROAD, np.exp(logs), strict=True)))
 
 
 def _memory_coefficients(batch, memory_gib, valid):
@@ -133,6 +163,8 @@ def _memory_coefficients(batch, memory_gib, valid):
     possible may do so, and the rest decides for the widest relative margin between need and memory.
     """
     count, points = valid.sum(), len(batch)
+    if valid.all():
+        return _most_memory(batch, memory_gib)
     # Variables: fixed need, need per item, margin, and for each valid point whether it is given up.
     given_up = np.zeros((points, count))
     given_up[valid] = np.diag(np.full(count, 10 * memory_gib.max()))
@@ -144,7 +176,17 @@ def _memory_coefficients(batch, memory_gib, valid):
         bounds=Bounds([0, 0, LEAST_MEMORY_MARGIN, *np.zeros(count)], [np.inf, np.inf, 1, *np.ones(count)]),
         integrality=[0, 0, 0, *np.ones(count)],
     )
-    return dict(zip(("memory_fixed_gib", "memory_per_item_gib"), np.maximum(solution.x[:2], 0), strict=True))
+    return _memory(*solution.x[:2])
+
+
+def _most_memory(batch, memory_gib):
+    """The largest need with which all points still fit, by a linear program."""
+    need = np.column_stack([np.ones(len(batch)), batch])
+    return _memory(*linprog(-need.sum(axis=0), A_ub=need, b_ub=(1 - LEAST_MEMORY_MARGIN) * memory_gib).x)
+
+
+def _memory(fixed_gib, per_item_gib):
+    return {"memory_fixed_gib": max(fixed_gib, 0), "memory_per_item_gib": max(per_item_gib, 0)}
 
 
 def _rounded(coefficients):

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, model_validator
 from scipy.optimize import minimize_scalar
 
 from provision.models.fields import Name, NonNegative, Positive, PositiveCount, Record
-from provision.models.fitted_networks import FittedError
+from provision.models.fit_error import fitted_error, relative_errors
 from provision.models.igniter import BYTES_PER_MS, IgniterHardware, IgniterModel, IgniterProfiles
 
 BATCHES = np.array([1, 16, 32])
@@ -186,15 +186,7 @@ def _active_time(active_ms):
     low = -0.99 * SHARES.min()
     k4 = minimize_scalar(squares, bounds=(low, LARGEST_K4), method="bounded", options={"xatol": 1e-12}).x
     *numerator, k5 = best(k4)
-    return (*numerator, k4, k5), _error(design(k4) @ best(k4), target)
-
-
-def _error(predicted, measured):
-    relative = np.abs(predicted / measured - 1)
-    mean, p95, worst = relative.mean(), np.percentile(relative, 95), relative.max()
-    return FittedError(
-        mean=round(float(mean), 5), p95=round(float(p95), 5), max=round(float(worst), 5), points=len(relative)
-    )
+    return (*numerator, k4, k5), fitted_error(relative_errors(design(k4) @ best(k4), target))
 
 
 def rounded(value):

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from provision.models.closed_network import ClosedNetwork, batch_latency_ms_array
-from provision.models.fit_closed_network import fit, fit_error
+from provision.models.fit_closed_network import fit
+from provision.models.fit_error import fitted_error, relative_errors
+from provision.models.profile_points import ProfilePoints
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ROOT / "models/data/performance/parvagpu-a100.yaml"
@@ -147,35 +149,46 @@ def test_senseless_coefficients_are_refused(change):
 
 
 def synthetic_points(network):
-    """Every batch size, process count and slice, with latencies of the network, NaN out of memory."""
+    """Every batch size, process count and slice as ProfilePoints, with latencies of the network."""
     grid = np.meshgrid(2 ** np.arange(9), np.arange(1, 6), GPCS, indexing="ij")
     batch, processes, compute = (axis.ravel() for axis in grid)
     memory_gib = np.array([MEMORY_GIB[gpcs] for gpcs in compute])
     latency_ms = batch_latency_ms_array(network, batch, processes, compute)
     fits = network.memory_gib(batch, processes) <= memory_gib
-    return batch, processes, compute, memory_gib, np.where(fits, latency_ms, np.nan)
+    batch, processes, compute = (axis.astype(float) for axis in (batch, processes, compute))
+    return ProfilePoints(batch, processes, compute, memory_gib, np.where(fits, latency_ms, np.nan))
+
+
+def errors_of(network, points):
+    measured = points.take(points.measured)
+    return relative_errors(network.latency_ms(*measured.where), measured.latency_ms)
 
 
 def test_fit_recovers_known_coefficients():
-    batch, processes, compute, memory_gib, latency_ms = synthetic_points(KNOWN)
-    network, error = fit(batch, processes, compute, memory_gib, latency_ms)
-    assert error.max < 0.01
-    assert error.points == np.count_nonzero(~np.isnan(latency_ms))
+    points = synthetic_points(KNOWN)
+    network = fit(points)
+    assert errors_of(network, points).max() < 0.01
     for name in ("launch_ms", "gpu_per_item_ms", "bandwidth_share", "unbatched_ratio"):
         assert getattr(network, name) == pytest.approx(getattr(KNOWN, name), rel=0.05)
-    fits = network.memory_gib(batch, processes) <= memory_gib
-    np.testing.assert_array_equal(fits, ~np.isnan(latency_ms))
+    fits = network.memory_gib(points.batch, points.processes) <= points.slice_memory_gib
+    np.testing.assert_array_equal(fits, points.measured)
+
+
+def test_without_points_out_of_memory_hardly_more_fits_than_was_seen_to():
+    points = synthetic_points(KNOWN)
+    network = fit(points.take(points.measured))
+    fits = network.memory_gib(points.batch, points.processes) <= points.slice_memory_gib
+    assert fits[points.measured].all()
+    assert fits[~points.measured].mean() < 0.1
 
 
 def test_fit_is_deterministic_and_shrugs_off_outliers():
     points = synthetic_points(KNOWN)
-    spoiled_ms = points[-1].copy()
+    spoiled_ms = points.latency_ms.copy()
     spoiled_ms[:: len(spoiled_ms) // 5] *= 0.6
-    first, second = (fit(*points[:-1], spoiled_ms)[0] for _ in range(2))
+    first, second = (fit(points._replace(latency_ms=spoiled_ms)) for _ in range(2))
     assert first == second
-    valid = ~np.isnan(points[-1])
-    where = [axis[valid] for axis in points[:3]]
-    assert fit_error(first, *where, points[-1][valid]).mean < 0.01
+    assert errors_of(first, points).mean() < 0.01
 
 
 def measured_points(path):
@@ -197,9 +210,7 @@ def test_shipped_errors_are_those_of_the_profile():
         valid = ~np.isnan(latency_ms)
         predicted_ms = batch_latency_ms_array(network, batch[valid], processes[valid], compute[valid])
         errors.append(np.abs(predicted_ms / latency_ms[valid] - 1))
-        found = (errors[-1].mean(), np.percentile(errors[-1], 95), errors[-1].max(), valid.sum())
-        expected = tuple(stated[name] for name in ("mean", "p95", "max", "points"))
-        assert found == pytest.approx(expected, abs=1e-5)
+        assert fitted_error(errors[-1]).model_dump() == pytest.approx(stated, abs=1e-5)
         assert not (network.memory_gib(batch, processes) <= memory_gib)[~valid].any()
     everywhere = np.concatenate(errors)
     assert everywhere.mean() <= 0.035

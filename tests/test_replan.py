@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import provision
 from provision.cli import main
-from provision.instances.demand import Demand, two_waves
+from provision.instances.demand import Demand, read_demand, two_waves, write_demand
 from provision.instances.servegen import import_servegen
 from provision.models.disturbance import disturbance, going_on
 from provision.models.errors import InputError, UnsupportedError
@@ -300,15 +300,24 @@ def free_port():
         return server.server_address[1]
 
 
-def rate_after(url, instance, patience_s=40):
-    """The rate of bert once the server has scraped often enough."""
-    until = time.monotonic() + patience_s
+def rate_after(url, instance, patience_s=60):
+    """The rate of bert once the server has scraped for as long as the query looks back."""
+    until, last = time.monotonic() + patience_s, 0.0
     while True:
+        time.sleep(2)
         try:
-            found = rates_now(url, instance, "sum by (model) (rate(nv_inference_request_success[10s]))")["bert"]
-            if found > 0:
-                return found
+            found = rates_now(url, instance, "sum by (model) (rate(nv_inference_request_success[6s]))")["bert"]
         except InputError:
-            if time.monotonic() > until:
-                raise
-        time.sleep(1)
+            found = 0.0
+        if time.monotonic() > until or 0 < found < 1.02 * last:
+            return found
+        last = found
+
+
+def test_demand_goes_out_and_comes_back(s2, tmp_path):
+    demand = two_waves(s2)
+    write_demand(demand, tmp_path / "d.csv")
+    again = read_demand(tmp_path / "d.csv")
+    assert dict(zip(again.workloads, again.rates_rps.T.tolist(), strict=True)) == dict(
+        zip(demand.workloads, demand.rates_rps.T.tolist(), strict=True))
+    assert again.times_s.tolist() == demand.times_s.tolist()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 import provision
 from provision.cli import main
@@ -263,3 +264,16 @@ def test_the_command_answers_in_words_tables_and_pictures(capsys, tmp_path):
     found = json.loads(capsys.readouterr().out)
     assert len(found["rows"]) == 4 and found["base"]["gpus"] == 12
     assert "Of 4 points, 4 can be served" in found["answers"][1]
+
+
+def test_sweeps_from_a_file_and_parquet_tables(capsys, tmp_path):
+    sweep, out = tmp_path / "sweep.yaml", tmp_path / "t.parquet"
+    sweep.write_text('points: one_at_a_time\nvary: {rate: "0.9:1.1:0.1", slo.bert: [0.5, 2]}\n')
+    assert main(["what-if", "parvagpu-s1", "--sweep", str(sweep), "--out", str(out)]) == 0
+    rows = parquet.read_table(out).to_pylist()
+    assert [row["rate"] for row in rows] == [0.9, 1.0, 1.1, None, None]
+    assert [row["slo.bert"] for row in rows] == [None, None, None, 0.5, 2.0]
+    sweep.write_text("vary: {rate: 1, colour: 2}\n")
+    capsys.readouterr()
+    assert main(["what-if", "parvagpu-s1", "--sweep", str(sweep)]) == 2
+    assert "vary.rate" in capsys.readouterr().err

@@ -1,11 +1,18 @@
 """``provision import``: public files of other systems as instances, performance data and plans."""
 
+import sys
+
 from provision.commands.common import add_force
+from provision.instances.demand import write_demand
 from provision.instances.files import check_writable
 from provision.instances.igniter import import_igniter
+from provision.instances.model_analyzer import import_model_analyzer
 from provision.instances.parvagpu import import_deployment, import_scenario, import_tables, sharing
+from provision.instances.perf_analyzer import import_perf_analyzer
 from provision.instances.read import read, write
+from provision.instances.servegen import import_servegen
 from provision.models.errors import InputError
+from provision.models.gpu import WHOLE
 
 
 def add_parsers(verbs):
@@ -16,6 +23,17 @@ def add_parsers(verbs):
     _add(formats, "parvagpu", _parvagpu, "profile tables, with --slo-row a whole scenario", "DIR")
     _add(formats, "parvagpu-deployment", _deployment, "a deployment map, as a plan", "CSV")
     _add(formats, "igniter", _igniter, "a profile, as performance data fitted to it", "JSONL")
+    _add(formats, "perf-analyzer", _perf_analyzer, "files MODEL_PROFILE_bBATCH_pPROCESSES.csv, as a table", "PATH")
+    _add(formats, "model-analyzer", _model_analyzer, "metrics-model-inference.csv, as a table", "CSV")
+    _add(formats, "servegen", _servegen, "rates of the busiest clients, as workloads of shipped models", "CSV")
+    for name in ("perf-analyzer", "model-analyzer"):
+        formats.choices[name].add_argument("--gpu", required=True, metavar="G", help="measured on")
+        formats.choices[name].add_argument(
+            "--percentile", type=int, default=99, metavar="P", help="of the latency (default: 99)"
+        )
+    formats.choices["model-analyzer"].add_argument(
+        "--profile", default=WHOLE, metavar="P", help=f"MIG profile it was measured on (default: {WHOLE})"
+    )
     scenario = formats.choices["parvagpu"]
     scenario.add_argument("--slo-row", type=int, metavar="N", help="row of SLO/*.csv, from 1 (S1 is 1)")
     scenario.add_argument(
@@ -25,6 +43,11 @@ def add_parsers(verbs):
     scenario.add_argument(
         "--share-slices", action="store_true", help="let workloads share slices, by the fitted network that ships"
     )
+    servegen = formats.choices["servegen"]
+    servegen.add_argument("--demand", required=True, metavar="F", help="write the rates over time here (.csv)")
+    servegen.add_argument("--clients", type=int, default=40, metavar="N", help="how many (default: 40)")
+    servegen.add_argument("--first", type=int, default=0, metavar="N", help="the first window (default: 0)")
+    servegen.add_argument("--windows", type=int, default=144, metavar="N", help="how many (default: 144, a day)")
     formats.choices["igniter"].add_argument("--gpu", default="v100", metavar="G", help="measured on (default: v100)")
     formats.choices["parvagpu-deployment"].add_argument("--instance", required=True, metavar="I")
 
@@ -54,9 +77,31 @@ def _igniter(options):
     return _write(options, import_igniter(options.path, options.gpu))
 
 
+def _perf_analyzer(options):
+    check_writable(options.out, options.force)
+    return _write(options, import_perf_analyzer(options.path, options.gpu, options.percentile))
+
+
+def _model_analyzer(options):
+    check_writable(options.out, options.force)
+    table, left_out = import_model_analyzer(options.path, options.gpu, options.profile, options.percentile)
+    if left_out:
+        print(f"{left_out} rows left out: not one request in flight per instance", file=sys.stderr)
+    return _write(options, table)
+
+
 def _deployment(options):
     check_writable(options.out, options.force)
     return _write(options, import_deployment(options.path, read(options.instance)))
+
+
+def _servegen(options):
+    for path in (options.out, options.demand):
+        check_writable(path, options.force)
+    instance, demand = import_servegen(options.path, options.clients, options.first, options.windows)
+    write_demand(demand, options.demand, options.force)
+    print(f"{instance.source}; demand written to {options.demand}")
+    return _write(options, instance)
 
 
 def _write(options, record):

@@ -16,7 +16,7 @@ from provision.sweeps.grid import from_flags, points_of, read_sweep, values_of
 from provision.sweeps.parameters import PARAMETERS
 from provision.sweeps.run import digest, row, run
 from provision.sweeps.safety import QUANTILES, price_of_safety
-from provision.sweeps.table import Table
+from provision.sweeps.table import Table, aligned
 
 HIDDEN = ("gpcs", "cost_per_hour", "reason")
 """Columns that only files and JSON have."""
@@ -162,6 +162,7 @@ def _show(found, options):
 
 
 def _table(rows):
-    columns = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in HIDDEN]
     if rows:
-        print_table(columns, [[row.get(name) for name in columns] for row in rows])
+        rows = aligned(rows)
+        columns = [name for name in rows[0] if name not in HIDDEN]
+        print_table(columns, [[row[name] for name in columns] for row in rows])

@@ -66,14 +66,22 @@ class Table:
         if self.path.suffix == ".csv":
             write_text(self.path, as_csv(rows), force=True)
         else:
-            _write_parquet(rows, self.path)
+            _write_parquet(aligned(rows), self.path)
         self.part.unlink(missing_ok=True)
+
+
+def aligned(rows):
+    """Rows with the same columns, those that not every row has first; None where a row has no value."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    common = set(names).intersection(*rows)
+    ordered = [name for name in names if name not in common] + [name for name in names if name in common]
+    return [{name: row.get(name) for name in ordered} for row in rows]
 
 
 def as_csv(rows):
     """Rows as CSV text; an empty cell for None."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer = csv.DictWriter(text, list(aligned(rows)[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

@@ -1,0 +1,65 @@
+"""Errors of all families of latency models on ParvaGPU's A100 tables, side by side in one run.
+
+(a) all points fitted, judged in-sample; (b) and (c) 16 and 11 points per DNN chosen by the family's rule, judged on all
+others; (d) the same 16 points for every family, those of the closed network; (e) 16 points proposed as for a DNN that
+nobody has measured, some of which then run out of memory. In (b) to (e) the closed network's rule and prior know the
+shipped networks of the other DNNs, never that of the DNN itself; the other families' fits know nothing but the points.
+"""
+
+import argparse
+
+import numpy as np
+
+from provision.instances.parvagpu import GPU
+from provision.instances.parvagpu_profiles import read_profiles
+from provision.models.fit_error import fitted_error
+from provision.models.fit_families import FAMILIES
+from provision.models.fit_profile import choose, fit_profile
+from provision.models.fit_proposal import propose
+from provision.models.gpu import gpu_type
+
+OURS = "closed-network"
+MANY, FEW = 16, 11
+
+
+def _chosen(count, rule=None):
+    """Points of the rule of a family, by default of the family fitted."""
+    return lambda dnn, profile, family: choose(dnn, profile.points, rule or family, count)
+
+
+def _proposed(dnn, profile, family):
+    """Rows of the points proposed without a look at the DNN's table."""
+    proposed = set(propose(gpu_type(GPU), family, MANY, dnn))
+    return [at for at, key in enumerate(profile.keys) if key in proposed]
+
+
+RUNS = {
+    "(a) all": lambda dnn, profile, family: None,
+    f"(b) {MANY} points": _chosen(MANY),
+    f"(c) {FEW} points": _chosen(FEW),
+    f"(d) {MANY}, same": _chosen(MANY, OURS),
+    f"(e) {MANY}, unseen": _proposed,
+}
+
+
+def main():
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", metavar="DIR", help="folder of the tables, or one that holds prof_data/")
+    profiles = read_profiles(parser.parse_args().directory)
+    print(f"{'mean / P95 / worst, %':22}" + "".join(f"{run:>24}" for run in RUNS), flush=True)
+    for family in FAMILIES:
+        print(f"{family:22}" + "".join(f"{_cell(profiles, family, rule):>24}" for rule in RUNS.values()), flush=True)
+
+
+def _cell(profiles, family, rule):
+    """Errors of a family over all judged points of all DNNs."""
+    fits = [
+        fit_profile(dnn, profile.points, family, rule(dnn, profile, family)) for dnn, profile in profiles.items()
+    ]
+    error = fitted_error(np.concatenate([fit.errors for fit in fits]))
+    return f"{100 * error.mean:.2f} / {100 * error.p95:.1f} / {100 * error.max:.0f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""CSV files cell by cell: one line that names file, row and column for whatever is wrong."""
+
+import csv
+import io
+import math
+
+from provision.instances.files import read_text
+from provision.models.errors import InputError
+
+
+def csv_rows(path, columns):
+    """Rows of a CSV file that must have these columns, as dicts.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, lacks a column or has no rows.
+    """
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
+    try:
+        missing = [column for column in columns if column not in (reader.fieldnames or ())]
+        rows = list(reader)
+    except csv.Error as error:
+        raise InputError(f"{path}: not well-formed CSV: {error}; export it again") from None
+    if missing:
+        raise InputError(f"{path}: column {missing[0]!r} is missing; expected {', '.join(columns)}")
+    if not rows:
+        raise InputError(f"{path}: has no rows below its header; add some")
+    return rows
+
+
+def number(path, line, row, column):
+    """A finite, non-negative number from a cell of a row."""
+    return parsed(path, line, column, row[column])
+
+
+def whole(path, line, row, column):
+    """A whole, non-negative number from a cell of a row."""
+    value = number(path, line, row, column)
+    if value != int(value):
+        raise InputError(f"{path}:{line}: {column} {row[column]!r} is not a whole number; correct it")
+    return int(value)
+
+
+def parsed(path, line, column, cell):
+    """A finite, non-negative number from the text of a cell."""
+    try:
+        value = float(cell)
+    except (TypeError, ValueError):
+        raise InputError(f"{path}:{line}: {column} {cell!r} is not a number; correct it") from None
+    if not 0 <= value < math.inf:
+        raise InputError(f"{path}:{line}: {column} {cell!r} must be finite and not negative; correct it")
+    return value

@@ -1,0 +1,74 @@
+"""iGniter's latency model (TPDS 2022, eqs. 4-8 and 11) on MIG slices, to compare the closed network with.
+
+The p processes on a slice are read as p co-located workloads of one DNN, each with 1/p of the slice, which is
+``compute_slices`` / 7 of the GPU. Power, clock and PCIe are not in a ParvaGPU profile, and the kernel delay of a
+lone process is part of k5. The L2 utilisation of the others is linear in their processing ability (section 3.1).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import least_squares, nnls
+
+GPU_SLICES = 7
+"""Compute slices of a whole GPU."""
+
+NOISE = 0.04
+"""Relative deviation beyond which a measured latency counts as an outlier."""
+
+STARTS = (0.0, 0.02, 0.1, 0.5)
+"""Values of k4 that the search starts from; k4 is never below 0, where eq. 11 has poles."""
+
+
+class IgniterSlices(NamedTuple):
+    """Coefficients: k1 to k5 of eq. 11, scheduling delays of eq. 6, interference in L2 of eq. 8.
+
+    Two processes wait ``delay_ms`` (2 alpha_sch n + beta_sch n) longer for the scheduler than one, each further
+    process adds ``delay_slope_ms`` (alpha_sch n). Each other process lengthens active time by
+    ``cache_per_item_ms`` (alpha_cache alpha_cacheutil) per item of a batch and by the part ``cache_base``
+    (alpha_cache beta_cacheutil). None is negative.
+    """
+
+    k1_ms: float
+    k2_ms: float
+    k3_ms: float
+    k5_ms: float
+    delay_ms: float
+    delay_slope_ms: float
+    cache_per_item_ms: float
+    k4_share: float
+    cache_base: float
+
+    def latency_ms(self, batch, processes, compute_slices):
+        """Batch latencies of arrays of points, in ms."""
+        terms = _terms(batch, processes, compute_slices, self.k4_share)
+        active_ms = terms[:, :4] @ self[:4]
+        return active_ms * (1 + self.cache_base * (processes - 1)) + terms[:, 4:] @ self[4:7]
+
+
+def fit(points):
+    """The IgniterSlices that fit ProfilePoints best: robust least squares on logarithms, best of several starts."""
+    points = points.take(points.measured)
+
+    def residuals(coefficients):
+        return np.log(IgniterSlices(*coefficients).latency_ms(*points.where) / points.latency_ms) / NOISE
+
+    solutions = [
+        least_squares(residuals, _start(points, k4), bounds=(0, np.inf), loss="soft_l1", x_scale="jac")
+        for k4 in STARTS
+    ]
+    return IgniterSlices(*min(solutions, key=lambda solution: solution.cost).x.tolist())
+
+
+def _start(points, k4):
+    """Coefficients that are best for a given k4 without ``cache_base``, when everything is linear."""
+    terms = _terms(*points.where, k4) / points.latency_ms[:, None]
+    linear, _ = nnls(terms, np.ones(len(terms)))
+    return np.array([*linear, k4, 0.0]) + 1e-6
+
+
+def _terms(batch, processes, compute_slices, k4):
+    """What the coefficients of eqs. 11, 6 and 8 are multiplied by, one row per point."""
+    share, others = compute_slices / GPU_SLICES / processes + k4, processes - 1
+    active = np.vander(batch, 3) / share[:, None]
+    return np.column_stack([active, np.ones(len(batch)), others > 0, np.maximum(others - 1, 0), others * batch])

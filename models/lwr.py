@@ -1,0 +1,63 @@
+"""Locally weighted regression, by which InSS predicts running times from batch and resources (section 4.1).
+
+Cleveland and Devlin's local fitting (JASA 1988): around every asked point a weighted linear regression of its own,
+weights tricube over the nearest part of the measurements. Here on logarithms, where latencies are nearly linear,
+of batch, compute slices and processes (which InSS has one of); the part is the one with the least error when each
+point is left out in turn.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+SPANS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
+"""Parts of the measurements that are near; above 1 the kernel is that much wider than the farthest."""
+
+FLATNESS = 1e-3
+"""Weight of the pull towards slope 0, which decides where near points do not tell a slope."""
+
+LEAST_NEAR = 5
+"""A linear fit over three axes needs as many points as it has coefficients, and one more."""
+
+
+class LocalRegression(NamedTuple):
+    """Measured logarithms, ``places`` (points, axes) and ``values``, and the part of them that counts as near."""
+
+    places: np.ndarray
+    values: np.ndarray
+    span: float
+
+    def latency_ms(self, batch, processes, compute_slices):
+        """Batch latencies of arrays of points, in ms."""
+        asked = _places(batch, processes, compute_slices)
+        return np.exp([_local(self.places, self.values, place, self.span) for place in asked])
+
+
+def fit(points):
+    """The LocalRegression on ProfilePoints."""
+    points = points.take(points.measured)
+    places, values = _places(*points.where), np.log(points.latency_ms)
+    return LocalRegression(places, values, min(SPANS, key=lambda span: _left_out_error(places, values, span)))
+
+
+def _left_out_error(places, values, span):
+    """Mean absolute error on every point when the others predict it."""
+    others = ~np.eye(len(values), dtype=bool)
+    predicted = [_local(places[rest], values[rest], at, span) for rest, at in zip(others, places, strict=True)]
+    return np.abs(predicted - values).mean()
+
+
+def _local(places, values, at, span):
+    """The weighted linear regression around a place, at that place."""
+    distance = np.linalg.norm(places - at, axis=1)
+    near = min(max(LEAST_NEAR, round(span * len(values))), len(values)) - 1
+    width = max(np.sort(distance)[near] * max(span, 1.0) * 1.001, 1e-9)
+    weight = np.maximum(1 - (distance / width) ** 3, 0) ** 3
+    slopes = np.column_stack([np.ones(len(values)), places - at])
+    pull = FLATNESS * np.diag([0.0, *np.ones(places.shape[1])])
+    moment = (slopes * weight[:, None]).T
+    return np.linalg.solve(moment @ slopes + pull, moment @ values)[0]
+
+
+def _places(batch, processes, compute_slices):
+    return np.log(np.column_stack([batch, processes, compute_slices]))

@@ -1,0 +1,40 @@
+"""``provision fit --format gpulets``: the interference of pairs, fitted to seven tenths of them as in the paper."""
+
+import numpy as np
+
+from provision.commands.common import print_json, print_table
+from provision.instances.gpulets_pairs import read_pairs
+from provision.models.errors import InputError
+from provision.models.fit_error import fitted_error, relative_errors
+from provision.models.pairwise import fit
+
+MODEL = "pairwise"
+LEAST_PAIRS = 10
+"""With fewer there is none to judge by for every coefficient to fit."""
+
+
+def run(options):
+    """Fit pairs, judge the fit on the others, print both."""
+    for name in ("points", "points_file", "propose", "out", "png"):
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name.replace('_', '-')} is for profile tables; leave it out with --format gpulets")
+    utilisations, slowdown = read_pairs(options.path)
+    if len(slowdown) < LEAST_PAIRS:
+        raise InputError(f"{options.path}: {len(slowdown)} pairs; give at least {LEAST_PAIRS} to fit and to judge by")
+    fitted = np.arange(len(slowdown)) % 10 < 7
+    model = fit(*utilisations[:, fitted], slowdown[fitted])
+    errors = relative_errors(model.slowdown(*utilisations[:, ~fitted]), slowdown[~fitted])
+    return _print(model, fitted_error(errors), int(fitted.sum()), options)
+
+
+def _print(model, error, fitted, options):
+    """Coefficients, and errors on the pairs left out."""
+    errors = {"mean_error": error.mean, "p95_error": error.p95, "max_error": error.max}
+    counts = {"points_fitted": fitted, "points_judged": error.points}
+    if options.json:
+        print_json({"model": MODEL, "coefficients": model._asdict(), "overall": errors | counts})
+        return 0
+    print_table(("coefficient", "value"), [[name, value] for name, value in model._asdict().items()])
+    shown = ", ".join(f"{name.replace('_', ' ')} {100 * value:.2f} %" for name, value in errors.items())
+    print(f"{MODEL}: {shown}, on the {error.points} pairs of {fitted + error.points} that were not fitted")
+    return 0
