@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
 from provision.models.fields import Name, Record, Text, Version
 from provision.models.performance import PerformanceFile, reference, resolve
-from provision.models.workload import FleetEntry, Policy, Workload
+from provision.models.workload import ALONE, FleetEntry, Policy, Workload
 
 
 class Instance(Record):
@@ -44,6 +44,8 @@ class Instance(Record):
         priced = {entry.price_per_hour is not None for entry in self.fleet}
         if len(priced) == 2:
             raise ValueError("fleet: some GPUs have a price_per_hour and some have none; price all or none")
+        if self.policy.latency_budget == "queueing" and "igniter" in {data.kind for data in self._fleet_performance}:
+            raise ValueError(f"policy.latency_budget: {ALONE}, not iGniter's shared GPUs; use half_slo")
         for index, workload in enumerate(self.workloads):
             if workload.model not in self._known_models:
                 raise ValueError(
@@ -56,13 +58,18 @@ class Instance(Record):
     def _known_models(self):
         return {model for _, model in self._performance_by_key}
 
+    @property
+    def _fleet_performance(self):
+        """The performance data of the GPU types in the fleet."""
+        gpus = {entry.gpu for entry in self.fleet}
+        return [data for data in self.performance if data.gpu in gpus]
+
     @cached_property
     def _performance_by_key(self):
         """Performance data by GPU type and model, measured before fitted."""
-        gpus = {entry.gpu for entry in self.fleet}
         found = {}
-        for data in sorted(self.performance, key=lambda data: data.kind != "measured-segments"):
-            for model in data.models if data.gpu in gpus else ():
+        for data in sorted(self._fleet_performance, key=lambda data: data.kind != "measured-segments"):
+            for model in data.models:
                 same = found.setdefault((data.gpu, model), [])
                 if any(other.kind == data.kind for other in same):
                     raise ValueError(f"performance: two files describe {model} on {data.gpu}; keep one")
@@ -102,7 +109,7 @@ class Instance(Record):
         return None
 
     def budget_ms(self, workload):
-        """Longest batch latency allowed for a workload, in ms."""
+        """Longest latency allowed for a workload, in ms: of a batch, under ``queueing`` of a task."""
         return self.policy.budget_ms(workload.slo_ms)
 
     def planned_rps(self, workload):

@@ -1,6 +1,7 @@
 """What the replicas on one slice of a plan do, by the instance's performance data: the scalar path."""
 
 from provision.models.operating_points import Member
+from provision.models.queueing import p99_ms
 
 
 def predict_slice(instance, gpu, piece):
@@ -26,6 +27,14 @@ def predict_slice(instance, gpu, piece):
     models = [member.model for member in members]
     data = instance.performance_of(gpu, *models) if len(members) == 1 else instance.sharing_of(gpu, models)
     return data.predict(piece.profile, members) if data else [None] * len(members)
+
+
+def task_p99_ms(policy, workload, replica, found):
+    """P99 of a task's latency at a Replica whose Prediction is ``found``; None where the policy does not ask for it."""
+    if policy.latency_budget != "queueing":
+        return None
+    delay_ms = policy.queue_delay_ms(workload.slo_ms, found.latency_ms)
+    return p99_ms(replica.batch, replica.processes, found, replica.rate_rps, delay_ms)
 
 
 def slice_members(instance, piece):

@@ -27,12 +27,17 @@ class Violation(Record):
 
 
 class ReplicaPrediction(Record):
-    """What one replica is predicted to do, beside what it has to."""
+    """What one replica is predicted to do, beside what it has to.
+
+    ``latency_ms`` is a batch's; ``p99_ms`` a task's at the routed rate, None where the policy does not ask for it or
+    the load is too high for any.
+    """
 
     gpu: int
     slice: int
     workload: str
     latency_ms: float
+    p99_ms: float | None = None
     budget_ms: float
     throughput_rps: float
     rate_rps: float

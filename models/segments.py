@@ -1,11 +1,13 @@
 """Isolated segments: for every workload, the best way to run it alone on each kind of slice."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from provision.models.geometry import geometry
+from provision.models.queueing import best_by_rate
 
 ROUNDING = 1e-9
 """Relative excess over a latency budget that counts as rounding, as it does for the verifier."""
@@ -24,7 +26,8 @@ class SliceKind(NamedTuple):
 class Segments:
     """Best-throughput operating points under the latency budget (ParvaGPU's optimal triplets).
 
-    Arrays are (workloads, kinds); a throughput of 0 says that no operating point meets the budget.
+    Arrays are (workloads, kinds); a throughput of 0 says that no operating point meets the budget. Under the queueing
+    policy throughput is the rate up to which tasks meet it.
     """
 
     kinds: tuple[SliceKind, ...]
@@ -44,8 +47,23 @@ class Segments:
         return geometry(gpu.type, names) if gpu.partitioned and names else None
 
 
+class _Identity(NamedTuple):
+    """An instance as a key: itself, not its content, which takes longer to compare than segments to find."""
+
+    instance: object
+
+    def __eq__(self, other):
+        return self.instance is other.instance
+
+    def __hash__(self):
+        return id(self.instance)
+
+
 def best_segments(instance, max_processes=None):
-    """The segments of an instance, kinds in the order of the fleet and of its profiles.
+    """The segments of an instance, kinds in the order of the fleet and of its profiles; read-only.
+
+    Those of the instances asked for last are kept. A kind on which nothing runs alone stands among them only where
+    workloads may share its slices.
 
     Parameters
     ----------
@@ -54,6 +72,12 @@ def best_segments(instance, max_processes=None):
     max_processes
         Use no operating point with more processes than this; None for no limit beyond the fleet's.
     """
+    return _best_segments(_Identity(instance), max_processes)
+
+
+@lru_cache(maxsize=4)
+def _best_segments(key, max_processes):
+    instance = key.instance
     budgets = np.array([instance.budget_ms(workload) for workload in instance.workloads]) * (1 + ROUNDING)
     rows = {}
     for index, workload in enumerate(instance.workloads):
@@ -63,17 +87,25 @@ def best_segments(instance, max_processes=None):
         for number, entry in enumerate(instance.fleet)
         for profile in entry.profiles
         if (column := _column(instance, entry, profile, rows, budgets, max_processes)).any()
+        or _shareable(instance, entry, profile)
     ]
     values = np.array([column for _, column in columns]).reshape(len(columns), len(budgets), 4)
     throughput, latency, batch, processes = values.transpose(2, 1, 0)
-    return Segments(
-        tuple(kind for kind, _ in columns), throughput, latency, batch.astype(int), processes.astype(int)
-    )
+    tables = throughput, latency, batch.astype(int), processes.astype(int)
+    for table in tables:
+        table.flags.writeable = False
+    return Segments(tuple(kind for kind, _ in columns), *tables)
 
 
 def _kind(number, entry, profile):
     mig = entry.type.profiles.get(profile)
     return SliceKind(number, profile, mig.compute if mig else 1, mig.memory if mig else 1)
+
+
+def _shareable(instance, entry, profile):
+    """Whether closed networks say what workloads do that share a slice."""
+    files = (instance.sharing_of(entry.gpu, [workload.model]) for workload in instance.workloads)
+    return entry.mps and any(data.kind == "closed-network" and profile in data.profiles for data in files if data)
 
 
 def _column(instance, entry, profile, rows, budgets, max_processes):
@@ -84,10 +116,15 @@ def _column(instance, entry, profile, rows, budgets, max_processes):
     for model, indices in rows.items():
         data = instance.performance_of(entry.gpu, model)
         if data is not None:
-            best = _best_by_latency(data.operating_points(model, profile), limit)
-            at = np.searchsorted(best[:, 1], budgets[indices], side="right")
-            column[indices] = np.vstack([np.zeros(4), best])[at]
+            best = best_by_rate if instance.policy.latency_budget == "queueing" else _best_by_throughput
+            column[indices] = best(data.operating_points(model, profile), limit, budgets[indices])
     return column
+
+
+def _best_by_throughput(points, max_processes, budgets_ms):
+    """(budgets, 4) array of throughput, latency, batch, processes of the points with the best throughput in budget."""
+    best = _best_by_latency(points, max_processes)
+    return np.vstack([np.zeros(4), best])[np.searchsorted(best[:, 1], budgets_ms, side="right")]
 
 
 def _best_by_latency(points, max_processes):

@@ -10,6 +10,9 @@ from provision.models.gpu import WHOLE, gpu_type
 LEAST_RPS = 1e-9
 """A request in thirty years; smaller rates only make a solver's rows lose their digits."""
 
+ALONE = "queueing judges a replica that has its slice to itself"
+"""Why queueing does not go with shared slices."""
+
 
 class Workload(Record):
     """One served DNN model with its SLO and request rate.
@@ -81,19 +84,35 @@ class Policy(Record):
     """How much of the SLO and of the rate a plan may use.
 
     ``half_slo``: the batch latency may take half of the SLO times ``safety``; the other half is for
-    batching and queueing (Nexus, iGniter, ParvaGPU). ``headroom`` is extra rate planned for, as a
-    fraction of the stated rate. With ``share_slices`` different workloads may share a MIG slice under MPS where
-    the performance data predicts it (closed networks do; nobody has measured such pairs on MIG slices).
+    batching and queueing (Nexus, iGniter, ParvaGPU). ``queueing``: the P99 of a task's latency, with batching and
+    queueing as Poisson arrivals make them, may take all of the SLO times ``safety``. ``headroom`` is extra rate
+    planned for, as a fraction of the stated rate. With ``share_slices`` different workloads may share a MIG slice
+    under MPS where the performance data predicts it (closed networks do; nobody has measured such pairs on MIG
+    slices).
     """
 
-    latency_budget: Literal["half_slo"] = "half_slo"
+    latency_budget: Literal["half_slo", "queueing"] = "half_slo"
     safety: Fraction = 1.0
     headroom: NonNegative = Field(default=0.0, le=10)
     share_slices: Flag = False
 
+    @model_validator(mode="after")
+    def _queueing_alone(self):
+        if self.share_slices and self.latency_budget == "queueing":
+            raise ValueError(f"share_slices: latency_budget {ALONE}; set it to false or use latency_budget half_slo")
+        return self
+
     def budget_ms(self, slo_ms):
-        """Longest batch latency that an SLO leaves room for, in ms."""
-        return slo_ms / 2 * self.safety
+        """Longest latency that an SLO leaves room for, in ms: of a batch, with ``queueing`` of a task."""
+        return slo_ms * self.safety / (1 if self.latency_budget == "queueing" else 2)
+
+    def queue_delay_ms(self, slo_ms, latency_ms):
+        """Longest time that a task should wait for its batch to fill while a process is idle, in ms.
+
+        What a batch latency leaves of the task's budget, with ``half_slo`` of half of the SLO.
+        """
+        allowed_ms = self.budget_ms(slo_ms) if self.latency_budget == "queueing" else slo_ms / 2
+        return max(0.0, allowed_ms - latency_ms)
 
     def planned_rps(self, rate_rps):
         """The rate to provide for, in requests/s."""

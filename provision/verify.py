@@ -4,11 +4,13 @@ It imports no formulation, no heuristic and none of the tables they search; geom
 placement table slot by slot, behaviour through the scalar path of the performance models.
 """
 
+import math
 from collections import Counter, defaultdict
 
 from provision.models.errors import InputError
 from provision.models.gpu import WHOLE, gpu_type
-from provision.models.prediction import predict_slice, slice_members
+from provision.models.prediction import predict_slice, slice_members, task_p99_ms
+from provision.models.queueing import MOST_LOAD
 from provision.models.report import ReplicaPrediction, Report, Violation
 
 TOLERANCE = 1e-9
@@ -192,10 +194,11 @@ class _Verifier:
             )
             self._violate("operating_point", message, *where)
             return
-        budget = self.instance.budget_ms(workload)
+        budget, p99 = self.instance.budget_ms(workload), task_p99_ms(self.instance.policy, workload, replica, found)
         self.predictions.append(
             ReplicaPrediction(
-                gpu=at, slice=position, workload=replica.workload, latency_ms=found.latency_ms, budget_ms=budget,
+                gpu=at, slice=position, workload=replica.workload, latency_ms=found.latency_ms,
+                p99_ms=p99 if p99 != math.inf else None, budget_ms=budget,
                 throughput_rps=found.throughput_rps, rate_rps=replica.rate_rps, memory_gib=found.memory_gib,
             )
         )
@@ -205,6 +208,16 @@ class _Verifier:
                 f"{budget:.4g} ms that slo_ms {workload.slo_ms:g} leaves"
             )
             self._violate("latency", message, *where, found.latency_ms, budget)
+        elif p99 == math.inf:
+            load = replica.rate_rps / found.throughput_rps
+            message = f"no P99 holds at {load:.2%} of the throughput; route at most {MOST_LOAD:.0%} here"
+            self._violate("latency", message, *where, limit=budget)
+        elif p99 and _over(p99, budget):
+            message = (
+                f"P99 of {p99:.4g} ms at {replica.rate_rps:.6g} requests/s is {p99 / budget - 1:.1%} over the "
+                f"{budget:.4g} ms that slo_ms {workload.slo_ms:g} leaves"
+            )
+            self._violate("latency", message, *where, p99, budget)
         if _over(replica.rate_rps, found.throughput_rps):
             message = f"{replica.rate_rps:.6g} requests/s routed to a throughput of {found.throughput_rps:.6g}"
             self._violate("rate", message, *where, replica.rate_rps, found.throughput_rps)

@@ -46,5 +46,9 @@ def _tightest(report):
     """The replica closest to its latency budget."""
     if not report.predictions:
         return "nothing to serve"
-    one = max(report.predictions, key=lambda found: found.latency_ms / found.budget_ms)
-    return f"tightest latency {one.workload}: {one.latency_ms:.4g} of {one.budget_ms:.4g} ms"
+    def taken_ms(found):
+        return found.latency_ms if found.p99_ms is None else found.p99_ms
+
+    one = max(report.predictions, key=lambda found: taken_ms(found) / found.budget_ms)
+    what = "latency" if one.p99_ms is None else "P99"
+    return f"tightest {what} {one.workload}: {taken_ms(one):.4g} of {one.budget_ms:.4g} ms"

@@ -7,6 +7,7 @@ instances of its model. Source: triton-inference-server/common, protobuf/model_c
 from provision.exporters.common import Exported, nodes, percentage, slice_name, slugs
 from provision.models.errors import InputError
 from provision.models.gpu import WHOLE
+from provision.models.prediction import predict_slice
 
 FIRST_PORT = 8000
 PORTS = ("http", "grpc", "metrics")
@@ -47,12 +48,15 @@ def render(plan, instance, gpus_per_node):
     """``NODE/SERVER/serve.sh`` and ``NODE/SERVER/models/WORKLOAD/config.pbtxt`` for every replica."""
     names, files = slugs(workload.name for workload in instance.workloads), {}
     for node in nodes(plan, gpus_per_node):
-        for number, (index, position, piece, order) in enumerate(_servers(node)):
+        for number, (index, position, gpu, order) in enumerate(_servers(node)):
+            piece = gpu.slices[position]
             replica = piece.replicas[order]
             _check(index, position, replica)
             server = f"{node.name}/{slice_name(index, position)}-{order}"
             name = names[replica.workload]
-            files[f"{server}/models/{name}/config.pbtxt"] = _config(instance, replica, name)
+            files[f"{server}/models/{name}/config.pbtxt"] = _config(
+                instance, replica, name, predict_slice(instance, gpu.gpu, piece)[order].latency_ms
+            )
             files[f"{server}/serve.sh"] = _script(index, position, piece, replica, name, number)
     return Exported(files, NOTES)
 
@@ -62,18 +66,18 @@ NOTES = (
     "platform are left to Triton's automatic completion.",
     "`bash serve.sh DEVICE` starts a server; DEVICE is a UUID of `nvidia-smi -L`. A replica that shares its slice, or "
     "has a part of its SMs, also takes the pipe directory of an MPS daemon; `--to shell` starts these.",
-    "`max_queue_delay_microseconds` is the whole half of the SLO that half_slo leaves for batching and queueing. A "
-    "full batch never waits for it.",
+    "`max_queue_delay_microseconds` is what the batch latency leaves of the task's budget: of half of the SLO under "
+    "half_slo, of the SLO times safety under queueing. A full batch never waits for it.",
     "Measured throughput is that of processes under MPS; Triton's instances are threads of one process. Measure again.",
 )
 
 
 def _servers(node):
-    """Index of the GPU, position of the slice, slice and order of the replica on it, for every replica."""
+    """Index of the GPU, position of the slice, the GPU and the order of the replica on it, for every replica."""
     for index, gpu in node.gpus:
         for position, piece in enumerate(gpu.slices):
             for order in range(len(piece.replicas)):
-                yield index, position, piece, order
+                yield index, position, gpu, order
 
 
 def _check(index, position, replica):
@@ -84,17 +88,14 @@ def _check(index, position, replica):
         )
 
 
-def _config(instance, replica, name):
+def _config(instance, replica, name, latency_ms):
+    """The model's configuration; a batch may wait for as long as the policy leaves room for, in whole microseconds."""
     workload = instance.workload[replica.workload]
     return CONFIG.format(
         workload=replica.workload, model=workload.model, slo=workload.slo_ms, rate=replica.rate_rps,
-        name=name, batch=replica.batch, processes=replica.processes, delay_us=queue_delay_us(workload),
+        name=name, batch=replica.batch, processes=replica.processes,
+        delay_us=int(instance.policy.queue_delay_ms(workload.slo_ms, latency_ms) * 1000),
     )
-
-
-def queue_delay_us(workload):
-    """How long a request may wait for its batch to fill, in microseconds: the half of the SLO that is for that."""
-    return round(workload.slo_ms / 2 * 1000)
 
 
 def _script(index, position, piece, replica, name, number):
