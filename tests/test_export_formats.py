@@ -236,10 +236,12 @@ def test_triton(case):
         assert group.kind == ModelInstanceGroup.KIND_GPU and list(group.gpus) == [0] and len(config.instance_group) == 1
         assert list(config.dynamic_batching.preferred_batch_size) == [config.max_batch_size]
         found[config.max_batch_size, group.count, config.dynamic_batching.max_queue_delay_microseconds] += 1
-    assert found == Counter(
-        (one.batch, one.processes, round(instance.workload[one.workload].slo_ms * 500))
-        for _, _, _, one in plan.replicas()
-    )
+    delays = [
+        int(max(0, instance.workload[one.workload].slo_ms / 2 - one.latency_ms) * 1000)
+        for one in provision.verify(instance, plan).predictions
+    ]
+    replicas = [one for _, _, _, one in plan.replicas()]
+    assert found == Counter((one.batch, one.processes, us) for one, us in zip(replicas, delays, strict=True))
     check_ports(files)
 
 

@@ -1,0 +1,91 @@
+"""``provision simulate``: replay a plan; exit 0 when every P99 is within its SLO, 1 when one is not."""
+
+import sys
+
+from provision.commands.common import add_force, add_json, print_json, print_table
+from provision.draw.figures import check_picture
+from provision.draw.latencies import draw_latencies
+from provision.instances.read import read, read_plan
+from provision.simulate import simulate
+
+COLUMNS = ("workload", "slo_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "violated", "served/s", "busy", "batch",
+           "dropped")
+
+
+def add_parsers(verbs):
+    """Declare the verb."""
+    text = "replay a plan: what latencies do its workloads meet, queueing and all?"
+    parser = verbs.add_parser("simulate", help=text, description=text)
+    parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
+    parser.add_argument("plan", metavar="PLAN", help="a plan file")
+    _add(parser, "--seconds", float, "S", "length of the arrivals", 60.0)
+    _add(parser, "--warmup", float, "S", "beginning that is not measured (default: a tenth, at most 5)")
+    _add(parser, "--seed", int, "N", "of the random numbers", 0)
+    _add(parser, "--replications", int, "R", "repeat with new random numbers, for confidence intervals", 1)
+    _add(parser, "--arrival-cv", float, "C", "variation of inter-arrival times: 1 Poisson, 0 constant, else Gamma", 1.0)
+    _add(parser, "--trace", str, "F", "CSV file time_s,workload: arrivals in place of random ones")
+    _add(parser, "--max-delay-ms", float, "D", "longest wait for a batch to fill (default: what a full batch leaves "
+         "of its part of the SLO)")
+    _add(parser, "--queue-limit", int, "N", "requests that may wait at a replica; more are dropped")
+    _add(parser, "--service-cv", float, "C", "variation of batch times, lognormal", 0.0)
+    _add(parser, "--service-factor", float, "F", "factor on all batch times: 1.1 is a model 10 %% too optimistic", 1.0)
+    parser.add_argument("--shadow", action="store_true", help="iGniter's standby processes take over on violations")
+    parser.add_argument("--png", metavar="F", help="draw the latency distributions (.png or .svg)")
+    add_force(parser)
+    add_json(parser)
+    parser.set_defaults(run=_run)
+
+
+def _add(parser, name, kind, metavar, text, default=None):
+    """An option; its default is named unless the text does."""
+    shown = f"{text} (default: {default})" if default is not None else text
+    parser.add_argument(name, type=kind, metavar=metavar, help=shown, default=default)
+
+
+def _run(options):
+    instance, plan = read(options.instance), read_plan(options.plan)
+    if options.png:
+        check_picture(options.png, options.force)
+    report = simulate(
+        instance, plan, options.seconds, options.seed, warmup_s=options.warmup, replications=options.replications,
+        arrival_cv=options.arrival_cv, trace=options.trace, max_delay_ms=options.max_delay_ms,
+        queue_limit=options.queue_limit, service_cv=options.service_cv, service_factor=options.service_factor,
+        shadow=options.shadow,
+    )
+    for note in report.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if options.json:
+        print_json(report.summary())
+    else:
+        _print(report)
+    if options.png:
+        draw_latencies(report, options.png, options.force)
+        print(f"picture written to {options.png}", file=sys.stderr)
+    return 0 if report.ok else 1
+
+
+def _print(report):
+    print_table(COLUMNS, [_row(one) for one in report.workloads])
+    for one in report.switches:
+        print(f"{one.workload} on GPU {one.gpu} went over to its standby process after {one.at_s:g} s: "
+              f"SM share {one.from_share:g} to {one.to_share:g}")
+    over = [one.workload for one in report.workloads if not one.ok]
+    total = report.summary()
+    print(f"{total['arrived']} requests arrived = {total['served']} served + {total['dropped']} dropped + "
+          f"{total['in_flight']} in flight at the end")
+    print(f"over their SLO: {', '.join(over)}" if over else "every P99 is within its SLO")
+
+
+def _row(one):
+    times = [_time(quantile) for quantile in (one.p50, one.p95, one.p99, one.p999)]
+    busy = None if one.utilisation is None else f"{one.utilisation:.1%}"
+    batch = None if one.mean_batch is None else round(one.mean_batch, 1)
+    violated, served = f"{one.violation_rate:.2%}", round(one.throughput_rps, 1)
+    return [one.workload, one.slo_ms, *times, violated, served, busy, batch, one.dropped]
+
+
+def _time(quantile):
+    """A quantile with half the width of its confidence interval, where it has one."""
+    if quantile.mean_ms is None or quantile.low_ms is None:
+        return quantile.mean_ms and round(quantile.mean_ms, 2)
+    return f"{quantile.mean_ms:.2f} ± {(quantile.high_ms - quantile.low_ms) / 2:.2f}"

@@ -1,0 +1,93 @@
+"""A plan replayed: do the latencies that its workloads meet, queueing and all, keep their SLOs?"""
+
+from provision.instances.files import refused
+from provision.models.errors import InputError
+from provision.models.simulation_report import SimulationReport, SimulationSettings
+from provision.simulation.arrivals import read_trace
+from provision.simulation.deployment import deploy
+from provision.simulation.replay import replay
+from provision.simulation.shadow import refuse_other_models
+from provision.simulation.statistics import summarise
+
+MOST_REQUESTS = 5e7
+"""More at once hardly fit into memory."""
+
+
+def simulate(instance, plan, seconds=60.0, seed=0, **options):
+    """Replay a plan by discrete events.
+
+    Every workload's requests arrive at its stated rate and go to its replicas by their shares of the plan's rates
+    (weighted round robin). A replica's idle process takes a batch as soon as it is full or its oldest request has
+    waited long enough; how long it then takes, the instance's performance data says, by the batch's size and by who
+    else on the slice is busy at any moment. Arrivals stop after ``seconds``; what has arrived is served to its end.
+
+    Parameters
+    ----------
+    instance
+        The Instance.
+    plan
+        The Plan, from any source, also one that the verifier rejects.
+    seconds, seed, options
+        As SimulationSettings says.
+
+    Returns
+    -------
+    SimulationReport
+
+    Raises
+    ------
+    InputError
+        For options out of range, a trace that cannot be used, or replicas that no performance data describes.
+    """
+    with refused("simulate"):
+        settings = SimulationSettings(seconds=seconds, seed=seed, **options)
+    trace = read_trace(settings.trace, list(instance.workload), settings.seconds) if settings.trace else None
+    _refuse_too_many(instance, settings, trace)
+    deployment = deploy(instance, plan)
+    if settings.shadow:
+        refuse_other_models(instance, plan)
+    rounds = [replay(instance, deployment, settings, number, trace) for number in range(settings.replications)]
+    tallies = zip(*(found for found, _ in rounds), strict=True)
+    workloads = [
+        summarise(workload, _processes(deployment, workload.name), settings, found)
+        for workload, found in zip(instance.workloads, tallies, strict=True)
+    ]
+    return SimulationReport(
+        instance=instance.name,
+        settings=settings,
+        workloads=tuple(workloads),
+        switches=tuple(switch for _, switches in rounds for switch in switches),
+        notes=tuple(_notes(instance, plan, deployment, settings)),
+    )
+
+
+def _refuse_too_many(instance, settings, trace):
+    arriving = sum(map(len, trace)) if trace else sum(one.rate_rps for one in instance.workloads) * settings.seconds
+    if arriving * settings.replications > MOST_REQUESTS:
+        raise InputError(
+            f"simulate: {arriving:.3g} requests in {settings.seconds:g} seconds, {settings.replications} times; at "
+            f"most {MOST_REQUESTS:g} can be replayed at once, take fewer seconds or replications"
+        )
+
+
+def _processes(deployment, name):
+    """Number of processes of a workload."""
+    places = deployment.places[name]
+    return sum(deployment.slices[place.slice].piece.replicas[place.replica].processes for place in places)
+
+
+def _notes(instance, plan, deployment, settings):
+    """Whatever was assumed."""
+    if plan.digest not in ("", instance.digest):
+        yield f"the plan was made for another state of {plan.instance}; it is replayed on {instance.name} as it is"
+    for name, places in deployment.places.items():
+        if not places:
+            yield f"{name} has no replica: all its requests are dropped"
+    for planned in deployment.slices:
+        if planned.times.always_busy:
+            yield (
+                f"GPU {planned.gpu}, {planned.piece.profile}: too many combinations of busy processes; neighbours "
+                "count as always busy"
+            )
+    if settings.trace and settings.replications > 1 and settings.service_cv == 0:
+        yield "a trace and batch times that do not vary: all replications are the same"

@@ -1,0 +1,69 @@
+"""A plan made ready to replay: the batch times of every slice, and the way to every replica."""
+
+from typing import NamedTuple
+
+from provision.models.errors import InputError
+from provision.simulation.latencies import batch_times
+from provision.simulation.slices import PlannedSlice
+
+
+class Place(NamedTuple):
+    """Where a replica stands, as indices into the slices and their replicas, and its share of its workload."""
+
+    slice: int
+    replica: int
+    share: float
+
+
+class Deployment(NamedTuple):
+    """Every slice that has replicas, and the Places of each workload of the instance by name."""
+
+    slices: tuple
+    places: dict
+
+
+def deploy(instance, plan):
+    """The Deployment of a plan.
+
+    Raises
+    ------
+    InputError
+        When the plan has a workload that the instance lacks, or a replica that its performance data does not
+        describe. Whatever else may be wrong with a plan, it is replayed as it stands.
+    """
+    for at, position, _, replica in plan.replicas():
+        if replica.workload not in instance.workload:
+            names = ", ".join(instance.workload)
+            where = f"GPU {at}, slice {position}"
+            raise InputError(f"plan: {where}: {replica.workload!r} is no workload of {instance.name}; it has {names}")
+    known, slices = {}, []
+    for at, gpu in enumerate(plan.gpus):
+        for piece in filter(lambda piece: piece.replicas, gpu.slices):
+            alike = [(one.workload, one.batch, one.processes, one.sm_share) for one in piece.replicas]
+            key = (gpu.gpu, piece.profile, *alike)
+            if key not in known:
+                known[key] = plan_slice(instance, at, gpu.gpu, piece)
+            slices.append(known[key]._replace(gpu=at, piece=piece))
+    return Deployment(tuple(slices), {name: _places(slices, name) for name in instance.workload})
+
+
+def plan_slice(instance, at, gpu, piece):
+    """The PlannedSlice of a slice of GPU ``at``, which has the type ``gpu``."""
+    times = batch_times(instance, gpu, piece)
+    delays_ms = [
+        instance.policy.queue_delay_ms(instance.workload[one.workload].slo_ms, times.latency_ms[-1, index, one.batch])
+        for index, one in enumerate(piece.replicas)
+    ]
+    return PlannedSlice(at, gpu, piece, times, tuple(delays_ms))
+
+
+def _places(slices, name):
+    """The Places of a workload; equal shares where the plan routes nothing to any of them."""
+    found = [
+        (index, at, replica.rate_rps)
+        for index, planned in enumerate(slices)
+        for at, replica in enumerate(planned.piece.replicas)
+        if replica.workload == name
+    ]
+    total = sum(rate for *_, rate in found)
+    return [Place(index, at, rate / total if total else 1 / len(found)) for index, at, rate in found]

@@ -1,0 +1,174 @@
+"""The event loop of one slice: requests arrive, wait, are served in batches, and the busy slow each other down.
+
+Time is whole nanoseconds. Of events at the same time, batches end first, then requests arrive, then batches start;
+among equals the lower index comes first. A batch in service keeps the part of its work that is left and gets on at
+the speed that the processes busy at the moment leave it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+FOREVER = np.iinfo(np.int64).max
+NS_PER_MS = 1e6
+NS_PER_S = 1e9
+
+REPLICA = np.dtype(
+    [(name, np.int64) for name in (
+        "batch", "delay_ns", "queue_limit", "step",
+        "head", "tail", "upcoming", "end", "factor", "last_factor",
+        "idle", "batches", "busy_ns", "dropped", "measured_drops", "arrive_ns", "start_ns",
+    )]
+)
+"""A replica. ``step`` is what a busy process of it adds to the row of the tables. Of its requests those before
+``head`` have been taken, those before ``tail`` accepted, those before ``upcoming`` have arrived; ``factor`` is that of
+its next batch. ``arrive_ns`` and ``start_ns`` are its next events."""
+
+SLOT = np.dtype(
+    [(name, np.int64) for name in ("replica", "finish_ns", "begun_ns", "since_ns", "taken", "size")]
+    + [("hold_ns", np.float64), ("left", np.float64)]
+)
+"""A process: its batch has ``left`` of its work at ``since_ns``, of which a unit takes ``hold_ns``."""
+
+
+class Line(NamedTuple):
+    """A slice with all its requests: what the event loop works on.
+
+    Attributes
+    ----------
+    replicas, slots
+        Arrays of REPLICA and SLOT.
+    arrival_ns, done_ns
+        All requests, those of a replica together and in order, and their answers; the accepted ones move to the
+        front of their replica's part.
+    factor
+        Work of the batches in units of the table's, those of a replica together.
+    hold_ns, latency_ns
+        (rows, replicas, batch size + 1): how long a batch holds its process, and how long it takes to be answered.
+    row
+        One number: the row for the processes that are busy.
+    window_ns
+        Two: where the counting of utilisation and of drops starts, and where that of utilisation ends.
+    """
+
+    replicas: np.ndarray
+    slots: np.ndarray
+    arrival_ns: np.ndarray
+    done_ns: np.ndarray
+    factor: np.ndarray
+    hold_ns: np.ndarray
+    latency_ns: np.ndarray
+    row: np.ndarray
+    window_ns: np.ndarray
+
+
+@njit(cache=True)
+def advance(line, until_ns):
+    """Play all events before ``until_ns``; FOREVER serves whatever was accepted."""
+    while True:
+        slot, arriving, starting = earliest(line)
+        finish_ns = line.slots[slot].finish_ns
+        arrive_ns, start_ns = line.replicas[arriving].arrive_ns, line.replicas[starting].start_ns
+        if min(finish_ns, arrive_ns, start_ns) >= until_ns:
+            return
+        if finish_ns <= min(arrive_ns, start_ns):
+            finish(line, slot)
+        elif arrive_ns <= start_ns:
+            arrive(line, arriving)
+        else:
+            start(line, starting)
+
+
+@njit(cache=True)
+def earliest(line):
+    """The slot that finishes first, and the replicas with the first arrival and the first start."""
+    slot = arriving = starting = 0
+    for at in range(1, len(line.slots)):
+        if line.slots[at].finish_ns < line.slots[slot].finish_ns:
+            slot = at
+    for at in range(1, len(line.replicas)):
+        if line.replicas[at].arrive_ns < line.replicas[arriving].arrive_ns:
+            arriving = at
+        if line.replicas[at].start_ns < line.replicas[starting].start_ns:
+            starting = at
+    return slot, arriving, starting
+
+
+@njit(cache=True)
+def arrive(line, at):
+    """Let the next request of a replica wait, or drop it."""
+    replica = line.replicas[at]
+    now_ns = replica.arrive_ns
+    if replica.tail - replica.head < replica.queue_limit:
+        line.arrival_ns[replica.tail] = now_ns
+        replica.tail += 1
+        plan_start(line, at, now_ns)
+    else:
+        replica.dropped += 1
+        replica.measured_drops += now_ns >= line.window_ns[0]
+    replica.upcoming += 1
+    replica.arrive_ns = line.arrival_ns[replica.upcoming] if replica.upcoming < replica.end else FOREVER
+
+
+@njit(cache=True)
+def plan_start(line, at, now_ns):
+    """Set when the next batch starts: at once when full, else when its oldest request has waited long enough."""
+    replica = line.replicas[at]
+    waiting = replica.tail - replica.head
+    if replica.idle == 0 or waiting == 0:
+        replica.start_ns = FOREVER
+    elif waiting >= replica.batch:
+        replica.start_ns = now_ns
+    else:
+        replica.start_ns = max(now_ns, line.arrival_ns[replica.head] + replica.delay_ns)
+
+
+@njit(cache=True)
+def start(line, at):
+    """Start a batch of what waits, on the first idle process."""
+    replica, free = line.replicas[at], 0
+    while line.slots[free].replica != at or line.slots[free].finish_ns != FOREVER:
+        free += 1
+    slot, now_ns = line.slots[free], replica.start_ns
+    slot.begun_ns = slot.since_ns = slot.finish_ns = now_ns
+    slot.taken, slot.size = replica.head, min(replica.tail - replica.head, replica.batch)
+    slot.hold_ns, slot.left = 0.0, line.factor[replica.factor]
+    replica.factor = min(replica.factor + 1, replica.last_factor)
+    replica.head += slot.size
+    replica.batches += 1
+    replica.idle -= 1
+    line.row[0] += replica.step
+    plan_start(line, at, now_ns)
+    rescale(line, now_ns)
+
+
+@njit(cache=True)
+def finish(line, which):
+    """End the batch in a slot and answer its requests."""
+    slot = line.slots[which]
+    replica, now_ns = line.replicas[slot.replica], slot.finish_ns
+    beyond_ns = line.latency_ns[line.row[0], slot.replica, slot.size] - slot.hold_ns
+    done_ns = max(slot.begun_ns, now_ns + np.int64(np.rint(beyond_ns)))
+    line.done_ns[slot.taken : slot.taken + slot.size] = done_ns
+    replica.busy_ns += max(min(now_ns, line.window_ns[1]) - max(slot.begun_ns, line.window_ns[0]), 0)
+    slot.finish_ns = FOREVER
+    replica.idle += 1
+    line.row[0] -= replica.step
+    plan_start(line, slot.replica, now_ns)
+    rescale(line, now_ns)
+
+
+@njit(cache=True)
+def rescale(line, now_ns):
+    """Move the end of every batch in service to where the processes busy from now on put it."""
+    for slot in line.slots:
+        if slot.finish_ns == FOREVER:
+            continue
+        hold_ns = line.hold_ns[line.row[0], slot.replica, slot.size]
+        if hold_ns == slot.hold_ns:
+            continue
+        if slot.hold_ns > 0:
+            slot.left -= (now_ns - slot.since_ns) / slot.hold_ns
+        slot.since_ns, slot.hold_ns = now_ns, hold_ns
+        slot.finish_ns = now_ns + np.int64(np.ceil(max(slot.left, 0.0) * hold_ns))

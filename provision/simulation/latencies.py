@@ -1,0 +1,111 @@
+"""How long a batch takes, by its size and by who else on its slice is busy: one table per slice."""
+
+import math
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.errors import InputError
+from provision.models.gpu import gpu_type
+from provision.models.prediction import predict_slice, slice_members
+from provision.simulation.networks import network_times
+
+MOST_PREDICTIONS = 50_000
+MOST_ENTRIES = 5_000_000
+
+
+class BatchTimes(NamedTuple):
+    """Batch times of the replicas on a slice, in ms.
+
+    The row of a table is the sum of ``step`` over all busy processes; when every ``step`` is 0, all that ever are
+    busy count as always busy. ``hold_ms`` and ``latency_ms`` are (rows, replicas, largest batch + 1): how long a
+    batch holds its process, and how long until its requests are answered. The two differ where a model loads a
+    batch while the one before it runs (iGniter's eq. 2), or measured throughput and latency disagree.
+    """
+
+    step: np.ndarray
+    hold_ms: np.ndarray
+    latency_ms: np.ndarray
+
+    @property
+    def always_busy(self):
+        """Whether neighbours count as always busy."""
+        return len(self.hold_ms) == 1
+
+
+def batch_times(instance, gpu, piece):
+    """The BatchTimes of a slice, by the instance's performance data.
+
+    Every combination of busy processes is predicted as if no others were there. A batch that is not full takes what
+    the smallest described batch takes that is no smaller; a combination that is not described what all processes
+    busy take. With too many combinations, all count as busy all the time.
+
+    Raises
+    ------
+    InputError
+        When the data does not describe the replicas as planned.
+    """
+    _refuse_unknown(instance, gpu, piece)
+    counts = [one.processes for one in piece.replicas]
+    data = _networks(instance, gpu, piece)
+    effort = math.prod(count + 1 for count in counts) * sum(one.batch for one in piece.replicas)
+    if effort > (MOST_ENTRIES if data else MOST_PREDICTIONS):
+        step, busy = np.zeros(len(counts), int), np.array([counts])
+    else:
+        step = np.array([math.prod(count + 1 for count in counts[at + 1 :]) for at in range(len(counts))])
+        busy = np.array(list(product(*(range(count + 1) for count in counts))))
+    if data:
+        replicas = [(instance.workload[one.workload].model, one.batch) for one in piece.replicas]
+        latency_ms = network_times(data, gpu_type(gpu).slice_compute(piece.profile), replicas, busy)
+        return BatchTimes(step, latency_ms, latency_ms)
+    return BatchTimes(step, *_predicted(instance, gpu, piece, busy))
+
+
+def _refuse_unknown(instance, gpu, piece):
+    """Complain about the first replica that the performance data does not describe."""
+    for replica, found in zip(piece.replicas, predict_slice(instance, gpu, piece), strict=True):
+        if replica.workload not in instance.workload:
+            names = ", ".join(instance.workload)
+            raise InputError(f"plan: workload {replica.workload!r} is not in {instance.name}; it has {names}")
+        if found is None:
+            raise InputError(
+                f"plan: no performance data for {replica.workload} at batch {replica.batch}, {replica.processes} "
+                f"processes, SM share {replica.sm_share:g} on {piece.profile} of {gpu} with "
+                f"{len(piece.replicas) - 1} neighbours; `provision verify` lists what else is wrong"
+            )
+
+
+def _networks(instance, gpu, piece):
+    """The closed networks that describe replicas of different workloads on one slice, else None."""
+    models = [instance.workload[one.workload].model for one in piece.replicas]
+    data = instance.sharing_of(gpu, models) if len(models) > 1 else None
+    return data if data and data.kind == "closed-network" else None
+
+
+def _predicted(instance, gpu, piece, busy):
+    """The two tables by one prediction for every combination, replica and batch size."""
+    members = slice_members(instance, piece)
+    everyone = [one.processes for one in members]
+    hold_ms, latency_ms = np.zeros((2, *busy.shape, max(one.batch for one in members) + 1))
+    for row, counts in enumerate(busy.tolist()):
+        for at in np.flatnonzero(counts):
+            larger = None
+            for size in range(members[at].batch, 0, -1):
+                found = (_times(instance, gpu, piece.profile, members, who, at, size) for who in (counts, everyone))
+                larger = times = next(filter(None, found), larger)
+                hold_ms[row, at, size], latency_ms[row, at, size] = times
+    return hold_ms, latency_ms
+
+
+def _times(instance, gpu, profile, members, counts, which, size):
+    """Hold and latency of a batch of some size while ``counts`` processes are busy; None when not described."""
+    present = [
+        one._replace(processes=count, batch=size if at == which else one.batch)
+        for at, (one, count) in enumerate(zip(members, counts, strict=True))
+        if count
+    ]
+    models = [one.model for one in present]
+    data = instance.performance_of(gpu, *models) if len(models) == 1 else instance.sharing_of(gpu, models)
+    found = data.predict(profile, present)[sum(count > 0 for count in counts[:which])]
+    return found and (1000 * counts[which] * size / found.throughput_rps, found.latency_ms)

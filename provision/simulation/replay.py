@@ -1,0 +1,102 @@
+"""One replication: draw the arrivals, route them, play every slice, collect what became of the requests."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.simulation.arrivals import renewal_ns, route
+from provision.simulation.kernel import FOREVER, NS_PER_MS, NS_PER_S, advance
+from provision.simulation.shadow import replay_with_shadows
+from provision.simulation.slices import answered, line_of
+
+
+class Tally(NamedTuple):
+    """What became of the requests of one workload in one replication.
+
+    ``latencies_ms`` are sorted, of the requests that arrived after the warm-up, ``measured_drops`` the number of
+    those that were dropped, ``answers`` that of the requests answered between the warm-up and the end, ``busy_ns``
+    the time in between that its processes were busy, all together. What follows is about the whole replication.
+    """
+
+    latencies_ms: np.ndarray
+    measured_drops: int
+    answers: int
+    busy_ns: int
+    batches: int
+    arrived: int
+    served: int
+    dropped: int
+    in_flight: int
+
+
+def replay(instance, deployment, settings, replication, trace=None):
+    """Play one replication.
+
+    Parameters
+    ----------
+    instance, deployment, settings
+        The Instance, the Deployment of its plan, the SimulationSettings.
+    replication
+        Its number. In each every workload has a random stream of its own, from which the arrivals come first: they
+        are the same for all plans.
+    trace
+        Arrivals of every workload in whole nanoseconds, in place of random ones.
+
+    Returns
+    -------
+    tuple
+        A Tally for every workload, and the Switches to standby processes.
+    """
+    keys = [(replication, at) for at in range(len(instance.workloads))]
+    streams = [np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=key)) for key in keys]
+    arrivals_ns = trace or [
+        renewal_ns(workload.rate_rps, settings.arrival_cv, settings.seconds, random)
+        for workload, random in zip(instance.workloads, streams, strict=True)
+    ]
+    lines = _lines(deployment, settings, arrivals_ns, streams)
+    switches = replay_with_shadows(instance, deployment.slices, lines, settings, replication) if settings.shadow else []
+    for line in lines:
+        advance(line, FOREVER)
+    return [
+        _tally(settings, times_ns, [(lines[place.slice], place.replica) for place in places])
+        for times_ns, places in zip(arrivals_ns, deployment.places.values(), strict=True)
+    ], switches
+
+
+def _lines(deployment, settings, arrivals_ns, streams):
+    """The Line of every slice, with the requests routed to it."""
+    parts = {}
+    for times_ns, places, random in zip(arrivals_ns, deployment.places.values(), streams, strict=True):
+        owner = route(len(times_ns), [place.share for place in places])
+        for number, place in enumerate(places):
+            part = times_ns[owner == number]
+            parts[place.slice, place.replica] = part, _factors(len(part), settings.service_cv, random)
+    return [
+        line_of(planned, settings, *zip(*(parts[at, one] for one in range(len(planned.piece.replicas))), strict=True))
+        for at, planned in enumerate(deployment.slices)
+    ]
+
+
+def _factors(count, cv, random):
+    """Work of up to ``count`` batches, lognormal with mean 1."""
+    if cv == 0:
+        return np.ones(1)
+    variance = np.log1p(cv**2)
+    return random.lognormal(-variance / 2, np.sqrt(variance), max(count, 1))
+
+
+def _tally(settings, arrivals_ns, replicas):
+    """The Tally of a workload, from its replicas as (Line, index); without any, all its requests are dropped."""
+    measure_ns, end_ns = settings.measured_from_s * NS_PER_S, settings.seconds * NS_PER_S
+    pairs = [answered(line, at) for line, at in replicas] or [np.zeros((2, 0), np.int64)]
+    arrival_ns, done_ns = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    counts = {name: sum(int(line.replicas[name][at]) for line, at in replicas)
+              for name in ("dropped", "measured_drops", "busy_ns", "batches")}
+    if not replicas:
+        counts |= {"dropped": len(arrivals_ns), "measured_drops": int(np.sum(arrivals_ns >= measure_ns))}
+    served = int(np.sum(done_ns <= end_ns))
+    return Tally(
+        latencies_ms=np.sort((done_ns - arrival_ns)[arrival_ns >= measure_ns]) / NS_PER_MS,
+        answers=int(np.sum((done_ns >= measure_ns) & (done_ns <= end_ns))),
+        arrived=len(arrivals_ns), served=served, in_flight=len(done_ns) - served, **counts,
+    )

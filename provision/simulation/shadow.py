@@ -1,0 +1,107 @@
+"""iGniter's handling of prediction errors (TPDS 2022, sections 4.2 and 5.3): standby processes with more SMs.
+
+Every second the P99 of all answers of a workload so far is compared with its SLO. When it is over, and half a second
+later still is, each replica of the workload goes over to a standby process with 10 % of the GPU's SMs more, or what
+is left of them, once. Here the batch in service and the requests that wait go over with it.
+"""
+
+import numpy as np
+
+from provision.models.errors import InputError
+from provision.models.simulation_report import TARGET, Switch
+from provision.simulation.deployment import plan_slice
+from provision.simulation.kernel import FOREVER, NS_PER_MS, NS_PER_S, advance
+from provision.simulation.slices import answered, changed
+
+EXTRA_SHARE = 0.1
+CHECK_S, CONFIRM_S = 1.0, 0.5
+ROUNDING = 9
+"""Decimals of an SM share that are not noise."""
+
+
+def refuse_other_models(instance, plan):
+    """Complain when a plan has a replica that iGniter's model does not describe."""
+    for at, position, _, replica in plan.replicas():
+        data = instance.performance_of(plan.gpus[at].gpu, instance.workload[replica.workload].model)
+        if data.kind != "igniter":
+            raise InputError(
+                f"shadow: {replica.workload} on GPU {at}, slice {position} is not under iGniter's model, so nothing "
+                "tells what more SMs would do; leave the option out"
+            )
+
+
+def replay_with_shadows(instance, slices, lines, settings, replication):
+    """Play all slices side by side; workloads that break their SLOs go over to their standby processes.
+
+    Parameters
+    ----------
+    instance
+        The Instance.
+    slices, lines
+        Every PlannedSlice and its Line; the lines are played to their end.
+    settings
+        SimulationSettings.
+    replication
+        Number of the replication, for the Switches.
+
+    Returns
+    -------
+    list of Switch
+    """
+    slices, lines, switches, switched = list(slices), list(lines), [], set()
+    for second in np.arange(CHECK_S, settings.seconds, CHECK_S):
+        _advance(lines, second)
+        suspects = _late(instance, slices, lines, second) - switched
+        if not suspects:
+            continue
+        second += CONFIRM_S
+        _advance(lines, second)
+        for name in sorted(_late(instance, slices, lines, second) & suspects):
+            switched.add(name)
+            switches += _switch(instance, slices, lines, settings, name, second, replication)
+    _advance(lines)
+    return switches
+
+
+def _advance(lines, second=None):
+    """Play all slices up to a moment, or to their ends."""
+    for line in lines:
+        advance(line, FOREVER if second is None else round(second * NS_PER_S))
+
+
+def _late(instance, slices, lines, second):
+    """Names of the workloads whose P99 so far is over the SLO."""
+    latencies = {}
+    for planned, line in zip(slices, lines, strict=True):
+        for at, replica in enumerate(planned.piece.replicas):
+            arrival_ns, done_ns = answered(line, at)
+            by_now = (done_ns > 0) & (done_ns <= second * NS_PER_S)
+            latencies.setdefault(replica.workload, []).append((done_ns - arrival_ns)[by_now])
+    joined = {name: np.concatenate(parts) for name, parts in latencies.items()}
+    return {
+        name
+        for name, latency_ns in joined.items()
+        if len(latency_ns) and np.mean(latency_ns <= instance.workload[name].slo_ms * NS_PER_MS) < TARGET
+    }
+
+
+def _switch(instance, slices, lines, settings, name, second, replication):
+    """Give every replica of a workload its standby process's share; returns the Switches."""
+    switches = []
+    for index, planned in enumerate(slices):
+        piece = planned.piece
+        for at, replica in enumerate(piece.replicas):
+            left = round(1 - sum(one.sm_share for one in piece.replicas), ROUNDING)
+            if replica.workload != name or left <= 0:
+                continue
+            more = round(replica.sm_share + min(EXTRA_SHARE, left), ROUNDING)
+            grown = replica.model_copy(update={"sm_share": more})
+            piece = piece.model_copy(update={"replicas": (*piece.replicas[:at], grown, *piece.replicas[at + 1 :])})
+            switches.append(
+                Switch(replication=replication, at_s=second, gpu=planned.gpu, workload=name,
+                       from_share=replica.sm_share, to_share=more)
+            )
+        if piece is not planned.piece:
+            slices[index] = plan_slice(instance, planned.gpu, planned.type, piece)
+            lines[index] = changed(lines[index], slices[index], settings, second)
+    return switches

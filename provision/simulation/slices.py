@@ -1,0 +1,92 @@
+"""A slice of a plan as the event loop sees it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.errors import InputError
+from provision.models.plan import Slice
+from provision.simulation.kernel import FOREVER, NS_PER_MS, NS_PER_S, REPLICA, SLOT, Line, rescale
+from provision.simulation.latencies import BatchTimes
+
+LONGEST_NS = 2**62
+
+
+class PlannedSlice(NamedTuple):
+    """A slice with replicas: its GPU's index and type, how long batches take, how long they may wait to fill."""
+
+    gpu: int
+    type: str
+    piece: Slice
+    times: BatchTimes
+    delays_ms: tuple
+
+
+def line_of(planned, settings, arrivals_ns, factors):
+    """A slice before anything has arrived.
+
+    Parameters
+    ----------
+    planned
+        The PlannedSlice.
+    settings
+        SimulationSettings.
+    arrivals_ns, factors
+        By replica: when its requests arrive, in order, and the work of its batches, the last for all that follow.
+
+    Returns
+    -------
+    Line
+
+    Raises
+    ------
+    InputError
+        When serving all requests would take longer than the clock can count.
+    """
+    ends, factor_ends = np.cumsum([list(map(len, arrivals_ns)), list(map(len, factors))], axis=1)
+    replicas = np.zeros(len(arrivals_ns), REPLICA)
+    replicas["head"] = replicas["tail"] = replicas["upcoming"] = np.append(0, ends[:-1])
+    replicas["end"] = ends
+    replicas["factor"], replicas["last_factor"] = np.append(0, factor_ends[:-1]), factor_ends - 1
+    replicas["arrive_ns"] = [arrivals[0] if len(arrivals) else FOREVER for arrivals in arrivals_ns]
+    replicas["start_ns"] = FOREVER
+    replicas["batch"] = [one.batch for one in planned.piece.replicas]
+    replicas["idle"] = [one.processes for one in planned.piece.replicas]
+    delays_ms = planned.delays_ms if settings.max_delay_ms is None else settings.max_delay_ms
+    replicas["delay_ns"] = np.minimum(np.multiply(delays_ms, NS_PER_MS), LONGEST_NS / 2)
+    replicas["queue_limit"] = settings.queue_limit or FOREVER
+    replicas["step"] = planned.times.step
+    slots = np.zeros(replicas["idle"].sum(), SLOT)
+    slots["replica"], slots["finish_ns"] = np.repeat(np.arange(len(replicas)), replicas["idle"]), FOREVER
+    window_ns = np.array([settings.measured_from_s, settings.seconds]) * NS_PER_S
+    line = Line(
+        replicas, slots, np.concatenate(arrivals_ns), np.zeros(ends[-1], np.int64), np.concatenate(factors),
+        *_tables(planned, settings), np.zeros(1, np.int64), np.rint(window_ns).astype(np.int64),
+    )
+    if not (ends[-1] + 1) * line.hold_ns.max() * line.factor.max() < LONGEST_NS:
+        raise InputError("simulate: serving all requests would take a century; shorten the time or the batch latencies")
+    return line
+
+
+def changed(line, planned, settings, now_s):
+    """The Line as it goes on from a moment when its batches begin to take other times."""
+    hold_ns, latency_ns = _tables(planned, settings)
+    line = line._replace(hold_ns=hold_ns, latency_ns=latency_ns)
+    rescale(line, round(now_s * NS_PER_S))
+    return line
+
+
+def answered(line, at):
+    """Arrivals and answers, in whole nanoseconds, of all requests of a replica that were taken into service.
+
+    An answer of 0 is still to come.
+    """
+    replica = line.replicas[at]
+    part = slice(line.replicas["end"][at - 1] if at else 0, replica["head"])
+    return line.arrival_ns[part], line.done_ns[part]
+
+
+def _tables(planned, settings):
+    """``hold_ns`` and ``latency_ns`` of a Line."""
+    scale = settings.service_factor * NS_PER_MS
+    return planned.times.hold_ms * scale, planned.times.latency_ms * scale

@@ -1,0 +1,80 @@
+"""From tallies to the report: quantiles with their confidence intervals, rates, counts."""
+
+import math
+
+import numpy as np
+from scipy.stats import t
+
+from provision.models.simulation_report import TAIL_LEVELS, TARGET, Interval, SimulatedWorkload
+
+LEVELS = {"p50": 0.5, "p95": 0.95, "p99": TARGET, "p999": 0.999}
+CONFIDENCE = 0.95
+
+
+def summarise(workload, processes, settings, tallies):
+    """What the requests of one workload met.
+
+    Parameters
+    ----------
+    workload
+        The Workload.
+    processes
+        Number of its processes.
+    settings
+        SimulationSettings.
+    tallies
+        Its Tally of every replication.
+
+    Returns
+    -------
+    SimulatedWorkload
+    """
+    measured_s = (settings.seconds - settings.measured_from_s) * len(tallies)
+    counts = {name: sum(getattr(one, name) for one in tallies) for name in tallies[0]._fields[1:]}
+    offered = counts["measured_drops"] + sum(len(one.latencies_ms) for one in tallies)
+    late = counts["measured_drops"] + sum(np.sum(one.latencies_ms > workload.slo_ms) for one in tallies)
+    tails = np.array([quantiles(one.latencies_ms, one.measured_drops, TAIL_LEVELS) for one in tallies])
+    taken = counts["arrived"] - counts["dropped"]
+    return SimulatedWorkload(
+        workload=workload.name,
+        slo_ms=workload.slo_ms,
+        offered_rps=offered / measured_s,
+        **{name: _interval(tallies, level) for name, level in LEVELS.items()},
+        throughput_rps=counts["answers"] / measured_s,
+        violation_rate=late / offered if offered else 0.0,
+        utilisation=counts["busy_ns"] / (1e9 * measured_s * processes) if processes else None,
+        mean_batch=taken / counts["batches"] if counts["batches"] else None,
+        **{name: counts[name] for name in ("arrived", "served", "dropped", "in_flight")},
+        tail_ms=tuple(finite(value) for value in tails.mean(axis=0)),
+    )
+
+
+def quantiles(latencies_ms, drops, levels):
+    """The least latencies that these parts of all requests do not exceed; infinite among those dropped.
+
+    Parameters
+    ----------
+    latencies_ms
+        Sorted, of the requests that were answered.
+    drops
+        Number of those never answered.
+    levels
+        The parts, as fractions.
+    """
+    count = len(latencies_ms) + drops
+    ranks = [max(math.ceil(level * count * (1 - 1e-12)), 1) - 1 for level in levels]
+    return [latencies_ms[rank] if rank < len(latencies_ms) else math.inf for rank in ranks]
+
+
+def _interval(tallies, level):
+    """A quantile over the replications, with Student's interval of their mean."""
+    values = np.array([quantiles(one.latencies_ms, one.measured_drops, [level])[0] for one in tallies])
+    if len(values) == 1 or not np.isfinite(values).all():
+        return Interval(mean_ms=finite(values.mean()))
+    half = t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
+    return Interval(mean_ms=values.mean(), low_ms=max(values.mean() - half, 0.0), high_ms=values.mean() + half)
+
+
+def finite(value):
+    """A number, or None for infinity."""
+    return float(value) if math.isfinite(value) else None
