@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from provision.models.fields import Count, Flag, Fraction, Name, NonNegative, Positive, Record
 from provision.models.gpu import WHOLE, gpu_type
 
+MOST_HEADROOM = 10
 LEAST_RPS = 1e-9
 """A request in thirty years; smaller rates only make a solver's rows lose their digits."""
 
@@ -93,7 +94,7 @@ class Policy(Record):
 
     latency_budget: Literal["half_slo", "queueing"] = "half_slo"
     safety: Fraction = 1.0
-    headroom: NonNegative = Field(default=0.0, le=10)
+    headroom: NonNegative = Field(default=0.0, le=MOST_HEADROOM)
     share_slices: Flag = False
 
     @model_validator(mode="after")

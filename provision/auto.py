@@ -1,7 +1,8 @@
 """The ladder: a greedy plan at once, then bounds and exact methods until proved, out of time or stopped.
 
 Every step begins with the best plan so far; the best plan and the best bound of all steps are the answer. Which steps
-there are depends on what may share a slice: nobody, whom the policy lets, or whom MPS lets (interference).
+there are depends on what may share a slice: nobody, whom the policy lets, or whom MPS lets (interference). Of plans of
+the same cost the answer is one with slack (``provision.slack``).
 """
 
 from dataclasses import replace
@@ -12,11 +13,12 @@ import numpy as np
 from provision.formulations import assignment_cpsat, mixed_counts, partition_counts, patterns
 from provision.formulations.cover_bound import cover_bound
 from provision.heuristics import greedy, lns
-from provision.models.errors import UnsupportedError
+from provision.models.errors import InputError, UnsupportedError
 from provision.models.method import FEATURES, Incumbent, Method, Outcome, needs
 from provision.models.partitions import partitions_of
 from provision.models.segments import best_segments, cap_rps
 from provision.models.shared_plans import is_shared
+from provision.slack import with_slack
 
 ROUNDING = 1e-9
 """Relative difference at which an objective counts as equal to its bound."""
@@ -40,7 +42,25 @@ def run(instance, control):
         _tell(control, instance, best)
         if _proved(instance, best) or found.termination == "stopped":
             break
-    return _closed(best, "proved" if _proved(instance, best) else found.termination, started)
+    termination = "proved" if _proved(instance, best) else found.termination
+    if best.plan and termination in ("proved", "completed") and _wants_slack(instance, control):
+        best = replace(best, plan=_loosened(instance, best.plan, control, started))
+    return _closed(best, termination, started)
+
+
+def _wants_slack(instance, control):
+    """Whether to look for slack; where slices are shared, greedy, which is quick enough for it, does not share them."""
+    asked = control.parameters.get("slack", "yes")
+    if asked not in ("yes", "no"):
+        raise InputError(f"slack={asked}: should be yes or no")
+    return asked == "yes" and not instance.policy.share_slices
+
+
+def _loosened(instance, plan, control, started):
+    try:
+        return with_slack(instance, plan, greedy.solve, control, started)
+    except KeyboardInterrupt:
+        return plan
 
 
 def _ladder(instance):
@@ -121,6 +141,6 @@ METHODS = (
         exact=True,
         source="this package",
         features=frozenset(FEATURES) - {"max_replicas"},
-        parameters=dict(partition_counts.METHODS[0].parameters),
+        parameters=dict(partition_counts.METHODS[0].parameters) | {"slack": "yes"},
     ),
 )

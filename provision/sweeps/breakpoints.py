@@ -7,6 +7,7 @@ from typing import NamedTuple
 from provision.models.errors import InputError
 from provision.solve import solve
 from provision.sweeps.parameters import changed
+from provision.sweeps.run import PLAIN
 
 TOLERANCE = 1e-6
 """Relative width to which a breakpoint is found."""
@@ -92,7 +93,8 @@ class _Answers:
         return self.known[value]
 
     def _solved(self, value):
-        result = solve(changed(self.instance, {self.name: value}), **self.settings)
+        varied = changed(self.instance, {self.name: value})
+        result = solve(varied, **self.settings, **PLAIN.get(self.settings["method"], {}))
         if result.status == "infeasible":
             return INFEASIBLE
         if result.status != "optimal":

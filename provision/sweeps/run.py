@@ -16,6 +16,8 @@ from provision.solve import solve
 from provision.sweeps.parameters import changed
 
 CHUNK = 8
+PLAIN = {"auto": {"slack": "no"}}
+"""Parameters by method: a table tells costs, for which slack is not needed."""
 COLUMNS = ("status", "objective", "bound", "gap", "gpus", "gpcs", "cost_per_hour", "plan_gpus", "reason")
 
 
@@ -67,7 +69,7 @@ def _chunk(number, instance, points, settings):
     """The rows of neighbouring points; from the last on, since a plan for more traffic holds for less."""
     rows, plan = [], None
     for point in reversed(points):
-        result = solve(changed(instance, point), start=plan, **settings)
+        result = solve(changed(instance, point), start=plan, **settings, **PLAIN.get(settings["method"], {}))
         plan = result.plan
         rows.append(point | row(result))
     return number, rows[::-1]
