@@ -10,7 +10,8 @@ from rich.progress import track
 import provision
 from provision.commands import fit_pairs
 from provision.commands.common import add_force, add_json, print_json, print_table
-from provision.draw.fit_plot import check_picture, draw_fit
+from provision.draw.figures import check_picture
+from provision.draw.fit_plot import draw_fit
 from provision.instances.files import check_writable, refused, write_text
 from provision.instances.parvagpu import GPU
 from provision.instances.parvagpu_profiles import points_text, read_points, read_profiles

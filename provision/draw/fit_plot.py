@@ -1,18 +1,14 @@
 """A fit as a picture: predicted against measured, and where on the grid of batches and slices the errors are."""
 
-import io
-import os
 from itertools import cycle
-from pathlib import Path
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from provision.draw.figures import check_picture, write_figure
 from provision.draw.layout import DARK, LIGHT, PALETTE
-from provision.instances.files import check_writable
-from provision.models.errors import InputError
 
 FAINT, GRID, ERROR = "#5f6772", "#e3e6ea", "#882255"
 SIZE_INCHES = (12.5, 5.4)
@@ -21,19 +17,6 @@ BAND = 0.1
 """Relative error of the lines beside the diagonal."""
 
 SETTINGS = {"svg.hashsalt": "provision", "axes.edgecolor": FAINT, "text.color": DARK, "axes.labelcolor": DARK}
-
-
-def check_picture(path, force=False):
-    """Complain before the work about a picture that cannot be written.
-
-    Raises
-    ------
-    InputError
-        If the suffix is no format, the file exists and ``force`` is not set, or it cannot be written.
-    """
-    if Path(path).suffix.lower() not in (".png", ".svg"):
-        raise InputError(f"{path}: pictures are PNG or SVG; end the name in .png or .svg")
-    check_writable(path, force)
 
 
 def draw_fit(profiles, fits, title, path, force=False):
@@ -57,7 +40,7 @@ def draw_fit(profiles, fits, title, path, force=False):
         left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
         _agreement(left, profiles, fits)
         figure.colorbar(_errors(right, profiles, fits), ax=right, label="mean relative error, %")
-        _save(figure, Path(path))
+        write_figure(figure, path, force)
 
 
 def _agreement(axes, profiles, fits):
@@ -95,17 +78,3 @@ def _errors(axes, profiles, fits):
     axes.set(xlabel="slice", ylabel="batch size")
     axes.set_title("mean error over all DNNs and processes, %", fontsize="medium", color=FAINT)
     return image
-
-
-def _save(figure, path):
-    """Write under a temporary name, then rename, so that no half picture ever stands at the path."""
-    kind, content = path.suffix[1:].lower(), io.BytesIO()
-    figure.savefig(content, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content.getvalue())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
-    finally:
-        temporary.unlink(missing_ok=True)

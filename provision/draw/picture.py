@@ -5,9 +5,7 @@ against the room that it has.
 """
 
 import math
-import os
 from functools import cache
-from pathlib import Path
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -15,8 +13,8 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
+from provision.draw.figures import check_picture, write_figure
 from provision.draw.layout import Drawing, details, number, plural, printable, ranges, shorten
-from provision.models.errors import InputError
 
 ROWS_PER_COLUMN, MOST_COLUMNS = 20, 4
 MOST_ROWS, MOST_SWATCHES, MOST_PROBLEMS = 96, 60, 12
@@ -51,28 +49,9 @@ def draw_picture(plan, path, instance=None, force=False):
     InputError
         If the suffix is another one, the file exists already, or it cannot be written.
     """
-    path = Path(path)
-    if path.suffix.lower() not in (".png", ".svg"):
-        raise InputError(f"{path}: pictures are PNG or SVG; end the name in .png or .svg")
-    if path.exists() and not force:
-        raise InputError(f"{path}: exists already; choose another name or ask for it to be replaced")
-    try:
-        with rc_context(SETTINGS):
-            _save(_Sheet(Drawing(plan, instance)).figure, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
-
-
-def _save(figure, path):
-    """Write under a temporary name, then rename, so that no half picture ever stands at the path."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    kind = path.suffix[1:].lower()
-    try:
-        with open(temporary, "xb") as file:
-            figure.savefig(file, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    check_picture(path, force)
+    with rc_context(SETTINGS):
+        write_figure(_Sheet(Drawing(plan, instance)).figure, path, force)
 
 
 class _Sheet:

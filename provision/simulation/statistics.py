@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from provision.models.simulation_report import TAIL_LEVELS, TARGET, Interval, SimulatedWorkload
 
@@ -71,7 +71,7 @@ def _interval(tallies, level):
     values = np.array([quantiles(one.latencies_ms, one.measured_drops, [level])[0] for one in tallies])
     if len(values) == 1 or not np.isfinite(values).all():
         return Interval(mean_ms=finite(values.mean()))
-    half = t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
+    half = stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2) * values.std(ddof=1) / math.sqrt(len(values))
     return Interval(mean_ms=values.mean(), low_ms=max(values.mean() - half, 0.0), high_ms=values.mean() + half)
 
 
