@@ -13,6 +13,9 @@ import numpy as np
 
 from provision.models.cover import cheapest_cover
 
+ROUNDING = 3e-9
+"""Part of a rate that a plan may miss for the verifier, which grants 1e-9 on rates, throughputs and shares each."""
+
 
 def cover_bound(instance, useful_rps, segments, partitions):
     """Lower bound on the objective, and the cheapest covers by compute slices.
@@ -31,12 +34,13 @@ def cover_bound(instance, useful_rps, segments, partitions):
     bound
         Proven for every plan of isolated segments.
     cover
-        The Cover by compute slices: what each workload needs at least.
+        The Cover by compute slices: what each workload needs at least, up to rounding.
     """
     compute, memory = (np.array([getattr(kind, what) for kind in segments.kinds]) for what in ("compute", "memory"))
     rate = np.array([instance.planned_rps(one) for one in instance.workloads])
     least = np.array([one.min_replicas for one in instance.workloads])
-    needed = [cheapest_cover(useful_rps, costs, rate, least) for costs in (compute, memory, compute + memory)]
+    most_rps = useful_rps * (1 + ROUNDING)
+    needed = [cheapest_cover(most_rps, costs, rate, least) for costs in (compute, memory, compute + memory)]
     bounds = [
         _bound(instance, partitions, int(need.cost.sum()), costs)
         for need, costs in zip(needed, (compute, memory, compute + memory), strict=True)

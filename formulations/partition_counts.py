@@ -9,6 +9,7 @@ implied by the rate rows in whole numbers, not in fractions: they close most of 
 import math
 import warnings
 from dataclasses import replace
+from functools import cached_property
 from time import perf_counter
 
 import numpy as np
@@ -18,6 +19,7 @@ from provision.formulations.cover_bound import cover_bound
 from provision.formulations.dual_bound import dual_bound
 from provision.formulations.spread import spread_out
 from provision.models.assemble import assemble
+from provision.models.cover import cheapest_cover
 from provision.models.deal import deal
 from provision.models.errors import InputError
 from provision.models.feasibility import refusal
@@ -40,7 +42,7 @@ class PartitionCounts:
     instance
         The problem.
     segments
-        Its segments; every workload must have one.
+        Its segments.
     sense
         PuLP's, for the objective.
     """
@@ -50,12 +52,26 @@ class PartitionCounts:
         self.partitions = partitions_of(instance, segments)
         self.useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
         self.rate_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
-        self.bound, cover = cover_bound(instance, self.useful_rps, segments, self.partitions)
-        self.compute_needed, self.covers = cover.cost, cover.counts
         self.problem = pulp.LpProblem("partition_counts", sense)
         self.y = [self._count(f"y_{c}") for c in range(len(self.partitions.entry))]
         self.x = {(w, k): self._count(f"x_{w}_{k}") for w, k in zip(*np.nonzero(self.useful_rps), strict=True)}
         self.kinds_of = [np.flatnonzero(row) for row in self.useful_rps]
+
+    @cached_property
+    def covers(self):
+        """Cover bound on the objective, and the cheapest covers by compute slices; every workload must have one."""
+        return cover_bound(self.instance, self.useful_rps, self.segments, self.partitions)
+
+    @property
+    def bound(self):
+        """Lower bound on the objective, from the cheapest covers."""
+        return self.covers[0]
+
+    def cheapest(self, rows):
+        """(rows, kinds) segments of cheapest covers by compute slices that carry the rates of some workloads."""
+        compute = np.array([kind.compute for kind in self.segments.kinds])
+        least = np.array([one.min_replicas for one in self.instance.workloads])
+        return cheapest_cover(self.useful_rps[rows], compute, self.rate_rps[rows], least[rows]).counts
 
     def _count(self, name):
         return self.problem.add_variable(name, 0, None, cat="Integer")
@@ -88,7 +104,7 @@ class PartitionCounts:
 
     def cover(self):
         """A workload's segments have at least the compute slices of its cheapest cover."""
-        for w, needed in enumerate(self.compute_needed):
+        for w, needed in enumerate(self.covers[1].cost):
             held = [self.segments.kinds[k].compute * self.x[w, k] for k in self.kinds_of[w]]
             self.problem += pulp.lpSum(held) >= int(needed)
 
@@ -197,7 +213,7 @@ def _layouts(model, until):
     """
     chosen = model.chosen()
     short = (chosen * model.useful_rps).sum(axis=1) < model.rate_rps * (1 - TOLERANCE)
-    chosen[short] = model.covers[short]
+    chosen[short] = model.cheapest(short)
     most = [one.max_replicas or np.inf for one in model.instance.workloads]
     if (chosen.sum(axis=1) > most).any():
         return None

@@ -12,7 +12,7 @@ Where ParvaGPU applies, its plan is made too and the better one returned. Where 
 interference, `shared_greedy` plans instead.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
@@ -61,8 +61,8 @@ def solve(instance, control):
     started = perf_counter()
     segments = best_segments(instance)
     refused = refusal(instance, segments, started)
-    if refused:
-        return refused
+    if refused:  # what no slice serves alone may still share one
+        return replace(refused, status="unknown", termination="completed") if instance.policy.share_slices else refused
     built = perf_counter()
     layouts = _plan(instance, segments)
     layouts = _better(instance, layouts, _parvagpu(instance, segments))

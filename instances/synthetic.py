@@ -31,7 +31,7 @@ def random_instance(seed, workloads=3, gpus=("a100-80gb",), limited=False, toler
     """
     rng = np.random.default_rng(seed)
     models = [f"model{index}" for index in range(workloads)]
-    tables = [_tables(rng, gpu, models) for gpu in gpus]
+    tables = [measured_tables(rng, gpu, models) for gpu in gpus]
     prices = np.round(rng.uniform(1, 5, len(gpus)), 2) if len(gpus) > 1 else [None]
     fleet = [
         FleetEntry(
@@ -52,7 +52,7 @@ def random_instance(seed, workloads=3, gpus=("a100-80gb",), limited=False, toler
     )
 
 
-def _tables(rng, gpu, models):
+def measured_tables(rng, gpu, models):
     """Measured segments of one GPU type: throughput grows with slices, batch and processes, so does latency."""
     kind = gpu_type(gpu)
     plain = [profile for profile in kind.profiles.values() if profile.variant == "plain"]

@@ -13,6 +13,8 @@ import numpy as np
 
 SLACK = 1e-10
 """A part of a segment's throughput too small to ask for one more segment."""
+MOST_CELLS = 2**22
+"""Cells of a table; more workloads are covered in several."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +47,30 @@ def cheapest_cover(throughput_rps, costs, rate_rps, min_replicas):
     """
     total = np.zeros(len(rate_rps), int)
     counts = np.zeros(throughput_rps.shape, int)
+    alike = _alike(throughput_rps, costs, rate_rps, min_replicas)
     for least in np.unique(min_replicas):
-        rows = np.flatnonzero(min_replicas == least)
-        total[rows], counts[rows] = _cover(throughput_rps[rows], costs, rate_rps[rows], int(least))
+        most = np.minimum(alike, costs.max() * (costs.max() - 1 + least)).astype(int)
+        left = np.flatnonzero(min_replicas == least)
+        left = left[np.argsort(-most[left], kind="stable")]
+        while len(left):
+            reach = int(most[left[0]])
+            size = max(1, MOST_CELLS // ((reach + 1) * (int(least) + 1)))
+            rows, left = left[:size], left[size:]
+            total[rows], counts[rows] = _cover(throughput_rps[rows], costs, rate_rps[rows], int(least), reach)
     return Cover(total, counts)
 
 
-def _cover(throughput_rps, costs, rate_rps, least):
-    """Costs and counts where every workload needs at least ``least`` segments."""
+def _alike(throughput_rps, costs, rate_rps, min_replicas):
+    """(workloads,) cost of the cheapest cover by segments of one kind."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        number = np.where(throughput_rps > 0, np.ceil(rate_rps[:, None] / throughput_rps), np.inf)
+    return (np.maximum(number, min_replicas[:, None]) * costs).min(axis=1)
+
+
+def _cover(throughput_rps, costs, rate_rps, least, reach):
+    """Costs and counts where every workload needs at least ``least`` segments and no more than a cost of ``reach``."""
     rows = np.arange(len(rate_rps))
     best = np.argmax(throughput_rps / costs, axis=1)
-    reach = int(costs.max() * (costs.max() - 1 + least))
     carried, chosen = _table(throughput_rps, costs, least, reach)
     missing = (rate_rps - carried[least]) / throughput_rps[rows, best]
     bulk = np.maximum(np.ceil(missing - SLACK), 0)

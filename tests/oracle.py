@@ -5,16 +5,19 @@ import itertools
 from provision.models.gpu import WHOLE
 
 
-def best_value(instance, most_gpus):
-    """Least objective over all plans of isolated segments with at most ``most_gpus`` GPUs; None if there is none."""
-    gives = [_contents(instance, entry) for entry in instance.fleet]
-    needed = [instance.planned_rps(one) for one in instance.workloads]
+def best_value(instance, most_gpus, contents=None):
+    """Least objective over all plans with at most ``most_gpus`` GPUs; None if there is none.
+
+    ``contents(instance, entry)`` are the states, (part of the rate, replicas) per workload, that one GPU can reach; by
+    default with isolated segments.
+    """
+    gives = [(contents or _contents)(instance, entry) for entry in instance.fleet]
     best = None
     for numbers in itertools.product(*(range(_most(entry, most_gpus) + 1) for entry in instance.fleet)):
         if sum(numbers) > most_gpus:
             continue
         value = sum(n * instance.weight(entry) for n, entry in zip(numbers, instance.fleet, strict=True))
-        if (best is None or value < best) and _reachable(instance, gives, numbers, needed):
+        if (best is None or value < best) and _reachable(instance, gives, numbers):
             best = value
     return best
 
@@ -23,19 +26,17 @@ def _most(entry, most_gpus):
     return most_gpus if entry.count is None else min(entry.count, most_gpus)
 
 
-def _reachable(instance, gives, numbers, needed):
+def _reachable(instance, gives, numbers):
     """Whether that many GPUs of each entry carry all rates with enough replicas."""
-    reached = {tuple((0.0, 0) for _ in needed)}
+    reached = {tuple((0.0, 0) for _ in instance.workloads)}
     for contents, number in zip(gives, numbers, strict=True):
         for _ in range(number):
-            reached = _undominated(
-                {_clipped(instance, needed, a, b) for a in reached for b in contents}
-            )
-    goal = tuple((1.0, one.min_replicas) for one in instance.workloads)
+            reached = undominated({clipped(instance, a, b) for a in reached for b in contents})
+    goal = tuple((float(one.rate_rps > 0), one.min_replicas) for one in instance.workloads)
     return any(all(c >= g - 1e-9 and n >= m for (c, n), (g, m) in zip(state, goal, strict=True)) for state in reached)
 
 
-def _clipped(instance, needed, a, b):
+def clipped(instance, a, b):
     """Sum of two states, (part of the rate, replicas) per workload, cut at what is asked for."""
     return tuple(
         (min(1.0, round(x + y, 12)), min(one.min_replicas, m + n))
@@ -43,7 +44,8 @@ def _clipped(instance, needed, a, b):
     )
 
 
-def _undominated(states):
+def undominated(states):
+    """The states that no other is at least equal to in everything."""
     kept = []
     for state in sorted(states, reverse=True):
         if not any(all(p >= x and q >= y for (p, q), (x, y) in zip(k, state, strict=True)) for k in kept):
@@ -54,19 +56,19 @@ def _undominated(states):
 def _contents(instance, entry):
     """What one GPU can carry: (part of the rate, replicas) per workload, for every way to fill it."""
     found = set()
-    for slices in _fillings(entry):
+    for slices in fillings(entry):
         options = [range(-1, len(instance.workloads))] * len(slices)
         for owners in set(map(tuple, map(sorted, itertools.product(*options)))) if _alike(slices) else \
                 itertools.product(*options):
             found.add(_carried(instance, entry, slices, owners))
-    return _undominated(found)
+    return undominated(found)
 
 
 def _alike(slices):
     return len(set(slices)) == 1
 
 
-def _fillings(entry):
+def fillings(entry):
     """Sets of profiles that fit on one GPU, by trying every start of every profile."""
     if not entry.partitioned:
         return [(WHOLE,)]
