@@ -60,9 +60,9 @@ class Rows:
 
     def numbered(self, plan, key):
         """(g, GPU) of a plan's GPUs, those of one entry in ascending order of a key; what finds no copy is left."""
+        entries = self.instance.entries_of(plan)
         for e in set(self.copies):
-            entry = self.instance.fleet[e]
-            mine = sorted((gpu for gpu in plan.gpus if (gpu.gpu, gpu.mig) == (entry.gpu, entry.partitioned)), key=key)
+            mine = sorted((gpu for gpu, entry in zip(plan.gpus, entries, strict=True) if entry == e), key=key)
             yield from zip([g for g in self.gpus if self.copies[g] == e], mine, strict=False)
 
 

@@ -1,5 +1,6 @@
 """A provisioning problem: fleet, workloads, performance data and policy."""
 
+import math
 from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, Literal
@@ -40,7 +41,8 @@ class Instance(Record):
     @model_validator(mode="after")
     def _consistent(self):
         _refuse_twice("workloads", "name", [workload.name for workload in self.workloads])
-        _refuse_twice("fleet", "gpu", [(entry.gpu, entry.partitioned) for entry in self.fleet])
+        _refuse_twice("fleet", "gpu", [(entry.gpu, entry.partitioned, entry.price_per_hour) for entry in self.fleet])
+        _refuse_unlike(self.fleet)
         priced = {entry.price_per_hour is not None for entry in self.fleet}
         if len(priced) == 2:
             raise ValueError("fleet: some GPUs have a price_per_hour and some have none; price all or none")
@@ -121,13 +123,44 @@ class Instance(Record):
         return entry.price_per_hour if self.priced else 1.0
 
     def value(self, plan):
-        """Objective of a plan: the price per hour, or the number, of its GPUs."""
-        weights = {(entry.gpu, entry.partitioned): self.weight(entry) for entry in self.fleet}
-        return sum(weights[gpu.gpu, gpu.mig] for gpu in plan.gpus)
+        """Objective of a plan: the price per hour, or the number, of its GPUs; infinite outside the fleet."""
+        weights = [*map(self.weight, self.fleet), math.inf]
+        return math.fsum(weights[entry] for entry in self.entries_of(plan))
+
+    def entries_of(self, plan):
+        """The fleet entry of every GPU of a plan, by index; -1 for one of a type that the fleet has not.
+
+        Of several entries of one type the cheapest is used up first; GPUs beyond all counts belong to the last.
+        """
+        order = sorted(range(len(self.fleet)), key=lambda index: self.weight(self.fleet[index]))
+        left = {}
+        for index in order:
+            entry = self.fleet[index]
+            left.setdefault((entry.gpu, entry.partitioned), []).append([index, entry.count])
+        return [_taken(left.get((gpu.gpu, gpu.mig), [[-1, None]])) for gpu in plan.gpus]
 
     def replace(self, **changes):
         """A copy with some fields replaced, validated like a new one."""
         return Instance(**{name: getattr(self, name) for name in Instance.model_fields} | changes)
+
+
+def _taken(tiers):
+    """The index of the first of ``[index, how many are left]`` with one left, which is taken; else of the last."""
+    for tier in tiers:
+        if tier[1] is None:
+            return tier[0]
+        if tier[1] > 0:
+            tier[1] -= 1
+            return tier[0]
+    return tiers[-1][0]
+
+
+def _refuse_unlike(fleet):
+    """Entries of one GPU type may differ in price and count alone."""
+    first = {}
+    for index, entry in enumerate(fleet):
+        if first.setdefault((entry.gpu, entry.partitioned), entry.mps) != entry.mps:
+            raise ValueError(f"fleet[{index}].mps: differs from that of another entry of {entry.gpu}; make them equal")
 
 
 def _refuse_twice(field, key, values):

@@ -64,10 +64,9 @@ def running(instance, segments, plan):
     InputError
         When a slice does not exist on its GPU.
     """
-    entries = {(entry.gpu, entry.partitioned): index for index, entry in enumerate(instance.fleet)}
     rows = {workload.name: index for index, workload in enumerate(instance.workloads)}
     kinds = {(kind.entry, kind.profile): index for index, kind in enumerate(segments.kinds)}
-    entry = [entries.get((gpu.gpu, gpu.mig), -1) for gpu in plan.gpus]
+    entry = instance.entries_of(plan)
     going = [
         tuple(_going(piece, kinds.get((at, piece.profile), -1), rows) for piece in gpu.slices)
         for at, gpu in zip(entry, plan.gpus, strict=True)

@@ -45,7 +45,9 @@ class Workload(Record):
 
 
 class FleetEntry(Record):
-    """GPUs of one type that may be used; ``count`` None means as many as needed.
+    """GPUs of one type at one price that may be used; ``count`` None means as many as needed.
+
+    A type may stand several times at different prices: owned, reserved, on demand.
 
     With ``mig`` the GPUs are partitioned; by default they are when the type can be. Without ``mps``
     every slice runs a single process.

@@ -255,16 +255,16 @@ class _Verifier:
     def _check_fleet(self):
         """No more GPUs of an entry than the fleet has."""
         used = Counter((gpu.gpu, gpu.mig) for gpu in self.plan.gpus)
-        for key, entry in self.entries.items():
-            if entry.count is not None and used[key] > entry.count:
-                message = f"{used[key]} GPUs of type {entry.gpu}, the fleet has {entry.count}"
-                self._violate("fleet", message, value=used[key], limit=entry.count)
+        for (gpu, mig), number in used.items():
+            counts = [one.count for one in self.instance.fleet if (one.gpu, one.partitioned) == (gpu, mig)]
+            if counts and None not in counts and number > sum(counts):
+                message = f"{number} GPUs of type {gpu}, the fleet has {sum(counts)}"
+                self._violate("fleet", message, value=number, limit=sum(counts))
 
     def _summary(self):
-        prices = [self.entries[gpu.gpu, gpu.mig].price_per_hour for gpu in self.plan.gpus
-                  if (gpu.gpu, gpu.mig) in self.entries]
-        priced = len(prices) == len(self.plan.gpus) and None not in prices
-        cost = sum(prices) if priced and self.instance.fleet[0].price_per_hour is not None else None
+        entries = self.instance.entries_of(self.plan)
+        priced = self.instance.fleet[0].price_per_hour is not None and -1 not in entries
+        cost = math.fsum(self.instance.fleet[entry].price_per_hour for entry in entries) if priced else None
         return Report(
             ok=not self.violations,
             violations=tuple(self.violations),

@@ -176,9 +176,8 @@ class Drawing:
     @property
     def _cost(self):
         """The price of the GPUs; empty when one is unknown."""
-        fleet = self.instance.fleet if self.instance else ()
-        prices = {(entry.gpu, entry.partitioned): entry.price_per_hour for entry in fleet}
-        found = [prices.get((gpu.gpu, gpu.mig)) for gpu in self.plan.gpus]
+        entries = self.instance.entries_of(self.plan) if self.instance else []
+        found = [self.instance.fleet[entry].price_per_hour if entry >= 0 else None for entry in entries]
         return f"{sum(found):,.2f} per hour" if found and None not in found else ""
 
     @property
