@@ -5,7 +5,9 @@ paper's testbed, the others are generated. Compile first (any run does), or the 
 """
 
 import argparse
+import resource
 import sys
+from time import process_time
 
 import provision
 from provision.commands.common import print_table
@@ -32,16 +34,18 @@ def main():
             if name != "igniter" or size <= IGNITER_UP_TO:
                 rows.append([size, name, *measure(instance, name, options)])
                 print(*rows[-1], file=sys.stderr)
-    print_table(["workloads", "method", "GPUs", "bound", "gap", "s", "status"], rows)
+    print_table(["workloads", "method", "GPUs", "bound", "gap", "s", "CPU s", "most GiB so far", "status"], rows)
 
 
 def measure(instance, name, options):
-    """GPUs, bound in GPUs, gap, seconds (build + solve) and status of one method."""
-    limit_s = LNS_SECONDS if name == "lns" else options.time_limit
+    """GPUs, bound in GPUs, gap, seconds (build + solve), those of the processor, memory and status of one method."""
+    before_s, limit_s = process_time(), LNS_SECONDS if name == "lns" else options.time_limit
     found = provision.solve(instance, name, limit_s, options.seed)
     bound = None if found.bound is None else round(found.bound / instance.weight(instance.fleet[0]))
     gap = None if found.gap is None else f"{found.gap:.1%}"
-    return [found.report.gpus, bound, gap, round(found.build_seconds + found.solve_seconds, 2), found.status]
+    seconds = [found.build_seconds + found.solve_seconds, process_time() - before_s]
+    memory_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return [found.report.gpus, bound, gap, *(round(number, 2) for number in (*seconds, memory_gib)), found.status]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""Fewer classes for large instances: similar demands merged, into the hardest of them or the easiest.
-
-Covering the hardest covers all; no plan for all takes fewer GPUs than one for as many of the easiest.
-"""
+"""Fewer classes for large instances: similar demands merged into the hardest of them; covering these covers all."""
 
 from dataclasses import dataclass
 
@@ -12,25 +9,41 @@ from provision.models.igniter_tables import hardness
 
 @dataclass(frozen=True)
 class Merged:
-    """Demands (model, budget in ms, rate in requests/s), each for ``counts`` replicas."""
+    """Demands (model, budget in ms, rate in requests/s), each for ``counts`` replicas.
+
+    ``chains`` are classes of one model and near budgets, by falling rate, and the merged demand of each.
+    """
 
     demands: tuple
     counts: np.ndarray
+    chains: tuple
+
+    def spread(self, classes, duals):
+        """Duals of all classes from those of merged demands: in proportion between the rates that bear them."""
+        found = np.zeros(len(classes.demands))
+        rates = np.array([demand[2] for demand in classes.demands])
+        merged = np.array([demand[2] for demand in self.demands])
+        for rows, of in self.chains:
+            found[rows] = np.interp(rates[rows], merged[of][::-1], duals[of][::-1])
+        return found
 
 
-def coarse(classes, target, easiest=False):
+def coarse(classes, target):
     """The demands of some Classes, merged to about ``target``: by model, budgets, then rates, in equal parts."""
-    counts = classes.counts
-    share = target / len(counts)
-    if share >= 1:
-        return Merged(classes.demands, counts)
-    merged = {}
+    share = min(target / len(classes.demands), 1.0)
+    if share == 1:
+        return Merged(classes.demands, classes.counts, ())
+    merged, chains = {}, []
     for near in _alike(classes.demands, share):
-        for part in np.array_split(near, max(round(len(near) * share), 1)):
-            demand = _extreme([classes.demands[row] for row in part], easiest)
-            merged[demand] = merged.get(demand, 0) + int(counts[part].sum())
-    demands = sorted(merged, key=hardness)
-    return Merged(tuple(demands), np.array([merged[one] for one in demands]))
+        parts = np.array_split(near, max(round(len(near) * share), 1))
+        of = [(demand, part) for part in parts for demand in [_hardest([classes.demands[row] for row in part])]]
+        for demand, part in of:
+            merged[demand] = merged.get(demand, 0) + int(classes.counts[part].sum())
+        chains.append((near, [demand for demand, part in of for _ in part]))
+    demands = tuple(sorted(merged, key=hardness))
+    place = {demand: index for index, demand in enumerate(demands)}
+    return Merged(demands, np.array([merged[one] for one in demands]),
+                  tuple((np.array(near), np.array([place[one] for one in chain])) for near, chain in chains))
 
 
 def _alike(demands, share):
@@ -43,7 +56,7 @@ def _alike(demands, share):
             yield sorted(near, key=lambda row: -demands[row][2])
 
 
-def _extreme(demands, easiest):
-    """A demand that serves all of them, or one that all of them serve."""
+def _hardest(demands):
+    """A demand that serves all of them."""
     models, budgets, rates = zip(*demands, strict=True)
-    return (models[0], max(budgets), min(rates)) if easiest else (models[0], min(budgets), max(rates))
+    return models[0], min(budgets), max(rates)

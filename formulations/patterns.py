@@ -6,6 +6,9 @@ being no less than the value of any pattern. Both are sums of whole numbers, and
 does, so the bound is safe to round up. A plan comes from the integer program over columns of small reduced cost,
 at large sizes with the whole parts of the linear solution fixed.
 
+Large instances have their classes merged (``coarse``) for the linear program. Its duals, spread over the classes
+themselves and priced there, still prove a bound.
+
 The bound holds for plans with one replica per workload, as in the paper: it is given when every workload says
 ``max_replicas: 1``, and is None otherwise.
 """
@@ -15,22 +18,14 @@ from time import perf_counter
 import numpy as np
 
 from provision.formulations.coarse import coarse
-from provision.formulations.columns import Columns
-from provision.models.feasibility import refusal
+from provision.formulations.columns import Columns, proven
 from provision.models.igniter_tables import tables_of
 from provision.models.method import Incumbent, Method
-from provision.models.segments import best_segments
-from provision.models.shared_plans import FEATURES, shared_problem
+from provision.models.shared_plans import FEATURES, plan_shared
 
 NAME = "patterns"
 PLAN_CLASSES = 1000
-"""Classes are merged to about so many for the plan."""
-BOUND_CLASSES = (48, 72, 108)
-"""And to so many for bounds, one after the other, because pricing can be exact only for few."""
-MERGE_FROM = 160
-"""Up to so many classes the bound needs no merging."""
-BOUND_SHARE = 0.3
-"""Part of the time left that goes into these bounds."""
+"""Classes are merged to about so many for the linear program."""
 PRICING_SHARE = 0.6
 """Part of the time left that columns may take before a plan is made."""
 REDUCED_COST = 0.02
@@ -49,24 +44,16 @@ RESERVE = 2e-4
 
 def solve(instance, control):
     """Plan until proved or out of time; Ctrl-C returns the best so far."""
-    started = perf_counter()
-    refused = refusal(instance, best_segments(instance), started)
-    if refused:
-        return refused
-    problem = shared_problem(instance)
-    built = perf_counter()
-    run = _Run(problem, control, started + control.time_limit_s - RESERVE * len(problem.classes.parts))
-    try:
-        termination = run.search()
-    except KeyboardInterrupt:
-        termination = "stopped"
-    weight = instance.weight(instance.fleet[0])
-    return problem.outcome(
-        run.best, NAME, status="optimal" if run.proved else "feasible",
-        termination="proved" if run.proved else termination,
-        bound=run.bound * weight if problem.classes.whole else None,
-        build_seconds=built - started, solve_seconds=perf_counter() - built,
-    )
+    def search(problem, started):
+        run = _Run(problem, control, started + control.time_limit_s - RESERVE * len(problem.classes.parts))
+        try:
+            termination = run.search()
+        except KeyboardInterrupt:
+            termination = "stopped"
+        status, termination = ("optimal", "proved") if run.proved else ("feasible", termination)
+        return run.best, {"status": status, "termination": termination, "bound": run.told_bound}
+
+    return plan_shared(instance, NAME, search)
 
 
 class _Run:
@@ -74,21 +61,22 @@ class _Run:
 
     def __init__(self, problem, control, deadline):
         self.problem, self.control, self.deadline = problem, control, deadline
-        classes = problem.classes
+        classes, self.weight = problem.classes, problem.instance.weight(problem.instance.fleet[0])
         self.best = problem.patterns(control.start) or [(one,) for one in np.repeat(
             np.arange(len(classes.demands)), classes.counts).tolist()]
-        self.bound = 1
+        self.bound, self.spread = 1, None
         self.merged = coarse(classes, PLAN_CLASSES)
-        self.exact = len(self.merged.demands) == len(classes.demands)
-        self.columns = Columns(self._tables(self.merged), self.merged)
+        self.exact = self.merged.demands == classes.demands
+        tables = problem.tables if self.exact else tables_of(problem.instance, self.merged.demands)
+        self.columns = Columns(tables, self.merged)
         if self.exact:
             self.columns.master.add(self.best)
         self._tell()
 
-    def _tables(self, merged):
-        if merged.demands == self.problem.classes.demands:
-            return self.problem.tables
-        return tables_of(self.problem.instance, merged.demands)
+    @property
+    def told_bound(self):
+        """The bound on the objective, None where it does not hold."""
+        return self.bound * self.weight if self.problem.classes.whole else None
 
     @property
     def proved(self):
@@ -97,7 +85,6 @@ class _Run:
 
     def search(self):
         """Columns and plans in turn until proved, out of time, or neither can improve; returns why."""
-        self._bound_from_easier()
         draw, varied = np.random.default_rng(self.control.seed), 0
         while not self.proved:
             for bound in self.columns.rounds(perf_counter() + self._left() * PRICING_SHARE):
@@ -106,23 +93,20 @@ class _Run:
                     return "proved"
             if self._left() <= 0:
                 return "time_limit"
+            self._bound_from_merged()
             if not self._integral():
                 if varied >= VARIED and self.columns.converged:
                     return "completed"
                 varied += 1
-                if self._left() > 2 * self.columns.least_s:
-                    self.columns.vary(draw)
+                self.columns.vary(draw)
         return "proved"
 
-    def _bound_from_easier(self):
-        """Bounds of fewer classes, none harder than the demands in them."""
-        end = perf_counter() + self._left() * BOUND_SHARE
-        for target in BOUND_CLASSES:
-            merged = coarse(self.problem.classes, target, easiest=True)
-            if len(self.problem.classes.demands) > MERGE_FROM:
-                easier = Columns(self._tables(merged), merged)
-                for bound in easier.rounds(end):
-                    self._raise(bound)
+    def _bound_from_merged(self):
+        """The bound of the latest duals of merged classes, spread over all classes."""
+        duals = self.columns.duals
+        if not self.exact and duals is not self.spread:
+            self.spread = duals
+            self._raise(proven(self.problem, self.merged.spread(self.problem.classes, duals)))
 
     def _left(self):
         return self.deadline - perf_counter()
@@ -153,9 +137,7 @@ class _Run:
             self._tell()
 
     def _tell(self):
-        weight = self.problem.instance.weight(self.problem.instance.fleet[0])
-        bound = self.bound * weight if self.problem.classes.whole else None
-        self.control.report(Incumbent(len(self.best) * weight, bound))
+        self.control.report(Incumbent(len(self.best) * self.weight, self.told_bound))
 
 
 METHODS = (

@@ -1,31 +1,23 @@
 """Pricing of one-GPU patterns under interference: the dearest sets of classes at given duals.
 
-Patterns fall into cells: the number of members, a range of their cache demand together, and one of their power.
-In a cell every member needs at least the units that the cell's best neighbourhood forces on it, which makes the
-search for dear patterns a small knapsack, by depth-first search with a dynamic program as bound. What comes out is
-checked exactly. All cells together contain every pattern; a cell whose search is cut short keeps the program's
-bound for what was not searched, so the search always bounds all values.
+Best-first branch and bound over ``cells``. In each the sets of offers that are worth more than what is known are
+listed by depth-first search under the bound of its knapsack, and checked exactly; a cell with sets that fail, or too
+many, is cut in two. All cells together contain every pattern, so the search always bounds all values.
 Duals are whole numbers, so sums are exact.
 """
 
+import heapq
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from provision.models.igniter_kernels import NONE, TRIES, UNKNOWN, arrange, clock_at, delay_at
+from provision.formulations.cells import NEVER, first_cells, halves, relaxed
+from provision.formulations.options import SLIGHT, dearest, offers_in
+from provision.models.compiled import compiled
+from provision.models.igniter_kernels import NONE, TRIES, UNKNOWN, arrange, settle
 
-CACHE_STEP, POWER_STEP_W = 0.04, 15.0
-"""Widths of the cells; power below the cap is one cell."""
-NEVER = -(1 << 60)
-
-
-class Items(NamedTuple):
-    """What to choose from, largest least units first: classes, whole-number values, and how many of each there are."""
-
-    classes: np.ndarray
-    values: np.ndarray
-    copies: np.ndarray
+NODES = 3000
+"""Nodes that the search of a cell may visit before it is cut."""
 
 
 class Found(NamedTuple):
@@ -41,72 +33,32 @@ class Found(NamedTuple):
     exhaustive: bool
 
 
-@njit(cache=True)
-def cell_needs(tables, items, count, cache, power_w):
-    """Least units, cache and power of every item in a cell that begins at a cache demand and power of all.
-
-    A point with much cache itself leaves less to the others: each point sees what remains beside it.
+class _Known(NamedTuple):
+    """What a search has found: patterns, how many and the highest value as arrays of 1, and by class the most
+    that a pattern is worth whose member of most units it is.
     """
-    many = len(items.classes)
-    units, caches, powers = np.empty(many, np.int64), np.full(many, np.inf), np.full(many, np.inf)
-    clock = clock_at(tables, power_w)
-    for at, one in enumerate(items.classes):
-        fixed_ms = tables.scheduling_ms[one] + tables.kernels[one] * delay_at(tables, count)
-        units[at] = tables.limit + 1
-        for point in range(tables.first[one, 0], tables.first[one, tables.limit + 1]):
-            slowed = 1 + tables.sensitivity[one] * max(cache - tables.cache[point], 0.0)
-            if clock > 0 and fixed_ms + tables.active_ms[point] * slowed <= clock * tables.loose_ms[point]:
-                units[at] = min(units[at], tables.units[point])
-                caches[at] = min(caches[at], tables.cache[point])
-                powers[at] = min(powers[at], tables.power_w[point])
-    return units, caches, powers
+
+    members: np.ndarray
+    size: np.ndarray
+    taken: np.ndarray
+    highest: np.ndarray
+    target: np.ndarray
 
 
-@njit(cache=True)
-def knapsacks(items, needs, count, limit, best):
-    """Fill ``best`` (items, count, units): most value of exactly so many items from one on, in so many units."""
-    many = len(needs)
-    best[many, : count + 1] = NEVER
-    best[many, 0] = 0
-    for at in range(many - 1, -1, -1):
-        best[at, : count + 1] = best[at + 1, : count + 1]
-        need, value = needs[at], items.values[at]
-        for number in range(1, count + 1):
-            for units in range(need, limit + 1):
-                candidate = best[at, number - 1, units - need] + value
-                if candidate > best[at, number, units]:
-                    best[at, number, units] = candidate
-
-
-@njit(cache=True)
-def _most(tables, items, count, brought):
-    """The most cache demand or power that so many items can bring to a GPU; below 0 when it cannot hold them."""
-    best = np.full((count + 1, tables.limit + 1), -1.0)
-    best[0] = 0
-    by_units = np.full(tables.limit + 1, -np.inf)
-    for one in items.classes:
-        for point in range(tables.first[one, 0], tables.first[one, tables.limit + 1]):
-            by_units[tables.units[point]] = max(by_units[tables.units[point]], brought[point])
-    for number in range(1, count + 1):
-        for total in range(1, tables.limit + 1):
-            for units in range(1, total + 1):
-                if best[number - 1, total - units] >= 0 and by_units[units] >= 0:
-                    best[number, total] = max(best[number, total], best[number - 1, total - units] + by_units[units])
-    return best[count, tables.limit]
-
-
-@njit(cache=True)
-def search(tables, items, floor, nodes, room):
-    """Patterns of value above ``floor``: for every largest item the best, and those that led to it.
+@compiled
+def search(tables, options, values, floor, cells, room):
+    """Patterns of value above ``floor``: for every class the best that it has most units in, and those on the way.
 
     Parameters
     ----------
-    tables, items
-        Tables and Items.
+    tables, options
+        Tables and their Options.
+    values
+        (classes,) whole numbers.
     floor
         Value that patterns must exceed.
-    nodes
-        Most nodes to visit in a cell.
+    cells
+        Most cells to search.
     room
         Most patterns to return.
 
@@ -114,84 +66,87 @@ def search(tables, items, floor, nodes, room):
     -------
     Found
     """
-    limit, many = tables.limit, len(items.classes)
-    target = np.full(many, floor)
-    highest = np.full(1, floor)
-    exhaustive = True
-    found, sizes = np.empty((room, tables.most), np.int64), np.empty(room, np.int64)
-    taken = np.zeros(1, np.int64)
-    for count in range(1, tables.most + 1):
-        fits = False
-        best = np.empty((many + 1, count + 1, limit + 1), np.int64)
-        most_cache = _most(tables, items, count, tables.cache)
-        most_power_w = _most(tables, items, count, tables.power_w)
-        power_w, power_end = 0.0, max(tables.cap_w - tables.idle_w, 0.0)
-        while power_w <= most_power_w and clock_at(tables, power_w) > 0:
-            cache = 0.0
-            while cache <= most_cache:
-                needs, caches, powers = cell_needs(tables, items, count, cache, power_w)
-                ends = (cache + CACHE_STEP, power_end)
-                if count * caches.min() <= ends[0] and count * powers.min() <= ends[1]:
-                    knapsacks(items, needs, count, limit, best)
-                    fits |= best[0, count, limit] >= 0
-                    if best[0, count, limit] > floor:
-                        exhaustive &= _cell(tables, items, needs, caches, powers, ends, count, best, target, highest,
-                                            nodes, found, sizes, taken)
-                cache += CACHE_STEP
-            power_w, power_end = power_end, power_end + POWER_STEP_W
-        if not fits:
-            break
-    return Found(found[: taken[0]], sizes[: taken[0]], highest[0], exhaustive)
+    worth, one = dearest(options, values)
+    known = _Known(np.empty((room, tables.most), np.int64), np.empty(room, np.int64), np.zeros(1, np.int64),
+                   np.full(1, floor), np.full(len(values), floor))
+    heap = [(NEVER, 2 * count + side, first_cells(tables, options, count)[side])
+            for count in range(1, tables.most + 1) for side in range(2)]
+    opened = 2 * tables.most + 2
+    while len(heap) and -heap[0][0] > floor and cells > 0:
+        bound, _, cell = heapq.heappop(heap)
+        cells -= 1
+        offers = offers_in(tables, options, worth, one, cell)
+        found = relaxed(offers, cell, tables.limit, floor)
+        if found.most <= floor:
+            continue
+        left = min(-bound, found.most, _listed(tables, offers, options.copies, found, known))
+        if left > floor:
+            for half in halves(tables, found.cell):
+                heapq.heappush(heap, (-left, opened, half))
+                opened += 1
+    highest, taken = known.highest[0], known.taken[0]
+    most = max(highest, -heap[0][0]) if len(heap) else highest
+    return Found(known.members[:taken], known.size[:taken], most, most == highest)
 
 
-@njit(cache=True)
-def _cell(tables, items, needs, caches, powers, ends, count, best, target, highest, nodes, found, sizes, taken):
-    """Search one cell, whether to its end; ``target`` by largest item, ``highest`` and what was ``found`` change."""
-    many, limit = len(needs), tables.limit
-    chosen, members = np.empty(count, np.int64), np.empty(count, np.int64)
-    position, used, value = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+@compiled
+def _listed(tables, offers, copies, relaxed, known):
+    """Note patterns in a cell; returns the most that those left there may be worth, 0 when none are."""
+    count, limit, many, best = relaxed.cell.count, tables.limit, len(offers.units), relaxed.best
+    members = np.empty(count, np.int64)
+    position, used = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+    value, worth = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     cache, power_w = np.zeros(count + 1), np.zeros(count + 1)
-    units, points = np.empty(count, np.int64), np.empty(count, np.int64)
+    nodes, left = NODES, np.int64(0)
     for top in range(many):
         depth, position[0] = 0, top
         while depth >= 0:
-            at = position[depth]
-            free, goal = limit - used[depth], target[top] - value[depth]
-            if (depth == 0 and at > top) or at >= many or best[at, count - depth, free] <= goal:
+            at, free = position[depth], limit - used[depth]
+            goal = max(known.target[offers.one[top]], left)
+            needed = goal - relaxed.allowance - value[depth]
+            if (depth == 0 and at > top) or at >= many or best[at, count - depth, free] <= needed:
                 depth -= 1
                 continue
             position[depth] += 1
-            rest = free - needs[at]
-            if rest < 0 or items.values[at] + best[at, count - depth - 1, rest] <= goal:
+            one, rest, child = offers.one[at], free - offers.units[at], depth + 1
+            cache[child], power_w[child] = cache[depth] + offers.cache[at], power_w[depth] + offers.power_w[at]
+            if rest < 0 or relaxed.values[at] + best[at, count - child, rest] <= needed:
                 continue
-            if depth >= items.copies[at] and chosen[depth - items.copies[at]] == at:
-                continue
-            if cache[depth] + caches[at] > ends[0] or power_w[depth] + powers[at] > ends[1]:
+            if cache[child] > relaxed.cell.cache[1] + SLIGHT or power_w[child] > relaxed.cell.power_w[1] + SLIGHT:
                 continue
             nodes -= 1
             if nodes < 0:
-                highest[0] = max(highest[0], best[top, count, limit])
-                return False
-            chosen[depth], members[depth] = at, items.classes[at]
-            child = depth + 1
-            value[child], used[child] = value[depth] + items.values[at], limit - rest
-            cache[child], power_w[child] = cache[depth] + caches[at], power_w[depth] + powers[at]
+                return -NEVER
+            if (members[:depth] == one).sum() >= copies[one]:
+                continue
+            members[depth], used[child] = one, limit - rest
+            value[child], worth[child] = value[depth] + relaxed.values[at], worth[depth] + offers.value[at]
             if child < count:
                 position[child] = at
                 depth = child
-                continue
-            total = arrange(tables, members, count, units, points, TRIES)
-            if total != NONE:
-                highest[0] = max(highest[0], value[child])
-            if total != NONE and total != UNKNOWN and value[child] > target[top]:
-                target[top] = value[child]
-                if taken[0] < len(sizes):
-                    found[taken[0], :count], sizes[taken[0]] = members, count
-                    taken[0] += 1
+            elif worth[child] > goal and not _noted(tables, members, worth[child], offers.one[top], known):
+                left = worth[child]
+    return left
+
+
+@compiled
+def _noted(tables, members, worth, top, known):
+    """Check a set and note it; returns whether it can be, at least loosely."""
+    units, points = np.empty(len(members), np.int64), np.empty(len(members), np.int64)
+    total = arrange(tables, members, len(members), units, points, TRIES)
+    if total == NONE:
+        return False
+    known.highest[0] = max(known.highest[0], worth)
+    if total != UNKNOWN:
+        known.target[top] = worth
+        if known.taken[0] < len(known.size):
+            known.members[known.taken[0], : len(members)] = members
+            known.size[known.taken[0]] = len(members)
+            known.taken[0] += 1
     return True
 
 
-@njit(cache=True)
+@compiled
 def hardened(tables, found, harder_first, harder):
     """Replace, in every pattern, classes by harder ones of the same model as long as the pattern can be planned.
 
@@ -207,32 +162,8 @@ def hardened(tables, found, harder_first, harder):
                 at = (turn + row) % size
                 one = members[at]
                 for other in harder[harder_first[one] : harder_first[one + 1]]:
-                    members[at] = other
-                    if arrange(tables, members, size, units, points, 0) >= 0:
+                    members[at], units[:size] = other, 0
+                    if settle(tables, members, size, units, points) != NONE:
                         changed = True
                         break
                     members[at] = one
-
-
-def items_of(tables, harder_than, values, counts):
-    """The Items of positive value, without those that an easier class of no less value stands for.
-
-    Parameters
-    ----------
-    tables
-        Tables.
-    harder_than
-        (classes, classes) flags: the first can serve the second. Classes stand hardest first.
-    values, counts
-        (classes,) whole numbers.
-    """
-    copies, kept = counts.copy(), []
-    for one in range(len(values) - 1, -1, -1):
-        easier = [other for other in kept if harder_than[one, other] and values[other] >= values[one]]
-        if easier:
-            copies[easier[0]] += counts[one]
-        elif values[one] > 0:
-            kept.append(one)
-    least = tables.units[tables.first[:, 0]]
-    kept = np.array(sorted(kept, key=lambda one: (-least[one], -values[one])), int)
-    return Items(kept, values[kept], copies[kept])

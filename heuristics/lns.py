@@ -12,10 +12,8 @@ import numpy as np
 from provision.heuristics.shared_greedy import least_units, packed, patterns_in
 from provision.heuristics.shared_packing import Packing, empty_packing, pack
 from provision.heuristics.shared_search import ruin_and_recreate
-from provision.models.feasibility import refusal
 from provision.models.method import Incumbent, Method
-from provision.models.segments import best_segments
-from provision.models.shared_plans import FEATURES, shared_problem
+from provision.models.shared_plans import FEATURES, plan_shared
 
 NAME = "lns"
 MOST_GPUS = 4
@@ -28,19 +26,15 @@ CHUNK_S = 0.1
 
 def solve(instance, control):
     """Search until the time or ``iterations`` are over; Ctrl-C returns the best plan so far."""
-    started = perf_counter()
-    refused = refusal(instance, best_segments(instance), started)
-    if refused:
-        return refused
-    problem = shared_problem(instance)
-    built = perf_counter()
-    search = _Search(problem, control)
-    try:
-        termination = search.run(started + control.time_limit_s)
-    except KeyboardInterrupt:
-        termination = "stopped"
-    return problem.outcome(search.best, NAME, status="feasible", termination=termination,
-                           build_seconds=built - started, solve_seconds=perf_counter() - built)
+    def search(problem, started):
+        found = _Search(problem, control)
+        try:
+            termination = found.run(started + control.time_limit_s)
+        except KeyboardInterrupt:
+            termination = "stopped"
+        return found.best, {"status": "feasible", "termination": termination}
+
+    return plan_shared(instance, NAME, search)
 
 
 class _Search:

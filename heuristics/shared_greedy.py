@@ -4,16 +4,12 @@ Unlike iGniter's (TPDS 2022, Algorithm 1) every trial chooses the batches of all
 fullness against growth are tried, and the best packing kept.
 """
 
-from time import perf_counter
-
 import numpy as np
 
 from provision.heuristics.igniter import METHODS as IGNITER
 from provision.heuristics.shared_packing import empty_packing, pack
-from provision.models.feasibility import refusal
 from provision.models.method import Control
-from provision.models.segments import best_segments
-from provision.models.shared_plans import shared_problem
+from provision.models.shared_plans import plan_shared
 
 EAGERNESS = (0.01, 0.1, 0.3, 1.0)
 """Weights of the units that a GPU has left, against the units by which it grows."""
@@ -23,15 +19,10 @@ IGNITER_UP_TO = 150
 
 def solve(instance, control):
     """Plan an instance whose workloads share GPUs; see the module's text."""
-    started = perf_counter()
-    refused = refusal(instance, best_segments(instance), started)
-    if refused:
-        return refused
-    problem = shared_problem(instance)
-    built = perf_counter()
-    patterns = packed(problem, control.start)
-    return problem.outcome(patterns, "greedy", status="feasible", termination="completed",
-                           build_seconds=built - started, solve_seconds=perf_counter() - built)
+    def search(problem, _):
+        return packed(problem, control.start), {"status": "feasible", "termination": "completed"}
+
+    return plan_shared(instance, "greedy", search)
 
 
 def packed(problem, start=None):

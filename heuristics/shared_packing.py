@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from provision.models.compiled import compiled
 from provision.models.igniter_kernels import NONE, settle
 
 
@@ -26,7 +26,7 @@ def empty_packing(gpus, tables):
     return Packing(members, np.zeros_like(members), np.zeros(gpus, np.int64), np.zeros(gpus, np.int64))
 
 
-@njit(cache=True)
+@compiled
 def place(tables, packing, one, least, eager):
     """Put a replica where the units of all grow least, else on an empty GPU.
 
@@ -75,7 +75,7 @@ def place(tables, packing, one, least, eager):
     return found
 
 
-@njit(cache=True)
+@compiled
 def pack(tables, packing, order, least, eager):
     """Place replicas, given by class, one after the other; there must be a GPU for each."""
     for one in order:

@@ -1,16 +1,16 @@
 """Compiled ruin and recreate over a packing of replicas that share GPUs."""
 
 import numpy as np
-from numba import njit
 
 from provision.heuristics.shared_packing import place
+from provision.models.compiled import compiled
 from provision.models.igniter_kernels import NONE
 
 TOURNAMENT = 3
 """Of so many random GPUs the emptiest is taken apart."""
 
 
-@njit(cache=True)
+@compiled
 def ruin_and_recreate(tables, packing, least, steps, most_gpus, eager, draw):
     """Take a few GPUs apart and pack their replicas again, ``steps`` times; the packing changes.
 
@@ -50,7 +50,7 @@ def ruin_and_recreate(tables, packing, least, steps, most_gpus, eager, draw):
                 packing.size[gpu], packing.used[gpu] = before[2][gpu], before[3][gpu]
 
 
-@njit(cache=True)
+@compiled
 def _victim(packing, draw):
     """A random GPU in use, rather an empty one."""
     found, tried = NONE, 0
@@ -62,13 +62,13 @@ def _victim(packing, draw):
     return found
 
 
-@njit(cache=True)
+@compiled
 def _copy_row(packing, before, gpu):
     before[0][gpu], before[1][gpu] = packing.members[gpu], packing.units[gpu]
     before[2][gpu], before[3][gpu] = packing.size[gpu], packing.used[gpu]
 
 
-@njit(cache=True)
+@compiled
 def _change(tables, packing, before, touched):
     """How much the measure grew on the GPUs that were touched, some perhaps named twice."""
     change = 0.0

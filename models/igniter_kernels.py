@@ -6,7 +6,8 @@ neighbours force on it, repeat until nothing changes.
 """
 
 import numpy as np
-from numba import njit
+
+from provision.models.compiled import compiled
 
 NONE = -1
 UNKNOWN = -2
@@ -14,7 +15,7 @@ TRIES = 20000
 """Most operating points to try for one set."""
 
 
-@njit(cache=True)
+@compiled
 def unbeaten(power_w, cache, active_ms, room_ms):
     """Points without another of no more units, power, cache and active time, and no less room.
 
@@ -41,19 +42,19 @@ def unbeaten(power_w, cache, active_ms, room_ms):
     return keep
 
 
-@njit(cache=True)
+@compiled
 def clock_at(tables, power_w):
     """The clock as a part of its maximum at a power above idle (eq. 9)."""
     return 1 - tables.clock_loss * max(tables.idle_w + power_w - tables.cap_w, 0.0)
 
 
-@njit(cache=True)
+@compiled
 def delay_at(tables, count):
     """Extra scheduling delay of a kernel among ``count`` replicas (eq. 6), in ms."""
     return tables.delay_slope_ms * count + tables.delay_intercept_ms if count > 1 else 0.0
 
 
-@njit(cache=True)
+@compiled
 def settle(tables, members, size, units, points):
     """Operating points under which all members of a set keep SLO and rate.
 
@@ -119,7 +120,7 @@ def settle(tables, members, size, units, points):
             return total
 
 
-@njit(cache=True)
+@compiled
 def relax(tables, members, size, by_units, by_ability):
     """Units that a set needs at least, whatever its operating points.
 
@@ -182,14 +183,14 @@ def relax(tables, members, size, by_units, by_ability):
     return total, cache, power_w
 
 
-@njit(cache=True)
+@compiled
 def holds(tables, point, fixed_ms, slowed, beside_w):
     """Whether a point keeps SLO and rate, loosely, beside neighbours of some power."""
     clock = clock_at(tables, beside_w + tables.power_w[point])
     return clock > 0 and fixed_ms + tables.active_ms[point] * slowed <= clock * tables.loose_ms[point]
 
 
-@njit(cache=True)
+@compiled
 def arrange(tables, members, size, units, points, tries):
     """Operating points for a set, as ``settle`` finds them or else by trying all that ``relax`` leaves.
 
@@ -250,7 +251,7 @@ def arrange(tables, members, size, units, points, tries):
     return answer
 
 
-@njit(cache=True)
+@compiled
 def all_hold(tables, members, size, points, room_ms):
     """Whether points that share a GPU all keep SLO and rate, given the room of every point."""
     cache, power_w = tables.cache[points[:size]].sum(), tables.power_w[points[:size]].sum()

@@ -2,14 +2,17 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 
+from provision.models.feasibility import refusal
 from provision.models.gpu import WHOLE
 from provision.models.igniter_kernels import TRIES, arrange
 from provision.models.igniter_tables import Classes, Tables, classes_of, gpu_data, serves, shares_of, tables_of
 from provision.models.method import Outcome, needs
 from provision.models.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.segments import best_segments
 
 FEATURES = frozenset({"limited_counts", "without_mig", "interference"})
 """What methods that plan shared GPUs can do."""
@@ -91,6 +94,30 @@ def shared_problem(instance):
     """The SharedProblem of an instance that methods with FEATURES can do."""
     classes = classes_of(instance)
     return SharedProblem(instance, classes, tables_of(instance, classes.demands))
+
+
+def plan_shared(instance, name, search):
+    """The Outcome of a method: a refusal, or what its search says.
+
+    Parameters
+    ----------
+    instance
+        What methods with FEATURES can do.
+    name
+        The method's.
+    search
+        Takes the SharedProblem and the ``perf_counter`` of the start; returns patterns and, by name, the status,
+        termination and bound of an Outcome.
+    """
+    started = perf_counter()
+    refused = refusal(instance, best_segments(instance), started)
+    if refused:
+        return refused
+    problem = shared_problem(instance)
+    built = perf_counter()
+    patterns, found = search(problem, started)
+    return problem.outcome(patterns, name, **found, build_seconds=built - started,
+                           solve_seconds=perf_counter() - built)
 
 
 def is_shared(instance):

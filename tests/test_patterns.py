@@ -70,7 +70,6 @@ def test_auto_climbs_to_a_proof():
 
 def test_merged_classes_give_a_plan_and_a_bound(monkeypatch):
     monkeypatch.setattr(patterns, "PLAN_CLASSES", 40)
-    monkeypatch.setattr(patterns, "MERGE_FROM", 50)
     instance = generate(100, 2)
     result, other = solve(instance, "patterns", time_limit_s=5), solve(instance, "igniter")
     assert result.verified and 0 < result.bound <= min(result.objective, other.objective)

@@ -1,0 +1,47 @@
+"""Compiled kernels: Numba's ``njit`` with a cache on disk that notices changes in callees.
+
+Numba looks only at the file of the kernel itself (its manual, "Cache invalidation"); here the key of an entry
+also covers the files of all kernels that it can reach by name. Where no folder for the cache can be written,
+kernels are compiled anew in every process.
+"""
+
+from functools import cache
+from hashlib import sha256
+from inspect import getfile
+from pathlib import Path
+
+from numba import njit
+from numba.core.caching import FunctionCache
+from numba.core.dispatcher import Dispatcher
+
+
+class _Cache(FunctionCache):
+    """Numba's cache of one kernel; its source files stand in the key."""
+
+    def _index_key(self, sig, codegen):
+        files = sorted({getfile(function) for function in _reached(self._py_func)})
+        return (*super()._index_key(sig, codegen), *map(_digest, files))
+
+
+def compiled(function):
+    """The function as a kernel, compiled when first called and kept for other processes."""
+    kernel = njit(function)
+    try:
+        kernel._cache = _Cache(function)
+    except RuntimeError:
+        return kernel
+    return kernel
+
+
+def _reached(function):
+    """A function and all kernels that it can name, and so on."""
+    found = [function]
+    for one in found:
+        near = [kernel.py_func for kernel in one.__globals__.values() if isinstance(kernel, Dispatcher)]
+        found += [kernel for kernel in near if kernel not in found]
+    return found
+
+
+@cache
+def _digest(path):
+    return sha256(Path(path).read_bytes()).hexdigest()
