@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from provision.models.errors import UnsupportedError
+from provision.models.errors import InputError, UnsupportedError
 
 FEATURES = {
     "several_gpu_types": "more than one fleet entry",
@@ -32,6 +32,10 @@ ONE_REPLICA = frozenset({"limited_counts", "without_mig", "interference", "max_r
 """What methods under interference take, which give every workload one replica where that is asked for."""
 
 
+LEAST, MOST = 1e-6, 1e6
+"""Numeric parameters lie between these."""
+
+
 @dataclass(frozen=True)
 class Incumbent:
     """What a running method knows so far: its best plan, a proven bound and the objective, None if none."""
@@ -53,6 +57,24 @@ class Control:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     report: Callable[[Incumbent], None] = lambda incumbent: None
     start: Any = None
+
+    def positive(self, name, kind):
+        """A parameter of the method as an int or a float (``kind``), above 0 and of sensible size.
+
+        Raises
+        ------
+        InputError
+            If it is none.
+        """
+        given = self.parameters[name]
+        try:
+            value = kind(given)
+        except (TypeError, ValueError, OverflowError):
+            value = 0
+        if not LEAST <= value <= MOST:
+            least, what = (1, "whole number") if kind is int else (LEAST, "number")
+            raise InputError(f"parameter {name}: {given!r} should be a {what} from {least:g} to {MOST:g}")
+        return value
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import math
 
-from numba import njit
+from provision.models.compiled import compiled
 
 NEGLIGIBLE = 1e-10
 """Terms that have fallen below this are left out, and with them all that follow."""
@@ -13,7 +13,7 @@ VANISHING = 1e-20
 BISECTIONS = 24
 
 
-@njit(cache=True)
+@compiled
 def most_load(batch, processes, patience, late, highest):
     """Largest part of its throughput, up to ``highest``, that a replica carries with at most ``late`` tasks late.
 
@@ -31,7 +31,7 @@ def most_load(batch, processes, patience, late, highest):
     return low
 
 
-@njit(cache=True)
+@compiled
 def late_share(load, batch, processes, patience, late):
     """Bound on the share of tasks that wait for longer than their patience; beyond ``late`` it stops counting."""
     rate = load * batch * processes
@@ -48,7 +48,7 @@ def late_share(load, batch, processes, patience, late):
     return share
 
 
-@njit(cache=True)
+@compiled
 def beyond(mean, ahead, judged):
     """Probability that a Poisson number exceeds ``ahead`` + j, averaged over j from 0 to ``judged`` - 1.
 

@@ -4,12 +4,12 @@ from functools import cache
 
 from provision import auto
 from provision.formulations import assignment_cpsat, assignment_milp, mixed_counts, partition_counts, patterns
-from provision.heuristics import greedy, igniter, lns, parvagpu
+from provision.heuristics import greedy, igniter, lns, mig_serving, mig_serving_slow, paris, parvagpu
 from provision.models.errors import InputError
 
 MODULES = (
     auto, partition_counts, patterns, mixed_counts, greedy,
-    lns, parvagpu, igniter, assignment_cpsat, assignment_milp,
+    lns, parvagpu, mig_serving, mig_serving_slow, paris, igniter, assignment_cpsat, assignment_milp,
 )
 
 
