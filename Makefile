@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: env demo test lint bench fuzz clean
+.PHONY: env demo test lint bench fuzz faults clean
 
 env: $(STAMP)
 
@@ -30,6 +30,10 @@ bench: env
 
 fuzz: env
 	$(BIN)/python benchmarks/fuzz.py
+
+# Every driver and MPS call of an apply goes wrong in turn.
+faults: env
+	$(BIN)/python benchmarks/faults.py
 
 clean:
 	rm -rf .venv demo

@@ -4,11 +4,28 @@ import argparse
 import sys
 
 import provision
-from provision.commands import compare, imports, lists, show, solve, verify
+from provision.commands import (
+    apply,
+    bench,
+    compare,
+    export,
+    fit,
+    imports,
+    lists,
+    replan,
+    show,
+    simulate,
+    solve,
+    status,
+    verify,
+    what_if,
+)
 from provision.models.errors import InputError
 from provision.solve import MethodError
 
-VERBS = (lists, solve, verify, compare, show, imports)
+VERBS = (
+    lists, solve, verify, simulate, compare, show, imports, bench, export, what_if, fit, status, apply, replan,
+)
 DONE, UNUSABLE, INTERRUPTED = 0, 2, 130
 
 

@@ -1,0 +1,165 @@
+"""Every NVML and MPS call of an apply goes wrong in turn: does the applier always end in the target or where it began?
+
+From a layout with replicas, an MPS daemon and a busy slice a plan is applied over four GPUs, against the stand-in of
+NVIDIA's driver in ``tests/driver``. Each call in turn fails with every error that it can give, each that changes
+something also fails after it was carried out or never returns, and at each call the process is killed before and
+after it. Then ``apply`` or ``rollback`` must lead to the target or the recorded former layout, with no change on a GPU
+beside the plan, no client ended, and no journal lost.
+
+Run as ``python benchmarks/faults.py [--sample N] [--seed S]``; ends with ``cases N failures M``, exit 1 if M > 0.
+"""
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+from collections import namedtuple
+from multiprocessing import Pool
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from applier_scenario import PLANNED, TARGET, Scenario
+
+from provision.applier import apply, calls, mps, rollback
+from provision.applier.journal import Journal
+from provision.models.errors import InputError
+
+Case = namedtuple("Case", "number name kind code way_out")
+
+INVALID, UNSUPPORTED, NO_PERMISSION, NOT_FOUND, DRIVER, TIMEOUT = 2, 3, 4, 6, 9, 10
+LOST, SYSTEM, IN_USE, MEMORY, RESOURCES, UNKNOWN = 15, 17, 19, 20, 23, 999
+BY_NAME = {
+    "nvmlInitWithFlags": (NO_PERMISSION, DRIVER, UNKNOWN),
+    "nvmlShutdown": (UNKNOWN,),
+    "nvmlDeviceGetCount_v2": (UNKNOWN,),
+    "nvmlDeviceGetHandleByIndex_v2": (INVALID, NO_PERMISSION, LOST, UNKNOWN),
+    "nvmlDeviceGetHandleByUUID": (INVALID, NOT_FOUND, LOST, UNKNOWN),
+    "nvmlDeviceGetMigDeviceHandleByIndex": (INVALID, UNSUPPORTED, NOT_FOUND, UNKNOWN),
+    "nvmlDeviceGetGpuInstances": (INVALID, UNSUPPORTED, NO_PERMISSION, UNKNOWN),
+    "nvmlGpuInstanceGetComputeInstances": (INVALID, UNSUPPORTED, NO_PERMISSION, UNKNOWN),
+    "nvmlDeviceCreateGpuInstanceWithPlacement": (INVALID, UNSUPPORTED, NO_PERMISSION, RESOURCES, UNKNOWN),
+    "nvmlGpuInstanceCreateComputeInstance": (INVALID, UNSUPPORTED, NO_PERMISSION, RESOURCES, UNKNOWN),
+    "nvmlComputeInstanceDestroy": (INVALID, UNSUPPORTED, NO_PERMISSION, IN_USE, UNKNOWN),
+    "nvmlGpuInstanceDestroy": (INVALID, UNSUPPORTED, NO_PERMISSION, IN_USE, UNKNOWN),
+}
+LOOKS = (INVALID, UNSUPPORTED, LOST, UNKNOWN)
+REJECTED, FAILED = 0, 1
+"""What the MPS control program exits with: a refusal is only in its text."""
+
+
+def cases_of(record):
+    """All cases for the calls of an apply that nothing befell."""
+    for number, call in enumerate(record, 1):
+        program = call.name.startswith("mps:")
+        codes = (REJECTED, FAILED) if program else BY_NAME.get(call.name, LOOKS)
+        wrongs = [("error", code) for code in codes]
+        wrongs += [("kill_before", 0), ("kill_after", 0)]
+        if call.change:
+            wrongs += [("error_after", codes[-1]), ("hang", 0)]
+        for kind, code in wrongs:
+            for way_out in ("apply", "rollback") if kind.startswith("kill") and call.change else ("apply",):
+                yield Case(number, call.name, kind, code, way_out)
+
+
+class Sweep:
+    """A scenario in a folder of its own, and the judgement of cases."""
+
+    def __init__(self):
+        self.held = tempfile.TemporaryDirectory(prefix="f")
+        self.scenario = Scenario(Path(self.held.name))
+        self.begun = len(self.scenario.node.calls())
+        self._apply_undisturbed()
+
+    def _apply_undisturbed(self):
+        with self.scenario.node.loaded():
+            self.scenario.apply()
+        self.record = self.scenario.node.calls()[self.begun :]
+        self.target = self.scenario.standing()
+
+    def faults(self, case):
+        """What is wrong after a case: a list of lines."""
+        scenario = self.scenario
+        scenario.put_back()
+        scenario.node.fault("call", case.number, case.kind, case.code)
+        with scenario.node.loaded(), mock.patch.object(calls, "LIMIT_S", 2.0), mock.patch.object(mps, "LIMIT_S", 2.0):
+            self._in_child() if case.kind in ("hang", "kill_before", "kill_after") else self._here()
+        last = Journal(scenario.state).last()
+        wrong = [] if last.former is not None and last.verb == "apply" else ["the journal is lost"]
+        if last.unfinished:
+            wrong += self._way_out(case)
+        elif scenario.standing() not in (scenario.former, self.target):
+            wrong.append("the journal says finished, but neither the former layout nor the target stands")
+        return [f"{case}: {line}" for line in wrong + self._harm()]
+
+    def _way_out(self, case):
+        """Finish what was cut off by the way that the case names."""
+        scenario = self.scenario
+        with scenario.node.loaded():
+            outcome = scenario.apply() if case.way_out == "apply" else rollback(scenario.state)
+        wanted = self.target if case.way_out == "apply" else scenario.former
+        return [] if scenario.standing() == wanted else [f"{case.way_out} does not lead there: {outcome}"]
+
+    def _harm(self):
+        """GPUs beside the plan that were changed, and clients that were ended."""
+        node = self.scenario.node
+        changed = {call.gpu for call in node.calls()[self.begun :] if call.change} - set(map(int, PLANNED))
+        alive = {process.pid for process in node.processes()}
+        return [f"GPU {gpu} was changed" for gpu in sorted(changed)] + [
+            f"client {pid} was ended" for pid in sorted(self.scenario.clients - alive)
+        ]
+
+    def _here(self):
+        try:
+            self.scenario.apply()
+        except InputError:
+            return
+
+    def _in_child(self):
+        child = os.fork()
+        if child == 0:
+            try:
+                apply(TARGET, self.scenario.state, gpus=PLANNED)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+
+
+_own = []
+
+
+def _start():
+    _own.append(Sweep())
+
+
+def _judge(case):
+    try:
+        return _own[0].faults(case)
+    except Exception as error:
+        return [f"{case}: {error!r}"]
+
+
+def main():
+    """Run all cases, or a sample, and print what is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sample", type=int, help="only so many cases, drawn at random")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    every = list(cases_of(Sweep().record))
+    if options.sample:
+        every = random.Random(options.seed).sample(every, options.sample)
+    wrong = []
+    with Pool(options.workers, _start) as pool:
+        for done, found in enumerate(pool.imap_unordered(_judge, every, chunksize=20), 1):
+            wrong += found
+            print(*found, sep="\n" if found else "", end="\n" if found else "", flush=True)
+            if done % 500 == 0:
+                print(f"{done} of {len(every)}", file=sys.stderr)
+    print(f"cases {len(every)} failures {len(wrong)}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

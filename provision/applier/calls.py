@@ -1,0 +1,85 @@
+"""Calls of NVML that end: within a time, with an answer or one line that says what to do."""
+
+import threading
+from queue import Empty, SimpleQueue
+
+import pynvml
+
+from provision.models.errors import InputError
+
+LIMIT_S = 120.0
+"""A driver that is well answers within seconds, also when it resets a GPU."""
+
+REMEDIES = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "install NVIDIA's driver; libnvidia-ml.so.1 is not found",
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "load NVIDIA's driver (modprobe nvidia) and look at dmesg if it refuses",
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the library and the loaded driver are of different versions; reboot",
+    pynvml.NVML_ERROR_NO_PERMISSION: "run as root, or give this user read access to the capability mig/config",
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "the driver is too old for this; update it",
+    pynvml.NVML_ERROR_IN_USE: "end what uses it; provision status lists the processes",
+    pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: "something else stands there; see provision status",
+    pynvml.NVML_ERROR_RESET_REQUIRED: "reset the GPU (nvidia-smi --gpu-reset) or reboot",
+    pynvml.NVML_ERROR_GPU_IS_LOST: "the GPU has fallen off the bus; reboot",
+}
+NAMES = {
+    code: name.removeprefix("NVML_ERROR_").lower().replace("_", " ")
+    for name, code in vars(pynvml).items()
+    if name.startswith("NVML_ERROR_")
+}
+
+
+class DriverError(InputError):
+    """NVML refused a call; ``code`` is its error code."""
+
+    def __init__(self, function, code):
+        remedy = REMEDIES.get(code, "try again, and look at dmesg for lines with Xid if it stays")
+        super().__init__(f"{function}: {NAMES.get(code, 'error')} (NVML error {code}): {remedy}")
+        self.code = code
+
+
+class Calls:
+    """Makes calls one after another on a thread of its own, so that one that never returns can be told."""
+
+    def __init__(self):
+        self.asked, self.answered, self.hung = SimpleQueue(), SimpleQueue(), None
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def __call__(self, function, *arguments):
+        """The result of ``pynvml.function(*arguments)``.
+
+        Raises
+        ------
+        DriverError
+            When NVML refuses.
+        InputError
+            When no answer came within ``LIMIT_S``, to this call or an earlier one; whether that one was carried out is
+            unknown, and no further one is made.
+        """
+        if not self.hung:
+            self.asked.put((function, arguments))
+            try:
+                result, error = self.answered.get(timeout=LIMIT_S)
+            except Empty:
+                self.hung = function
+        if self.hung:
+            raise InputError(
+                f"{self.hung}: NVML has not answered for {LIMIT_S:g} s, so nothing more is tried; when the driver is "
+                "well again (see dmesg), provision apply goes on and provision rollback goes back"
+            )
+        if isinstance(error, pynvml.NVMLError):
+            raise DriverError(function, error.value) from None
+        if error is not None:
+            raise error
+        return result
+
+    def end(self):
+        """Let the thread go."""
+        self.asked.put(None)
+
+    def _work(self):
+        while (asked := self.asked.get()) is not None:
+            function, arguments = asked
+            try:
+                self.answered.put((getattr(pynvml, function)(*arguments), None))
+            except Exception as error:
+                self.answered.put((None, error))

@@ -1,0 +1,185 @@
+"""Carrying steps out, each announced in the journal before it is done; and putting a layout back after a failure."""
+
+from provision.applier import changes, servers
+from provision.applier.layout import SliceLayout
+from provision.applier.observe import foreign, observe
+from provision.applier.steps import steps_between
+from provision.instances.files import reason
+from provision.models.errors import InputError
+from provision.models.fields import Flag, Record
+from provision.models.gpu import WHOLE
+
+ATTEMPTS = 2
+"""Times that a layout is put back before what is missing is told."""
+
+
+class Permissions(Record):
+    """What a run may disturb: processes that are not the applier's own, MIG modes."""
+
+    evict: Flag = False
+    allow_mig_mode_change: Flag = False
+
+
+class Executor:
+    """Carries out steps one by one.
+
+    Parameters
+    ----------
+    driver
+        A Driver in use.
+    services
+        The Services of the state directory.
+    journal
+        The Journal of the same.
+    permissions
+        The Permissions.
+    report
+        Called with every step before it is done.
+    """
+
+    def __init__(self, driver, services, journal, permissions, report):
+        self.driver, self.services, self.journal = driver, services, journal
+        self.permissions, self.report = permissions, report
+
+    def observe(self):
+        """The present state."""
+        return observe(self.driver, self.services)
+
+    def check(self, steps, present):
+        """Refuse steps that are not permitted or cannot be done here.
+
+        Raises
+        ------
+        InputError
+            Naming the GPU, what would be disturbed and the remedy.
+        """
+        for step in steps:
+            if step.action == "start_mps":
+                self.services.check_mps()
+            if step.action == "evict" and not self.permissions.evict:
+                raise InputError(f"{_place(step, present)} is in use: {step.text}? End its users or add --evict")
+            if step.action == "set_mig_mode" and not self.permissions.allow_mig_mode_change:
+                raise InputError(
+                    f"{_place(step, present)}: a MIG mode differs or is pending: {step.text}? It may reset the GPU; "
+                    "add --allow-mig-mode-change, or leave the GPU out with --gpus"
+                )
+
+    def run(self, step):
+        """Carry out one step.
+
+        Raises
+        ------
+        InputError
+            When it cannot be done.
+        """
+        self.journal.write("step", action=step.action, gpu=step.gpu, text=step.text)
+        self.report(step)
+        try:
+            getattr(self, f"_{step.action}")(step)
+        except OSError as error:
+            raise InputError(f"{self.services.state}: {reason(error)}; free space or correct its rights") from None
+
+    def reach(self, target, steps):
+        """Carry out the steps to a layout and check that it stands.
+
+        Raises
+        ------
+        InputError
+            For the first step that fails, or when the layout does not stand afterwards.
+        """
+        for step in steps:
+            self.run(step)
+        if left := steps_between(self.observe(), target):
+            raise InputError(f"after the last step there is still to do: {left[0].text}; something else is at work")
+
+    def restore(self, former):
+        """Put a layout back as far as it goes; returns what could not be restored, as lines."""
+        for _ in range(ATTEMPTS):
+            problems = self._attempt(former)
+            if not problems:
+                break
+        return problems
+
+    def _attempt(self, former):
+        problems, given_up = [], set()
+        try:
+            present = self.observe()
+            for step in steps_between(present, former):
+                if step.gpu not in given_up and (problem := self._problem(step, present)):
+                    problems.append(problem)
+                    given_up.add(step.gpu)
+            left = steps_between(self.observe(), former)
+        except InputError as error:
+            return [*problems, str(error)]
+        return [*problems, *(f"{_place(step, present)}: still to do: {step.text}" for step in left)] if left else []
+
+    def _problem(self, step, present):
+        """Carry out a step; what went wrong, None when nothing did."""
+        try:
+            self.check([step], present)
+            self.run(step)
+        except InputError as error:
+            return f"{_place(step, present)}: {step.text}: {error}"
+        return None
+
+    def _clear_leftovers(self, step):
+        self.services.clear(step.device)
+
+    def _set_mig_mode(self, step):
+        if step.mig:
+            self._check_idle(step.gpu, SliceLayout(profile=WHOLE))
+        changes.set_mig_mode(self.driver, step.gpu, step.mig)
+
+    def _evict(self, step):
+        servers.evict([one.pid for one in step.clients])
+
+    def _remove_replica(self, step):
+        self.services.remove(self._device(step), step.replica)
+
+    def _stop_mps(self, step):
+        self._check_idle(step.gpu, step.slice)
+        self.services.daemon(self._device(step)).stop()
+
+    def _destroy_compute(self, step):
+        self._check_idle(step.gpu, step.slice)
+        changes.destroy_compute(self.driver, step.gpu, step.slice, step.compute)
+
+    def _destroy_instance(self, step):
+        changes.destroy_instance(self.driver, step.gpu, step.slice)
+
+    def _create_instance(self, step):
+        changes.create_instance(self.driver, step.gpu, step.slice)
+
+    def _create_compute(self, step):
+        changes.create_compute(self.driver, step.gpu, step.slice, step.compute)
+        changes.make_device_nodes()
+
+    def _start_mps(self, step):
+        device = self._device(step)
+        self.services.daemon(device).start(device)
+
+    def _add_replica(self, step):
+        self.services.add(self._device(step), step.replica, step.slice)
+
+    def _device(self, step):
+        devices, _ = self.driver.devices(step.gpu, step.slice)
+        if len(devices) != 1:
+            raise InputError(f"{step.slice.label}: has {len(devices)} CUDA devices, not one; something else changes it")
+        return devices[0]
+
+    def _check_idle(self, gpu, piece):
+        """Processes may have come since the steps were planned."""
+        devices, processes = self.driver.devices(gpu, piece)
+        for device in devices:
+            mps_servers = self.services.daemon(device).servers() or ()
+            if others := foreign(processes, mps_servers, self.services.sessions(device)):
+                pids = ", ".join(f"{one.pid} {one.name}".strip() for one in others)
+                raise InputError(f"{piece.label}: in use by process {pids}; end it, or apply with --evict")
+
+
+def _place(step, present):
+    """GPU and slice in words."""
+    if step.gpu is None:
+        return "state directory"
+    gpu = f"GPU {present.gpu(step.gpu).index}"
+    return f"{gpu}, {step.slice.label}" if step.slice else gpu

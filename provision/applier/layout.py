@@ -1,0 +1,136 @@
+"""What stands on GPUs: the layout that a run brings about or goes back to, and what is observed.
+
+A slice is known by its profile's NVML enumerator, which is the same on every GPU model, and its first memory
+slice; names of profiles differ between drivers and are labels only. The slice that is a whole GPU has no enumerator.
+"""
+
+from provision.models.fields import Count, Flag, Name, PositiveCount, Record, Text
+from provision.models.gpu import WHOLE
+
+RATE, WORKLOAD, COMMAND = "PROVISION_RATE_RPS", "PROVISION_WORKLOAD", "PROVISION_COMMAND"
+
+
+class Compute(Record):
+    """A compute instance: its SMs, and its first compute slice inside the GPU instance."""
+
+    sms: PositiveCount
+    start: Count = 0
+
+
+class ReplicaLayout(Record):
+    """A replica's environment without what depends on the device, and how many of its servers run."""
+
+    environment: dict[Name, Text]
+    running: Count = 0
+
+    @property
+    def workload(self):
+        """The workload that it serves."""
+        return self.environment.get(WORKLOAD, "")
+
+    @property
+    def rate_rps(self):
+        """The rate that is routed to it."""
+        return float(self.environment.get(RATE, 0))
+
+
+class SliceLayout(Record):
+    """A slice with its compute instances, whether an MPS daemon shares it, and its replicas."""
+
+    profile: Name
+    enumerator: Count | None = None
+    start: Count = 0
+    size: Count = 0
+    computes: tuple[Compute, ...] = ()
+    mps: Flag = False
+    replicas: tuple[ReplicaLayout | None, ...] = ()
+
+    @property
+    def key(self):
+        """What the slice is known by on its GPU."""
+        return self.enumerator, self.start
+
+    @property
+    def label(self):
+        """The slice in words."""
+        return WHOLE if self.enumerator is None else f"{self.profile} at {self.start}"
+
+
+class GpuLayout(Record):
+    """A GPU, by UUID, with its MIG mode, the mode that its next reset brings, and its slices."""
+
+    uuid: Name
+    mig: Flag
+    mig_pending: Flag
+    slices: tuple[SliceLayout, ...] = ()
+
+
+class Layout(Record):
+    """The GPUs that a run concerns."""
+
+    gpus: tuple[GpuLayout, ...]
+
+
+class Process(Record):
+    """A process on a slice."""
+
+    pid: Count
+    name: Text = ""
+
+
+class ObservedSlice(SliceLayout):
+    """A slice as it is: NVML's id of the GPU instance, CUDA devices, and processes that are not the applier's own."""
+
+    instance: Count | None = None
+    devices: tuple[Name, ...] = ()
+    clients: tuple[Process, ...] = ()
+
+    @property
+    def device(self):
+        """The CUDA device that servers are given; None when there is none or more than one."""
+        return self.devices[0] if len(self.devices) == 1 else None
+
+    def layout(self):
+        """What a rollback would go back to; servers whose environment file is lost could not be started again."""
+        fields = {name: getattr(self, name) for name in SliceLayout.model_fields}
+        known = (one if one and one.environment else None for one in self.replicas)
+        return SliceLayout(**fields | {"replicas": tuple(known)})
+
+
+class ObservedProfile(Record):
+    """A GPU-instance profile as the driver offers it: ``id`` only means this on this GPU, ``most`` fit on it."""
+
+    enumerator: Count
+    id: Count
+    name: Text
+    sms: PositiveCount
+    most: PositiveCount
+
+
+class ObservedGpu(Record):
+    """A GPU as it is."""
+
+    index: Count
+    uuid: Name
+    product: Text
+    mig_capable: Flag
+    mig: Flag
+    mig_pending: Flag
+    profiles: tuple[ObservedProfile, ...] = ()
+    slices: tuple[ObservedSlice, ...] = ()
+
+    def layout(self):
+        """What a rollback would go back to."""
+        slices = tuple(piece.layout() for piece in self.slices)
+        return GpuLayout(uuid=self.uuid, mig=self.mig, mig_pending=self.mig_pending, slices=slices)
+
+
+class Observed(Record):
+    """All GPUs of the machine, and devices that no longer exist but left daemons, servers or files behind."""
+
+    gpus: tuple[ObservedGpu, ...]
+    leftovers: tuple[Name, ...] = ()
+
+    def gpu(self, uuid):
+        """The GPU of this UUID; None when it is not there."""
+        return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)

@@ -1,0 +1,123 @@
+"""Which physical GPU becomes which GPU of the plan: the assignment problem that destroys the fewest slices."""
+
+import re
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from provision.applier.layout import Layout
+from provision.applier.steps import gpu_steps
+from provision.applier.target import check_plan, gpu_layout
+from provision.models.errors import InputError
+from provision.models.gpu import gpu_type
+
+FORM_FACTOR = re.compile(r"sxm\d?|pcie|nvidia|tesla|geforce|\d+gb")
+
+
+def target_layout(plan, present, commands, chosen=None):
+    """The layout that a plan asks for on the GPUs at hand.
+
+    Of all assignments the one is taken that disturbs the fewest clients and MIG modes, then destroys the fewest
+    instances, then needs the fewest steps. GPUs that may be used but are not keep their instances and lose the
+    daemons and replicas that an earlier run of the applier put there.
+
+    Parameters
+    ----------
+    plan
+        The Plan.
+    present
+        The Observed state.
+    commands
+        The Commands that serve replicas.
+    chosen
+        Indices or UUIDs of the GPUs that may be used; by default all of the plan's types.
+
+    Raises
+    ------
+    InputError
+        When the plan holds what no GPU takes, or there are not enough GPUs.
+    """
+    check_plan(plan)
+    allowed = _allowed(present, chosen)
+    goals, retired = [], []
+    for name in sorted({gpu.gpu for gpu in plan.gpus}):
+        wanted = [gpu for gpu in plan.gpus if gpu.gpu == name]
+        there = [gpu for gpu in allowed if is_type(gpu, gpu_type(name))]
+        if len(wanted) > len(there):
+            least = f"the plan needs {len(wanted)} GPUs of type {name}, {len(there)} may be used"
+            raise InputError(f"{least} ({_listed(allowed)}); free or name more with --gpus")
+        taken = _assign([gpu_layout(gpu, "-", commands) for gpu in wanted], there)
+        goals += taken
+        retired += [gpu for gpu in there if gpu.uuid not in {goal.uuid for goal in taken}]
+    _check_profiles(plan, present, goals)
+    return Layout(gpus=tuple(goals + [_without_services(gpu) for gpu in retired if _serves(gpu)]))
+
+
+def is_type(gpu, kind):
+    """Whether an observed GPU is of a type: its chip's name, and its memory where both names tell it."""
+    words, wanted = _words(gpu.product), _words(kind.product)
+    chip = {word for word in wanted if not FORM_FACTOR.fullmatch(word)}
+    sizes = [{word for word in one if re.fullmatch(r"\d+gb", word)} for one in (words, wanted)]
+    return chip <= words and (not all(sizes) or sizes[0] == sizes[1])
+
+
+def _words(product):
+    return set(re.split(r"[\s-]+", product.lower()))
+
+
+def _allowed(present, chosen):
+    if chosen is None:
+        return present.gpus
+    found = []
+    for name in dict.fromkeys(chosen):
+        gpu = next((gpu for gpu in present.gpus if name in (str(gpu.index), gpu.uuid)), None)
+        if gpu is None:
+            raise InputError(f"--gpus {name}: there is no such GPU; there are {_listed(present.gpus)}")
+        found.append(gpu)
+    return found
+
+
+def _listed(gpus):
+    return ", ".join(f"{gpu.index} {gpu.product} {gpu.uuid}" for gpu in gpus) or "none"
+
+
+def _assign(wanted, there):
+    """Every wanted layout with the UUID of its GPU."""
+    goals = [[goal.model_copy(update={"uuid": here.uuid}) for here in there] for goal in wanted]
+    costs = np.array([[_cost(here, goal) for here, goal in zip(there, row, strict=True)] for row in goals])
+    # No sum over GPUs of one number reaches the next one's unit.
+    units = np.cumprod(np.r_[1, costs.reshape(-1, 3).max(axis=0, initial=0)[:0:-1] * len(wanted) + 1])[::-1]
+    rows, columns = linear_sum_assignment(costs @ units)
+    return [goals[row][column] for row, column in zip(rows, columns, strict=True)]
+
+
+def _cost(here, goal):
+    """Clients and modes disturbed, instances destroyed, steps."""
+    actions = [step.action for step in gpu_steps(here, goal)]
+    disturbed = sum(len(piece.clients) for piece in here.slices) * ("set_mig_mode" in actions)
+    disturbed += actions.count("evict") + actions.count("set_mig_mode")
+    return disturbed, actions.count("destroy_instance"), len(actions)
+
+
+def _check_profiles(plan, present, goals):
+    """Complain when a GPU cuts its slices otherwise than its type does, as the PCIe variant of an H100."""
+    for goal in goals:
+        here = present.gpu(goal.uuid)
+        offered = {profile.enumerator: profile for profile in here.profiles}
+        for piece in goal.slices if offered else ():
+            if piece.enumerator not in offered:
+                raise InputError(f"GPU {here.index}: its driver has no profile {piece.profile}; update the driver")
+            sms, planned = offered[piece.enumerator].sms, piece.computes[0].sms
+            if sms != planned:
+                other = f"{piece.profile} has {sms} SMs, the plan counts on {planned}"
+                raise InputError(f"GPU {here.index} ({here.product}): {other}; measure on this GPU and plan for it")
+
+
+def _serves(gpu):
+    return any(piece.mps or any(piece.replicas) for piece in gpu.slices)
+
+
+def _without_services(gpu):
+    kept = gpu.layout()
+    slices = tuple(piece.model_copy(update={"mps": False, "replicas": ()}) for piece in kept.slices)
+    return kept.model_copy(update={"slices": slices})

@@ -1,0 +1,226 @@
+"""NVIDIA's driver through NVML: GPUs, MIG instances and processes, observed and changed.
+
+Source: NVML API reference, "Multi Instance GPU Management". Every listing is checked against another one, for an
+instance that goes unseen would be taken for one that is not there.
+"""
+
+from ctypes import byref, c_uint
+
+import pynvml
+
+from provision.applier.calls import Calls, DriverError
+from provision.applier.layout import Compute, ObservedGpu, ObservedProfile, ObservedSlice, Process
+from provision.models.errors import InputError
+from provision.models.gpu import WHOLE
+
+ABSENT = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT)
+"""How NVML says that a profile does not exist on this GPU."""
+
+
+class Driver:
+    """A session with the driver; use as a context manager.
+
+    GPUs are named by UUID and slices by their layout; handles of instances, which go stale, are found anew each time.
+    """
+
+    def __init__(self):
+        self._handles, self._profiles, self._compute_profiles = {}, {}, {}
+
+    def __enter__(self):
+        self.call = Calls()
+        try:
+            self.call("nvmlInit")
+        except InputError:
+            self.call.end()
+            raise
+        return self
+
+    def __exit__(self, *exception):
+        if not self.call.hung:
+            try:
+                self.call("nvmlShutdown")
+            finally:
+                self.call.end()
+
+    def observe(self):
+        """Every GPU of the machine."""
+        return tuple(self._observe(index) for index in range(self.call("nvmlDeviceGetCount")))
+
+    def _observe(self, index):
+        handle = self.call("nvmlDeviceGetHandleByIndex", index)
+        uuid, product = self.call("nvmlDeviceGetUUID", handle), self.call("nvmlDeviceGetName", handle)
+        mode = self._optional("nvmlDeviceGetMigMode", handle)
+        current, pending = (bool(one) for one in mode or (0, 0))
+        if not current:
+            if self._optional("nvmlDeviceGetMaxMigDeviceCount", handle):
+                raise _contradiction(f"{uuid}: MIG devices with MIG off")
+            slices = (ObservedSlice(profile=WHOLE, devices=(uuid,), clients=self._processes(handle)),)
+            profiles = ()
+        else:
+            profiles = self._offered(handle, uuid)
+            slices = self._slices(handle, uuid, profiles)
+        return ObservedGpu(
+            index=index,
+            uuid=uuid,
+            product=product,
+            mig_capable=mode is not None,
+            mig=current,
+            mig_pending=pending,
+            profiles=profiles,
+            slices=slices,
+        )
+
+    def _optional(self, function, *arguments):
+        """The result of a call; None when the GPU has no such thing."""
+        try:
+            return self.call(function, *arguments)
+        except DriverError as error:
+            if error.code in ABSENT:
+                return None
+            raise
+
+    def _offered(self, handle, uuid):
+        """The GPU-instance profiles of a GPU, asked for once."""
+        if uuid not in self._profiles:
+            found = (self._profile(handle, at) for at in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT))
+            self._profiles[uuid] = tuple(profile for profile in found if profile)
+        return self._profiles[uuid]
+
+    def _profile(self, handle, enumerator):
+        info = self._optional("nvmlDeviceGetGpuInstanceProfileInfo", handle, enumerator)
+        return info and ObservedProfile(
+            enumerator=enumerator,
+            id=info.id,
+            name=info.name.removeprefix("MIG "),
+            sms=info.multiprocessorCount,
+            most=info.instanceCount,
+        )
+
+    def _slices(self, handle, uuid, profiles):
+        devices = dict(self._mig_devices(handle))
+        slices = [piece for profile in profiles for piece in self._of_profile(handle, uuid, profile, devices)]
+        if devices:
+            raise _contradiction(f"{uuid}: MIG devices without instances")
+        return tuple(sorted(slices, key=lambda piece: piece.start))
+
+    def _of_profile(self, handle, uuid, profile, devices):
+        for instance, info in self._instances(handle, profile):
+            computes = self.computes(instance, uuid, profile)
+            keys = [(info.id, compute_info.id) for _, compute_info, _ in computes]
+            if not all(key in devices for key in keys):
+                raise _contradiction(f"{uuid}: compute instances without MIG devices")
+            uuids, clients = self._described([devices.pop(key) for key in keys])
+            yield ObservedSlice(
+                profile=profile.name,
+                enumerator=profile.enumerator,
+                start=info.placement.start,
+                size=info.placement.size,
+                computes=tuple(compute for _, _, compute in computes),
+                instance=info.id,
+                devices=uuids,
+                clients=clients,
+            )
+
+    def _instances(self, handle, profile):
+        """GPU instances of a profile with their infos."""
+        found, count = (pynvml.c_nvmlGpuInstance_t * profile.most)(), c_uint(profile.most)
+        self.call("nvmlDeviceGetGpuInstances", handle, profile.id, found, byref(count))
+        return [(one, self.call("nvmlGpuInstanceGetInfo", one)) for one in found[: count.value]]
+
+    def computes(self, instance, uuid, profile):
+        """Compute instances of a GPU instance: handles, infos and what they are, by start."""
+        every = []
+        for offered in self.offered_computes(instance, uuid, profile):
+            most = offered.instanceCount
+            found, count = (pynvml.c_nvmlComputeInstance_t * most)(), c_uint(most)
+            self.call("nvmlGpuInstanceGetComputeInstances", instance, offered.id, found, byref(count))
+            for one in found[: count.value]:
+                info = self.call("nvmlComputeInstanceGetInfo", one)
+                every.append((one, info, Compute(sms=offered.multiprocessorCount, start=info.placement.start)))
+        return sorted(every, key=lambda found: found[2].start)
+
+    def offered_computes(self, instance, uuid, profile):
+        """Compute-instance profiles of a kind of GPU instance, asked for once."""
+        key = uuid, profile.enumerator
+        if key not in self._compute_profiles:
+            shared = pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
+            self._compute_profiles[key] = [
+                offered
+                for at in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
+                if (offered := self._optional("nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, at, shared))
+            ]
+        return self._compute_profiles[key]
+
+    def _mig_devices(self, handle):
+        """MIG devices with the ids of their GPU and compute instances."""
+        for at in range(self.call("nvmlDeviceGetMaxMigDeviceCount", handle)):
+            try:
+                device = self.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, at)
+            except DriverError as error:
+                if error.code == pynvml.NVML_ERROR_NOT_FOUND:
+                    continue
+                raise
+            ids = (self.call(f"nvmlDeviceGet{kind}InstanceId", device) for kind in ("Gpu", "Compute"))
+            yield tuple(ids), device
+
+    def _described(self, devices):
+        """UUIDs of CUDA devices, and the processes on them."""
+        uuids = tuple(self.call("nvmlDeviceGetUUID", device) for device in devices)
+        return uuids, tuple(process for device in devices for process in self._processes(device))
+
+    def _processes(self, device):
+        kinds = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
+        pids = {process.pid for kind in kinds for process in self.call(kind, device)}
+        return tuple(Process(pid=pid) for pid in sorted(pids))
+
+    def find(self, uuid, piece):
+        """The handle of a GPU instance with its id and its profile.
+
+        Raises
+        ------
+        InputError
+            When it is not there any more.
+        """
+        handle = self.handle(uuid)
+        profile = self.profile(uuid, piece)
+        for instance, info in self._instances(handle, profile):
+            if info.placement.start == piece.start:
+                return instance, info.id, profile
+        raise InputError(f"{uuid}: {piece.label} is gone: something else changes this GPU; see provision status")
+
+    def profile(self, uuid, piece):
+        """The profile of a slice as this GPU offers it."""
+        for profile in self._offered(self.handle(uuid), uuid):
+            if profile.enumerator == piece.enumerator:
+                return profile
+        raise InputError(f"{uuid}: its driver has no profile {piece.profile}; update the driver")
+
+    def handle(self, uuid):
+        """The handle of a GPU, asked for once."""
+        if uuid not in self._handles:
+            self._handles[uuid] = self.call("nvmlDeviceGetHandleByUUID", uuid)
+        return self._handles[uuid]
+
+    def forget_handles(self):
+        """Ask for handles again, since a change of MIG mode makes them stale."""
+        self._handles.clear()
+
+    def devices(self, uuid, piece):
+        """UUIDs of the CUDA devices of a slice and its processes."""
+        if piece.enumerator is None:
+            return (uuid,), self._processes(self.handle(uuid))
+        instance, identity, profile = self.find(uuid, piece)
+        keys = {(identity, info.id) for _, info, _ in self.computes(instance, uuid, profile)}
+        mine = []
+        for key, device in self._mig_devices(self.handle(uuid)):
+            if key in keys:
+                mine.append(device)
+            if len(mine) == len(keys):
+                break
+        if len(mine) < len(keys):
+            raise _contradiction(f"{uuid}: {piece.label}: compute instances without MIG devices")
+        return self._described(mine)
+
+
+def _contradiction(what):
+    return InputError(f"{what}: NVML's answers contradict each other; try again when nothing else changes the GPUs")

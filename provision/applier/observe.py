@@ -1,0 +1,60 @@
+"""What is there: GPUs and instances as NVML tells them, with the daemons and replicas of a state directory."""
+
+from provision.applier import servers
+from provision.applier.layout import Observed, Process
+from provision.instances.files import reason
+from provision.models.errors import InputError
+
+
+def observe(driver, services):
+    """The present state.
+
+    Parameters
+    ----------
+    driver
+        A Driver in use.
+    services
+        The Services of the state directory.
+
+    Raises
+    ------
+    InputError
+        When the driver or a daemon does not answer, or the state directory cannot be read.
+    """
+    try:
+        return _observe(driver, services)
+    except OSError as error:
+        raise InputError(f"{services.state}: {reason(error)}; run as its owner or name another with --state") from None
+
+
+def _observe(driver, services):
+    running = services.running()
+    kept = services.devices(running)
+    gpus = tuple(_with_services(gpu, services, kept, running) for gpu in driver.observe())
+    serving = {piece.device for gpu in gpus for piece in gpu.slices}
+    leftovers = sorted(device for device in kept - serving if services.serves(device, running))
+    return Observed(gpus=gpus, leftovers=leftovers)
+
+
+def foreign(processes, mps_servers, sessions):
+    """Of the processes on a device, those that the applier has not started, given its MPS servers and replicas."""
+    own = {session for replica in sessions.values() for session in replica.values()}
+    others = [one.pid for one in processes if one.pid not in mps_servers and servers.session(one.pid) not in own]
+    return tuple(Process(pid=pid, name=servers.name(pid)) for pid in others)
+
+
+def _with_services(gpu, services, kept, running):
+    slices = tuple(_piece(piece, services, kept, running.get(piece.device, {})) for piece in gpu.slices)
+    return gpu.model_copy(update={"slices": slices})
+
+
+def _piece(piece, services, kept, sessions):
+    if piece.device not in kept:
+        return piece.model_copy(update={"clients": foreign(piece.clients, (), {})})
+    mps_servers = services.daemon(piece.device).servers()
+    update = {
+        "mps": mps_servers is not None,
+        "replicas": services.replicas(piece.device, sessions),
+        "clients": foreign(piece.clients, mps_servers or (), sessions),
+    }
+    return piece.model_copy(update=update)

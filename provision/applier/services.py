@@ -1,0 +1,113 @@
+"""What the applier keeps in its state directory for every CUDA device: MPS daemon, replicas' environments, logs.
+
+    slices/DEVICE/pipe, log         of the device's MPS control daemon
+    slices/DEVICE/replica-N.env     environment of replica N, for whoever starts its servers
+    slices/DEVICE/replica-N.log     output of the servers started here
+"""
+
+import shutil
+from pathlib import Path
+
+from provision.applier import servers
+from provision.applier.layout import COMMAND, RATE, ReplicaLayout
+from provision.applier.mps import PROGRAM, Daemon
+from provision.instances.files import read_text, write_text
+from provision.models.errors import InputError
+
+PIPE = "CUDA_MPS_PIPE_DIRECTORY"
+LONGEST_SOCKET = 107
+"""Characters of a Unix socket's path."""
+LONGEST_DEVICE = len("MIG-00000000-0000-0000-0000-000000000000")
+
+
+class Services:
+    """Daemons and replicas of a state directory."""
+
+    def __init__(self, state):
+        self.state = Path(state).resolve()
+        self.root = self.state / "slices"
+
+    def check_mps(self):
+        """Complain when no MPS daemon can be started here: no program, or sockets' paths too long."""
+        if shutil.which(PROGRAM) is None:
+            raise InputError(f"{PROGRAM}: not found; it comes with NVIDIA's driver; add its folder to PATH")
+        spare = LONGEST_SOCKET - LONGEST_DEVICE - len(f"{self.root}//pipe/control")
+        if spare < 0:
+            raise InputError(f"{self.state}: {-spare} characters too long for sockets of MPS; use a shorter --state")
+
+    def running(self):
+        """Running servers: {device: {replica: {number: session}}}."""
+        return servers.running(self.state)
+
+    def devices(self, running):
+        """Devices that have, or once had, a daemon, servers or environment files."""
+        folders = self.root.iterdir() if self.root.is_dir() else ()
+        return running.keys() | {folder.name for folder in folders}
+
+    def serves(self, device, running):
+        """Whether a device has a daemon, servers or environment files."""
+        return device in running or bool(_files(self.root / device)) or self.daemon(device).runs()
+
+    def daemon(self, device):
+        """The MPS control daemon of a device."""
+        return Daemon(self.root / device)
+
+    def replicas(self, device, sessions):
+        """The replicas of a device, by number, given its running servers; None where there is none."""
+        found = {number: _read(path) for number, path in _files(self.root / device).items()}
+        numbers = range(max((*found, *sessions), default=-1) + 1)
+        return tuple(
+            ReplicaLayout(environment=found.get(number, {}), running=len(sessions.get(number, ())))
+            if number in found or number in sessions
+            else None
+            for number in numbers
+        )
+
+    def sessions(self, device):
+        """Running servers of a device: {replica: {number: session}}."""
+        return self.running().get(device, {})
+
+    def add(self, device, number, piece):
+        """Write a replica's environment and start those of its servers that do not run."""
+        replica = piece.replicas[number]
+        environment = replica.environment | {servers.DEVICE: device}
+        if piece.mps:
+            environment |= self.daemon(device).environment
+        text = "".join(f"{name}={value}\n" for name, value in environment.items())
+        write_text(self._path(device, number), text, force=True)
+        log = self._path(device, number).with_suffix(".log")
+        missing = set(range(replica.running)) - set(self.sessions(device).get(number, {}))
+        started = [
+            servers.start(self.state, environment[COMMAND], environment, number, process, log) for process in missing
+        ]
+        servers.watch(started, log)
+
+    def remove(self, device, number):
+        """Stop a replica's servers and remove its environment; its log stays."""
+        servers.stop(self.sessions(device).get(number, {}).values())
+        self._path(device, number).unlink(missing_ok=True)
+
+    def clear(self, device):
+        """Remove everything of a device but its logs."""
+        for number, replica in enumerate(self.replicas(device, self.sessions(device))):
+            if replica:
+                self.remove(device, number)
+        self.daemon(device).stop()
+
+    def _path(self, device, number):
+        return self.root / device / f"replica-{number}.env"
+
+
+def _files(folder):
+    """Environment files by the number of their replica."""
+    named = ((path.stem.removeprefix("replica-"), path) for path in folder.glob("replica-*.env"))
+    return {int(number): path for number, path in named if number.isdecimal()}
+
+
+def _read(path):
+    pairs = dict(line.split("=", 1) for line in read_text(path).splitlines() if "=" in line)
+    try:
+        float(pairs[RATE])
+    except (KeyError, ValueError):
+        raise InputError(f"{path}: {RATE} is no number: changed by hand? Remove the file and apply again") from None
+    return {name: value for name, value in pairs.items() if name and name not in (servers.DEVICE, PIPE)}

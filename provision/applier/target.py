@@ -1,0 +1,129 @@
+"""From a plan to what its GPUs shall look like, and the environment of every replica."""
+
+import shlex
+
+from provision.applier.layout import COMMAND, RATE, WORKLOAD, Compute, GpuLayout, ReplicaLayout, SliceLayout
+from provision.models.errors import InputError
+from provision.models.gpu import WHOLE, gpu_type
+
+FIELDS = ("workload", "model", "batch", "processes", "rate_rps", "profile")
+
+
+class Commands:
+    """The command that serves a replica, from a template such as ``serve {model} --batch {batch}``.
+
+    Parameters
+    ----------
+    template
+        Words with fields in braces, or None when something else starts the servers. No shell reads it.
+    models
+        Model of each workload, for the field ``model``.
+    """
+
+    def __init__(self, template=None, models=None):
+        self.template, self.models = template, models or {}
+
+    def command(self, replica, profile):
+        """The command of a replica as one line of shell words; None without a template."""
+        if self.template is None:
+            return None
+        values = replica.model_dump() | {"profile": profile}
+        if replica.workload in self.models:
+            values["model"] = self.models[replica.workload]
+        try:
+            words = [word.format(**values) for word in shlex.split(self.template)]
+        except KeyError as error:
+            if error.args[0] == "model":
+                raise InputError(f"--server: {replica.workload}: the instance has its model; add --instance") from None
+            raise InputError(f"--server: unknown field {error}; there are {', '.join(FIELDS)}") from None
+        except (ValueError, IndexError, AttributeError) as error:
+            raise InputError(f"--server: cannot be read: {error}; write braces as {{{{ and }}}}") from None
+        if not words:
+            raise InputError("--server: is empty; give the command that starts a server")
+        return shlex.join(words)
+
+
+def check_plan(plan):
+    """Complain about a plan that no GPU can take.
+
+    Raises
+    ------
+    InputError
+        Naming the GPU, the slice and the remedy.
+    """
+    for number, gpu in enumerate(plan.gpus):
+        kind, where = gpu_type(gpu.gpu), f"plan: gpus[{number}]"
+        names = [WHOLE] if not gpu.mig else list(kind.profiles)
+        taken = set()
+        for position, piece in enumerate(gpu.slices):
+            at = f"{where}.slices[{position}]"
+            if piece.profile not in names:
+                kind_of_gpu = f"{gpu.gpu} with MIG {'on' if gpu.mig else 'off'}"
+                raise InputError(f"{at}: {kind_of_gpu} has no slice {piece.profile}; use {', '.join(names)}")
+            slots = _slots(kind, piece, at)
+            if not taken.isdisjoint(slots):
+                raise InputError(f"{at}: {piece.profile} at {piece.start} overlaps another slice; solve again")
+            taken |= slots
+            _check_clients(kind, piece, at)
+
+
+def _slots(kind, piece, at):
+    """The memory slices that a slice takes."""
+    if piece.profile == WHOLE:
+        return {0}
+    profile = kind.profiles[piece.profile]
+    if piece.start not in profile.starts:
+        starts = ", ".join(map(str, profile.starts))
+        raise InputError(f"{at}: {piece.profile} cannot start at memory slice {piece.start}; it can at {starts}")
+    return set(range(piece.start, piece.start + profile.memory))
+
+
+def _check_clients(kind, piece, at):
+    clients, limit = sum(replica.processes for replica in piece.replicas), kind.slice_mps_clients(piece.profile)
+    if clients > max(limit, 1):
+        raise InputError(f"{at}: {clients} processes, but MPS takes {limit} on {piece.profile}; use fewer processes")
+
+
+def gpu_layout(gpu, uuid, commands):
+    """What a planned GPU shall look like as the GPU of this UUID."""
+    kind = gpu_type(gpu.gpu)
+    slices = tuple(_slice_layout(kind, piece, commands) for piece in gpu.slices)
+    if not gpu.mig and not slices:
+        slices = (SliceLayout(profile=WHOLE),)
+    return GpuLayout(uuid=uuid, mig=gpu.mig, mig_pending=gpu.mig, slices=slices)
+
+
+def _slice_layout(kind, piece, commands):
+    mps = sum(replica.processes for replica in piece.replicas) > 1
+    replicas = tuple(_replica_layout(kind, piece, replica, mps, commands) for replica in piece.replicas)
+    if piece.profile == WHOLE:
+        return SliceLayout(profile=WHOLE, mps=mps, replicas=replicas)
+    profile = kind.profiles[piece.profile]
+    return SliceLayout(
+        profile=piece.profile,
+        enumerator=profile.nvml_profile,
+        start=piece.start,
+        size=profile.memory,
+        computes=(Compute(sms=profile.sms),),
+        mps=mps,
+        replicas=replicas,
+    )
+
+
+def _replica_layout(kind, piece, replica, mps, commands):
+    environment = {
+        WORKLOAD: replica.workload,
+        RATE: repr(replica.rate_rps),
+        "PROVISION_BATCH": str(replica.batch),
+        "PROVISION_PROCESSES": str(replica.processes),
+    }
+    if mps:
+        environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{100 * replica.sm_share:.6g}"
+    if mps and len(piece.replicas) == 1:
+        # Equal processes: each fits in its part, or all of them do not. Of unequal ones nobody knows the parts.
+        memory_mib = int(kind.slice_memory_gib(piece.profile) * 1024 / replica.processes)
+        environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory_mib}M"
+    command = commands.command(replica, piece.profile)
+    if command is None:
+        return ReplicaLayout(environment=environment)
+    return ReplicaLayout(environment=environment | {COMMAND: command}, running=replica.processes)

@@ -1,0 +1,98 @@
+"""``provision apply`` and ``rollback``: bring GPUs to a plan, changing only what differs, or back to what was there."""
+
+import sys
+
+from provision.applier.execute import Permissions
+from provision.applier.journal import APPLIED, RESTORED, UNRESTORED
+from provision.applier.operations import DECLINED, apply, rollback
+from provision.commands.common import add_json, print_json
+from provision.commands.status import add_plan, add_state, commands, gpus, print_steps, step_rows
+from provision.instances.read import read_plan
+from provision.models.errors import InputError
+
+INTERRUPTED = 130
+HEADLINES = {
+    APPLIED: "applied: the plan stands",
+    RESTORED: "restored: the former layout stands",
+    UNRESTORED: "not restored; when what stands in the way is gone, apply or roll back again:",
+    DECLINED: "declined: nothing was done",
+}
+
+
+def add_parsers(verbs):
+    """Declare the verbs."""
+    text = "bring the GPUs to a plan; what fits already is not touched, after a failure what was there is put back"
+    parser = verbs.add_parser("apply", help=text, description=text)
+    add_plan(parser)
+    _add_common(parser)
+    parser.set_defaults(run=_apply)
+    text = "go back to the layout that was there before the last apply"
+    parser = verbs.add_parser("rollback", help=text, description=text)
+    add_state(parser)
+    _add_common(parser)
+    parser.set_defaults(run=_rollback)
+
+
+def _add_common(parser):
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--evict", action="store_true", help="end processes on slices that have to go")
+    parser.add_argument(
+        "--allow-mig-mode-change", action="store_true", help="turn MIG on or off, which may reset the GPU"
+    )
+    parser.add_argument("--wait", action="store_true", help="wait while another applier is at work")
+    add_json(parser)
+
+
+def _apply(options):
+    plan = read_plan(options.plan)
+    return _run(options, "apply", apply, plan, options.state, gpus(options), commands(options))
+
+
+def _rollback(options):
+    return _run(options, "rollback", rollback, options.state)
+
+
+def _run(options, verb, carry_out, *arguments):
+    """Carry out a verb; exit code 0 when it got there."""
+    permissions = Permissions(evict=options.evict, allow_mig_mode_change=options.allow_mig_mode_change)
+    try:
+        outcome = carry_out(
+            *arguments, permissions=permissions, confirm=_confirm(options), report=_report, wait=options.wait
+        )
+    except KeyboardInterrupt:
+        print("stopped on the way: provision apply goes on, provision rollback goes back", file=sys.stderr)
+        return INTERRUPTED
+    if options.json:
+        steps = [{"uuid": step.gpu, "action": step.action, "text": step.text} for step in outcome.steps]
+        print_json(outcome.model_dump(mode="json") | {"steps": steps})
+    else:
+        _print(outcome)
+    return 0 if outcome.outcome == (APPLIED if verb == "apply" else RESTORED) else 1
+
+
+def _confirm(options):
+    """The question before anything is done; None when it is not to be asked."""
+    if options.yes:
+        return None
+
+    def ask(present, steps):
+        if options.json or not sys.stdin.isatty():
+            raise InputError(f"{len(steps)} steps to do, and nobody to ask; look at provision diff and add --yes")
+        print_steps(step_rows(present, steps))
+        return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
+
+    return ask
+
+
+def _report(step):
+    print(f"{step.gpu}: {step.text}" if step.gpu else step.text, file=sys.stderr)
+
+
+def _print(outcome):
+    if outcome.failure:
+        print(f"failed: {outcome.failure}")
+    elif outcome.steps:
+        print(f"{len(outcome.steps)} steps")
+    print(HEADLINES[outcome.outcome])
+    for line in outcome.unrestored:
+        print(f"  {line}")

@@ -1,0 +1,144 @@
+"""``provision status``, ``diff`` and ``assert``: what runs on this machine's GPUs and how it differs from a plan."""
+
+from provision.applier.operations import default_state, difference, status
+from provision.applier.target import Commands
+from provision.commands.common import add_json, print_json, print_table
+from provision.instances.read import read, read_plan
+
+
+def add_parsers(verbs):
+    """Declare the verbs."""
+    text = "show what runs: MIG modes, instances, MPS daemons, processes"
+    parser = verbs.add_parser("status", help=text, description=text)
+    add_state(parser)
+    add_json(parser)
+    parser.set_defaults(run=_status)
+    for name, run, text in (
+        ("diff", _diff, "list the steps from what runs to a plan, with what each disturbs; exit 1 when there are any"),
+        ("assert", _assert, "exit 0 when a plan stands on the GPUs, 1 with what differs when it does not"),
+    ):
+        parser = verbs.add_parser(name, help=text, description=text)
+        add_plan(parser)
+        add_json(parser)
+        parser.set_defaults(run=run)
+
+
+def add_state(parser):
+    """The ``--state`` option."""
+    default = default_state()
+    parser.add_argument(
+        "--state", default=default, metavar="DIR", help=f"journal, daemons and environments (default: {default})"
+    )
+
+
+def add_plan(parser):
+    """The plan and how it is to be put on the GPUs."""
+    parser.add_argument("plan", metavar="PLAN", help="a plan file")
+    add_state(parser)
+    parser.add_argument("--gpus", metavar="LIST", help="indices or UUIDs that may be used (default: all of the types)")
+    parser.add_argument(
+        "--server", metavar="COMMAND", help="start servers, which stay in the foreground: 'serve {model} -b {batch}'"
+    )
+    parser.add_argument("--instance", metavar="INSTANCE", help="tells the model of each workload, for {model}")
+
+
+def gpus(options):
+    """The GPUs that may be used; None for all."""
+    return options.gpus.split(",") if options.gpus else None
+
+
+def commands(options):
+    """What serves replicas."""
+    workloads = read(options.instance).workloads if options.instance else ()
+    return Commands(options.server, {workload.name: workload.model for workload in workloads})
+
+
+def step_rows(present, steps):
+    """Steps as GPU index, text, processes that end, and workloads below their demand."""
+    for step in steps:
+        gpu = present.gpu(step.gpu).index if step.gpu else None
+        short = ", ".join(
+            f"{one.workload} {one.in_place_rps:g} of {one.demand_rps:g} rps" for one in step.shortfalls
+        )
+        yield gpu, step.text, short
+
+
+def print_steps(rows):
+    """Steps as a table."""
+    print_table(("GPU", "step", "then below demand"), [(gpu, text, short or None) for gpu, text, short in rows])
+
+
+def _status(options):
+    present, last = status(options.state)
+    if options.json:
+        run = last.model_dump(mode="json", include={"verb", "outcome"}) if last else None
+        print_json(present.model_dump(mode="json") | {"last_run": run})
+        return 0
+    print_table(
+        ("GPU", "product", "MIG", "slice", "device", "MPS", "replicas", "processes"),
+        [row for gpu in present.gpus for row in _rows(gpu)],
+    )
+    for device in present.leftovers:
+        print(f"{device} is gone but left files, a daemon or servers behind; the next apply clears them")
+    if last and last.unfinished:
+        print(f"the last {last.verb} was not finished: provision apply goes on, provision rollback goes back")
+    return 0
+
+
+def _rows(gpu):
+    """A row for every slice of a GPU, or one for a GPU that has none."""
+    mode = "on" if gpu.mig else "off" if gpu.mig_capable else None
+    if gpu.mig != gpu.mig_pending:
+        mode += f", {'on' if gpu.mig_pending else 'off'} pending"
+    head = (gpu.index, gpu.product, mode)
+    if not gpu.slices:
+        return [(*head, None, gpu.uuid, None, None, None)]
+    return [
+        (
+            *head,
+            piece.label,
+            ", ".join(piece.devices) or None,
+            "yes" if piece.mps else "no",
+            ", ".join(replica.workload for replica in piece.replicas if replica) or None,
+            ", ".join(f"{one.pid} {one.name}".strip() for one in piece.clients) or None,
+        )
+        for piece in gpu.slices
+    ]
+
+
+def _difference(options):
+    return difference(read_plan(options.plan), options.state, gpus(options), commands(options))
+
+
+def _diff(options):
+    present, steps = _difference(options)
+    if options.json:
+        print_json({"steps": [_described(present, step) for step in steps]})
+    elif steps:
+        print_steps(step_rows(present, steps))
+    else:
+        print("no difference")
+    return 1 if steps else 0
+
+
+def _assert(options):
+    present, steps = _difference(options)
+    if options.json:
+        print_json({"ok": not steps, "differences": [_described(present, step) for step in steps]})
+    else:
+        print(f"differs: {len(steps)} steps away" if steps else "holds")
+        for gpu, text, _ in step_rows(present, steps):
+            print(f"  {'' if gpu is None else f'GPU {gpu}: '}{text}")
+    return 1 if steps else 0
+
+
+def _described(present, step):
+    """A step as a JSON object."""
+    return {
+        "gpu": present.gpu(step.gpu).index if step.gpu else None,
+        "uuid": step.gpu,
+        "action": step.action,
+        "text": step.text,
+        "processes": [one.pid for one in step.clients],
+        "below_demand": [one.model_dump(mode="json") for one in step.shortfalls],
+    }

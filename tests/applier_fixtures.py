@@ -1,0 +1,37 @@
+"""Fixtures of the applier's tests."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from applier_scenario import KIND, Scenario
+from driver import Node
+
+
+@pytest.fixture
+def folder():
+    """A folder whose path is short enough for sockets in it."""
+    with tempfile.TemporaryDirectory(prefix="a") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def state(folder):
+    """A state directory."""
+    return folder / "s"
+
+
+@pytest.fixture
+def node(folder):
+    """Two A100s in MIG mode, met by this process."""
+    made = Node(folder / "node", [KIND] * 2, mig=True)
+    with made.loaded():
+        yield made
+
+
+@pytest.fixture
+def scenario(folder):
+    """Five A100s with a former layout, met by this process."""
+    made = Scenario(folder)
+    with made.node.loaded():
+        yield made
