@@ -1,0 +1,49 @@
+"""How VELTAIR's gains depend on what had to be guessed, and on the seed.
+
+Run as ``python benchmarks/veltair.py [--queries N]``. Capacities on the mixed load, relative to layer-wise scheduling:
+as shipped with three seeds, then with other parts of the QoS planned for, and with half and twice the live part of L3.
+"""
+
+import argparse
+
+import numpy as np
+
+from provision.commands.common import print_table
+from provision.heuristics.veltair import Machine
+from provision.heuristics.veltair_profile import PLANNED
+from provision.models.layers_cpu import THREADRIPPER
+from provision.models.layers_networks import networks
+
+SCHEDULERS = ("model-wise", "blocks-6", "blocks-11", "veltair-as", "veltair-ac", "veltair-full")
+
+
+def main():
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queries", type=int, default=2000)
+    queries = parser.parse_args().queries
+    print_table(["variant", "layer-wise rps", *SCHEDULERS], [row(*variant, queries) for variant in variants()])
+
+
+def variants():
+    """What to vary: (name, machine settings, seed)."""
+    for seed in range(3):
+        yield f"as shipped, seed {seed}", {}, seed
+    for planned in (0.6, 0.7, 0.9):
+        yield f"{planned:.0%} of the QoS planned, not {PLANNED:.0%}", {"planned": planned}, 0
+    for factor in (0.5, 2):
+        cpu = THREADRIPPER._replace(live_bytes=factor * THREADRIPPER.live_bytes)
+        yield f"{factor} times the live L3", {"cpu": cpu}, 0
+
+
+def row(name, settings, seed, queries):
+    """Capacities of one variant."""
+    machine = Machine(networks().values(), **settings)
+    load = machine.load(np.arange(len(machine.networks)), queries, seed)
+    base_rps = machine.capacity_rps("layer-wise", load)
+    gains = (machine.capacity_rps(scheduler, load) / base_rps - 1 for scheduler in SCHEDULERS)
+    return [name, round(base_rps, 1), *(f"{gain:+.0%}" for gain in gains)]
+
+
+if __name__ == "__main__":
+    main()

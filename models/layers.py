@@ -1,0 +1,78 @@
+"""DNNs as chains of layers and layers as matrix products, for models of inference on CPUs (VELTAIR, ASPLOS 2022).
+
+A convolution counts as the product of its unrolled input (im2col) and its filters: ``m`` output positions, ``n``
+filters, ``k`` inputs of each. Activations, normalisation and pooling count as fused into the layer before them
+(VELTAIR, section 4.1) and take no time of their own; branches run one after the other. Batch size is 1, numbers have
+4 bytes.
+"""
+
+from typing import NamedTuple
+
+BYTES = 4
+"""Of a single-precision number."""
+LANE_CHANNELS = 16
+"""Channels that a depthwise convolution works on together: two vectors of AVX2."""
+
+
+class Layer(NamedTuple):
+    """A layer: ``batch`` independent products of (m, k) and (k, n) matrices.
+
+    Attributes
+    ----------
+    name
+        As in the paper of the network.
+    m, n, k, batch
+        The dimensions.
+    inputs
+        Numbers in the input: fewer than ``batch * m * k`` where the windows of a convolution overlap.
+    weights
+        Whether the second matrix holds weights; else it holds activations.
+    """
+
+    name: str
+    m: int
+    n: int
+    k: int
+    inputs: int
+    batch: int = 1
+    weights: bool = True
+
+    @property
+    def flops(self):
+        """Operations, a multiplication and an addition counted as two."""
+        return 2 * self.batch * self.m * self.n * self.k
+
+    @property
+    def weight_count(self):
+        """Number of weights."""
+        return self.batch * self.n * self.k if self.weights else 0
+
+
+class Network(NamedTuple):
+    """A DNN: its name, the QoS of a query in ms, how heavy VELTAIR's evaluation calls it, and its layers in order."""
+
+    name: str
+    qos_ms: float
+    weight: str
+    layers: tuple
+
+    @property
+    def flops(self):
+        """Operations of a query."""
+        return sum(layer.flops for layer in self.layers)
+
+
+def conv(name, size, channels, filters, kernel=1, stride=1):
+    """A convolution with ``size`` x ``size`` outputs."""
+    return Layer(name, size * size, filters, channels * kernel * kernel, channels * (size * stride) ** 2)
+
+
+def depthwise(name, size, channels, stride=1, kernel=3):
+    """A convolution of every channel with a filter of its own."""
+    batch = channels // LANE_CHANNELS
+    return Layer(name, size * size, LANE_CHANNELS, kernel * kernel, channels * (size * stride) ** 2, batch)
+
+
+def dense(name, rows, inputs, outputs):
+    """A fully connected layer applied to ``rows`` vectors."""
+    return Layer(name, rows, outputs, inputs, rows * inputs)

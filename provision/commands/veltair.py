@@ -1,0 +1,88 @@
+"""``provision veltair``: the experiments behind VELTAIR's figures, on a modelled CPU."""
+
+from pathlib import Path
+
+from provision.commands.common import add_force, add_json, counting, print_json, print_table
+from provision.draw.figures import check_picture
+from provision.draw.veltair import draw_veltair
+from provision.instances.files import check_writable, write_text
+from provision.models.errors import InputError
+from provision.sweeps.table import as_csv
+from provision.veltair import FIGURES, Study, searches
+from provision.veltair_shapes import differences, shapes
+
+HIDDEN = ("cut",)
+"""Columns that only files and JSON have."""
+FEWEST_QUERIES = 100
+
+
+def add_parsers(verbs):
+    """Declare the verb."""
+    text = "serve DNNs on a modelled 64-core CPU as VELTAIR's figures do; exit 1 when a shape does not come out"
+    parser = verbs.add_parser("veltair", help=text, description=text)
+    parser.add_argument("--figure", default="all", choices=(*FIGURES, "all"), help="which (default: all)")
+    parser.add_argument("--queries", type=int, default=2000, metavar="N", help="queries a run (default: 2000)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the arrivals (default: 0)")
+    parser.add_argument("--out", metavar="DIR", help="write the tables (.csv) and pictures (.png) here")
+    add_force(parser)
+    add_json(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options):
+    figures = FIGURES if options.figure == "all" else {options.figure: FIGURES[options.figure]}
+    _check(options, figures)
+    with counting("searching for capacities", searches(figures)) as advance:
+        study = Study(options.queries, options.seed, advance)
+        found = {part: getattr(study, f"figure_{part}")() for parts in figures.values() for part in parts}
+    judged, why = shapes(found), differences(figures)
+    files = _write(found, Path(options.out), options.force) if options.out else []
+    if options.json:
+        tables = {f"figure_{part}": rows for part, rows in found.items()}
+        print_json(tables | {"shapes": [shape._asdict() for shape in judged], "differences": why,
+                             "queries": options.queries, "seed": options.seed, "files": files})
+    else:
+        _print(found, judged, why, files)
+    return 0 if all(shape.holds for shape in judged) else 1
+
+
+def _check(options, figures):
+    """Complain before the work."""
+    if options.queries < FEWEST_QUERIES:
+        raise InputError(f"--queries {options.queries}: should be at least {FEWEST_QUERIES}, to tell 95 % of them")
+    if options.seed < 0:
+        raise InputError(f"--seed {options.seed}: should be 0 or more")
+    if options.out:
+        for name, parts in figures.items():
+            check_picture(Path(options.out) / f"figure-{name}.png", options.force)
+            for part in parts:
+                check_writable(Path(options.out) / f"figure-{part}.csv", options.force)
+
+
+def _write(found, folder, force):
+    """Write tables and pictures; returns their paths."""
+    for part, rows in found.items():
+        write_text(folder / f"figure-{part}.csv", as_csv(_shown(rows)), force)
+    tables = [folder / f"figure-{part}.csv" for part in found]
+    return [str(path) for path in (*tables, *draw_veltair(found, folder, force))]
+
+
+def _shown(rows):
+    return [{name: value for name, value in row.items() if name not in HIDDEN} for row in rows]
+
+
+def _print(found, judged, why, files):
+    print("modelled, not measured: no code ran on the paper's testbed for these numbers")
+    for part, rows in found.items():
+        print(f"\nFigure {part}")
+        rows = _shown(rows)
+        print_table(list(rows[0]), [list(row.values()) for row in rows])
+    print("\nThe paper's shapes")
+    print_table(("figure", "shape", "comes out", "ours", "paper"), [
+        [shape.figure, shape.claim, "yes" if shape.holds else "NO", shape.ours, shape.paper] for shape in judged
+    ])
+    print("Why numbers differ:")
+    for text in why:
+        print(f"- {text}")
+    for path in files:
+        print(f"written to {path}")
