@@ -10,7 +10,6 @@ Run as ``python benchmarks/faults.py [--sample N] [--seed S]``; ends with ``case
 """
 
 import argparse
-import os
 import random
 import sys
 import tempfile
@@ -20,9 +19,9 @@ from pathlib import Path
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from applier_scenario import PLANNED, TARGET, Scenario
+from applier_scenario import PLANNED, Scenario, in_child
 
-from provision.applier import apply, calls, mps, rollback
+from provision.applier import calls, mps, rollback
 from provision.applier.journal import Journal
 from provision.models.errors import InputError
 
@@ -47,6 +46,8 @@ BY_NAME = {
 LOOKS = (INVALID, UNSUPPORTED, LOST, UNKNOWN)
 REJECTED, FAILED = 0, 1
 """What the MPS control program exits with: a refusal is only in its text."""
+HANG_S = 0.5
+"""After what time a call that hangs on purpose is given up."""
 
 
 def cases_of(record):
@@ -83,8 +84,8 @@ class Sweep:
         scenario = self.scenario
         scenario.put_back()
         scenario.node.fault("call", case.number, case.kind, case.code)
-        with scenario.node.loaded(), mock.patch.object(calls, "LIMIT_S", 2.0), mock.patch.object(mps, "LIMIT_S", 2.0):
-            self._in_child() if case.kind in ("hang", "kill_before", "kill_after") else self._here()
+        with scenario.node.loaded():
+            self._act(case.kind)
         last = Journal(scenario.state).last()
         wrong = [] if last.former is not None and last.verb == "apply" else ["the journal is lost"]
         if last.unfinished:
@@ -110,20 +111,21 @@ class Sweep:
             f"client {pid} was ended" for pid in sorted(self.scenario.clients - alive)
         ]
 
-    def _here(self):
+    def _act(self, kind):
+        """Apply, in a process of its own where the fault would end this one or leave a thread in it."""
+        if kind == "hang":
+            with mock.patch.object(calls, "LIMIT_S", HANG_S), mock.patch.object(mps, "LIMIT_S", HANG_S):
+                in_child(self._apply)
+        elif kind.startswith("kill"):
+            in_child(self._apply)
+        else:
+            self._apply()
+
+    def _apply(self):
         try:
             self.scenario.apply()
         except InputError:
             return
-
-    def _in_child(self):
-        child = os.fork()
-        if child == 0:
-            try:
-                apply(TARGET, self.scenario.state, gpus=PLANNED)
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
 
 
 _own = []

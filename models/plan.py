@@ -1,6 +1,8 @@
 """A plan: what stands on every GPU, complete enough to apply."""
 
+from collections import Counter
 
+from provision.models.errors import InputError
 from provision.models.fields import Count, Flag, Fraction, Name, NonNegative, PositiveCount, Record, Text, Version
 
 
@@ -8,7 +10,8 @@ class Replica(Record):
     """The server processes of one workload on one slice.
 
     ``sm_share`` is the part of the slice's SMs that each process may use, ``rate_rps`` the part of the
-    workload's rate that is routed here.
+    workload's rate that is routed here. Replicas of one ``turn`` on a slice take turns on one share of its SMs;
+    without a turn a replica has a share of its own.
     """
 
     workload: Name
@@ -16,6 +19,7 @@ class Replica(Record):
     processes: PositiveCount = 1
     sm_share: Fraction = 1.0
     rate_rps: NonNegative
+    turn: Count | None = None
 
 
 class Slice(Record):
@@ -24,6 +28,12 @@ class Slice(Record):
     profile: Name
     start: Count = 0
     replicas: tuple[Replica, ...] = ()
+
+    @property
+    def held_shares(self):
+        """What every replica holds of the SMs: a share that several take turns on counts in equal parts."""
+        takers = Counter(replica.turn for replica in self.replicas)
+        return [one.sm_share / (1 if one.turn is None else takers[one.turn]) for one in self.replicas]
 
 
 class PlannedGpu(Record):
@@ -49,3 +59,18 @@ class Plan(Record):
             for position, piece in enumerate(gpu.slices):
                 for replica in piece.replicas:
                     yield at, position, piece, replica
+
+    def refuse_turns(self, verb):
+        """Complain when replicas take turns, which is for the server that starts their batches to see to.
+
+        Raises
+        ------
+        InputError
+            Naming the first GPU where they do.
+        """
+        for at, _, _, replica in self.replicas():
+            if replica.turn is not None:
+                raise InputError(
+                    f"GPU {at}: {replica.workload} shares turn {replica.turn}; {verb} takes no plan with turns: give "
+                    "every replica an sm_share of its own"
+                )

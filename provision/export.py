@@ -61,6 +61,7 @@ def render(plan, to, instance, gpus_per_node=8):
         raise InputError(f"--gpus-per-node {gpus_per_node}: must be at least 1; correct it")
     if not plan.gpus:
         raise InputError(f"the plan for {plan.instance} has no GPUs; there is nothing to export")
+    plan.refuse_turns("export")
     report = verify(instance, plan)
     if not report.ok:
         first, count = report.violations[0].message, len(report.violations)

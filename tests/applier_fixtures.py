@@ -1,5 +1,6 @@
 """Fixtures of the applier's tests."""
 
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -27,6 +28,14 @@ def node(folder):
     made = Node(folder / "node", [KIND] * 2, mig=True)
     with made.loaded():
         yield made
+
+
+@pytest.fixture
+def bystander():
+    """A process that is somebody else's."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """GPUs for the applier's tests: a node whose layout can be put back, two plans for it, and what stands on it."""
 
+import os
 import shutil
 
 from driver import Node
@@ -77,6 +78,19 @@ class Scenario:
         wanted = gpu_type(KIND).profiles[profile].profile_id
         found = (one for gpu in range(4) for one in self.node.instances(gpu) if one.profile_id == wanted)
         return next(found).devices[0][0]
+
+
+def in_child(act):
+    """How a child process that acts ends: its exit code, the number of the signal below zero."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            act()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def standing(node, state):

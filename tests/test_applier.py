@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -76,15 +75,14 @@ def test_the_whole_of_a_double_memory_slice_is_used(folder, state):
         assert [piece.computes[0].sms for piece in status(state)[0].gpus[0].slices] == [26]
 
 
-def test_a_busy_slice_is_not_touched_unless_told(node, state):
+def test_a_busy_slice_is_not_touched_unless_told(node, state, bystander):
     apply(plan([("3g.40gb", 4)]), state, gpus=["0"])
-    with subprocess.Popen(["sleep", "600"]) as client:
-        node.start_process(node.instances(0)[0].devices[0][0], pid=client.pid)
-        with pytest.raises(InputError, match=f"GPU 0, 3g.40gb at 4 is in use: end process {client.pid} sleep"):
-            apply(plan([("7g.80gb", 0)]), state, gpus=["0"])
-        assert places(node) == [(9, 4)]
-        outcome = apply(plan([("7g.80gb", 0)]), state, gpus=["0"], permissions=Permissions(evict=True))
-        assert outcome.outcome == "applied" and client.wait() == -signal.SIGTERM
+    node.start_process(node.instances(0)[0].devices[0][0], pid=bystander.pid)
+    with pytest.raises(InputError, match=f"GPU 0, 3g.40gb at 4 is in use: end process {bystander.pid} sleep"):
+        apply(plan([("7g.80gb", 0)]), state, gpus=["0"])
+    assert places(node) == [(9, 4)]
+    outcome = apply(plan([("7g.80gb", 0)]), state, gpus=["0"], permissions=Permissions(evict=True))
+    assert outcome.outcome == "applied" and bystander.wait() == -signal.SIGTERM
     assert places(node) == [(0, 0)]
 
 

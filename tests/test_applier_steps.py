@@ -174,6 +174,20 @@ def test_a_plan_that_no_gpu_takes_is_refused(pieces, words):
     assert words in str(refusal.value)
 
 
+def test_what_a_type_cannot_do_is_refused():
+    """MIG on a GPU without it, two profiles with the one set of media engines, replicas that take turns."""
+    media = [("1g.6gb+me", 0), ("2g.12gb+me", 2)]
+    turns = plan([("3g.40gb", 0, {"bert": 1})]).model_dump()
+    turns["gpus"][0]["slices"][0]["replicas"][0]["turn"] = 0
+    for wrong, words in (
+        (plan([], kind="t4"), r"gpus\[0\]: t4 has no MIG; set mig to false"),
+        (plan(media, kind="a30"), r"1g\.6gb\+me and 2g\.12gb\+me: a GPU has one set of media engines"),
+        (Plan.model_validate(turns), "apply takes no plan with turns"),
+    ):
+        with pytest.raises(InputError, match=words):
+            target_layout(wrong, observed([]), Commands())
+
+
 def test_too_few_gpus_and_unknown_gpus_are_named():
     with pytest.raises(InputError, match="the plan needs 2 GPUs of type a100-80gb, 1 may be used"):
         target_layout(plan([], []), observed([], []), Commands(), ["1"])

@@ -118,6 +118,14 @@ def test_folder_that_is_a_file(s1):
     assert Path("out").read_text() == "mine"
 
 
+@pytest.mark.parametrize("to", TARGETS)
+def test_turns_are_refused(to, s1):
+    """No target can make replicas take turns."""
+    with pytest.raises(provision.InputError, match="export takes no plan with turns"):
+        provision.export(changed(s1[1], turn=0), to, "out", s1[0])
+    assert not Path("out").exists()
+
+
 @pytest.mark.parametrize(
     ("to", "reason"),
     [
@@ -244,5 +252,5 @@ def test_names_that_collide_stay_apart():
 
 def test_replica_record_is_what_is_exported():
     """Exporters name every field of a replica; a new one needs a decision here."""
-    assert set(Replica.model_fields) == {"workload", "batch", "processes", "sm_share", "rate_rps"}
+    assert set(Replica.model_fields) == {"workload", "batch", "processes", "sm_share", "rate_rps", "turn"}
     assert set(Slice.model_fields) == {"profile", "start", "replicas"}

@@ -41,7 +41,7 @@ class Calls:
     """Makes calls one after another on a thread of its own, so that one that never returns can be told."""
 
     def __init__(self):
-        self.asked, self.answered, self.hung = SimpleQueue(), SimpleQueue(), None
+        self.asked, self.hung = SimpleQueue(), None
         threading.Thread(target=self._work, daemon=True).start()
 
     def __call__(self, function, *arguments):
@@ -56,9 +56,11 @@ class Calls:
             unknown, and no further one is made.
         """
         if not self.hung:
-            self.asked.put((function, arguments))
+            # Of its own: the answer to a call whose wait was interrupted is no later call's.
+            answer = SimpleQueue()
+            self.asked.put((function, arguments, answer))
             try:
-                result, error = self.answered.get(timeout=LIMIT_S)
+                result, error = answer.get(timeout=LIMIT_S)
             except Empty:
                 self.hung = function
         if self.hung:
@@ -78,8 +80,8 @@ class Calls:
 
     def _work(self):
         while (asked := self.asked.get()) is not None:
-            function, arguments = asked
+            function, arguments, answer = asked
             try:
-                self.answered.put((getattr(pynvml, function)(*arguments), None))
+                answer.put((getattr(pynvml, function)(*arguments), None))
             except Exception as error:
-                self.answered.put((None, error))
+                answer.put((None, error))

@@ -131,7 +131,10 @@ class Executor:
         changes.set_mig_mode(self.driver, step.gpu, step.mig)
 
     def _evict(self, step):
-        servers.evict([one.pid for one in step.clients])
+        # Since the steps were planned a process may have ended and its id have become another's.
+        _, processes = self.driver.devices(step.gpu, step.slice)
+        there = {one.pid for one in processes}
+        servers.evict([one.pid for one in step.clients if one.pid in there])
 
     def _remove_replica(self, step):
         self.services.remove(self._device(step), step.replica)

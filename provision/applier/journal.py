@@ -11,6 +11,8 @@ import os
 import time
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from provision.applier.layout import Layout
 from provision.instances.files import reason
 from provision.models.errors import InputError
@@ -35,6 +37,12 @@ class Run(Record):
     def unfinished(self):
         """Whether the GPUs may stand between the former layout and the target."""
         return self.outcome in (None, UNRESTORED)
+
+    @property
+    def ways_on(self):
+        """What an administrator can do about a run that is unfinished."""
+        goes_on = f"provision {self.verb} goes on"
+        return goes_on if self.verb == "rollback" else f"{goes_on}, provision rollback goes back"
 
 
 class Journal:
@@ -66,11 +74,15 @@ class Journal:
     def last(self):
         """The last run; None when there was none."""
         run = None
-        for entry in self.entries():
-            if entry["event"] == "begin":
-                run = Run.model_validate(entry["run"])
-            elif entry["event"] == "end":
-                run = run.model_copy(update={"outcome": entry["outcome"]})
+        try:
+            for entry in self.entries():
+                if entry["event"] == "begin":
+                    run = Run.model_validate(entry["run"])
+                elif entry["event"] == "end":
+                    run = run.model_copy(update={"outcome": entry["outcome"]})
+        except (LookupError, TypeError, AttributeError, ValidationError):
+            strange = "has lines that this version of the applier did not write"
+            raise InputError(f"{self.path}: {strange}; see that the GPUs stand as they should, move it away") from None
         return run
 
     def entries(self):

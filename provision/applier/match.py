@@ -68,13 +68,13 @@ def _words(product):
 def _allowed(present, chosen):
     if chosen is None:
         return present.gpus
-    found = []
-    for name in dict.fromkeys(chosen):
+    found = {}
+    for name in chosen:
         gpu = next((gpu for gpu in present.gpus if name in (str(gpu.index), gpu.uuid)), None)
         if gpu is None:
             raise InputError(f"--gpus {name}: there is no such GPU; there are {_listed(present.gpus)}")
-        found.append(gpu)
-    return found
+        found[gpu.uuid] = gpu
+    return tuple(found.values())
 
 
 def _listed(gpus):

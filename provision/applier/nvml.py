@@ -35,18 +35,29 @@ class Driver:
             raise
         return self
 
-    def __exit__(self, *exception):
-        if not self.call.hung:
-            try:
-                self.call("nvmlShutdown")
-            finally:
-                self.call.end()
+    def __exit__(self, kind, *exception):
+        if self.call.hung:
+            return
+        try:
+            self.call("nvmlShutdown")
+        except InputError:
+            # What has ended the session says more.
+            if kind is None:
+                raise
+        finally:
+            self.call.end()
 
     def observe(self):
         """Every GPU of the machine."""
         return tuple(self._observe(index) for index in range(self.call("nvmlDeviceGetCount")))
 
     def _observe(self, index):
+        try:
+            return self._observed(index)
+        except DriverError as error:
+            raise InputError(f"GPU {index}: {error}") from None
+
+    def _observed(self, index):
         handle = self.call("nvmlDeviceGetHandleByIndex", index)
         uuid, product = self.call("nvmlDeviceGetUUID", handle), self.call("nvmlDeviceGetName", handle)
         mode = self._optional("nvmlDeviceGetMigMode", handle)

@@ -34,7 +34,7 @@ def default_state():
     """The state directory when none is named."""
     if os.geteuid() == 0:
         return Path("/var/lib/provision")
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "provision"
+    return Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")) / "provision"
 
 
 def status(state):

@@ -4,6 +4,7 @@ No process id is ever written down: what runs is read from /proc, so that a cras
 """
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -30,9 +31,12 @@ def running(state):
     mark = f"{STATE}={state}".encode()
     for pid, session, content in _processes():
         lines = content.split(b"\0")
-        if pid == session and mark in lines:
-            environment = dict(line.decode(errors="replace").split("=", 1) for line in lines if b"=" in line)
-            replica, number = map(int, environment[SLOT].split("/"))
+        if pid != session or mark not in lines:
+            continue
+        environment = dict(line.decode(errors="replace").split("=", 1) for line in lines if b"=" in line)
+        # Others may carry the mark too: a shell with the variable set.
+        if DEVICE in environment and (slot := re.fullmatch(r"(\d+)/(\d+)", environment.get(SLOT, ""))):
+            replica, number = map(int, slot.groups())
             found[environment[DEVICE]][replica][number] = session
     return found
 

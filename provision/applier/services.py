@@ -1,10 +1,11 @@
 """What the applier keeps in its state directory for every CUDA device: MPS daemon, replicas' environments, logs.
 
     slices/DEVICE/pipe, log         of the device's MPS control daemon
-    slices/DEVICE/replica-N.env     environment of replica N, for whoever starts its servers
+    slices/DEVICE/replica-N.env     environment of replica N, for whoever starts its servers; quoted for a shell
     slices/DEVICE/replica-N.log     output of the servers started here
 """
 
+import shlex
 import shutil
 from pathlib import Path
 
@@ -73,7 +74,7 @@ class Services:
         environment = replica.environment | {servers.DEVICE: device}
         if piece.mps:
             environment |= self.daemon(device).environment
-        text = "".join(f"{name}={value}\n" for name, value in environment.items())
+        text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in environment.items())
         write_text(self._path(device, number), text, force=True)
         log = self._path(device, number).with_suffix(".log")
         missing = set(range(replica.running)) - set(self.sessions(device).get(number, {}))
@@ -105,8 +106,9 @@ def _files(folder):
 
 
 def _read(path):
-    pairs = dict(line.split("=", 1) for line in read_text(path).splitlines() if "=" in line)
+    text = read_text(path)
     try:
+        pairs = dict(word.split("=", 1) for word in shlex.split(text) if "=" in word)
         float(pairs[RATE])
     except (KeyError, ValueError):
         raise InputError(f"{path}: {RATE} is no number: changed by hand? Remove the file and apply again") from None

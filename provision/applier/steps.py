@@ -91,7 +91,8 @@ def _gpu_steps(here, goal):
         return [], [*torn, _mode(goal), *built], []
     there, wanted = {old.key: old for old in here.slices}, {new.key: new for new in goal.slices}
     doomed = [old for key, old in there.items() if key not in wanted]
-    make, swap = [], [_mode(goal)] if here.mig_pending != goal.mig_pending else []
+    # A mode that was pending once is not made pending again.
+    make, swap = [], [_mode(goal)] if here.mig_pending != goal.mig_pending == goal.mig else []
     for key, new in wanted.items():
         if key in there:
             swap += _change(here, there[key], new)

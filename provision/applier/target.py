@@ -27,7 +27,7 @@ class Commands:
         """The command of a replica as one line of shell words; None without a template."""
         if self.template is None:
             return None
-        values = replica.model_dump() | {"profile": profile}
+        values = replica.model_dump(include=set(FIELDS)) | {"profile": profile}
         if replica.workload in self.models:
             values["model"] = self.models[replica.workload]
         try:
@@ -36,7 +36,7 @@ class Commands:
             if error.args[0] == "model":
                 raise InputError(f"--server: {replica.workload}: the instance has its model; add --instance") from None
             raise InputError(f"--server: unknown field {error}; there are {', '.join(FIELDS)}") from None
-        except (ValueError, IndexError, AttributeError) as error:
+        except (ValueError, IndexError, AttributeError, TypeError) as error:
             raise InputError(f"--server: cannot be read: {error}; write braces as {{{{ and }}}}") from None
         if not words:
             raise InputError("--server: is empty; give the command that starts a server")
@@ -51,8 +51,11 @@ def check_plan(plan):
     InputError
         Naming the GPU, the slice and the remedy.
     """
+    plan.refuse_turns("apply")
     for number, gpu in enumerate(plan.gpus):
         kind, where = gpu_type(gpu.gpu), f"plan: gpus[{number}]"
+        if gpu.mig and not kind.mig:
+            raise InputError(f"{where}: {gpu.gpu} has no MIG; set mig to false")
         names = [WHOLE] if not gpu.mig else list(kind.profiles)
         taken = set()
         for position, piece in enumerate(gpu.slices):
@@ -65,6 +68,7 @@ def check_plan(plan):
                 raise InputError(f"{at}: {piece.profile} at {piece.start} overlaps another slice; solve again")
             taken |= slots
             _check_clients(kind, piece, at)
+        _check_media(kind, gpu, where)
 
 
 def _slots(kind, piece, at):
@@ -82,6 +86,13 @@ def _check_clients(kind, piece, at):
     clients, limit = sum(replica.processes for replica in piece.replicas), kind.slice_mps_clients(piece.profile)
     if clients > max(limit, 1):
         raise InputError(f"{at}: {clients} processes, but MPS takes {limit} on {piece.profile}; use fewer processes")
+
+
+def _check_media(kind, gpu, where):
+    names = [piece.profile for piece in gpu.slices if piece.profile != WHOLE]
+    media = [name for name in names if kind.profiles[name].variant == "media"]
+    if len(media) > 1:
+        raise InputError(f"{where}: {' and '.join(media)}: a GPU has one set of media engines; keep one of them")
 
 
 def gpu_layout(gpu, uuid, commands):

@@ -3,7 +3,7 @@
 import sys
 
 from provision.applier.execute import Permissions
-from provision.applier.journal import APPLIED, RESTORED, UNRESTORED
+from provision.applier.journal import APPLIED, RESTORED, UNRESTORED, Journal
 from provision.applier.operations import DECLINED, apply, rollback
 from provision.commands.common import add_json, print_json
 from provision.commands.status import add_plan, add_state, commands, gpus, print_steps, step_rows
@@ -14,7 +14,7 @@ INTERRUPTED = 130
 HEADLINES = {
     APPLIED: "applied: the plan stands",
     RESTORED: "restored: the former layout stands",
-    UNRESTORED: "not restored; when what stands in the way is gone, apply or roll back again:",
+    UNRESTORED: "not restored; when what stands in the way is gone, roll back again:",
     DECLINED: "declined: nothing was done",
 }
 
@@ -60,7 +60,7 @@ def _run(options, verb, carry_out, *arguments):
             *arguments, permissions=permissions, confirm=_confirm(options), report=_report, wait=options.wait
         )
     except KeyboardInterrupt:
-        print("stopped on the way: provision apply goes on, provision rollback goes back", file=sys.stderr)
+        print(_stopped(options.state), file=sys.stderr)
         return INTERRUPTED
     if options.json:
         steps = [{"uuid": step.gpu, "action": step.action, "text": step.text} for step in outcome.steps]
@@ -68,6 +68,12 @@ def _run(options, verb, carry_out, *arguments):
     else:
         _print(outcome)
     return 0 if outcome.outcome == (APPLIED if verb == "apply" else RESTORED) else 1
+
+
+def _stopped(state):
+    """What an interrupted run leaves behind."""
+    last = Journal(state).last()
+    return f"stopped on the way: {last.ways_on}" if last and last.unfinished else "stopped: nothing is left half done"
 
 
 def _confirm(options):
@@ -79,7 +85,10 @@ def _confirm(options):
         if options.json or not sys.stdin.isatty():
             raise InputError(f"{len(steps)} steps to do, and nobody to ask; look at provision diff and add --yes")
         print_steps(step_rows(present, steps))
-        return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
+        try:
+            return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
+        except EOFError:
+            return False
 
     return ask
 

@@ -4,6 +4,7 @@ from provision.applier.operations import default_state, difference, status
 from provision.applier.target import Commands
 from provision.commands.common import add_json, print_json, print_table
 from provision.instances.read import read, read_plan
+from provision.models.errors import InputError
 
 
 def add_parsers(verbs):
@@ -44,7 +45,12 @@ def add_plan(parser):
 
 def gpus(options):
     """The GPUs that may be used; None for all."""
-    return options.gpus.split(",") if options.gpus else None
+    if options.gpus is None:
+        return None
+    names = [name.strip() for name in options.gpus.split(",")]
+    if not all(names):
+        raise InputError(f"--gpus {options.gpus!r}: names no GPU; give indices or UUIDs with commas between them")
+    return names
 
 
 def commands(options):
@@ -81,7 +87,7 @@ def _status(options):
     for device in present.leftovers:
         print(f"{device} is gone but left files, a daemon or servers behind; the next apply clears them")
     if last and last.unfinished:
-        print(f"the last {last.verb} was not finished: provision apply goes on, provision rollback goes back")
+        print(f"the last {last.verb} was not finished: {last.ways_on}")
     return 0
 
 

@@ -97,7 +97,10 @@ def _use(machines):
     for node in machines:
         yield f"`{node.name}` is for a machine with {len(node.gpus)} x {node.type.product}."
     first = machines[0].name
-    yield f"`nvidia-mig-parted apply -f config.yaml -c {first}` destroys the MIG instances that its GPUs have, first."
+    yield (
+        f"`nvidia-mig-parted apply -f config.yaml -c {first}` first destroys the MIG instances that its GPUs have, and "
+        "puts nothing back when it fails."
+    )
     yield "`nvidia-mig-parted assert` holds only on a machine that has no other GPUs than its configuration."
     yield "Processes, MPS percentages and batch sizes are not part of these files."
 

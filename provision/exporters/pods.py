@@ -96,7 +96,8 @@ def _containers(instance, piece, images):
         yield {
             "name": f"process-{number}",
             "image": images[model],
-            "env": [{"name": name, "value": str(value)} for name, value in environment.items()],
+            # Kubernetes replaces $(NAME) in values, and takes $$ for a dollar sign.
+            "env": [{"name": name, "value": str(value).replace("$", "$$")} for name, value in environment.items()],
         }
 
 
@@ -153,6 +154,10 @@ def notes(machines):
         yield (
             "`kubectl apply -f mig-config.yaml`, and let the GPU operator use it (Helm: "
             f"migManager.config.name={CONFIG_MAP}, mig.strategy=mixed). It counts profiles; the driver places them."
+        )
+        yield (
+            "The node label `nvidia.com/mig.config.state` tells how partitioning went. The operator acts on a changed "
+            "value of `nvidia.com/mig.config` only: to try again set another one in between."
         )
     yield "`bash label-nodes.sh NODE...` tells which Kubernetes node is which machine; drain the nodes before it."
     yield (
