@@ -11,6 +11,9 @@ from provision.models.fields import Name, Record, Text, Version
 from provision.models.performance import PerformanceFile, reference, resolve
 from provision.models.workload import ALONE, FleetEntry, Policy, Workload
 
+SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'"}
+"""Kinds of performance data whose GPUs are always shared, and whose they are."""
+
 
 class Instance(Record):
     """A problem instance, immutable; its performance data is loaded when it is made.
@@ -46,8 +49,9 @@ class Instance(Record):
         priced = {entry.price_per_hour is not None for entry in self.fleet}
         if len(priced) == 2:
             raise ValueError("fleet: some GPUs have a price_per_hour and some have none; price all or none")
-        if self.policy.latency_budget == "queueing" and "igniter" in {data.kind for data in self._fleet_performance}:
-            raise ValueError(f"policy.latency_budget: {ALONE}, not iGniter's shared GPUs; use half_slo")
+        for data in self._fleet_performance:
+            if self.policy.latency_budget == "queueing" and data.kind in SHARED:
+                raise ValueError(f"policy.latency_budget: {ALONE}, not {SHARED[data.kind]} shared GPUs; use half_slo")
         for index, workload in enumerate(self.workloads):
             if workload.model not in self._known_models:
                 raise ValueError(
@@ -102,9 +106,9 @@ class Instance(Record):
     def sharing_of(self, gpu, models):
         """The performance data that describes these models on one slice together; None when there is none.
 
-        Closed networks do where the policy lets workloads share slices, iGniter's profiles always.
+        Closed networks do where the policy lets workloads share slices, iGniter's profiles and gpu-lets always.
         """
-        kinds = ("igniter", "closed-network") if self.policy.share_slices else ("igniter",)
+        kinds = ("closed-network", *SHARED) if self.policy.share_slices else tuple(SHARED)
         for data in self.performance:
             if data.kind in kinds and data.gpu == gpu and all(model in data.models for model in models):
                 return data

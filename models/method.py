@@ -17,18 +17,20 @@ FEATURES = {
     "max_share_per_gpu": "max_share_per_gpu below 1",
     "interference": "interference between workloads on one slice (performance data of kind igniter)",
     "share_slices": "policy.share_slices (a bound for isolated segments does not hold there)",
-    "isolated_data": "performance data that does not tell how all models interfere (other than one igniter file)",
+    "gpulets": "parts of GPUs and turns on them (performance data of kind gpulets)",
+    "isolated_data": "performance data other than one file that tells how all models interfere (igniter, gpulets)",
 }
 """What an instance may ask of a method, and how to say it."""
 
 REMEDIES = (
     ("interference", "auto, patterns or igniter"),
     ("share_slices", "auto or mixed-counts"),
+    ("gpulets", "auto, gpulets-patterns or gpulets"),
     ("max_replicas", "partition-counts"),
 )
 """Methods that can do what few can; the first feature counts."""
 
-ONE_REPLICA = frozenset({"limited_counts", "without_mig", "interference", "max_replicas"})
+ONE_REPLICA = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "max_replicas"})
 """What methods under interference take, which give every workload one replica where that is asked for."""
 
 
@@ -124,15 +126,18 @@ class Method:
         if missing:
             asked = " and ".join(FEATURES[feature] for feature in missing)
             few = (text for feature, text in REMEDIES if feature in missing)
-            others = next(few, "auto, greedy or partition-counts")
-            raise UnsupportedError(f"method {self.name} cannot plan {asked}; use --method {others}")
+            remedy = f"use --method {next(few, 'auto, greedy or partition-counts')}"
+            if "gpulets" in self.features & needs(instance):
+                remedy = "leave that out: no method does with performance data of kind gpulets"
+            raise UnsupportedError(f"method {self.name} cannot plan {asked}; {remedy}")
 
 
 def needs(instance):
     """The features that an instance asks for."""
     workloads, gpus = instance.workloads, {entry.gpu for entry in instance.fleet}
     files = [data for data in instance.performance if data.gpu in gpus]
-    interfering = [data for data in files if data.kind == "igniter"]
+    shared = [data for data in files if data.kind in ("igniter", "gpulets")]
+    kinds = {data.kind for data in shared}
     found = {
         "several_gpu_types": len(instance.fleet) > 1,
         "limited_counts": any(entry.count is not None for entry in instance.fleet),
@@ -143,8 +148,9 @@ def needs(instance):
         "max_replicas": any(workload.max_replicas is not None for workload in workloads),
         "share_slices": instance.policy.share_slices,
         "max_share_per_gpu": any(workload.max_share_per_gpu < 1 for workload in workloads),
-        "interference": bool(interfering),
-        "isolated_data": interfering != files or len(files) > len(gpus),
+        "interference": "igniter" in kinds,
+        "gpulets": "gpulets" in kinds,
+        "isolated_data": shared != files or len(files) > len({data.gpu for data in files}),
     }
     asked = {feature for feature, present in found.items() if present}
     return asked - {"max_replicas"} if asked <= ONE_REPLICA else asked

@@ -13,13 +13,14 @@ from provision.models.gpu import gpu_type
 
 
 class Member(NamedTuple):
-    """One replica as a performance model sees it; ``rate_rps`` is what is routed to it."""
+    """One replica as a performance model sees it; ``rate_rps`` is what is routed to it, ``turn`` as in a Replica."""
 
     model: str
     batch: int
     processes: int
     sm_share: float
     rate_rps: float = 0.0
+    turn: int | None = None
 
 
 class Prediction(NamedTuple):
@@ -42,6 +43,12 @@ class OperatingPoints:
     latency_ms: np.ndarray
     throughput_rps: np.ndarray
     sm_share: np.ndarray | float = 1.0
+
+    def where_processes(self, processes):
+        """Those with so many processes."""
+        at = self.processes == processes
+        share = self.sm_share if np.ndim(self.sm_share) == 0 else self.sm_share[at]
+        return OperatingPoints(self.batch[at], self.processes[at], self.latency_ms[at], self.throughput_rps[at], share)
 
 
 class PerformanceData(Record):

@@ -9,10 +9,11 @@ from pydantic import Field, TypeAdapter
 
 from provision.models.errors import InputError
 from provision.models.fitted_networks import FittedNetworks
+from provision.models.gpulets import Gpulets
 from provision.models.igniter import IgniterProfiles
 from provision.models.measured_segments import MeasuredSegments
 
-PerformanceFile = Annotated[MeasuredSegments | FittedNetworks | IgniterProfiles, Field(discriminator="kind")]
+PerformanceFile = Annotated[MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets, Field(discriminator="kind")]
 _ANY = TypeAdapter(PerformanceFile)
 
 

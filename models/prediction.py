@@ -26,7 +26,9 @@ def predict_slice(instance, gpu, piece):
         return [None] * len(piece.replicas)
     models = [member.model for member in members]
     data = instance.performance_of(gpu, *models) if len(members) == 1 else instance.sharing_of(gpu, models)
-    return data.predict(piece.profile, members) if data else [None] * len(members)
+    turns = any(member.turn is not None for member in members)
+    described = data is not None and (data.kind == "gpulets" or not turns)
+    return data.predict(piece.profile, members) if described else [None] * len(members)
 
 
 def task_p99_ms(policy, workload, replica, found):
@@ -47,6 +49,6 @@ def slice_members(instance, piece):
         return None
     shared = len(workloads) > 1
     return tuple(
-        Member(workload.model, one.batch, one.processes, one.sm_share, one.rate_rps if shared else 0.0)
+        Member(workload.model, one.batch, one.processes, one.sm_share, one.rate_rps if shared else 0.0, one.turn)
         for workload, one in zip(workloads, piece.replicas, strict=True)
     )

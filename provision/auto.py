@@ -10,9 +10,9 @@ from time import perf_counter
 
 import numpy as np
 
-from provision.formulations import assignment_cpsat, mixed_counts, partition_counts, patterns
+from provision.formulations import assignment_cpsat, gpulets_patterns, mixed_counts, partition_counts, patterns
 from provision.formulations.cover_bound import cover_bound
-from provision.heuristics import greedy, lns
+from provision.heuristics import gpulets_ideal, greedy, lns
 from provision.models.errors import InputError, UnsupportedError
 from provision.models.method import FEATURES, Incumbent, Method, Outcome, needs
 from provision.models.partitions import partitions_of
@@ -66,6 +66,9 @@ def _loosened(instance, plan, control, started):
 def _ladder(instance):
     """Steps, each with the part that it may take of the time left."""
     asked = needs(instance)
+    if "gpulets" in asked:
+        gpulets_patterns.METHODS[0].check(instance)
+        return ((gpulets_ideal.solve, 0.5), (gpulets_patterns.solve, 1.0))
     if "interference" in asked:
         shared = ((lns.solve, 0.05), (patterns.solve, 1.0)) if is_shared(instance) else ()
         return ((greedy.solve, 1.0), *shared)

@@ -3,13 +3,33 @@
 from functools import cache
 
 from provision import auto
-from provision.formulations import assignment_cpsat, assignment_milp, mixed_counts, partition_counts, patterns
-from provision.heuristics import greedy, igniter, lns, mig_serving, mig_serving_slow, paris, parvagpu
+from provision.formulations import (
+    assignment_cpsat,
+    assignment_milp,
+    gpulets_patterns,
+    mixed_counts,
+    partition_counts,
+    patterns,
+)
+from provision.heuristics import (
+    gpulets,
+    gpulets_ideal,
+    greedy,
+    gslice,
+    igniter,
+    lns,
+    mig_serving,
+    mig_serving_slow,
+    nexus,
+    paris,
+    parvagpu,
+)
 from provision.models.errors import InputError
 
 MODULES = (
     auto, partition_counts, patterns, mixed_counts, greedy,
-    lns, parvagpu, mig_serving, mig_serving_slow, paris, igniter, assignment_cpsat, assignment_milp,
+    lns, parvagpu, mig_serving, mig_serving_slow, paris, igniter,
+    gpulets_patterns, gpulets, gpulets_ideal, nexus, gslice, assignment_cpsat, assignment_milp,
 )
 
 

@@ -139,7 +139,7 @@ class _Verifier:
 
     def _check_slice(self, at, position, kind, entry, piece):
         """SM shares, MPS clients, memory, and what the replicas on one slice do."""
-        shares = sum(replica.sm_share for replica in piece.replicas)
+        shares = sum(piece.held_shares)
         if self._divided(kind, piece) and _over(shares, 1):
             self._violate("capacity", f"SM shares add up to {shares:g}", at, position, value=shares, limit=1)
         clients = sum(replica.processes for replica in piece.replicas)
@@ -160,9 +160,10 @@ class _Verifier:
                 self._check_replica(at, position, piece, replica, found)
 
     def _divided(self, kind, piece):
-        """Whether the replicas of a slice hold parts of its SMs: always under iGniter, else once one has a share."""
-        igniter = any(data.kind == "igniter" and data.gpu == kind.name for data in self.instance.performance)
-        return len(piece.replicas) > 1 and (igniter or any(replica.sm_share < 1 for replica in piece.replicas))
+        """Whether the replicas of a slice hold parts of its SMs: with igniter and gpulets, else once one has a part."""
+        kinds = {data.kind for data in self.instance.performance if data.gpu == kind.name}
+        shared = not kinds.isdisjoint(("igniter", "gpulets"))
+        return len(piece.replicas) > 1 and (shared or any(replica.sm_share < 1 for replica in piece.replicas))
 
     def _predict(self, gpu, piece):
         """Predictions for all replicas of a slice; slices that are alike are predicted once."""
@@ -173,7 +174,7 @@ class _Verifier:
 
     def _count_sms(self, kind, piece, predictions):
         """Add to ParvaGPU's equations 3 and 4: SMs held, and SMs busy at the routed rates."""
-        shares = [replica.sm_share for replica in piece.replicas]
+        shares = piece.held_shares
         held = min(1.0, sum(shares))
         busy = sum(
             share * replica.rate_rps / found.throughput_rps
