@@ -50,6 +50,8 @@ def cover_bound(instance, useful_rps, segments, partitions):
 
 def _bound(instance, partitions, needed, costs):
     """The bound for one price vector: what is needed against what a unit of the objective buys at most."""
+    if not needed:
+        return 0.0
     held = partitions.slots @ costs
     weights = [Fraction(instance.weight(instance.fleet[entry])) for entry in partitions.entry]
     if len(set(weights)) == 1:

@@ -54,11 +54,11 @@ def highs(problem, limit_s, gap=0.0):
 
 
 def safe_bound(found):
-    """The bound of a result of ``highs``, less a tolerance; 0 when nothing was proven."""
+    """The bound of a result of ``highs`` whose costs are 0 or more, less a tolerance; 0 when nothing was proven."""
     value = getattr(found, "mip_dual_bound", None)
     if value is None or not math.isfinite(value):
         return 0.0
-    return value - SAFE * max(1.0, abs(value))
+    return max(0.0, value - SAFE * max(1.0, abs(value)))
 
 
 def _common_unit(weights):

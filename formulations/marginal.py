@@ -31,14 +31,14 @@ class Marginal(NamedTuple):
     """What one workload costs at the margin, in units of the objective.
 
     ``per_rps`` for one more request/s; ``share`` the part of the whole that its rate at this price makes;
-    ``tighter_per_ms`` for each ms by which its SLO is shortened and ``looser_per_ms`` saved for each ms by which it is
-    lengthened, over SLO_STEP of it; infinite where the shorter SLO cannot be met.
+    ``tighter_per_ms`` for each ms by which its SLO is shortened (None where the shorter one cannot be met) and
+    ``looser_per_ms`` saved for each ms by which it is lengthened, over SLO_STEP of it.
     """
 
     workload: str
     per_rps: float
     share: float
-    tighter_per_ms: float
+    tighter_per_ms: float | None
     looser_per_ms: float
 
 
@@ -67,6 +67,8 @@ def relaxed(instance):
     rate_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
     weights = [instance.weight(instance.fleet[entry]) for entry in partitions.entry]
     rows, kinds = np.nonzero(useful_rps)
+    if not len(rows):
+        return Relaxed(np.inf if rate_rps.any() else 0.0, np.zeros(len(rate_rps)))
     count = np.arange(len(rows))
     carried = coo_array((-useful_rps[rows, kinds], (rows, count)), (len(rate_rps), len(rows)))
     taken = coo_array((np.ones(len(rows)), (kinds, count)), (len(segments.kinds), len(rows)))
@@ -87,11 +89,12 @@ def relaxed(instance):
 
 def _marginal(instance, index, now):
     workload, step_ms = instance.workloads[index], SLO_STEP * instance.workloads[index].slo_ms
-    tighter = relaxed(_with_slo(instance, index, workload.slo_ms - step_ms)).value - now.value
+    dearer = relaxed(_with_slo(instance, index, workload.slo_ms - step_ms)).value - now.value
     looser = now.value - relaxed(_with_slo(instance, index, workload.slo_ms + step_ms)).value
     per_rps = float(now.per_rps[index])
     share = per_rps * instance.planned_rps(workload) / now.value if now.value else 0.0
-    return Marginal(workload.name, per_rps, share, tighter / step_ms, looser / step_ms)
+    tighter_per_ms = dearer / step_ms if np.isfinite(dearer) else None
+    return Marginal(workload.name, per_rps, share, tighter_per_ms, looser / step_ms)
 
 
 def _with_slo(instance, index, slo_ms):

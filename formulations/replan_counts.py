@@ -2,12 +2,14 @@
 
 GPUs of one layout are counted together. Integer variables: ``z[l, t]`` GPUs of layout l that take turn t (stay in part,
 with room for new slices) or are given back, ``y[c]`` new GPUs with partition c, ``stay[s]`` slices that go on with
-their replica at its best batch size, ``x[w, k]`` replicas of workload w started on slices of kind k. Rows: turns of a
-layout add up to its GPUs, slices that stay are kept, replicas find slots, rates are carried, the fleet suffices.
+their replica at its best batch size, ``x[w, k]`` replicas of workload w started on slices of kind k, ``n[e]`` GPUs
+paid for at the price of fleet entry e. Rows: turns of a layout add up to its GPUs, slices that stay are kept, replicas
+find slots, rates are carried, the fleet suffices.
 The model is PuLP's, solved by HiGHS through SciPy.
 """
 
 from collections import Counter, defaultdict
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +22,10 @@ from provision.models.feasibility import unservable
 from provision.models.method import needs
 from provision.models.partitions import partitions_of
 from provision.models.running import Turn, running
-from provision.models.segments import best_segments
+from provision.models.segments import ROUNDING, best_segments
 
+MARGIN = 1e-5
+"""More than a rate that is asked for where the solver's tolerance has let a plan carry a little less."""
 ALLOWED = ("batches", "replicas", "slices")
 """What may change: batch sizes and rate shares; replicas, new slices and GPUs too; everything."""
 CANNOT = {"interference", "share_slices", "max_share_per_gpu"}
@@ -75,15 +79,28 @@ def replan_counts(instance, plan, slice_cost, replica_cost, allow="slices", limi
     segments = best_segments(instance)
     if problems := unservable(instance, segments):
         return Replanned("infeasible: " + "; ".join(problems), 0.0, [], set(), None, None), segments, None, None
-    model = _Model(instance, segments, running(instance, segments, plan), allow)
-    model.minimise(slice_cost, replica_cost)
-    return model.solve(limit_s, gap), segments, model.partitions, model.running
+    now, started = running(instance, segments, plan), perf_counter()
+    if allow != "slices" and (lost := _outside(now)):
+        why = f"infeasible: {lost} slices stand on GPUs that the fleet has not, and {allow} destroys none"
+        return Replanned(why, 0.0, [], set(), None, None), segments, None, None
+    model = _Model(instance, segments, now, allow, slice_cost, replica_cost)
+    found = model.solve(limit_s, gap)
+    if found.started is not None and not model.carries(found):
+        left_s = limit_s - (perf_counter() - started)
+        more = _Model(instance, segments, now, allow, slice_cost, replica_cost, 1 + MARGIN).solve(left_s, gap)
+        found = more._replace(status="unknown" if more.started is None else "feasible", bound=found.bound)
+    return found, segments, model.partitions, now
+
+
+def _outside(now):
+    """Slices on GPUs that the fleet has not."""
+    return sum(len(gpu.slices) for gpu, entry in zip(now.plan.gpus, now.entry, strict=True) if entry < 0)
 
 
 class _Model:
-    """The model of one instance and one running plan."""
+    """The model of one instance and one running plan; replicas carry ``share`` of the planned rates."""
 
-    def __init__(self, instance, segments, now, allow):
+    def __init__(self, instance, segments, now, allow, slice_cost, replica_cost, share=1):
         self.instance, self.segments, self.running, self.allow = instance, segments, now, allow
         self.partitions = partitions_of(instance, segments)
         self.problem = pulp.LpProblem("replan", pulp.LpMinimize)
@@ -96,14 +113,16 @@ class _Model:
             for number, layout in enumerate(self.layouts) for at in range(len(self._turns(layout)))
         }
         self.stay = {going: self._count(f"stay_{at}") for at, going in enumerate(now.capacity)}
-        free = allow != "batches"
-        self.y = [self._count(f"y_{c}") for c in range(len(self.partitions.entry) * free)]
-        useful = np.nonzero(segments.throughput_rps * free)
+        free = now.tiers if allow != "batches" else ()
+        self.y = {c: self._count(f"y_{c}") for c, entry in enumerate(self.partitions.entry) if entry in free}
+        useful = np.nonzero(segments.throughput_rps * [kind.entry in free for kind in segments.kinds])
         self.x = {(w, k): self._count(f"x_{w}_{k}") for w, k in zip(*useful, strict=True)}
-        self._rows()
+        self.n = [self._count(f"n_{at}", entry.count) for at, entry in enumerate(instance.fleet)]
+        self._rows(share)
+        self._minimise(slice_cost, replica_cost)
 
-    def _count(self, name):
-        return self.problem.add_variable(name, 0, None, cat="Integer")
+    def _count(self, name, most=None):
+        return self.problem.add_variable(name, 0, most, cat="Integer")
 
     def _turns(self, layout):
         """Turns that a layout may take, the last one being given back to the fleet."""
@@ -119,7 +138,7 @@ class _Model:
             for at, turn in enumerate(self._turns(layout)):
                 yield self.z[number, at], layout, turn
 
-    def _rows(self):
+    def _rows(self, share):
         add, layouts = self.problem.addConstraint, list(self.layouts)
         for number, layout in enumerate(layouts):
             mine = [self.z[number, at] for at in range(len(self._turns(layout)))]
@@ -131,10 +150,9 @@ class _Model:
             taken = [variable for (_, k), variable in self.x.items() if k == kind]
             taken += [variable for going, variable in self.stay.items() if going.kind == kind]
             add(pulp.lpSum(taken) <= pulp.lpSum(slots[kind]))
-        self._workload_rows()
-        for index, entry in enumerate(self.instance.fleet):
-            if entry.count is not None:
-                add(pulp.lpSum(self._gpus(index)) <= entry.count)
+        self._workload_rows(share)
+        for first, indices in self.running.tiers.items():
+            add(pulp.lpSum(self.n[index] for index in indices) == pulp.lpSum(self._gpus(first)))
 
     def _kept_and_slots(self):
         """Terms of the slices that could go on, by how they go, and of all slots, by kind."""
@@ -145,12 +163,12 @@ class _Model:
                 slots[one.kind].append(number * variable)
             for kind, number in Counter(kind for _, kind in turn.new).items():
                 slots[kind].append(number * variable)
-        for c, variable in enumerate(self.y):
+        for c, variable in self.y.items():
             for kind in np.flatnonzero(self.partitions.slots[c]):
                 slots[kind].append(int(self.partitions.slots[c, kind]) * variable)
         return kept, slots
 
-    def _workload_rows(self):
+    def _workload_rows(self, share):
         """Every workload's rate is carried by enough replicas, with the compute slices of its cheapest cover."""
         throughput = self.segments.throughput_rps
         _, cover = cover_bound(self.instance, throughput, self.segments, self.partitions)
@@ -160,7 +178,7 @@ class _Model:
             mine += [(one, capacity[how][0], how.kind) for how, one in self.stay.items() if how.workload == w]
             planned = self.instance.planned_rps(workload)
             if planned > 0:
-                self.problem += pulp.lpSum(min(rps / planned, 1) * variable for variable, rps, _ in mine) >= 1
+                self.problem += pulp.lpSum(min(rps / planned, 1) * variable for variable, rps, _ in mine) >= share
             held = [self.segments.kinds[kind].compute * variable for variable, _, kind in mine]
             self.problem += pulp.lpSum(held) >= int(cover.cost[w])
             self.problem += pulp.lpSum(variable for variable, _, _ in mine) >= workload.min_replicas
@@ -168,16 +186,14 @@ class _Model:
                 self.problem += pulp.lpSum(variable for variable, _, _ in mine) <= workload.max_replicas
 
     def _gpus(self, entry):
-        """Terms that count the GPUs of a fleet entry."""
-        new = [variable for c, variable in enumerate(self.y) if self.partitions.entry[c] == entry]
+        """Terms that count the GPUs of a type, by its first fleet entry."""
+        new = [variable for c, variable in self.y.items() if self.partitions.entry[c] == entry]
         return new + [one for one, layout, turn in self._chosen() if layout[0] == entry and turn is not GIVEN_BACK]
 
-    def minimise(self, slice_cost, replica_cost):
+    def _minimise(self, slice_cost, replica_cost):
         """Objective: cost of the GPUs, of destroyed slices and of started replicas."""
-        terms = [
-            self.instance.weight(entry) * variable
-            for index, entry in enumerate(self.instance.fleet) for variable in self._gpus(index)
-        ]
+        terms = [self.instance.weight(entry) * one for entry, one in zip(self.instance.fleet, self.n, strict=True)]
+        terms.append(slice_cost * _outside(self.running))
         terms += [slice_cost * (len(going) - len(turn.kept)) * one for one, (_, going, _), turn in self._chosen()]
         terms += [replica_cost * variable for variable in self.x.values()]
         self.problem += pulp.lpSum(terms)
@@ -193,11 +209,22 @@ class _Model:
         started = np.zeros(self.segments.throughput_rps.shape, int)
         for at, variable in self.x.items():
             started[at] = value[variable.name]
-        opened = np.array([value[variable.name] for variable in self.y], int)
+        opened = np.zeros(len(self.partitions.entry), int)
+        for c, variable in self.y.items():
+            opened[c] = value[variable.name]
         turns = self._taken(value)
         stays = self._staying(value, turns)
         status = "optimal" if found.status == 0 else "feasible"
-        return Replanned(status, safe_bound(found), turns, stays, started, opened)
+        bound = safe_bound(found) + self.problem.objective.constant
+        return Replanned(status, bound, turns, stays, started, opened)
+
+    def carries(self, found):
+        """Whether the replicas of a choice carry every rate, up to the verifier's rounding."""
+        held = (found.started * self.segments.throughput_rps).sum(axis=1)
+        for gpu, position in found.stays:
+            going = self.running.going[gpu][position]
+            held[going.workload] += self.running.capacity[going][0]
+        return all(held >= [self.instance.planned_rps(one) * (1 - ROUNDING) for one in self.instance.workloads])
 
     def _taken(self, value):
         """(GPU, Turn) of every running GPU that is not given back."""

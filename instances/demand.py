@@ -10,6 +10,7 @@ import numpy as np
 
 from provision.instances.files import read_text, write_text
 from provision.models.errors import InputError
+from provision.models.workload import LEAST_RPS
 
 COLUMNS = ("time_s", "workload", "rate_rps")
 MOST_CELLS = 50_000_000
@@ -41,17 +42,22 @@ class Demand:
         InputError
             When the instance lacks a workload of the demand.
         """
-        rates = dict(zip(self.workloads, np.asarray(rates_rps, float).tolist(), strict=True))
         missing = [name for name in self.workloads if name not in instance.workload]
         if missing:
             raise InputError(
                 f"demand: the instance {instance.name} has no workload {missing[0]!r}; "
                 f"it has {', '.join(list(instance.workload)[:20])}"
             )
-        workloads = [
-            one.model_copy(update={"rate_rps": rates.get(one.name, one.rate_rps)}) for one in instance.workloads
-        ]
-        return instance.replace(workloads=tuple(workloads))
+        return at_rates(instance, dict(zip(self.workloads, np.asarray(rates_rps, float).tolist(), strict=True)))
+
+
+def at_rates(instance, rates_rps):
+    """The instance with other rates, by workload; those that are not named keep theirs, below LEAST_RPS is none."""
+    rates = {one.name: rates_rps.get(one.name, one.rate_rps) for one in instance.workloads}
+    return instance.replace(workloads=tuple(
+        one.model_copy(update={"rate_rps": rates[one.name] if rates[one.name] >= LEAST_RPS else 0.0})
+        for one in instance.workloads
+    ))
 
 
 def two_waves(instance, seed=0):
@@ -71,30 +77,36 @@ def two_waves(instance, seed=0):
     return Demand(times_s, tuple(workload.name for workload in instance.workloads), rates)
 
 
-def read_demand(path):
-    """Demand from a CSV file with the columns ``time_s,workload,rate_rps``, in any order.
+def read_demand(path, columns=COLUMNS):
+    """Demand from a CSV file with the columns ``time_s,workload,rate_rps``, or others for these, in any order.
 
     A workload that has no row in a window has no request in it.
 
     Raises
     ------
     InputError
-        When a column is missing, a cell is no number, negative or stands twice, or windows overlap.
+        When a column is missing, a cell is no number, negative or stands twice.
     """
-    reader = csv.reader(io.StringIO(read_text(path)))
+    reader = csv.reader(io.StringIO(read_text(path)), strict=True)
+    try:
+        return from_cells(_cells(path, reader, columns), path)
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num}: not well-formed CSV: {error}; export it again") from None
+
+
+def _cells(path, reader, columns):
+    """``{(time_s, workload): rate_rps}`` of all rows."""
     header = [name.strip() for name in next(reader, [])]
-    for name in COLUMNS:
+    for name in columns:
         if name not in header:
-            raise InputError(f"{path}:1: no column {name!r}; a demand file has the columns {','.join(COLUMNS)}")
-    at = [header.index(name) for name in COLUMNS]
-    cells = {}
-    for number, row in enumerate(reader, start=2):
-        if row:
-            time_s, workload, rate_rps = _cell(path, number, row, at)
-            if (time_s, workload) in cells:
-                raise InputError(f"{path}:{number}: {workload!r} stands twice at {time_s:g} s; keep one row")
-            cells[time_s, workload] = rate_rps
-    return from_cells(cells, path)
+            raise InputError(f"{path}:1: no column {name!r}; a demand file has the columns {','.join(columns)}")
+    at, cells = [header.index(name) for name in columns], {}
+    for row in filter(None, reader):
+        time_s, workload, rate_rps = _cell(f"{path}:{reader.line_num}", row, at, columns)
+        if (time_s, workload) in cells:
+            raise InputError(f"{path}:{reader.line_num}: {workload!r} stands twice at {time_s:g} s; keep one row")
+        cells[time_s, workload] = rate_rps
+    return cells
 
 
 def write_demand(demand, path, force=False):
@@ -105,10 +117,12 @@ def write_demand(demand, path, force=False):
     InputError
         When the file exists and ``force`` is not set, or cannot be written.
     """
-    lines = [",".join(COLUMNS)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
     for time_s, rates in zip(demand.times_s.tolist(), demand.rates_rps.tolist(), strict=True):
-        lines += [f"{time_s:g},{name},{rate!r}" for name, rate in zip(demand.workloads, rates, strict=True)]
-    write_text(path, "\n".join(lines) + "\n", force)
+        writer.writerows((time_s, name, rate) for name, rate in zip(demand.workloads, rates, strict=True))
+    write_text(path, text.getvalue(), force)
 
 
 def from_cells(cells, where):
@@ -131,14 +145,13 @@ def from_cells(cells, where):
     return Demand(np.array(times, float), tuple(names), rates)
 
 
-def _cell(path, number, row, at):
+def _cell(where, row, at, columns):
     """Time, workload and rate of a row."""
     try:
         time_s, workload, rate_rps = (row[column].strip() for column in at)
         time_s, rate_rps = float(time_s), float(rate_rps)
     except (IndexError, ValueError):
-        wanted = ",".join(COLUMNS)
-        raise InputError(f"{path}:{number}: {','.join(row)!r}: expected {wanted}, as 600,bert,12.5") from None
+        raise InputError(f"{where}: {','.join(row)!r}: expected {','.join(columns)}, as 600,bert,12.5") from None
     if not (math.isfinite(time_s) and 0 <= rate_rps < math.inf and workload):
-        raise InputError(f"{path}:{number}: {','.join(row)!r}: the rate should be 0 or more, the time a number")
+        raise InputError(f"{where}: {','.join(row)!r}: the rate should be 0 or more, the time a number")
     return time_s, workload, rate_rps

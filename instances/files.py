@@ -95,6 +95,11 @@ def check_writable(path, force=False):
 
 
 def write_text(path, text, force=False):
+    """Write a file of text as ``write_bytes`` does."""
+    write_bytes(path, text.encode(), force)
+
+
+def write_bytes(path, content, force=False):
     """Write a file as a whole or not at all.
 
     Raises
@@ -108,7 +113,7 @@ def write_text(path, text, force=False):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
             temporary = file.name
-            file.write(text.encode())
+            file.write(content)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError as error:

@@ -4,15 +4,11 @@ The trace is of language model services whose own performance data nobody publis
 lend their rates over time: the busiest become workloads, each of a shipped model in turn with that model's SLO.
 """
 
-import csv
-import io
-
-from provision.instances.demand import from_cells
-from provision.instances.files import read_text
+from provision.instances.demand import from_cells, read_demand
 from provision.instances.shipped import shipped
 from provision.models.errors import InputError
 
-COLUMNS = ("client", "window_start_s", "rate_rps")
+COLUMNS = ("window_start_s", "client", "rate_rps")
 PATTERN = "parvagpu-s5"
 SOURCE = "rates of ServeGen's busiest clients, models and SLOs of {} in turn"
 
@@ -23,7 +19,7 @@ def import_servegen(path, clients=40, first=0, windows=144):
     Parameters
     ----------
     path
-        CSV with the columns ``client,window_start_s,rate_rps``.
+        CSV with the columns ``window_start_s``, ``client`` and ``rate_rps``, in any order.
     clients
         How many of the busiest clients to take.
     first, windows
@@ -39,7 +35,7 @@ def import_servegen(path, clients=40, first=0, windows=144):
     InputError
         When the file has other columns or fewer windows or clients.
     """
-    whole = _whole(path)
+    whole = read_demand(path, COLUMNS)
     if first < 0 or not 0 < windows <= len(whole.times_s) - first:
         raise InputError(f"{path}: has {len(whole.times_s)} windows; {windows} from number {first} on are not there")
     rates = whole.rates_rps[first : first + windows]
@@ -61,17 +57,3 @@ def import_servegen(path, clients=40, first=0, windows=144):
         for row, time_s in enumerate(times) for name, at in zip(names, busiest, strict=True)
     }
     return instance, from_cells(cells, path)
-
-
-def _whole(path):
-    """The file as Demand, clients for workloads."""
-    reader, cells = csv.DictReader(io.StringIO(read_text(path))), {}
-    for name in COLUMNS:
-        if name not in (reader.fieldnames or ()):
-            raise InputError(f"{path}:1: no column {name!r}; ServeGen's rates have {','.join(COLUMNS)}")
-    for number, row in enumerate(reader, start=2):
-        try:
-            cells[float(row["window_start_s"]), row["client"]] = float(row["rate_rps"])
-        except (TypeError, ValueError):
-            raise InputError(f"{path}:{number}: expected numbers for window_start_s and rate_rps") from None
-    return from_cells(cells, path)

@@ -68,7 +68,8 @@ def _matched(before, after):
     pairs = []
     for kind in sorted({(gpu.gpu, gpu.mig) for gpu in (*before, *after)}):
         old, new = ([at for at, gpu in enumerate(gpus) if (gpu.gpu, gpu.mig) == kind] for gpus in (before, after))
-        gain = np.array([[_gain(before[a], after[b]) for b in new] for a in old]).reshape(len(old), len(new))
+        held, wanted = [_parts(before[at]) for at in old], [_parts(after[at]) for at in new]
+        gain = np.array([[len(one & other) for other in wanted] for one in held]).reshape(len(old), len(new))
         rows, columns = linear_sum_assignment(gain, maximize=True)
         pairs += [(old[row], new[column]) for row, column in zip(rows, columns, strict=True)]
         pairs += [(old[row], None) for row in set(range(len(old))) - set(rows.tolist())]
@@ -76,17 +77,21 @@ def _matched(before, after):
     return pairs
 
 
-def _gain(old, new):
-    """Slices and replicas that go on when one GPU turns into another."""
-    held, wanted = _places(old), _places(new)
-    kept = held.keys() & wanted.keys()
-    return len(kept) + sum(_same(held[place], wanted[place]) for place in kept)
+def _parts(gpu):
+    """What may go on of a GPU, as a set: its slices, and on each its replicas, like ones numbered."""
+    parts = {(place,) for place in _places(gpu)}
+    for place, replicas in _places(gpu).items():
+        counts = Counter(map(_key, replicas))
+        parts |= {(place, key, number) for key, count in counts.items() for number in range(count)}
+    return parts
 
 
 def _same(before, after, batch=False):
-    """Replicas that go on: of the same workload, processes and SM share, and with ``batch`` the same batch size."""
+    """Replicas that go on; with ``batch`` those at the same batch size alone."""
+    kept = Counter(_key(one, batch) for one in before) & Counter(_key(one, batch) for one in after)
+    return sum(kept.values())
 
-    def key(replica):
-        return (replica.workload, replica.processes, replica.sm_share, replica.batch if batch else 0)
 
-    return sum((Counter(map(key, before)) & Counter(map(key, after))).values())
+def _key(replica, batch=False):
+    """What a replica that goes on keeps: workload, processes and SM share, with ``batch`` its batch size."""
+    return replica.workload, replica.processes, replica.sm_share, replica.batch if batch else 0

@@ -79,14 +79,14 @@ def _start(segments, slots, kept, started):
 
 
 def _rates(instance, slots):
-    """Per workload: its planned rate over the throughput of all its replicas."""
+    """Per workload: its planned rate over the throughput of all its replicas, at most 1 where rounding says more."""
     total = np.zeros(len(instance.workloads))
     for held in slots:
         for _, slot in held:
             if slot.replica:
                 total[slot.replica[0]] += slot.replica[1]
     planned = np.array([instance.planned_rps(workload) for workload in instance.workloads])
-    return np.divide(planned, total, out=np.zeros_like(total), where=total > 0)
+    return np.minimum(np.divide(planned, total, out=np.zeros_like(total), where=total > 0), 1)
 
 
 def _slice(instance, slot, rates):

@@ -8,12 +8,12 @@ stay, the others are destroyed.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from provision.models.errors import InputError, UnsupportedError
 from provision.models.geometry import geometry
 from provision.models.gpu import WHOLE
-from provision.models.segments import ROUNDING
+from provision.models.segments import best_point
+
+APART = "plan: a GPU holds slices that cannot stand together; provision verify says which"
 
 
 class Going(NamedTuple):
@@ -35,11 +35,14 @@ class Turn(NamedTuple):
 class Running:
     """A running plan on an instance: per GPU its fleet entry (-1: not in the fleet), slices and possible turns.
 
-    ``capacity`` maps every Going that can go on within its latency budget to (throughput_rps, batch).
+    Of several entries of one type, at different prices, GPUs have the first: which of them is given back makes no
+    difference to the bill. ``tiers`` are all entries of a type by that first one. ``capacity`` maps every Going that
+    can go on within its latency budget to (throughput_rps, batch).
     """
 
     plan: object
     entry: list[int]
+    tiers: dict[int, list[int]]
     going: list[tuple[Going, ...]]
     turns: list[tuple[Turn, ...]]
     capacity: dict[Going, tuple[float, int]]
@@ -66,14 +69,18 @@ def running(instance, segments, plan):
     """
     rows = {workload.name: index for index, workload in enumerate(instance.workloads)}
     kinds = {(kind.entry, kind.profile): index for index, kind in enumerate(segments.kinds)}
-    entry = instance.entries_of(plan)
+    tiers = {}
+    for index, one in enumerate(instance.fleet):
+        tiers.setdefault((one.gpu, one.partitioned), []).append(index)
+    entry = [tiers.get((gpu.gpu, gpu.mig), [-1])[0] for gpu in plan.gpus]
     going = [
         tuple(_going(piece, kinds.get((at, piece.profile), -1), rows) for piece in gpu.slices)
         for at, gpu in zip(entry, plan.gpus, strict=True)
     ]
     turns = [_turns(instance, segments, at, gpu) if at >= 0 else () for at, gpu in zip(entry, plan.gpus, strict=True)]
     known = {one: _capacity(instance, segments, one) for one in {one for gpu in going for one in gpu}}
-    return Running(plan, entry, going, turns, {one: found for one, found in known.items() if found})
+    tiers = {indices[0]: indices for indices in tiers.values()}
+    return Running(plan, entry, tiers, going, turns, {one: found for one, found in known.items() if found})
 
 
 def _going(piece, kind, rows):
@@ -90,15 +97,18 @@ def _going(piece, kind, rows):
 
 def _turns(instance, segments, entry, gpu):
     """Every Turn of one GPU, those that lose nothing first."""
-    kinds = segments.of_entry(entry)
+    kinds, places = segments.of_entry(entry), {(piece.start, piece.profile) for piece in gpu.slices}
+    if len(places) < len(gpu.slices) or not (gpu.mig or places <= {(0, WHOLE)}):
+        raise InputError(APART)
     if not gpu.mig:
-        return (Turn((0,), ()) if gpu.slices else Turn((), ((0, kinds[0]),)),) if kinds else ()
+        whole = Turn((0,), ()) if gpu.slices else Turn((), ((0, kinds[0]),)) if kinds else None
+        return (whole,) if whole else ()
     names = list(dict.fromkeys([segments.kinds[kind].profile for kind in kinds] + [one.profile for one in gpu.slices]))
     shape = geometry(instance.fleet[entry].type, tuple(names))
     known = {segments.kinds[kind].profile: kind for kind in kinds}
     here = {(piece.start, names.index(piece.profile)): at for at, piece in enumerate(gpu.slices)}
     if tuple(sorted(here)) not in shape.states:
-        raise InputError("plan: a GPU holds slices that cannot stand together; provision verify says which")
+        raise InputError(APART)
     found = set()
     for state in shape.maximal_states:
         kept = tuple(sorted(here[place] for place in state if place in here))
@@ -113,12 +123,5 @@ def _capacity(instance, segments, going):
         return None
     kind, workload = segments.kinds[going.kind], instance.workloads[going.workload]
     entry = instance.fleet[kind.entry]
-    data = instance.performance_of(entry.gpu, workload.model)
-    points = data.operating_points(workload.model, WHOLE if not entry.partitioned else kind.profile)
-    most = entry.type.slice_mps_clients(kind.profile) if entry.mps else 1
-    useful = (points.processes == going.processes) & (going.processes <= most)
-    useful &= points.latency_ms <= instance.budget_ms(workload) * (1 + ROUNDING)
-    if not useful.any():
-        return None
-    at = np.flatnonzero(useful)[np.argmax(points.throughput_rps[useful])]
-    return float(points.throughput_rps[at]), int(points.batch[at])
+    throughput_rps, _, batch, _ = best_point(instance, entry, kind.profile, workload, going.processes)
+    return (throughput_rps, int(batch)) if throughput_rps else None

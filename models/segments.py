@@ -111,14 +111,31 @@ def _shareable(instance, entry, profile):
 def _column(instance, entry, profile, rows, budgets, max_processes):
     """(workloads, 4) array of throughput, latency, batch, processes on one kind; zeros where none."""
     column = np.zeros((len(budgets), 4))
-    limit = entry.type.slice_mps_clients(profile) if entry.mps else 1
+    limit = _most_processes(entry, profile)
     limit = limit if max_processes is None else min(limit, max_processes)
     for model, indices in rows.items():
         data = instance.performance_of(entry.gpu, model)
         if data is not None:
-            best = best_by_rate if instance.policy.latency_budget == "queueing" else _best_by_throughput
-            column[indices] = best(data.operating_points(model, profile), limit, budgets[indices])
+            column[indices] = _best(instance)(data.operating_points(model, profile), limit, budgets[indices])
     return column
+
+
+def best_point(instance, entry, profile, workload, processes):
+    """(throughput, latency, batch, processes) of the best operating point with so many processes; zeros without one."""
+    data = instance.performance_of(entry.gpu, workload.model)
+    if data is None or processes > _most_processes(entry, profile):
+        return 0.0, 0.0, 0, processes
+    points = data.operating_points(workload.model, profile).where_processes(processes)
+    return _best(instance)(points, processes, np.array([instance.budget_ms(workload) * (1 + ROUNDING)]))[0].tolist()
+
+
+def _most_processes(entry, profile):
+    return entry.type.slice_mps_clients(profile) if entry.mps else 1
+
+
+def _best(instance):
+    """How the best points are chosen under the policy."""
+    return best_by_rate if instance.policy.latency_budget == "queueing" else _best_by_throughput
 
 
 def _best_by_throughput(points, max_processes, budgets_ms):

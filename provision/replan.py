@@ -1,16 +1,17 @@
 """New demand and the plan that runs: the best plan for the sum of cost and disturbance, verified."""
 
-from collections import Counter
 from dataclasses import dataclass
 from time import perf_counter
 
+from provision.capacity import capacity_rps
 from provision.formulations.replan_counts import ALLOWED, replan_counts
 from provision.models.disturbance import Disturbance, disturbance, going_on
 from provision.models.errors import InputError
 from provision.models.plan import Plan
 from provision.models.rearrange import rearranged
 from provision.models.report import Report
-from provision.solve import MethodError
+from provision.size import check_size
+from provision.solve import MethodError, check_time_limit
 from provision.verify import verify
 
 CHANGE_COST = 0.02
@@ -64,7 +65,8 @@ def replan(instance, plan, change_cost=None, allow="slices", time_limit_s=60.0, 
     Raises
     ------
     InputError
-        For a change cost or level that does not exist.
+        For a change cost or level that does not exist, a time limit out of range, a plan that cannot run, or an
+        instance out of all proportion.
     UnsupportedError
         When workloads share slices or limit their share per GPU.
     """
@@ -75,6 +77,8 @@ def replan(instance, plan, change_cost=None, allow="slices", time_limit_s=60.0, 
         change_cost = CHANGE_COST * min(map(instance.weight, instance.fleet))
     if not 0 <= change_cost < float("inf"):
         raise InputError(f"change cost {change_cost}: should be 0 or more")
+    check_time_limit(time_limit_s)
+    check_size(instance)
     choice, *context = replan_counts(instance, plan, change_cost, change_cost, allow, time_limit_s, gap)
     if choice.started is None:
         return Replan(choice.status, *[None] * 7, perf_counter() - started)
@@ -84,34 +88,38 @@ def replan(instance, plan, change_cost=None, allow="slices", time_limit_s=60.0, 
         raise MethodError(f"replanning made a plan that fails: {report.violations[0].message}")
     changes = disturbance(plan, new)
     value = instance.value(new)
-    weighted = value + change_cost * (changes.slices_destroyed + changes.replicas_started)
+    weighted = value + change_cost * _moved(changes)
     return Replan(choice.status, new, report, value, weighted, choice.bound, changes,
                   _staying(instance, plan, new, report), perf_counter() - started)
 
 
 def curve(instance, plan, allow="slices", time_limit_s=60.0, weights=WEIGHTS):
-    """The trade-off: a Replan for every weight of a change, in parts of the cheapest GPU; equal ones once.
+    """The trade-off: a Replan for every weight of a change, in parts of the cheapest GPU, where it trades something.
+
+    Of those that cost and change alike there is one, and none that another beats; without any plan there is the first.
 
     Returns
     -------
     list of (weight, Replan)
     """
     cheapest = min(map(instance.weight, instance.fleet))
-    found, seen = [], set()
-    for weight in weights:
-        one = replan(instance, plan, weight * cheapest, allow, time_limit_s)
-        key = (one.objective, one.changes)
-        if key not in seen:
-            seen.add(key)
-            found.append((weight, one))
-    return found
+    found = [(weight, replan(instance, plan, weight * cheapest, allow, time_limit_s)) for weight in weights]
+    scores = {weight: (one.objective, _moved(one.changes)) for weight, one in found if one.plan is not None}
+    best = {}
+    for weight, score in scores.items():
+        if not any(other != score and other[0] <= score[0] and other[1] <= score[1] for other in scores.values()):
+            best.setdefault(score, weight)
+    return [pair for pair in found if pair[0] in best.values()] or found[:1]
+
+
+def _moved(changes):
+    """Slices destroyed and replicas started: what replanning counts."""
+    return changes.slices_destroyed + changes.replicas_started
 
 
 def _staying(instance, before, after, report):
     """Least part of a workload's planned rate that the replicas which go on between two plans can carry."""
-    on, held = going_on(before, after), Counter()
-    for found in report.predictions:
-        if (found.gpu, found.slice) in on:
-            held[found.workload] += found.throughput_rps
+    on = going_on(before, after)
+    held = capacity_rps(instance, after, [found for found in report.predictions if (found.gpu, found.slice) in on])
     planned = {one.name: instance.planned_rps(one) for one in instance.workloads if one.rate_rps > 0}
     return min((min(1.0, held[name] / rate) for name, rate in planned.items()), default=1.0)

@@ -45,15 +45,16 @@ def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, start
     Raises
     ------
     InputError
-        For an unknown method or parameter, a time limit out of range, or an instance out of all proportion.
+        For an unknown method or parameter, a time limit or seed out of range, or an instance out of all proportion.
     UnsupportedError
         When the instance needs what the method cannot do.
     MethodError
         When the verifier rejects a plan that the method claims to be feasible.
     """
     chosen = find_method(method)
-    if not 0 < time_limit_s <= LONGEST_S:
-        raise InputError(f"time limit {time_limit_s!r}: must be above 0 and at most {LONGEST_S:g} seconds")
+    check_time_limit(time_limit_s)
+    if seed < 0:
+        raise InputError(f"seed {seed}: must be 0 or more")
     for name in parameters:
         if name not in chosen.parameters:
             known = ", ".join(chosen.parameters) or "none"
@@ -84,6 +85,18 @@ def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, start
         solve_seconds=outcome.solve_seconds,
         versions=_versions(),
     )
+
+
+def check_time_limit(time_limit_s):
+    """Refuse a time limit that is none.
+
+    Raises
+    ------
+    InputError
+        When it is not above 0 and of sensible length.
+    """
+    if not 0 < time_limit_s <= LONGEST_S:
+        raise InputError(f"time limit {time_limit_s!r}: must be above 0 and at most {LONGEST_S:g} seconds")
 
 
 def _holding(instance, plan):

@@ -1,6 +1,6 @@
 """What if traffic, SLOs, prices or the fleet were different: one call from an instance to the table of a sweep."""
 
-from provision.sweeps.grid import Sweep, points_of
+from provision.sweeps.grid import made, points_of
 from provision.sweeps.run import run
 
 
@@ -31,6 +31,5 @@ def what_if(instance, vary, one_at_a_time=False, workers=1, method="auto", time_
     InputError
         For an unknown parameter or a value that it cannot take.
     """
-    sweep = Sweep(vary=vary, points="one_at_a_time" if one_at_a_time else "grid")
     settings = {"method": method, "time_limit_s": time_limit_s, "seed": seed}
-    return run(instance, points_of(sweep), settings, workers=workers)
+    return run(instance, points_of(made(vary, one_at_a_time)), settings, workers=workers)

@@ -2,14 +2,29 @@
 
 import itertools
 
+import provision
 from provision.models.geometry import geometry
 
 
-def cheapest(instance, plan, change_cost):
+def tiny(rates):
+    """Two workloads on A30s, which have few states, at the rates given."""
+    points = {
+        "a": [("1g.6gb", 4, 1, 40.0, 20.0), ("2g.12gb", 4, 1, 70.0, 12.0), ("2g.12gb", 8, 2, 90.0, 30.0),
+              ("4g.24gb", 8, 1, 150.0, 15.0)],
+        "b": [("1g.6gb", 2, 1, 25.0, 30.0), ("2g.12gb", 2, 1, 60.0, 20.0), ("4g.24gb", 4, 2, 110.0, 25.0)],
+    }
+    table = {"version": 1, "name": "tiny", "kind": "measured-segments", "gpu": "a30",
+             "models": {name: {"points": rows} for name, rows in points.items()}}
+    workloads = [{"name": name, "model": name, "slo_ms": 80.0, "rate_rps": rate, "min_replicas": 0}
+                 for name, rate in zip("ab", rates, strict=True)]
+    return provision.Instance(version=1, name="tiny", fleet=[{"gpu": "a30"}], performance=table, workloads=workloads)
+
+
+def cheapest(instance, plan, change_cost, bill=float):
     """The least sum of GPUs and changes over all plans on the GPUs of a running plan and one more, all of one type.
 
     A slice that stays may go on (best batch, its processes), start something else, or idle; a new slice starts
-    something or is not made. Every start and every destroyed slice costs ``change_cost``.
+    something or is not made. Every start and every destroyed slice costs ``change_cost``, so many GPUs ``bill``.
     """
     profiles = geometry(instance.fleet[0].type)
     options = [_options(instance, profiles, gpu.slices) for gpu in plan.gpus]
@@ -17,7 +32,8 @@ def cheapest(instance, plan, change_cost):
     planned = [instance.planned_rps(workload) for workload in instance.workloads]
     best = None
     for combination in itertools.product(*options):
-        cost = sum(used * 1.0 + change_cost * changes for used, changes, _ in combination)
+        cost = bill(sum(used for used, _, _ in combination))
+        cost += change_cost * sum(changes for _, changes, _ in combination)
         carried = [sum(part[w] for _, _, part in combination) for w in range(len(planned))]
         if all(have >= need * (1 - 1e-9) for have, need in zip(carried, planned, strict=True)):
             best = cost if best is None else min(best, cost)

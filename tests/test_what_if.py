@@ -1,6 +1,7 @@
 """Sweeps, breakpoints, marginal prices and the price of safety."""
 
 import csv
+import dataclasses
 import json
 import math
 import re
@@ -13,11 +14,11 @@ from pyarrow import parquet
 
 import provision
 from provision.cli import main
+from provision.commands.common import print_json
 from provision.formulations.marginal import marginal_prices, relaxed
 from provision.instances.demand import Demand, read_demand
 from provision.models.errors import InputError
 from provision.sweeps import run as running
-from provision.sweeps.breakpoints import breakpoints
 from provision.sweeps.grid import Sweep, from_flags, points_of
 from provision.sweeps.parameters import changed
 from provision.sweeps.safety import covered, price_of_safety
@@ -29,19 +30,6 @@ SETTINGS = {"method": "auto", "time_limit_s": 20.0, "seed": 0}
 @pytest.fixture(scope="module")
 def s2():
     return provision.read("parvagpu-s2")
-
-
-@pytest.fixture(scope="module")
-def two_types():
-    """1,000 requests/s of a model that a V100 serves at 200 and a T4 at 80 requests/s."""
-    tables = [
-        {"version": 1, "name": f"{gpu}-table", "kind": "measured-segments", "gpu": gpu,
-         "models": {"m": {"points": [("whole", 8, 1, rps, 20.0)]}}}
-        for gpu, rps in (("v100", 200.0), ("t4", 80.0))
-    ]
-    fleet = [{"gpu": "v100", "price_per_hour": 3.0}, {"gpu": "t4", "price_per_hour": 0.5}]
-    workloads = [{"name": "w", "model": "m", "slo_ms": 100.0, "rate_rps": 1000.0}]
-    return provision.Instance(version=1, name="two-types", fleet=fleet, performance=tables, workloads=workloads)
 
 
 def test_each_parameter_changes_what_it_names(s2):
@@ -102,7 +90,7 @@ def test_interrupted_sweeps_go_on_to_the_same_table(s2, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         running.run(s2, points, SETTINGS, tell=stop)
     with open(first.part, "a") as file:
-        file.write('[1, [{"rate": 0.9')
+        file.write(f'{key} [1, [{{"rate": 0.9')
     second = Table(path, key)
     assert list(second.done) == [0] and second.done[0] == whole[: running.CHUNK]
     done = []
@@ -122,35 +110,78 @@ def test_a_journal_of_another_sweep_is_not_taken(s2, tmp_path):
     assert Table(tmp_path / "t.csv", "two", force=True).done == {}
 
 
+def test_the_end_of_a_search_by_ctrl_c_ends_the_sweep(monkeypatch, tmp_path, capsys, s2):
+    """``auto`` turns Ctrl-C into its best plan so far, which is no row of a table; nor does it mean the next point."""
+    calls, out = [], tmp_path / "t.csv"
+
+    def interrupted(instance, *arguments, **settings):
+        calls.append(instance)
+        result = provision.solve(instance, *arguments, **settings)
+        return dataclasses.replace(result, termination="stopped") if len(calls) == 12 else result
+
+    monkeypatch.setattr(running, "solve", interrupted)
+    assert main(["what-if", "parvagpu-s1", "--vary", "rate=0.8:1.2:0.02", "--out", str(out)]) == 130
+    captured = capsys.readouterr()
+    assert len(calls) == 12 and captured.out == "" and f"{out}.part keeps" in captured.err and not out.exists()
+
+
+def test_a_table_that_came_while_a_sweep_ran_is_not_overwritten(tmp_path):
+    table = Table(tmp_path / "t.csv", "one")
+    table.add(0, [{"rate": 1.0}])
+    (tmp_path / "t.csv").write_text("mine")
+    with pytest.raises(InputError, match="exists already"):
+        table.finish([{"rate": 1.0}])
+    assert (tmp_path / "t.csv").read_text() == "mine" and table.part.exists()
+
+
+def test_two_sweeps_into_one_file_keep_apart(tmp_path):
+    one, other = Table(tmp_path / "t.csv", "one"), Table(tmp_path / "t.csv", "other")
+    one.add(0, [{"rate": 1.0}])
+    other.add(0, [{"rate": 2.0}])
+    with pytest.raises(InputError, match="another sweep"):
+        Table(tmp_path / "t.csv", "one")
+    (tmp_path / "d.csv.part").mkdir()
+    with pytest.raises(InputError, match="cannot be read"):
+        Table(tmp_path / "d.csv", "one")
+
+
+def test_json_says_null_where_an_slo_cannot_be_met(capsys, tmp_path):
+    """A tenth less than the SLO leaves no batch in time."""
+    text = INSTANCE.replace("SLO", "31.6")
+    path = tmp_path / "tight.yaml"
+    path.write_text(text)
+    assert main(["what-if", str(path), "--prices", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert found["prices"][0]["tighter_per_ms"] is None and found["prices"][0]["per_rps"] > 0
+
+
+def test_nothing_that_json_cannot_say_is_printed(capsys):
+    print_json({"a": [math.inf, (math.nan, 1.5)], "b": True})
+    assert json.loads(capsys.readouterr().out) == {"a": [None, [None, 1.5]], "b": True}
+
+
+INSTANCE = """
+version: 1
+name: "[/bold] $x^$"
+fleet: [{gpu: a100-80gb}]
+performance: parvagpu-a100
+policy: {safety: 0.9}
+workloads: [{name: "a.b,%s[/x]", model: bert, slo_ms: SLO, rate_rps: 10}]
+"""
+
+
+def test_names_mean_nothing_but_themselves(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "odd.yaml").write_text(INSTANCE.replace("SLO", "200"))
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    flags = ["--vary", "rate.a.b,%s[/x]=1,2", "--out", "odd.csv", "--png", "odd.svg"]
+    assert main(["what-if", "odd.yaml", *flags]) == 0
+    assert "more traffic of a.b,%s[/x]" in capsys.readouterr().out and (tmp_path / "odd.svg").exists()
+
+
 def test_workers_do_not_change_the_table(s2):
     points = points_of(from_flags(["rate=0.8:1.2:0.04"]))
     assert running.run(s2, points, SETTINGS, workers=2) == running.run(s2, points, SETTINGS)
-
-
-@pytest.mark.parametrize(
-    "name, low, high", [("parvagpu-s1", 1, 2.6), ("parvagpu-s2", 0.7, 1.4), ("parvagpu-s3", 0.95, 1.2)]
-)
-def test_breakpoints_agree_with_a_fine_grid(name, low, high):
-    instance = provision.read(name)
-    found = breakpoints(instance, "rate", [low, (low + high) / 2, high], SETTINGS)
-    grid = np.linspace(low, high, 20)
-    gpus = [provision.solve(changed(instance, {"rate": factor}), **SETTINGS).report.gpus for factor in grid.tolist()]
-    for factor, number in zip(grid, gpus, strict=True):
-        passed = [one for one in found if one.above <= factor]
-        expected = passed[-1].after if passed else found[0].before
-        assert {"a100-80gb": number} == expected
-    assert len(found) == len(set(gpus)) - 1 and all(one.above - one.below <= 1e-5 * one.above for one in found)
-
-
-def test_where_a_cheaper_type_pays_off(two_types):
-    """Against every mix of V100s and T4s that carries the demand."""
-    found = breakpoints(two_types, "price.t4", [0.5, 1.15, 1.25, 2.0], SETTINGS)
-    mixes = [(v100, -(-max(0, 1000 - 200 * v100) // 80)) for v100 in range(6)]
-    for one in found:
-        for price, plan in ((one.below, one.before), (one.above, one.after)):
-            least = min(3 * v100 + price * t4 for v100, t4 in mixes)
-            assert 3 * plan.get("v100", 0) + price * plan.get("t4", 0) == pytest.approx(least)
-    assert found[0].before == {"t4": 13} and found[-1].after == {"v100": 5}
 
 
 def test_duals_are_slopes_of_the_linear_program(s2):
@@ -208,6 +239,8 @@ def test_demand_files(tmp_path):
     ("time_s,workload,rate_rps\n0,a,nan\n", "0 or more"),
     ("time_s,workload,rate_rps\n0,a,1\n0,a,2\n", "stands twice"),
     ("time_s,workload,rate_rps\n0,a\n", ":2: '0,a'"),
+    ('time_s,workload,rate_rps\n0,"a,1\n', "not well-formed CSV"),
+    ("time_s,workload,rate_rps\n0," + "a" * 200_000 + ",1\n", "not well-formed CSV"),
 ])
 def test_broken_demand_files_get_one_line(tmp_path, text, problem):
     path = tmp_path / "demand.csv"
@@ -225,6 +258,15 @@ def test_broken_demand_files_get_one_line(tmp_path, text, problem):
     (["--vary", "price=3"], "say for which GPU type"),
     (["--vary", "rate.foo=1"], "nothing called 'foo'"),
     (["--vary", "count.a100-80gb=1.5"], "whole number"),
+    (["--vary", "count.a100-80gb=inf"], "not finite"),
+    (["--vary", "rate=1e400"], "not finite"),
+    (["--vary", "a\nb=1"], "vary"),
+    (["--vary", "rate=1,2", "--seed", "-1"], "seed"),
+    (["--vary", "rate=1,2", "--time-limit", "0"], "time limit"),
+    (["--vary", "rate=1,2", "--demand", "nothing.csv"], "cannot be read"),
+    (["--vary", "rate=1,2", "--breakpoints", "slo"], "needs a range"),
+    (["--prices", "--demand", "nothing.csv", "--quantiles", "2"], "cannot be read"),
+    (["--vary", "max_share_per_gpu=1,0.1", "--method", "parvagpu"], "max_share_per_gpu"),
     (["--vary", "rate=-1"], "vary rate=-1.0: rate_rps"),
     (["--vary", "types=h100"], "not in the fleet"),
     (["--vary", "slo=abc"], "should be a number"),

@@ -4,12 +4,16 @@ from pathlib import Path
 
 from provision.commands.common import add_json, print_json, print_table, progress
 from provision.instances.families import FAMILIES
+from provision.instances.files import check_writable
 from provision.instances.ledger import better, entry, joined, ledger
 from provision.instances.read import read, write
 from provision.models.errors import InputError, UnsupportedError
-from provision.solve import solve
+from provision.sweeps.run import solved
 
 COLUMNS = ("instance", "method", "status", "objective", "bound", "gap", "best_known", "excess", "seconds")
+NOT_APPLICABLE = "not applicable"
+ROUNDING = 1e-9
+"""Relative excess over the best known that counts as none."""
 
 
 def add_parsers(verbs):
@@ -28,12 +32,15 @@ def add_parsers(verbs):
 
 
 def _run(options):
-    rows = [_row(name, options) for name in _names(options.families)]
+    names = _names(options.families)
+    if options.ledger:
+        check_writable(Path(options.ledger) / "entry.json", force=True)
+    rows = [_row(name, options) for name in names]
     if options.json:
         print_json(rows)
     else:
         print_table(COLUMNS, [[_cell(row[column]) for column in COLUMNS] for row in rows])
-    return 1 if any(row["excess"] and row["excess"] > 0 for row in rows) else 0
+    return 1 if any(map(_worse, rows)) else 0
 
 
 def _names(families):
@@ -50,16 +57,24 @@ def _row(name, options):
     row = dict.fromkeys(COLUMNS) | {"instance": name, "method": options.method}
     if known and known.digest == instance.digest:
         row["best_known"] = known.value
+    settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
     try:
         with progress(f"{options.method} on {name}") as report:
-            result = solve(instance, options.method, options.time_limit, options.seed, report)
+            result = solved(instance, settings, report=report)
     except UnsupportedError:
-        return row | {"status": "not applicable"}
+        return row | {"status": NOT_APPLICABLE}
     if options.ledger and result.verified and better(entry(result), known):
         write(joined(entry(result), known), Path(options.ledger) / f"{name}.json", force=True)
     seconds = round(result.build_seconds + result.solve_seconds, 2)
     found = {"status": result.status, "objective": result.objective, "bound": result.bound, "gap": result.gap}
     return row | found | {"excess": _excess(result, row["best_known"]), "seconds": seconds}
+
+
+def _worse(row):
+    """Whether an answer, or that there is none, is worse than the best known."""
+    if row["best_known"] is None or row["status"] == NOT_APPLICABLE:
+        return False
+    return row["objective"] is None or (row["excess"] or 0) > ROUNDING
 
 
 def _excess(result, best_known):

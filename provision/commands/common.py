@@ -1,14 +1,18 @@
 """What the verbs share: JSON and tables on stdout, progress on stderr."""
 
 import json
+import math
 import sys
 from contextlib import contextmanager
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+PLAIN = TextColumn("{task.description}", markup=False)
+"""Names of the user's, in which brackets mean nothing."""
 
 
 def add_json(parser):
@@ -22,9 +26,18 @@ def add_force(parser):
 
 
 def print_json(content):
-    """One JSON object on stdout."""
-    json.dump(content, sys.stdout, indent=1)
+    """One JSON object on stdout; null for what is not finite, which JSON cannot say."""
+    json.dump(_finite(content), sys.stdout, indent=1)
     sys.stdout.write("\n")
+
+
+def _finite(content):
+    """JSON content with None for infinite numbers and those that are none."""
+    if isinstance(content, dict):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def print_table(columns, rows):
@@ -35,7 +48,7 @@ def print_table(columns, rows):
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(columns):
         right = all(isinstance(row[number], (int, float, type(None))) for row in rows)
-        table.add_column(column, justify="right" if right else "left", overflow="fold", no_wrap=not number)
+        table.add_column(Text(column), justify="right" if right else "left", overflow="fold", no_wrap=not number)
     for row in rows:
         table.add_row(*(Text(shown(cell)) for cell in row))
     Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
@@ -56,7 +69,7 @@ def progress(what):
         yield lambda incumbent: None
         return
     bar = Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
+        SpinnerColumn(), PLAIN, TimeElapsedColumn(), console=console, transient=True
     )
     with bar:
         task = bar.add_task(what)
@@ -70,7 +83,8 @@ def counting(what, total):
     if not console.is_terminal:
         yield lambda number: None
         return
-    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console, transient=True) as bar:
+    columns = PLAIN, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda number: bar.update(task, advance=number)
 

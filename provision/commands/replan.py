@@ -1,16 +1,18 @@
 """``provision replan`` and ``simulate-trace``: new demand with little disturbance, once or over hours."""
 
+import math
 import sys
 
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
 from provision.draw.figures import check_picture
 from provision.draw.trace import draw_trace
 from provision.formulations.replan_counts import ALLOWED
-from provision.instances.demand import COLUMNS, TWO_WAVES, read_demand, two_waves
+from provision.instances.demand import COLUMNS, TWO_WAVES, at_rates, read_demand, two_waves
 from provision.instances.files import check_writable, write_text
 from provision.instances.read import read, read_plan, write
 from provision.methods import method as find_method
 from provision.models.errors import InputError
+from provision.models.workload import MOST_HEADROOM
 from provision.replan import CHANGE_COST, curve, replan
 from provision.replanning.forecast import FORECASTS
 from provision.replanning.prometheus import rates_now
@@ -45,7 +47,7 @@ def _add_replan(verbs):
         help="what may change: batch sizes and rate shares only, replicas and new slices too, everything (default)",
     )
     parser.add_argument("--curve", action="store_true", help="the trade-off between cost and changes, as a table")
-    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds (default: 60)")
+    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds per plan (default: 60)")
     parser.add_argument("--out", metavar="F", help="write the plan here (.json, else YAML)")
     add_force(parser)
     add_json(parser)
@@ -86,6 +88,8 @@ def _replan(options):
     if options.out:
         check_writable(options.out, options.force)
     if options.curve:
+        if options.out or options.change_cost is not None:
+            raise InputError("--curve: plans for many change costs and writes none; leave out --out and --change-cost")
         found = curve(instance, plan, options.allow, options.time_limit)
         return _print_curve([{"weight": weight} | _row(one) for weight, one in found], options)
     found = replan(instance, plan, options.change_cost, options.allow, options.time_limit)
@@ -106,10 +110,9 @@ def _with_new_rates(instance, options):
     if options.rate is not None:
         return changed(instance, {"rate": options.rate})
     if options.prometheus:
-        rates = rates_now(options.prometheus, instance, options.query, options.label)
-        return instance.replace(workloads=tuple(
-            one.model_copy(update={"rate_rps": rates.get(one.name, one.rate_rps)}) for one in instance.workloads
-        ))
+        return at_rates(instance, rates_now(options.prometheus, instance, options.query, options.label))
+    if options.query:
+        raise InputError("--query: asks a Prometheus server; add --prometheus URL")
     return instance
 
 
@@ -126,7 +129,7 @@ def _row(found):
 
 def _print_curve(rows, options):
     if options.json:
-        print_json(rows)
+        print_json({"curve": rows})
     else:
         columns = [name for name in rows[0] if name not in ("staying", "weighted", "bound")]
         print_table(columns, [[row[name] for name in columns] for row in rows])
@@ -135,7 +138,8 @@ def _print_curve(rows, options):
 
 def _print_replan(found, options):
     if found.plan is None:
-        print(f"{found.status}: nothing fits with --allow {options.allow}")
+        none = f"nothing fits with --allow {options.allow}"
+        print(f"{found.status}: {'a longer --time-limit may help' if found.status == 'unknown' else none}")
         return
     cost = f", {found.report.cost_per_hour:.2f} per hour" if found.report.cost_per_hour is not None else ""
     changed_by = {name.replace("_", " "): number for name, number in found.changes._asdict().items() if number}
@@ -175,8 +179,8 @@ def _trace(options):
 
 def _policy(name, options, demand):
     """A Policy by the name that it has on the command line."""
-    if options.every < 1 or options.delay < 0 or options.headroom < 0:
-        raise InputError("--every should be at least 1, --delay and --headroom 0 or more")
+    if options.every < 1 or not 0 <= options.delay < math.inf or not 0 <= options.headroom <= MOST_HEADROOM:
+        raise InputError(f"--every should be at least 1, --delay 0 or more, --headroom between 0 and {MOST_HEADROOM}")
     rest = {"every": options.every, "headroom": options.headroom, "delay_s": options.delay}
     if name == "static":
         return Policy(name, "static")

@@ -1,6 +1,7 @@
 """``provision what-if``: sweeps over rates, SLOs, prices and fleets, breakpoints, marginal prices, safety."""
 
 import sys
+from pathlib import Path
 
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
 from provision.draw.figures import check_picture
@@ -9,12 +10,11 @@ from provision.formulations.marginal import marginal_prices
 from provision.instances.demand import read_demand
 from provision.instances.read import read
 from provision.models.errors import InputError
-from provision.solve import solve
 from provision.sweeps import words
-from provision.sweeps.breakpoints import breakpoints
+from provision.sweeps.breakpoints import breakpoints, check_range
 from provision.sweeps.grid import from_flags, points_of, read_sweep, values_of
 from provision.sweeps.parameters import PARAMETERS
-from provision.sweeps.run import digest, row, run
+from provision.sweeps.run import PLAIN, digest, row, run, solved
 from provision.sweeps.safety import QUANTILES, price_of_safety
 from provision.sweeps.table import Table, aligned
 
@@ -57,30 +57,47 @@ def add_parsers(verbs):
 
 def _run(options):
     instance, sweep = read(options.instance), _sweep(options)
-    _check(options, sweep)
-    settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
-    base = row(solve(instance, **settings))
-    found = {"instance": instance.name, "digest": instance.digest, **settings, "answers": [], "base": base}
+    values = values_of(sweep) if sweep else {}
+    _check(options, values)
     try:
-        if sweep:
-            found["rows"] = _rows(instance, points_of(sweep), settings, options)
-        found["breakpoints"] = _breakpoints(instance, sweep, settings, options)
+        found = _found(instance, sweep, values, options)
     except KeyboardInterrupt:
-        kept = f"{options.out}.part keeps what is done; the same command goes on from there" if options.out else \
-            "nothing is kept without --out"
-        print(f"stopped: {kept}", file=sys.stderr)
+        print(f"stopped: {_kept(options.out)}", file=sys.stderr)
         return INTERRUPTED
-    if sweep:
-        found["answers"] = words.answers(base, values_of(sweep), found["rows"], found["breakpoints"])
-    found["answers"] += [line for name, points in found["breakpoints"].items() for line in words.changes(name, points)]
-    if options.prices:
-        found["prices"] = [price._asdict() for price in marginal_prices(instance)]
-    if options.demand:
-        found["safety"] = _safety(instance, settings, options)
     if options.png:
-        draw_sweep(options.png, instance, base, values_of(sweep), found["rows"], found["breakpoints"], options.force)
+        draw_sweep(options.png, instance, found["base"], values, found["rows"], found["breakpoints"], options.force)
     _show(found, options)
     return 0
+
+
+def _found(instance, sweep, values, options):
+    """All that was asked for, what can be refused first."""
+    settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
+    points = points_of(sweep) if sweep else []
+    table = Table(options.out, digest(instance, points, settings), options.force) if options.out else None
+    safety = (read_demand(options.demand), _quantiles(options.quantiles)) if options.demand else None
+    found = {"instance": instance.name, "digest": instance.digest, **settings, "answers": []}
+    if options.prices:
+        found["prices"] = [price._asdict() for price in marginal_prices(instance)]
+    found["base"] = row(solved(instance, settings, **PLAIN.get(options.method, {})))
+    if safety:
+        found["safety"] = price_of_safety(instance, safety[0], settings, safety[1])
+    if sweep:
+        found["rows"] = _rows(instance, points, settings, table, options)
+    found["breakpoints"] = _breakpoints(instance, values, settings, options)
+    if sweep:
+        found["answers"] = words.answers(found["base"], values, found["rows"], found["breakpoints"])
+    found["answers"] += [line for name, points in found["breakpoints"].items() for line in words.changes(name, points)]
+    return found
+
+
+def _kept(out):
+    """What an interrupted command leaves behind."""
+    if out and Path(f"{out}.part").exists():
+        return f"{out}.part keeps what is done; the same command goes on from there"
+    if out and Path(out).exists():
+        return f"{out} holds the whole table; nothing else is kept"
+    return "nothing is kept" if out else "nothing is kept without --out"
 
 
 def _sweep(options):
@@ -92,13 +109,15 @@ def _sweep(options):
     return from_flags(options.vary, options.one_at_a_time) if options.vary else None
 
 
-def _check(options, sweep):
+def _check(options, values):
     """Complain before the work."""
     for name, given in (("--out", options.out), ("--png", options.png), ("--breakpoints", options.breakpoints)):
-        if given and not sweep:
+        if given and not values:
             raise InputError(f"{name}: needs something to vary; add --vary NAME=VALUES")
-    if not (sweep or options.prices or options.demand):
+    if not (values or options.prices or options.demand):
         raise InputError("what-if: say what to vary, as --vary rate=0.8:1.4:0.05, or add --prices or --demand")
+    for name in options.breakpoints:
+        check_range(name, values.get(name, []))
     if options.png:
         check_picture(options.png, options.force)
     if options.workers < 1:
@@ -107,9 +126,8 @@ def _check(options, sweep):
         raise InputError("--backend dask and --address belong together; give both, as --address tcp://host:8786")
 
 
-def _rows(instance, points, settings, options):
+def _rows(instance, points, settings, table, options):
     """The rows of the sweep, through a table on disk when there is one."""
-    table = Table(options.out, digest(instance, points, settings), options.force) if options.out else None
     done = table.done if table else {}
     if done:
         print(f"going on: {sum(map(len, done.values()))} of {len(points)} points were done", file=sys.stderr)
@@ -127,24 +145,26 @@ def _rows(instance, points, settings, options):
     return rows
 
 
-def _breakpoints(instance, sweep, settings, options):
+def _breakpoints(instance, values, settings, options):
     """Breakpoints by parameter."""
     found = {}
     for name in options.breakpoints:
-        values = values_of(sweep).get(name, [])
-        if not all(isinstance(value, float) for value in values):
-            raise InputError(f"breakpoints {name}: its values are no numbers; there is nothing between them")
         with counting(f"breakpoints along {name}", None) as advance:
-            found[name] = breakpoints(instance, name, values, settings, lambda solved, advance=advance: advance(1))
+            found[name] = breakpoints(
+                instance, name, values[name], settings, lambda known, advance=advance: advance(1)
+            )
     return found
 
 
-def _safety(instance, settings, options):
+def _quantiles(text):
+    """The quantiles of the command line."""
     try:
-        quantiles = [float(text) for text in options.quantiles.split(",")]
+        quantiles = [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"--quantiles {options.quantiles!r}: write numbers with commas, as 0.9,0.99") from None
-    return price_of_safety(instance, read_demand(options.demand), settings, quantiles)
+        quantiles = [-1.0]
+    if not all(0 <= one <= 1 for one in quantiles):
+        raise InputError(f"--quantiles {text!r}: write numbers between 0 and 1 with commas, as 0.9,0.99")
+    return quantiles
 
 
 def _show(found, options):

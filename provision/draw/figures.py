@@ -1,9 +1,9 @@
 """Writing figures: PNG or SVG by the name's suffix, whole or not at all."""
 
-import os
+from io import BytesIO
 from pathlib import Path
 
-from provision.instances.files import check_writable, reason
+from provision.instances.files import check_writable, write_bytes
 from provision.models.errors import InputError
 
 FORMATS = (".png", ".svg")
@@ -23,7 +23,7 @@ def check_picture(path, force=False):
 
 
 def write_figure(figure, path, force=False):
-    """Write a matplotlib figure under a temporary name, then rename it.
+    """Write a matplotlib figure.
 
     Raises
     ------
@@ -31,15 +31,6 @@ def write_figure(figure, path, force=False):
         As ``check_picture`` does.
     """
     check_picture(path, force)
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    kind = path.suffix[1:].lower()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "xb") as file:
-            figure.savefig(file, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {reason(error)}; choose another name") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    kind, drawn = Path(path).suffix[1:].lower(), BytesIO()
+    figure.savefig(drawn, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+    write_bytes(path, drawn.getvalue(), force)

@@ -47,7 +47,7 @@ def draw_sweep(path, instance, base, values, rows, breakpoints, force=False):
         _grid(figure, axes, values, rows, unit)
     else:
         _bars(axes, values, rows, unit)
-    axes.set_title(f"{instance.name}: what if", loc="left", fontsize=11)
+    axes.set_title(f"{instance.name}: what if", loc="left", fontsize=11, parse_math=False)
     write_figure(figure, path, force)
 
 
@@ -67,7 +67,7 @@ def _steps(axes, name, base, rows, breakpoints, unit):
     if not served.all():
         nothing = np.array(at)[~served]
         axes.plot(nothing, np.zeros(len(nothing)), "v", color=NOW, label="cannot be served", clip_on=False)
-    axes.set_xlabel(_axis(name))
+    axes.set_xlabel(_axis(name), parse_math=False)
     axes.set_ylabel(unit)
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
@@ -90,8 +90,8 @@ def _grid(figure, axes, values, rows, unit):
         for (line, column), value in np.ndenumerate(cells):
             text, colour = ("-", NOW) if np.isnan(value) else (f"{value:.4g}", "white" if value < middle else "black")
             axes.text(column, line, text, ha="center", va="center", fontsize=7, color=colour)
-    axes.set_xlabel(_axis(x))
-    axes.set_ylabel(_axis(y))
+    axes.set_xlabel(_axis(x), parse_math=False)
+    axes.set_ylabel(_axis(y), parse_math=False)
     figure.colorbar(image, ax=axes, label=unit)
 
 
@@ -103,7 +103,7 @@ def _bars(axes, values, rows, unit):
     bars = axes.barh(range(len(shown)), heights, color=BEST)
     texts = ["cannot be served" if row["objective"] is None else f"{row['objective']:.4g}" for row in shown]
     axes.bar_label(bars, texts, padding=3, fontsize=8)
-    axes.set_yticks(range(len(shown)), labels, fontsize=8)
+    axes.set_yticks(range(len(shown)), labels, fontsize=8, parse_math=False)
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.set_xlabel(unit if len(shown) == len(rows) else f"{unit} (first {MOST_BARS} of {len(rows)} points)")

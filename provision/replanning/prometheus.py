@@ -2,8 +2,12 @@
 
 import json
 import math
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode, urlsplit
+from collections import Counter
+from http.client import HTTPException
+from queue import Empty, SimpleQueue
+from threading import Thread
+from urllib.error import HTTPError
+from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from provision.instances.files import reason
@@ -12,6 +16,7 @@ from provision.models.errors import InputError
 TRITON = "sum by (model) (rate(nv_inference_request_success[1m]))"
 """Requests/s by model, from the counters that Triton exports."""
 PATIENCE_S = 10
+"""For the whole answer, and for each of its parts."""
 MOST_BYTES = 16 * 2**20
 
 
@@ -32,36 +37,31 @@ def rates_now(url, instance, query=None, label="model"):
     Raises
     ------
     InputError
-        When the server does not answer, answers with an error or nonsense, or knows no workload of the instance.
+        When the server does not answer, answers with an error or nonsense, knows no workload of the instance or
+        several rates for one.
     """
-    if urlsplit(url).scheme not in ("http", "https"):
+    if not url.startswith(("http://", "https://")):
         raise InputError(f"prometheus {url!r}: should begin with http:// or https://")
-    samples = _samples(url, query or TRITON)
-    names = {sample["metric"].get(label): _value(url, sample) for sample in samples}
-    models = [workload.model for workload in instance.workloads]
+    by_name = {}
+    for sample in _samples(url, query or TRITON):
+        by_name.setdefault(sample["metric"].get(label), []).append(sample)
+    models = Counter(workload.model for workload in instance.workloads)
     rates = {}
     for workload in instance.workloads:
-        by_model = names.get(workload.model) if models.count(workload.model) == 1 else None
-        found = names.get(workload.name, by_model)
-        if found is not None:
-            rates[workload.name] = found
+        by_model = by_name.get(workload.model) if models[workload.model] == 1 else None
+        if found := by_name.get(workload.name, by_model):
+            rates[workload.name] = _value(url, label, found)
     if not rates:
-        there = ", ".join(sorted(map(str, names))[:10]) or "nothing"
+        there = ", ".join(sorted(map(str, by_name))[:10]) or "nothing"
         raise InputError(f"prometheus {url}: no workload of {instance.name} under label {label!r}; there is {there}")
     return rates
 
 
 def _samples(url, query):
     """The vector that the server answers with."""
-    address = f"{url.rstrip('/')}/api/v1/query?{urlencode({'query': query})}"
-    try:
-        with urlopen(address, timeout=PATIENCE_S) as answer:
-            text = answer.read(MOST_BYTES)
-    except HTTPError as error:
-        raise InputError(f"prometheus {url}: refuses the query ({error.code} {error.reason}); check --query") from None
-    except (URLError, OSError, ValueError) as error:
-        why = reason(getattr(error, "reason", error))
-        raise InputError(f"prometheus {url}: does not answer: {why}; check the address") from None
+    text = _answer(url, query)
+    if len(text) > MOST_BYTES:
+        raise InputError(f"prometheus {url}: answers more than {MOST_BYTES // 2**20} MiB; ask for less with --query")
     try:
         content = json.loads(text)
         samples = content["data"]["result"]
@@ -72,8 +72,38 @@ def _samples(url, query):
     return samples
 
 
-def _value(url, sample):
-    """The value of a sample, a rate."""
+def _answer(url, query):
+    """The bytes that the server answers with, one more than MOST_BYTES where there are too many."""
+    address, answers = f"{url.rstrip('/')}/api/v1/query?{urlencode({'query': query})}", SimpleQueue()
+    # A timeout of the socket begins anew with every byte; only another thread can end the wait for all of them.
+    Thread(target=lambda: answers.put(_fetched(address)), daemon=True).start()
+    try:
+        found = answers.get(timeout=PATIENCE_S)
+    except Empty:
+        found = TimeoutError(f"no whole answer within {PATIENCE_S} s")
+    if isinstance(found, HTTPError):
+        raise InputError(f"prometheus {url}: refuses the query ({found.code} {found.reason}); check --query")
+    if isinstance(found, Exception):
+        why = reason(getattr(found, "reason", found))
+        raise InputError(f"prometheus {url}: does not answer: {why}; check the address")
+    return found
+
+
+def _fetched(address):
+    """What stands at an address, or the exception that says why nothing could be read."""
+    try:
+        with urlopen(address, timeout=PATIENCE_S) as answer:
+            return answer.read(MOST_BYTES + 1)
+    except (OSError, ValueError, HTTPException) as error:
+        return error
+
+
+def _value(url, label, samples):
+    """The rate of the one sample of a workload."""
+    sample, *others = samples
+    if others:
+        name = f"{label}={sample['metric'][label]!r}"
+        raise InputError(f"prometheus {url}: {len(samples)} rates with {name}; use sum by ({label}) in --query")
     try:
         rate = float(sample["value"][1])
     except (KeyError, IndexError, TypeError, ValueError):

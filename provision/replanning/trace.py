@@ -1,21 +1,21 @@
 """Hours of demand replayed window by window under a replanning policy: GPU-hours, changes, demand not served.
 
 While a new plan is being put in place, ``delay_s`` seconds from the start of its window, only the replicas that go on
-serve, or the whole former plan where changes are made in the background. A workload's requests beyond the throughput
+serve, or the whole former plan where changes are made in the background. A workload's requests beyond the capacity
 of its replicas count as not served. This is an account of capacities, not a replay of requests.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
 
+from provision.capacity import capacity_rps
 from provision.models.disturbance import disturbance, going_on
 from provision.models.errors import InputError
 from provision.replan import replan
 from provision.replanning.forecast import expected
-from provision.solve import solve
+from provision.sweeps.run import solved
 from provision.verify import verify
 
 ROUNDING = 1e-9
@@ -40,7 +40,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Window:
-    """One window: GPUs in use, changes at its start, and how much of the demand is served."""
+    """One window: GPUs in use, changes at its start, the demand, and which part of it is served."""
 
     time_s: float
     gpus: int
@@ -48,6 +48,7 @@ class Window:
     slices_destroyed: int
     slices_created: int
     replicas_started: int
+    demand_rps: float
     served: float
     under_capacity: bool
 
@@ -77,10 +78,9 @@ def simulate_trace(instance, demand, policy, change_cost=None, time_limit_s=5.0,
     Raises
     ------
     InputError
-        When there is one window only, or some window cannot be planned.
+        When there is one window only, windows differ in length, or some window cannot be planned.
     """
-    if demand.window_s <= 0:
-        raise InputError("demand: has one window; replaying it needs two or more")
+    _check_windows(demand)
     rates, plan, windows = expected(demand, policy.forecast), None, []
     for row, time_s in enumerate(demand.times_s.tolist()):
         before = plan
@@ -98,7 +98,8 @@ def summary(windows, window_s, seconds):
     """The row of a table: totals over all windows."""
     hours = window_s / 3600
     priced = all(window.cost_per_hour is not None for window in windows)
-    changes = windows[1:]
+    changes, asked = windows[1:], sum(window.demand_rps for window in windows)
+    served = sum(window.demand_rps * window.served for window in windows)
     return {
         "gpu_hours": sum(window.gpus for window in windows) * hours,
         "cost": sum(window.cost_per_hour for window in windows) * hours if priced else None,
@@ -106,7 +107,7 @@ def summary(windows, window_s, seconds):
         "slices_created": sum(window.slices_created for window in changes),
         "replicas_started": sum(window.replicas_started for window in changes),
         "windows_under_capacity": sum(window.under_capacity for window in windows),
-        "not_served": 1 - float(np.mean([window.served for window in windows])),
+        "not_served": 1 - served / asked if asked else 0.0,
         "seconds": round(seconds, 2),
     }
 
@@ -123,6 +124,18 @@ def compare_policies(instance, demand, policies, change_cost=None, time_limit_s=
     return rows, windows
 
 
+def _check_windows(demand):
+    """Refuse demand whose windows cannot be added up."""
+    if demand.window_s <= 0:
+        raise InputError("demand: has one window; replaying it needs two or more")
+    gaps = np.flatnonzero(np.diff(demand.times_s) > demand.window_s * (1 + ROUNDING))
+    if len(gaps):
+        raise InputError(
+            f"demand: nothing follows {demand.times_s[gaps[0]]:.10g} s after {demand.window_s:g} s, the length of "
+            "windows; add rows, of rate 0 where there is no demand"
+        )
+
+
 def _planned(instance, plan, policy, change_cost, time_limit_s, time_s):
     """The plan for what is expected."""
     if policy.planner == "replan" and plan is not None:
@@ -130,7 +143,7 @@ def _planned(instance, plan, policy, change_cost, time_limit_s, time_s):
         reason = found.status
     else:
         method = "auto" if policy.planner in ("replan", "static") else policy.planner
-        found = solve(instance, method, time_limit_s)
+        found = solved(instance, {"method": method, "time_limit_s": time_limit_s})
         reason = found.reason or found.status
     if found.plan is None or not found.report.ok:
         raise InputError(f"demand: nothing can be planned for {time_s:g} s: {reason}")
@@ -141,7 +154,7 @@ def _window(instance, before, plan, policy, window_s, time_s):
     """What happens in one window."""
     changes = disturbance(before or plan, plan)
     report = verify(instance, plan)
-    full = _capacity(report.predictions)
+    full = capacity_rps(instance, plan, report.predictions)
     meanwhile = _meanwhile(instance, before or plan, plan, report, policy.background)
     rates = {one.name: one.rate_rps for one in instance.workloads if one.rate_rps > 0}
     part = min(1.0, policy.delay_s / window_s) if before else 0.0
@@ -149,22 +162,15 @@ def _window(instance, before, plan, policy, window_s, time_s):
     return Window(
         time_s=time_s, gpus=len(plan.gpus), cost_per_hour=report.cost_per_hour,
         slices_destroyed=changes.slices_destroyed, slices_created=changes.slices_created,
-        replicas_started=changes.replicas_started, served=served / sum(rates.values()) if rates else 1.0,
+        replicas_started=changes.replicas_started, demand_rps=sum(rates.values()),
+        served=served / sum(rates.values()) if rates else 1.0,
         under_capacity=any(rate > full[name] * (1 + ROUNDING) for name, rate in rates.items()),
     )
 
 
 def _meanwhile(instance, before, plan, report, background):
-    """Throughput by workload while one plan gives way to the next."""
+    """Capacity by workload while one plan gives way to the next."""
     if background:
-        return _capacity(verify(instance, before).predictions)
+        return capacity_rps(instance, before, verify(instance, before).predictions)
     on = going_on(before, plan)
-    return _capacity([found for found in report.predictions if (found.gpu, found.slice) in on])
-
-
-def _capacity(predictions):
-    """Throughput by workload, in requests/s."""
-    held = Counter()
-    for found in predictions:
-        held[found.workload] += found.throughput_rps
-    return held
+    return capacity_rps(instance, plan, [found for found in report.predictions if (found.gpu, found.slice) in on])

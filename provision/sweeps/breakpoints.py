@@ -5,12 +5,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from provision.models.errors import InputError
-from provision.solve import solve
-from provision.sweeps.parameters import changed
-from provision.sweeps.run import PLAIN
+from provision.sweeps.parameters import changed, find
+from provision.sweeps.run import PLAIN, solved
 
 TOLERANCE = 1e-6
-"""Relative width to which a breakpoint is found."""
+"""Width to which a breakpoint is found, as a part of the largest value."""
+MOST_CHANGES = 200
+"""Plans of equal cost may take turns at every step; nobody reads so many changes."""
 INFEASIBLE = "infeasible"
 
 
@@ -54,29 +55,56 @@ def breakpoints(instance, name, values, settings, tell=lambda solved: None):
     Raises
     ------
     InputError
-        When there are fewer than two values or one of them was not proven within the time limit.
+        When there are fewer than two values or one of them was not proven within the time limit, and for more than
+        MOST_CHANGES changes.
     """
+    check_range(name, values)
     values = sorted(set(values))
-    if len(values) < 2:
-        raise InputError(f"breakpoints {name}: needs a range of it; add --vary {name}=FIRST:LAST:STEP")
     answer = _Answers(instance, name, settings, tell)
     for value in values:
         if answer(value) is None:
             raise InputError(
                 f"breakpoints {name}: nothing proven at {value:g}; use an exact method or a longer --time-limit"
             )
-    return [found for low, high in pairwise(values) for found in _between(answer, low, high)]
+    whole = find(name, instance)[0].whole
+    width = 1 if whole else TOLERANCE * max(map(abs, values))
+    found = []
+    for low, high in pairwise(values):
+        for one in _between(answer, low, high, width, whole):
+            if len(found) == MOST_CHANGES:
+                raise InputError(
+                    f"breakpoints {name}: more than {MOST_CHANGES} changes up to {one.above:g}: plans of equal cost "
+                    "take turns; give GPU types prices that differ, or a shorter range"
+                )
+            found.append(one)
+    return found
 
 
-def _between(answer, low, high):
-    """Breakpoints between two values, ascending."""
+def check_range(name, values):
+    """Refuse values between which there is nothing to find.
+
+    Raises
+    ------
+    InputError
+        When there are fewer than two, or they are no numbers.
+    """
+    if any(isinstance(value, str) for value in values):
+        raise InputError(f"breakpoints {name}: its values are no numbers; there is nothing between them")
+    if len(set(values)) < 2:
+        raise InputError(f"breakpoints {name}: needs a range of it; add --vary {name}=FIRST:LAST:STEP")
+
+
+def _between(answer, low, high, width, whole):
+    """Breakpoints between two values, ascending, as they are found."""
     before, after = answer(low), answer(high)
     if before == after:
-        return []
-    middle = (low + high) / 2
-    if high - low <= TOLERANCE * max(abs(low), abs(high)) or answer(middle) is None:
-        return [Breakpoint(low, high, before, after)]
-    return _between(answer, low, middle) + _between(answer, middle, high)
+        return
+    middle = (low + high) // 2 if whole else (low + high) / 2
+    if high - low <= width or answer(middle) is None:
+        yield Breakpoint(low, high, before, after)
+        return
+    yield from _between(answer, low, middle, width, whole)
+    yield from _between(answer, middle, high, width, whole)
 
 
 class _Answers:
@@ -94,7 +122,7 @@ class _Answers:
 
     def _solved(self, value):
         varied = changed(self.instance, {self.name: value})
-        result = solve(varied, **self.settings, **PLAIN.get(self.settings["method"], {}))
+        result = solved(varied, self.settings, **PLAIN.get(self.settings["method"], {}))
         if result.status == "infeasible":
             return INFEASIBLE
         if result.status != "optimal":

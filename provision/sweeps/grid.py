@@ -2,14 +2,14 @@
 
 import itertools
 import math
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from provision.instances.files import load, validate
 from provision.models.errors import InputError
-from provision.models.fields import Name, Record, Text, Version
+from provision.models.fields import Name, Number, Record, Text, Version
 
 MOST_POINTS = 100_000
 
@@ -23,7 +23,7 @@ class Sweep(Record):
 
     version: Version = 1
     points: Literal["grid", "one_at_a_time"] = "grid"
-    vary: Annotated[dict[Name, list[float | Text] | Text], Field(min_length=1)]
+    vary: Annotated[dict[Name, list[Number | Text] | Text], Field(min_length=1)]
 
 
 def read_sweep(path):
@@ -47,7 +47,19 @@ def from_flags(texts, one_at_a_time=False):
         if name in vary:
             raise InputError(f"--vary {text!r}: {name} is varied twice; keep one")
         vary[name] = values
-    return Sweep(vary=vary, points="one_at_a_time" if one_at_a_time else "grid")
+    return made(vary, one_at_a_time)
+
+
+def made(vary, one_at_a_time=False):
+    """A Sweep of values by parameter.
+
+    Raises
+    ------
+    InputError
+        When they are none.
+    """
+    content = {"vary": vary, "points": "one_at_a_time" if one_at_a_time else "grid"}
+    return validate(Sweep, content, "vary")
 
 
 def values_of(sweep):
@@ -71,6 +83,7 @@ def points_of(sweep):
     """
     values = values_of(sweep)
     if sweep.points == "one_at_a_time":
+        _refuse_many("the sweep", sum(map(len, values.values())))
         return [{name: value} for name, column in values.items() for value in column]
     _refuse_many("the grid", math.prod(map(len, values.values())))
     return [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
@@ -83,6 +96,8 @@ def _values(name, given):
         parts = _range(name, given)
     else:
         parts = [_number(part) for part in given.split(",")]
+    if not all(math.isfinite(part) for part in parts if isinstance(part, float)):
+        raise InputError(f"vary {name}={given}: a value is not finite; write the numbers that you mean")
     if not parts or "" in parts:
         raise InputError(f"vary {name}={given}: no values; write FIRST:LAST:STEP or VALUE,VALUE")
     if len({str(part) for part in parts}) < len(parts):
@@ -95,7 +110,7 @@ def _range(name, text):
     try:
         first, last, step = (Decimal(part) for part in text.split(":"))
         steps = (last - first) / step
-    except (ValueError, ArithmeticError, InvalidOperation):
+    except (ValueError, ArithmeticError):
         raise InputError(f"vary {name}={text}: not a range; write FIRST:LAST:STEP, as 0.8:1.4:0.05") from None
     if not steps.is_finite() or steps < 0:
         raise InputError(f"vary {name}={text}: an empty range; the step should lead from {first} to {last}")

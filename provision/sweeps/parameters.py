@@ -1,5 +1,6 @@
 """What can be varied about an instance, by name: factors of rates and SLOs, prices, the fleet, rules, batch limits."""
 
+from collections import Counter
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -13,13 +14,15 @@ from provision.models.workload import FleetEntry, Policy, Workload
 class Parameter(NamedTuple):
     """One thing to vary: ``change(instance, target, value, where)`` gives the changed instance.
 
-    ``target`` says what may stand after the dot in its name, ``where`` is what to call the value when it is refused.
+    ``target`` says what may stand after the dot in its name, ``where`` is what to call the value when it is refused;
+    ``whole`` parameters take whole numbers.
     """
 
     what: str
     change: Callable
     target: str = ""
     numeric: bool = True
+    whole: bool = False
 
 
 def changed(instance, point):
@@ -30,10 +33,14 @@ def changed(instance, point):
     InputError
         For an unknown parameter or target, or a value that the field does not take.
     """
-    for name, value in point.items():
+    # A type may be priced at the points that allow it, so that the fleet is cut last.
+    for name, value in sorted(point.items(), key=lambda one: one[0] == "types"):
         parameter, target = find(name, instance)
         if parameter.numeric and not isinstance(value, (int, float)):
             raise InputError(f"vary {name}={value}: should be a number")
+        if parameter.whole and value != int(value):
+            raise InputError(f"vary {name}={value}: should be a whole number")
+        value = int(value) if parameter.whole else value
         instance = parameter.change(instance, target, value, f"vary {name}={value}")
     return instance
 
@@ -52,7 +59,7 @@ def find(name, instance):
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise InputError(f"vary {name}: unknown parameter {kind!r}; use one of {', '.join(PARAMETERS)}{hint}")
     parameter = PARAMETERS[kind]
-    known = {"WORKLOAD": [one.name for one in instance.workloads], "GPU": [one.gpu for one in instance.fleet]}
+    known = {"WORKLOAD": list(instance.workload), "GPU": list(Counter(one.gpu for one in instance.fleet))}
     if target and target not in known.get(parameter.target, ()):
         there = ", ".join(known.get(parameter.target, ())[:20]) or f"none: write {kind} alone"
         raise InputError(f"vary {name}: nothing called {target!r} to vary; there is {there}")
@@ -79,9 +86,10 @@ def _fleet(field):
     """A change of one field of the fleet entries of one GPU type."""
 
     def change(instance, target, value, where):
-        whole = int(value) if field == "count" and value == int(value) else value
+        if [one.gpu for one in instance.fleet].count(target) > 1:
+            raise InputError(f"{where}: {target} stands in the fleet more than once; vary files with one entry of it")
         fleet = [
-            _with(FleetEntry, one, where, **{field: whole}) if one.gpu == target else one for one in instance.fleet
+            _with(FleetEntry, one, where, **{field: value}) if one.gpu == target else one for one in instance.fleet
         ]
         return _instance(instance, where, fleet=fleet)
 
@@ -101,7 +109,7 @@ def _types(instance, target, value, where):
     there = [one.gpu for one in instance.fleet]
     for name in wanted:
         if name not in there:
-            raise InputError(f"{where}: {name!r} is not in the fleet; there is {', '.join(there)}")
+            raise InputError(f"{where}: {name!r} is not in the fleet; there is {', '.join(Counter(there))}")
     return _instance(instance, where, fleet=[one for one in instance.fleet if one.gpu in wanted])
 
 
@@ -114,8 +122,8 @@ def _limited(data, most, where):
     """Performance data without the operating points of larger batches."""
     content = data.model_dump(mode="json")
     if data.kind == "igniter":
-        content["max_batch"] = min(data.max_batch, int(most))
-    elif data.kind == "closed-network":
+        content["max_batch"] = min(data.max_batch, most)
+    elif data.kind != "measured-segments":
         content["batches"] = [batch for batch in data.batches if batch <= most]
     else:
         tables = {name: [row for row in model.points if row.batch <= most] for name, model in data.models.items()}
@@ -141,10 +149,10 @@ PARAMETERS = {
         _workloads("max_share_per_gpu", False), "WORKLOAD",
     ),
     "price": Parameter("price per hour of a GPU type", _fleet("price_per_hour"), "GPU"),
-    "count": Parameter("GPUs there are of a type", _fleet("count"), "GPU"),
+    "count": Parameter("GPUs there are of a type", _fleet("count"), "GPU", whole=True),
     "types": Parameter("GPU types allowed, joined by +", _types, numeric=False),
     "headroom": Parameter("extra rate planned for, as a fraction", _policy("headroom")),
     "safety": Parameter("part of the latency budget that may be used", _policy("safety")),
-    "max_batch": Parameter("largest batch allowed", _max_batch),
+    "max_batch": Parameter("largest batch allowed", _max_batch, whole=True),
 }
 """Every parameter by the name it goes by in a sweep, before the dot."""

@@ -11,6 +11,7 @@ from hashlib import sha256
 
 import joblib
 
+from provision.methods import method as find_method
 from provision.models.errors import InputError
 from provision.solve import solve
 from provision.sweeps.parameters import changed
@@ -37,7 +38,7 @@ def run(instance, points, settings, done=None, tell=lambda number, rows: None, w
     tell
         Called with (chunk number, rows) as chunks are done, in any order.
     workers
-        Processes on this machine, or tasks at a time on the cluster.
+        Processes on this machine, no more than it has cores.
     backend, address
         ``loky`` for processes here, ``dask`` for the cluster whose scheduler is at ``address``.
 
@@ -45,13 +46,18 @@ def run(instance, points, settings, done=None, tell=lambda number, rows: None, w
     -------
     list of dict
         One row per point, in order: the parameters, then COLUMNS.
+
+    Raises
+    ------
+    InputError
+        Before any work, for a point that the instance cannot take or the method cannot do.
     """
     for point in points:
-        changed(instance, point)
+        find_method(settings["method"]).check(changed(instance, point))
     chunks = [points[at : at + CHUNK] for at in range(0, len(points), CHUNK)]
     found = dict(done or {})
     left = [number for number in range(len(chunks)) if number not in found]
-    with _workers(backend, address, min(workers, len(left) or 1)) as parallel:
+    with _workers(backend, address, min(workers, joblib.effective_n_jobs(-1), len(left) or 1)) as parallel:
         jobs = (joblib.delayed(_chunk)(number, instance, chunks[number], settings) for number in left)
         for number, rows in parallel(jobs):
             found[number] = rows
@@ -69,10 +75,24 @@ def _chunk(number, instance, points, settings):
     """The rows of neighbouring points; from the last on, since a plan for more traffic holds for less."""
     rows, plan = [], None
     for point in reversed(points):
-        result = solve(changed(instance, point), start=plan, **settings, **PLAIN.get(settings["method"], {}))
+        result = solved(changed(instance, point), settings, start=plan, **PLAIN.get(settings["method"], {}))
         plan = result.plan
         rows.append(point | row(result))
     return number, rows[::-1]
+
+
+def solved(instance, settings, **rest):
+    """A Result; unlike that of ``solve`` it is never the best so far of a search that Ctrl-C ended.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        For such a search: nobody who ends a sweep means its present point alone.
+    """
+    result = solve(instance, **settings, **rest)
+    if result.termination == "stopped":
+        raise KeyboardInterrupt
+    return result
 
 
 def row(result):

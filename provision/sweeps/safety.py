@@ -6,9 +6,9 @@ Segments serve one workload each, so that a plan for the highest rate of every w
 
 import numpy as np
 
-from provision.models.errors import InputError
-from provision.solve import solve
-from provision.sweeps.run import row
+from provision.capacity import capacity_rps
+from provision.models.segments import ROUNDING
+from provision.sweeps.run import row, solved
 from provision.verify import verify
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 1.0)
@@ -26,7 +26,7 @@ def price_of_safety(instance, demand, settings, quantiles=QUANTILES, tell=lambda
     settings
         Keyword arguments of ``solve``.
     quantiles
-        Between 0 and 1.
+        Numbers between 0 and 1.
     tell
         Called with the number of quantiles solved so far.
 
@@ -38,12 +38,10 @@ def price_of_safety(instance, demand, settings, quantiles=QUANTILES, tell=lambda
     """
     rows = []
     for quantile in quantiles:
-        if not 0 <= quantile <= 1:
-            raise InputError(f"quantile {quantile:g}: should be between 0 and 1")
         # The method "higher" takes a rate that was seen, so that quantile 1 is the highest.
         rates = np.quantile(demand.rates_rps, quantile, axis=0, method="higher")
         varied = demand.instance(instance, rates)
-        result = solve(varied, **settings)
+        result = solved(varied, settings)
         rows.append({"quantile": quantile, "covered": covered(varied, demand, result.plan)} | row(result))
         tell(len(rows))
     return rows
@@ -53,9 +51,7 @@ def covered(instance, demand, plan):
     """Part of the windows in which a plan carries every rate, headroom included; None without a plan."""
     if plan is None:
         return None
-    held = dict.fromkeys(demand.workloads, 0.0)
-    for found in verify(instance, plan).predictions:
-        if found.workload in held:
-            held[found.workload] += found.throughput_rps
+    capacity = capacity_rps(instance, plan, verify(instance, plan).predictions)
+    held = np.array([capacity[name] for name in demand.workloads])
     planned = instance.policy.planned_rps(demand.rates_rps)
-    return float(np.mean(np.all(planned <= np.array(list(held.values())) * (1 + 1e-9), axis=1)))
+    return float(np.mean(np.all(planned <= held * (1 + ROUNDING), axis=1)))

@@ -4,9 +4,10 @@ import csv
 import io
 import json
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
-from provision.instances.files import check_writable, reason, write_text
+from provision.instances.files import check_writable, reason, write_bytes
 from provision.models.errors import InputError
 
 SUFFIXES = (".csv", ".parquet")
@@ -14,6 +15,8 @@ SUFFIXES = (".csv", ".parquet")
 
 class Table:
     """The file of a sweep and its journal beside it, ``FILE.part``, from which an interrupted sweep resumes.
+
+    A line of the journal holds the digest of its sweep, the number of a chunk and its rows.
 
     Parameters
     ----------
@@ -31,42 +34,44 @@ class Table:
     """
 
     def __init__(self, path, digest, force=False):
-        self.path, self.part, self.digest = Path(path), Path(f"{path}.part"), digest
+        self.path, self.part, self.digest, self.force = Path(path), Path(f"{path}.part"), digest, force
         if self.path.suffix not in SUFFIXES:
             raise InputError(f"{path}: a table ends in {' or '.join(SUFFIXES)}; name it so")
+        if self.path.suffix == ".parquet" and not find_spec("pyarrow"):
+            raise InputError(f"{path}: needs pyarrow; pip install 'provision[parquet]', or write .csv")
         check_writable(path, force)
-        self.done = {} if not self.part.exists() else self._resumed(force)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.done = self._resumed() if self.part.exists() else {}
 
-    def _resumed(self, force):
+    def _resumed(self):
         """Rows by chunk of the journal; a last line that was cut off is left out."""
         try:
-            head, *lines = self.part.read_text().splitlines() or [""]
+            lines = self.part.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{self.part}: cannot be read: {reason(error)}; remove it") from None
-        if head != self.digest:
-            if not force:
+        mine = [line for line in lines if line.startswith(self.digest)]
+        if len(mine) < len(list(filter(None, lines))):
+            if not self.force:
                 raise InputError(f"{self.part}: is left from another sweep; remove it or add --force")
             self.part.unlink()
             return {}
-        return dict(filter(None, map(_whole, lines)))
+        return dict(filter(None, map(_whole, mine)))
 
     def add(self, number, rows):
         """Note the rows of a chunk, on disk before this returns."""
-        new = not self.part.exists()
-        with open(self.part, "a", encoding="utf-8") as file:
-            # A line that a crash cut off must not swallow the next one.
-            file.write(f"{self.digest}\n" if new else "\n")
-            file.write(json.dumps([number, rows]) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.part, "a", encoding="utf-8") as file:
+                # A line that a crash cut off must not swallow the next one.
+                file.write(f"\n{self.digest} {json.dumps([number, rows])}\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise InputError(f"{self.part}: cannot be written: {reason(error)}; choose another --out") from None
 
     def finish(self, rows):
         """Write the table as a whole and remove the journal."""
-        if self.path.suffix == ".csv":
-            write_text(self.path, as_csv(rows), force=True)
-        else:
-            _write_parquet(aligned(rows), self.path)
+        content = as_csv(rows).encode() if self.path.suffix == ".csv" else _as_parquet(aligned(rows))
+        write_bytes(self.path, content, self.force)
         self.part.unlink(missing_ok=True)
 
 
@@ -88,21 +93,19 @@ def as_csv(rows):
 
 
 def _whole(line):
-    """(chunk number, rows) of a line; None for one that is empty or was cut off."""
+    """(chunk number, rows) of a line; None for one that was cut off."""
     try:
-        number, rows = json.loads(line)
+        number, rows = json.loads(line.partition(" ")[2])
     except ValueError:
         return None
     return number, rows
 
 
-def _write_parquet(rows, path):
-    """Rows as a Parquet file, under a temporary name first."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise InputError("a .parquet table needs pyarrow; pip install 'provision[parquet]', or write .csv") from None
-    temporary = Path(f"{path}.tmp")
-    parquet.write_table(pyarrow.Table.from_pylist(rows), temporary)
-    os.replace(temporary, path)
+def _as_parquet(rows):
+    """Rows as the bytes of a Parquet file."""
+    import pyarrow
+    from pyarrow import parquet
+
+    sink = pyarrow.BufferOutputStream()
+    parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
+    return sink.getvalue().to_pybytes()

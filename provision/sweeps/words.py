@@ -1,12 +1,15 @@
 """Sweeps in words: what changes, by how much, and where the next GPU is due."""
 
 from itertools import pairwise
+from operator import itemgetter
 
 from provision.sweeps.breakpoints import INFEASIBLE
 
 FACTORS = {"rate": ("more traffic", "less traffic"), "slo": ("longer SLOs", "shorter SLOs")}
 """How factors above and below 1 are called."""
 MOST_BREAKPOINTS = 12
+FINE = 1e-5
+"""Factors that differ by less are told as one."""
 
 
 def answers(base, values, rows, breakpoints):
@@ -29,7 +32,7 @@ def answers(base, values, rows, breakpoints):
     lines = [now]
     for name in values:
         along = [row for row in rows if name in row]
-        lines += _ends(name, base, along) + _next_gpu(name, along, breakpoints.get(name))
+        lines += _ends(name, base, along) + _next_gpu(name, base, along, breakpoints.get(name))
     return lines
 
 
@@ -39,20 +42,30 @@ def _ends(name, base, rows):
     return [f"{call(name, row[name])}: {_what(row)}{_instead(base, row)}." for row in ends]
 
 
-def _next_gpu(name, rows, found):
+def _next_gpu(name, base, rows, found):
     """The least growth of the traffic, from what it is, that takes another GPU."""
-    if name.partition(".")[0] != "rate" or None in [row["gpus"] for row in rows]:
+    kind, _, target = name.partition(".")
+    if kind != "rate" or None in [row["gpus"] for row in (base, *rows)]:
         return []
-    if found is not None:
-        steps = [(one.above, one.above) for one in found if one.above > 1]
-    else:
-        steps = [(low[name], high[name]) for low, high in pairwise(rows)
-                 if low[name] >= 1 and high["gpus"] > low["gpus"]]
+    points = sorted([{name: 1.0} | base, *rows], key=itemgetter(name))
+    steps = [(low[name], high[name]) for low, high in pairwise(points)
+             if low[name] >= 1 and high["gpus"] > low["gpus"]]
     if not steps:
         return []
-    low, high = (f"{(factor - 1) * 100:+.4g} %" for factor in steps[0])
-    return [f"The next GPU is due at {high} traffic." if low == high
-            else f"The next GPU is due between {low} and {high} traffic."]
+    low, high = steps[0]
+    # A breakpoint says more where it lies in this step and is one of more GPUs, not of another mix of types.
+    closer = [one for one in found or () if low <= one.above <= high and _grows(one)]
+    if closer:
+        low, high = closer[0].below, closer[0].above
+    low, high = (f"{(factor - 1) * 100:+.4g} %" for factor in (high if high - low < FINE else low, high))
+    of = f" of {target}" if target else ""
+    return [f"The next GPU is due at {high} traffic{of}." if low == high
+            else f"The next GPU is due between {low} and {high} traffic{of}."]
+
+
+def _grows(change):
+    """Whether a Breakpoint is one of more GPUs."""
+    return INFEASIBLE not in change[2:] and sum(change.after.values()) > sum(change.before.values())
 
 
 def _range(rows):
