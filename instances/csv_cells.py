@@ -16,17 +16,21 @@ def csv_rows(path, columns):
     InputError
         When it cannot be read, lacks a column or has no rows.
     """
-    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
+    return [row for _, row in numbered_rows(path, columns)]
+
+
+def numbered_rows(path, columns):
+    """The line number and the dict of every row, one at a time; otherwise as ``csv_rows``."""
+    reader, row = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True), None
     try:
-        missing = [column for column in columns if column not in (reader.fieldnames or ())]
-        rows = list(reader)
+        for missing in (column for column in columns if column not in (reader.fieldnames or ())):
+            raise InputError(f"{path}: column {missing!r} is missing; expected {', '.join(columns)}")
+        for row in reader:
+            yield reader.line_num, row
     except csv.Error as error:
         raise InputError(f"{path}: not well-formed CSV: {error}; export it again") from None
-    if missing:
-        raise InputError(f"{path}: column {missing[0]!r} is missing; expected {', '.join(columns)}")
-    if not rows:
+    if row is None:
         raise InputError(f"{path}: has no rows below its header; add some")
-    return rows
 
 
 def number(path, line, row, column):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from provision.instances.csv_cells import csv_rows, number
+from provision.instances.csv_cells import number, numbered_rows
 from provision.models.errors import InputError
 
 UTILISATIONS = ("l2_util_m1", "l2_util_m2", "dram_util_m1", "dram_util_m2")
@@ -17,7 +17,7 @@ def read_pairs(path):
     InputError
         When the file cannot be read, lacks a column, or a cell is no fraction or no slowdown.
     """
-    rows = [_pair(path, line, row) for line, row in enumerate(csv_rows(path, (*UTILISATIONS, SLOWDOWN)), start=2)]
+    rows = [_pair(path, line, row) for line, row in numbered_rows(path, (*UTILISATIONS, SLOWDOWN))]
     *utilisations, slowdown = np.array(rows).T
     return np.array(utilisations), slowdown
 

@@ -6,7 +6,7 @@ instances; of several configurations of the same batch and instances the one wit
 
 import re
 
-from provision.instances.csv_cells import csv_rows, number, whole
+from provision.instances.csv_cells import number, numbered_rows, whole
 from provision.instances.files import refused
 from provision.models.errors import InputError
 from provision.models.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
@@ -35,9 +35,9 @@ def import_model_analyzer(path, gpu, profile, percentile):
         When it cannot be read, lacks a column, a cell is wrong or no row counts.
     """
     latency = f"p{percentile} Latency (ms)"
-    rows = csv_rows(path, (MODEL, BATCH, CONCURRENCY, INSTANCES, THROUGHPUT, latency))
+    rows = list(numbered_rows(path, (MODEL, BATCH, CONCURRENCY, INSTANCES, THROUGHPUT, latency)))
     best, counted = {}, 0
-    for line, row in enumerate(rows, start=2):
+    for line, row in rows:
         processes = _instances(path, line, row)
         if whole(path, line, row, CONCURRENCY) != processes:
             continue

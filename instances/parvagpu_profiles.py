@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.instances.csv_cells import csv_rows, number, parsed, whole
+from provision.instances.csv_cells import number, numbered_rows, parsed, whole
 from provision.instances.files import read_text
 from provision.instances.parvagpu import GPU, PROFILE_COLUMNS, profile_names
 from provision.models.errors import InputError
@@ -13,7 +13,7 @@ from provision.models.gpu import gpu_type
 from provision.models.profile_points import ProfilePoints, profile_points
 
 POINT_COLUMNS = ("profile", "batch", "processes")
-MOST_FACTOR = 2
+MOST_FACTOR = 1.5
 """Between the latency column and the time that the throughput makes a batch take."""
 
 ROUNDING_S = 0.001
@@ -73,7 +73,7 @@ def _tables(path):
 def _profile(path):
     """One table; every row once."""
     rows = {}
-    for line, row in enumerate(csv_rows(path, PROFILE_COLUMNS), start=2):
+    for line, row in numbered_rows(path, PROFILE_COLUMNS):
         key, latency_ms = _row(path, line, row)
         if key in rows:
             raise InputError(f"{path}:{line}: {_words(key)} stand in there twice; keep one")

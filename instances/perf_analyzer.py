@@ -8,7 +8,7 @@ fewer leave processes idle, and with more the latency is mostly waiting.
 import re
 from pathlib import Path
 
-from provision.instances.csv_cells import csv_rows, number
+from provision.instances.csv_cells import number, numbered_rows
 from provision.instances.files import refused
 from provision.models.errors import InputError
 from provision.models.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
@@ -64,10 +64,10 @@ def _point(file, latency):
 
 def _row(file, processes, latency):
     """Line and cells with one request in flight per process."""
-    rows = csv_rows(file, (THROUGHPUT, latency))
-    if CONCURRENCY not in rows[0]:
+    rows = list(numbered_rows(file, (THROUGHPUT, latency)))
+    if CONCURRENCY not in rows[0][1]:
         raise InputError(f"{file}: column {CONCURRENCY!r} is missing; measure with --concurrency-range {processes}")
-    levels = {number(file, line, row, CONCURRENCY): (line, row) for line, row in enumerate(rows, start=2)}
+    levels = {number(file, line, row, CONCURRENCY): (line, row) for line, row in rows}
     if processes not in levels:
         seen = ", ".join(f"{level:g}" for level in sorted(levels))
         raise InputError(f"{file}: no row at {CONCURRENCY} {processes}, only {seen}; measure that too")

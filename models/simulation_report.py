@@ -64,7 +64,7 @@ class SimulationSettings(Record):
 
 
 class Interval(Record):
-    """A quantile: its mean over the replications and, of several, the 95 % confidence interval.
+    """A quantile: its mean over the replications with requests and, of several, the 95 % confidence interval.
 
     None stands for a time that never comes: so many requests were dropped, or there were none.
     """

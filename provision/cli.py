@@ -12,11 +12,13 @@ from provision.commands import (
     fit,
     imports,
     lists,
+    profile,
     replan,
     show,
     simulate,
     solve,
     status,
+    veltair,
     verify,
     what_if,
 )
@@ -24,7 +26,8 @@ from provision.models.errors import InputError
 from provision.solve import MethodError
 
 VERBS = (
-    lists, solve, verify, simulate, compare, show, imports, bench, export, what_if, fit, status, apply, replan,
+    lists, solve, verify, simulate, compare, show, imports, bench, export, what_if, fit, profile, status, apply, replan,
+    veltair,
 )
 DONE, UNUSABLE, INTERRUPTED = 0, 2, 130
 

@@ -41,8 +41,11 @@ def simulate(instance, plan, seconds=60.0, seed=0, **options):
     """
     with refused("simulate"):
         settings = SimulationSettings(seconds=seconds, seed=seed, **options)
-    trace = read_trace(settings.trace, list(instance.workload), settings.seconds) if settings.trace else None
+    trace, left_out = None, 0
+    if settings.trace:
+        trace, left_out = read_trace(settings.trace, list(instance.workload), settings.seconds)
     _refuse_too_many(instance, settings, trace)
+    plan.refuse_turns("simulate")
     deployment = deploy(instance, plan)
     if settings.shadow:
         refuse_other_models(instance, plan)
@@ -57,7 +60,7 @@ def simulate(instance, plan, seconds=60.0, seed=0, **options):
         settings=settings,
         workloads=tuple(workloads),
         switches=tuple(switch for _, switches in rounds for switch in switches),
-        notes=tuple(_notes(instance, plan, deployment, settings)),
+        notes=(*_notes(instance, plan, deployment, settings), *_unmeasured(instance, settings, workloads, left_out)),
     )
 
 
@@ -91,3 +94,12 @@ def _notes(instance, plan, deployment, settings):
             )
     if settings.trace and settings.replications > 1 and settings.service_cv == 0:
         yield "a trace and batch times that do not vary: all replications are the same"
+
+
+def _unmeasured(instance, settings, workloads, left_out):
+    """What the percentiles say nothing about."""
+    if left_out:
+        yield f"{left_out} requests of the trace come after {settings.seconds:g} seconds and are left out"
+    for one in workloads:
+        if instance.workload[one.workload].rate_rps and not one.offered_rps:
+            yield f"{one.workload} has no request after the warm-up, so nothing says whether it keeps its SLO"

@@ -69,6 +69,8 @@ def test_all_points_are_fitted_and_judged_in_sample(capsys, folder):
     counts = [found["models"][name]["points_fitted"] for name in ("one", "two")]
     assert found["overall"]["points_fitted"] == found["overall"]["points_judged"] == sum(counts)
     assert found["overall"]["mean_error"] < 0.005
+    keys = {"mean_error", "p95_error", "max_error", "points_fitted", "points_judged"}
+    assert all(set(one) == keys for one in (found["overall"], *found["models"].values()))
     code, out, err = run(capsys, folder)
     assert (code, err) == (0, "") and "in-sample" in out
 
@@ -79,7 +81,7 @@ def test_points_of_the_rule_are_fitted_and_the_others_judged(capsys, folder, fam
     profiles = read_profiles(folder)
     assert not found["in_sample"] and found["overall"]["points_fitted"] == 28
     for name, one in found["models"].items():
-        assert one["points_fitted"] == len(one["fitted"]) == 14
+        assert one["points_fitted"] == len(found["fitted"][name]) == 14
         assert one["points_judged"] == profiles[name].points.measured.sum() - 14
         assert 0 <= one["mean_error"] <= one["p95_error"] <= one["max_error"]
 
@@ -87,9 +89,9 @@ def test_points_of_the_rule_are_fitted_and_the_others_judged(capsys, folder, fam
 @pytest.mark.parametrize("family", FAMILIES)
 def test_listed_points_are_fitted_and_only_these(capsys, folder, tmp_path, family):
     listed = tmp_path / "points.csv"
-    first = summary(capsys, folder / "one.csv", "--model", family, "--points", 14)["models"]["one"]
-    listed.write_text(points_text(first["fitted"]))
-    again = summary(capsys, folder / "one.csv", "--model", family, "--points-file", listed)["models"]["one"]
+    first = summary(capsys, folder / "one.csv", "--model", family, "--points", 14)
+    listed.write_text(points_text(2 * first["fitted"]["one"]))
+    again = summary(capsys, folder / "one.csv", "--model", family, "--points-file", listed)
     assert again == first
 
 
@@ -177,6 +179,13 @@ def test_a_latency_column_in_milliseconds_is_noticed(capsys, tmp_path):
     lines = [",".join([*row[:4], f"{1000 * float(row[4]):g}\n"]) for row in rows]
     (tmp_path / "dnn.csv").write_text(HEADER + "".join(lines))
     assert_refused(run(capsys, tmp_path), "dnn.csv:2: .* and seconds")
+
+
+def test_the_throughput_of_all_processes_is_noticed(capsys, tmp_path):
+    rows = [row.split(",") for row in ROWS]
+    lines = [",".join([*row[:3], f"{int(row[2]) * float(row[3]):g}", row[4]]) for row in rows if row[2] in "12"]
+    (tmp_path / "dnn.csv").write_text(HEADER + "".join(lines))
+    assert_refused(run(capsys, tmp_path), "dnn.csv:3: .* of one process")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provision.models.operating_points import OperatingPoints, Prediction
-from provision.models.queueing import LATE, MOST_LOAD, best_by_rate, p99_ms
+from provision.models.queueing import LATE, MOST_LOAD, VANISHING, best_by_rate, p99_ms
 from provision.models.queueing_kernels import late_share, most_load
 
 TASKS = 120_000
@@ -70,6 +70,16 @@ def test_the_bound_is_not_far_off(batch, processes, turns):
     assert late(arrivals(load * batch * processes), batch, processes, patience) > LATE
 
 
+@pytest.mark.parametrize("patience", [0.01, 0.13, 0.37, 0.6])
+def test_what_starts_late_makes_others_late(patience):
+    """One process, batches hardly ever full: after each start who arrives within 1 - patience is late, whoever it was.
+
+    So many batches start as tasks come, over the mean size of a batch, which is 1 + rate * patience at least.
+    """
+    rate = 64 * most_load(64, 1, patience, LATE, MOST_LOAD)
+    assert 0.0095 < rate * (1 - patience) / (1 + rate * patience) <= 0.01
+
+
 @pytest.mark.parametrize("load", [0.1, 0.3, 0.6])
 @pytest.mark.parametrize("patience", [0.5, 1.0, 2.5, 4.3])
 def test_one_process_without_batching_is_the_textbook_queue(load, patience):
@@ -121,6 +131,22 @@ def test_p99_grows_with_the_rate(point, one, other, more):
     assert 10 <= low <= max(high, 10 + 10 * patience) * (1 + 1e-2)
     loads = [most_load(batch, processes, p, LATE, MOST_LOAD) for p in (patience, patience + more)]
     assert loads[0] <= loads[1] * (1 + 1e-6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(POINTS, st.floats(0.01, MOST_LOAD))
+def test_no_tail_is_larger_than_the_bound_that_ends_them(point, load):
+    """All that may wait for longer than where the scalar path stops looking together are next to nobody."""
+    batch, processes, _ = point
+    turns = 1 - VANISHING / (2 * (1 - load) * batch * processes)
+    assert late_share(load, batch, processes, turns, 1.0) < 1e-9
+
+
+@pytest.mark.parametrize("load", [0.0, 0.5, 0.97])
+def test_slos_of_years_are_judged_at_once(load):
+    """The work does not grow with the SLO: a delay of 1e12 ms has some 1e11 hold times."""
+    found = Prediction(10.0, 1600.0, None)
+    assert 10 <= p99_ms(8, 2, found, load * 1600, 1e12) <= 10 + 1e12
 
 
 def test_p99_is_a_quantile_of_the_replay():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replayed_plans import piece_of, plan_of, table
 
 import provision
 from provision.cli import main
@@ -20,30 +21,6 @@ KEYS = {"workload", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "throughput_rps", "
         "arrived", "served", "in_flight", "utilisation", "offered_rps", "mean_batch", "ok",
         "p50_ci_ms", "p95_ci_ms", "p99_ci_ms", "p999_ci_ms"}
 COUNTS = ("arrived", "served", "dropped", "in_flight")
-
-
-def plan_of(instance, *slices, gpu="a100-80gb", mig=True):
-    """A plan with one GPU per slice."""
-    gpus = tuple(provision.PlannedGpu(gpu=gpu, mig=mig, slices=(piece,)) for piece in slices)
-    return provision.Plan(version=1, instance=instance.name, gpus=gpus)
-
-
-def piece_of(profile, *replicas):
-    """A slice; replicas are (workload, batch, processes, rate) or with an SM share."""
-    fields = ("workload", "batch", "processes", "rate_rps", "sm_share")
-    return provision.Slice(
-        profile=profile, replicas=tuple(provision.Replica(**dict(zip(fields, one, strict=False))) for one in replicas)
-    )
-
-
-def table(**options):
-    """An instance with one measured model on whole T4s."""
-    points = [["whole", 1, 1, 100.0, 10.0], ["whole", 4, 1, 200.0, 20.0], ["whole", 4, 2, 250.0, 32.0]]
-    data = {"version": 1, "name": "t", "gpu": "t4", "kind": "measured-segments", "models": {"m": {"points": points}}}
-    workload = {"name": "w", "model": "m", "slo_ms": 100.0, "rate_rps": 50.0} | options
-    return provision.Instance.model_validate({
-        "version": 1, "name": "tiny", "fleet": [{"gpu": "t4"}], "performance": [data], "workloads": [workload],
-    }, strict=False)
 
 
 @pytest.fixture(scope="module")
@@ -234,19 +211,6 @@ def test_confidence_intervals():
     assert several.low_ms < 0.99 * several.mean_ms < 1.01 * several.mean_ms < several.high_ms
 
 
-def test_trace(tmp_path):
-    """A trace is replayed as it stands; what comes after the end is left out."""
-    (tmp_path / "trace.csv").write_text("time_s,workload\n0.1,w\n0.1,w\n0.15,w\n3,w\n")
-    instance = table()
-    plan = plan_of(instance, piece_of("whole", ("w", 4, 1, 50.0)), gpu="t4", mig=False)
-    one = provision.simulate(
-        instance, plan, 2.0, trace=str(tmp_path / "trace.csv"), max_delay_ms=0.0, warmup_s=0.0
-    ).workloads[0]
-    assert one.violation_rate == 0
-    # Two start at 100 ms as one batch of up to 4 and end at 120; the third takes 10 from 150 on.
-    assert (one.arrived, one.p50.mean_ms, one.p99.mean_ms, one.tail_ms[0]) == (3, 20, 20, 10)
-
-
 def test_warm_up_is_left_out(tmp_path):
     """Latencies and rates are those of requests that arrive after the warm-up; the counts are those of all."""
     (tmp_path / "trace.csv").write_text("time_s,workload\n" + "0.5,w\n" * 9 + "2,w\n")
@@ -257,26 +221,6 @@ def test_warm_up_is_left_out(tmp_path):
     assert (one.arrived, one.p50.mean_ms, one.p999.mean_ms) == (10, 10, 10)
     assert (one.offered_rps, one.throughput_rps) == (0.5, 0.5)
     assert one.utilisation == pytest.approx(0.01 / 2)
-
-
-@pytest.mark.parametrize(("text", "complaint"), [
-    ("time,workload\n1,w\n", "'time_s' is missing"),
-    ("time_s,workload\n", "no rows"),
-    ("time_s,workload\nsoon,w\n", ":2: time_s 'soon'"),
-    ("time_s,workload\nnan,w\n", ":2: time_s 'nan'"),
-    ("time_s,workload\n-1,w\n", ":2: time_s '-1'"),
-    ("time_s,workload\n2,w\n1,w\n", ":3: time_s 1 comes after 2"),
-    ("time_s,workload\n1,w\n2,x\n", ":3: workload 'x'"),
-    ("time_s,workload\n1\n", ":2: workload None"),
-])
-def test_bad_traces(tmp_path, text, complaint):
-    """Whatever is wrong with a trace is named with its line."""
-    (tmp_path / "trace.csv").write_text(text)
-    instance = table()
-    plan = plan_of(instance, piece_of("whole", ("w", 4, 1, 50.0)), gpu="t4", mig=False)
-    with pytest.raises(provision.InputError, match=r"trace\.csv") as error:
-        provision.simulate(instance, plan, trace=str(tmp_path / "trace.csv"))
-    assert complaint in str(error.value)
 
 
 @pytest.mark.parametrize(("options", "complaint"), [

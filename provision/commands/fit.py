@@ -165,15 +165,16 @@ def _summary(profiles, fits, options):
         "model": options.model,
         "format": options.format,
         "in_sample": _in_sample(options),
-        "models": {dnn: _errors([fit]) | {"fitted": _keys(profiles[dnn], fit, options)} for dnn, fit in fits.items()},
+        "models": {dnn: _errors([fit]) for dnn, fit in fits.items()},
         "overall": _errors(fits.values()),
+        "fitted": None if _in_sample(options) else {dnn: _keys(profiles[dnn], fit) for dnn, fit in fits.items()},
         "out": options.out,
     }
 
 
-def _keys(profile, fit, options):
-    """The points fitted where not all are; None for all."""
-    return None if _in_sample(options) else [profile.keys[at] for at in fit.fitted]
+def _keys(profile, fit):
+    """The points fitted."""
+    return [profile.keys[at] for at in fit.fitted]
 
 
 def _errors(fits):

@@ -1,14 +1,17 @@
 """When requests arrive and where they go: renewal processes, traces, and routing by rate."""
 
 import math
+from array import array
 
 import numpy as np
 
-from provision.instances.csv_cells import csv_rows, number
+from provision.instances.csv_cells import number, numbered_rows
 from provision.models.errors import InputError
 from provision.simulation.kernel import NS_PER_S
 
 COLUMNS = ("time_s", "workload")
+EVEN = 1e-6
+"""With less variation gaps are even: Gamma's shape would be too large to draw from."""
 
 
 def renewal_ns(rate_rps, cv, seconds, random):
@@ -34,22 +37,22 @@ def renewal_ns(rate_rps, cv, seconds, random):
 
 def _gaps(rate_rps, cv, count, random, longer=0):
     """Inter-arrival times, s; with ``longer`` 1 those met by a random moment."""
-    if cv == 0:
+    if cv < EVEN:
         return np.full(count, 1 / rate_rps)
     shape = 1 / cv**2
     return random.gamma(shape + longer, 1 / (shape * rate_rps), count)
 
 
 def read_trace(path, names, seconds):
-    """Arrivals of a trace by workload, in whole nanoseconds; those after ``seconds`` are left out.
+    """Arrivals of a trace by workload, in whole nanoseconds, and how many come after ``seconds`` and are left out.
 
     Raises
     ------
     InputError
         When the file cannot be read or a row is not a time in order and one of the ``names``.
     """
-    times, latest = {name: [] for name in names}, 0.0
-    for line, row in enumerate(csv_rows(path, COLUMNS), 2):
+    times, latest, left_out = {name: array("d") for name in names}, 0.0, 0
+    for line, row in numbered_rows(path, COLUMNS):
         time_s, name = number(path, line, row, "time_s"), row["workload"]
         if time_s < latest:
             raise InputError(f"{path}:{line}: time_s {time_s:g} comes after {latest:g}; sort the rows by time")
@@ -58,7 +61,9 @@ def read_trace(path, names, seconds):
         latest = time_s
         if time_s < seconds:
             times[name].append(time_s)
-    return [np.floor(np.array(found) * NS_PER_S).astype(np.int64) for found in times.values()]
+        else:
+            left_out += 1
+    return [np.floor(np.array(found) * NS_PER_S).astype(np.int64) for found in times.values()], left_out
 
 
 def route(count, shares):

@@ -8,7 +8,8 @@ the speed that the processes busy at the moment leave it.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from provision.models.compiled import compiled
 
 FOREVER = np.iinfo(np.int64).max
 NS_PER_MS = 1e6
@@ -63,7 +64,7 @@ class Line(NamedTuple):
     window_ns: np.ndarray
 
 
-@njit(cache=True)
+@compiled
 def advance(line, until_ns):
     """Play all events before ``until_ns``; FOREVER serves whatever was accepted."""
     while True:
@@ -80,7 +81,7 @@ def advance(line, until_ns):
             start(line, starting)
 
 
-@njit(cache=True)
+@compiled
 def earliest(line):
     """The slot that finishes first, and the replicas with the first arrival and the first start."""
     slot = arriving = starting = 0
@@ -95,7 +96,7 @@ def earliest(line):
     return slot, arriving, starting
 
 
-@njit(cache=True)
+@compiled
 def arrive(line, at):
     """Let the next request of a replica wait, or drop it."""
     replica = line.replicas[at]
@@ -111,7 +112,7 @@ def arrive(line, at):
     replica.arrive_ns = line.arrival_ns[replica.upcoming] if replica.upcoming < replica.end else FOREVER
 
 
-@njit(cache=True)
+@compiled
 def plan_start(line, at, now_ns):
     """Set when the next batch starts: at once when full, else when its oldest request has waited long enough."""
     replica = line.replicas[at]
@@ -124,7 +125,7 @@ def plan_start(line, at, now_ns):
         replica.start_ns = max(now_ns, line.arrival_ns[replica.head] + replica.delay_ns)
 
 
-@njit(cache=True)
+@compiled
 def start(line, at):
     """Start a batch of what waits, on the first idle process."""
     replica, free = line.replicas[at], 0
@@ -143,7 +144,7 @@ def start(line, at):
     rescale(line, now_ns)
 
 
-@njit(cache=True)
+@compiled
 def finish(line, which):
     """End the batch in a slot and answer its requests."""
     slot = line.slots[which]
@@ -159,7 +160,7 @@ def finish(line, which):
     rescale(line, now_ns)
 
 
-@njit(cache=True)
+@compiled
 def rescale(line, now_ns):
     """Move the end of every batch in service to where the processes busy from now on put it."""
     for slot in line.slots:

@@ -53,7 +53,7 @@ def line_of(planned, settings, arrivals_ns, factors):
     replicas["batch"] = [one.batch for one in planned.piece.replicas]
     replicas["idle"] = [one.processes for one in planned.piece.replicas]
     delays_ms = planned.delays_ms if settings.max_delay_ms is None else settings.max_delay_ms
-    replicas["delay_ns"] = np.minimum(np.multiply(delays_ms, NS_PER_MS), LONGEST_NS / 2)
+    replicas["delay_ns"] = np.minimum(delays_ms, LONGEST_NS / 2 / NS_PER_MS) * NS_PER_MS
     replicas["queue_limit"] = settings.queue_limit or FOREVER
     replicas["step"] = planned.times.step
     slots = np.zeros(replicas["idle"].sum(), SLOT)
@@ -63,7 +63,8 @@ def line_of(planned, settings, arrivals_ns, factors):
         replicas, slots, np.concatenate(arrivals_ns), np.zeros(ends[-1], np.int64), np.concatenate(factors),
         *_tables(planned, settings), np.zeros(1, np.int64), np.rint(window_ns).astype(np.int64),
     )
-    if not (ends[-1] + 1) * line.hold_ns.max() * line.factor.max() < LONGEST_NS:
+    work = line.factor.sum() + (ends[-1] + 1) * line.factor[replicas["last_factor"]].max()
+    if not work * line.hold_ns.max() + line.latency_ns.max() < LONGEST_NS:
         raise InputError("simulate: serving all requests would take a century; shorten the time or the batch latencies")
     return line
 
@@ -88,5 +89,5 @@ def answered(line, at):
 
 def _tables(planned, settings):
     """``hold_ns`` and ``latency_ns`` of a Line."""
-    scale = settings.service_factor * NS_PER_MS
-    return planned.times.hold_ms * scale, planned.times.latency_ms * scale
+    scale, tables = settings.service_factor * NS_PER_MS, (planned.times.hold_ms, planned.times.latency_ms)
+    return tuple(np.minimum(table, LONGEST_NS / scale) * scale for table in tables)

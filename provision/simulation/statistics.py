@@ -33,13 +33,14 @@ def summarise(workload, processes, settings, tallies):
     counts = {name: sum(getattr(one, name) for one in tallies) for name in tallies[0]._fields[1:]}
     offered = counts["measured_drops"] + sum(len(one.latencies_ms) for one in tallies)
     late = counts["measured_drops"] + sum(np.sum(one.latencies_ms > workload.slo_ms) for one in tallies)
-    tails = np.array([quantiles(one.latencies_ms, one.measured_drops, TAIL_LEVELS) for one in tallies])
+    asked = [one for one in tallies if one.measured_drops or len(one.latencies_ms)] or tallies
+    tails = np.array([quantiles(one.latencies_ms, one.measured_drops, TAIL_LEVELS) for one in asked])
     taken = counts["arrived"] - counts["dropped"]
     return SimulatedWorkload(
         workload=workload.name,
         slo_ms=workload.slo_ms,
         offered_rps=offered / measured_s,
-        **{name: _interval(tallies, level) for name, level in LEVELS.items()},
+        **{name: _interval(asked, level) for name, level in LEVELS.items()},
         throughput_rps=counts["answers"] / measured_s,
         violation_rate=late / offered if offered else 0.0,
         utilisation=counts["busy_ns"] / (1e9 * measured_s * processes) if processes else None,

@@ -1,0 +1,85 @@
+"""``provision profile``: measure a model on the GPU at hand, alone, in several processes, beside a neighbour."""
+
+import itertools
+
+from provision.commands.common import add_force, counting, print_table
+from provision.instances.files import check_writable, write_text
+from provision.instances.read import write
+from provision.models.errors import InputError
+from provision.profiling.device import Device, device_of_environment
+from provision.profiling.measure import Point, measure
+from provision.profiling.table import COLUMNS, as_csv, row, segments
+
+SHOWN = ("model", "batch", "processes", "neighbour", "latency_ms", "gpu_ms", "throughput_rps")
+CPU = Device("cpu", "whole")
+
+
+def add_parsers(verbs):
+    """Declare the verb."""
+    text = "measure models on the GPU, MIG slice or MPS share that CUDA programs get here"
+    parser = verbs.add_parser("profile", help=text, description=text)
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="torchvision:resnet50 or package.module:factory")
+    parser.add_argument("--batches", default="1,2,4,8,16,32,64", metavar="B,B", help="default: 1,2,4,8,16,32,64")
+    parser.add_argument("--processes", default="1", metavar="P,P", help="default: 1")
+    parser.add_argument("--beside", metavar="MODEL:BATCH", help="with this neighbour in a process of its own")
+    parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="per point (default: 3)")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu tries a callable out")
+    parser.add_argument("--out", required=True, metavar="F", help="write the measurements here (.csv)")
+    parser.add_argument("--table", metavar="F", help="and what ran alone as performance data (.json, else YAML)")
+    add_force(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options):
+    for path in filter(None, (options.out, options.table)):
+        check_writable(path, options.force)
+    if options.table == options.out:
+        raise InputError(f"{options.out}: named by --out and by --table; give each a name of its own")
+    if options.table and options.device == "cpu":
+        raise InputError("--table: a CPU is no GPU type; leave it out with --device cpu")
+    points = _points(options)
+    device = device_of_environment() if options.device == "cuda" else CPU
+    rows = []
+    with counting("profiling", len(points)) as advance:
+        for point in points:
+            rows.append(row(device, point, measure(point, options.device, options.seconds)))
+            write_text(options.out, as_csv(rows), force=options.force or len(rows) > 1)
+            advance(1)
+    print_table(SHOWN, [[one[COLUMNS.index(name)] or None for name in SHOWN] for one in rows])
+    if options.table:
+        source = f"measured by provision profile on {device.gpu} {device.profile}"
+        write(segments(rows, f"profiled-{device.gpu}", source), options.table, options.force)
+    for path in filter(None, (options.out, options.table)):
+        print(f"written to {path}")
+    return 0
+
+
+def _points(options):
+    """The points to measure."""
+    if not 0 < options.seconds < 3600:
+        raise InputError(f"--seconds {options.seconds:g}: should be above 0 and below an hour")
+    batches, processes = (_numbers(name, getattr(options, name)) for name in ("batches", "processes"))
+    return [
+        Point(model, batch, number, _neighbour(options.beside))
+        for model, number, batch in itertools.product(options.models, processes, batches)
+    ]
+
+
+def _numbers(name, text):
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1 or max(numbers) > 4096:
+        raise InputError(f"--{name} {text}: write whole numbers from 1 on with commas, as 1,2,4")
+    return numbers
+
+
+def _neighbour(text):
+    """(model, batch) of ``MODEL:BATCH``; None without one."""
+    if text is None:
+        return None
+    model, _, batch = text.rpartition(":")
+    if not (":" in model and batch.isdigit() and int(batch) > 0):
+        raise InputError(f"--beside {text}: write MODEL:BATCH, as torchvision:vgg19:8")
+    return model, int(batch)

@@ -1,0 +1,99 @@
+"""Where measuring happens, from the environment: the GPU type, the MIG profile, the MPS percentage."""
+
+import os
+import re
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pynvml
+
+from provision.applier.match import is_type
+from provision.models.errors import InputError
+from provision.models.gpu import WHOLE, gpu_types
+
+DEVICE = re.compile(r"\d{1,4}|(?:GPU|MIG)-\S+")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU type, a profile, and the percentage of its SMs that MPS leaves to a client."""
+
+    gpu: str
+    profile: str
+    sm_percent: float = 100.0
+
+
+def device_of_environment():
+    """The Device that CUDA programs of this environment get.
+
+    ``CUDA_VISIBLE_DEVICES`` names it (by default the first GPU), ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`` its part.
+
+    Raises
+    ------
+    InputError
+        When there is no NVIDIA driver or GPU, its type is not known, or it is cut into several.
+    """
+    name, sm_percent = _visible(), _sm_percent()
+    try:
+        pynvml.nvmlInit()
+        try:
+            return Device(*_type_and_profile(name), sm_percent)
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        raise InputError(f"profile: no NVIDIA GPU can be measured here: {error}; run it where one is") from None
+
+
+def _visible():
+    """The first visible device as index, UUID or MIG UUID."""
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+    first = names.split(",")[0].strip()
+    if not DEVICE.fullmatch(first):
+        raise InputError(f"CUDA_VISIBLE_DEVICES={names}: should begin with an index, GPU-... or MIG-...; correct it")
+    return first
+
+
+def _sm_percent():
+    percent = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100")
+    try:
+        sm_percent = float(percent)
+    except ValueError:
+        sm_percent = 0.0
+    if not 0 < sm_percent <= 100:
+        raise InputError(f"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={percent}: should be above 0 and at most 100; correct it")
+    return sm_percent
+
+
+def _type_and_profile(name):
+    """GPU type and profile of a device."""
+    by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
+    device = by_index(int(name)) if name.isdigit() else by_uuid(name)
+    if name.startswith("MIG-"):
+        kind = _type(pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device))
+        return kind.name, profile_of(kind, pynvml.nvmlDeviceGetAttributes_v2(device))
+    kind = _type(device)
+    if kind.mig and pynvml.nvmlDeviceGetMigMode(device)[0]:
+        raise InputError(f"profile: GPU {name} is in MIG mode; set CUDA_VISIBLE_DEVICES to one of its MIG-...")
+    return kind.name, WHOLE
+
+
+def profile_of(kind, held):
+    """Name of the profile of a GpuType whose instance has these NVML attributes.
+
+    Media engines make no difference to what is measured.
+    """
+    compute, sms, memory_gib = held.gpuInstanceSliceCount, held.multiprocessorCount, held.memorySizeMB / 1024
+    plain = [one for one in kind.profiles.values() if one.variant != "media"]
+    alike = [one for one in plain if (one.compute, one.sms) == (compute, sms)]
+    if not alike:
+        raise InputError(f"profile: no profile of {kind.name} has {compute} compute slices and {sms} SMs, as this one")
+    return min(alike, key=lambda one: abs(one.memory_gib - memory_gib)).name
+
+
+def _type(device):
+    """The GpuType of a device."""
+    product = pynvml.nvmlDeviceGetName(device)
+    for kind in gpu_types().values():
+        if is_type(SimpleNamespace(product=product), kind):
+            return kind
+    raise InputError(f"profile: {product} is no GPU type that ships; known: {', '.join(gpu_types())}")

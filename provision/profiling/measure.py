@@ -1,0 +1,155 @@
+"""Measuring one operating point: processes that run batches back to back, alone or beside a neighbour.
+
+All processes load, warm up, wait for each other, and then run for as long as is asked; what counts is the window in
+which all of them run. A batch is timed by the clock, from submission to completion, and on the GPU by CUDA events.
+"""
+
+import multiprocessing
+import time
+from dataclasses import dataclass
+from queue import Empty
+from statistics import median
+
+from provision.models.errors import InputError
+from provision.profiling.work import load
+
+WARM_UP_S = 1.0
+PATIENCE_S = 300
+"""Seconds that loading and compiling may take."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One operating point to measure; ``neighbour`` is another model with its batch size, or None."""
+
+    model: str
+    batch: int
+    processes: int = 1
+    neighbour: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a point did: median times of a batch by the clock and on the GPU (None off it), throughput of all."""
+
+    latency_ms: float
+    gpu_ms: float | None
+    throughput_rps: float
+    batches: int
+
+
+def measure(point, device, seconds):
+    """Measure one point.
+
+    Parameters
+    ----------
+    point
+        The Point.
+    device
+        ``cuda`` (the device of the environment: CUDA_VISIBLE_DEVICES, CUDA_MPS_*) or ``cpu``.
+    seconds
+        How long all processes run together.
+
+    Returns
+    -------
+    Measured, or None when a process ran out of memory.
+
+    Raises
+    ------
+    InputError
+        When a model cannot be loaded or a process ends before its time.
+    """
+    context = multiprocessing.get_context("spawn")
+    jobs = [(point.model, point.batch)] * point.processes + [point.neighbour] * (point.neighbour is not None)
+    barrier, results = context.Barrier(len(jobs)), context.Queue()
+    workers = [
+        context.Process(target=_work, args=(number, *job, device, seconds, barrier, results), daemon=True)
+        for number, job in enumerate(jobs)
+    ]
+    for worker in workers:
+        worker.start()
+    try:
+        found = dict(_collected(workers, results, seconds))
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.join()
+    mine = [found[number] for number in range(point.processes)]
+    return None if any(times is None for times in found.values()) else _summary(point, mine, found.values())
+
+
+def _collected(workers, results, seconds):
+    """(number, times) of every worker; times are (start, end, gpu_ms) per batch, None when out of memory."""
+    until = time.monotonic() + PATIENCE_S + seconds
+    left = len(workers)
+    while left:
+        try:
+            number, times, problem = results.get(timeout=1)
+        except Empty:
+            if time.monotonic() > until or any(worker.exitcode for worker in workers):
+                raise InputError("profile: a measuring process ended before its time; see what it printed") from None
+            continue
+        if problem:
+            raise InputError(problem)
+        left = 0 if times is None else left - 1
+        yield number, times
+        if times is None:
+            yield from ((other, None) for other in range(len(workers)))
+
+
+def _work(number, model, batch, device, seconds, barrier, results):
+    """Run in a process of its own: load, warm up, wait for the others, run, report."""
+    try:
+        run, timed = load(model, device, batch), _events if device == "cuda" else _clock
+        _repeat(run, timed, WARM_UP_S)
+        barrier.wait(PATIENCE_S)
+        results.put((number, _repeat(run, timed, seconds), None))
+    except InputError as error:
+        results.put((number, None, str(error)))
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "out of memory" not in str(error):
+            results.put((number, None, str(InputError(f"model {model}: {error or type(error).__name__}"))))
+        else:
+            results.put((number, None, None))
+
+
+def _repeat(run, timed, seconds):
+    """(start, end, gpu_ms) of every batch, back to back for some seconds, one at least."""
+    times, until = [], time.monotonic() + seconds
+    while not times or times[-1][1] < until:
+        times.append(timed(run))
+    return times
+
+
+def _clock(run):
+    start = time.monotonic()
+    run()
+    return start, time.monotonic(), None
+
+
+def _events(run):
+    """Start, end by the clock, and the time between two CUDA events around the batch."""
+    from torch import cuda
+
+    first, last = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+    start = time.monotonic()
+    first.record()
+    run()
+    last.record()
+    last.synchronize()
+    return start, time.monotonic(), first.elapsed_time(last)
+
+
+def _summary(point, mine, everyone):
+    """Medians and throughput over the window in which all processes ran."""
+    start, end = max(times[0][0] for times in everyone), min(times[-1][1] for times in everyone)
+    inside = [[one for one in times if one[0] >= start and one[1] <= end] or times for times in mine]
+    together = [one for times in inside for one in times]
+    rates = [point.batch * len(times) / (times[-1][1] - times[0][0]) for times in inside]
+    on_gpu = [one[2] for one in together if one[2] is not None]
+    return Measured(
+        latency_ms=1000 * median(last - first for first, last, _ in together),
+        gpu_ms=median(on_gpu) if on_gpu else None,
+        throughput_rps=sum(rates),
+        batches=len(together),
+    )

@@ -1,0 +1,53 @@
+"""Measurements as a CSV file, and as performance data where they are of segments alone."""
+
+import csv
+import io
+from dataclasses import astuple
+
+from provision.instances.files import validate
+from provision.models.errors import InputError
+from provision.models.measured_segments import MeasuredSegments
+
+COLUMNS = (
+    "gpu", "profile", "sm_percent", "model", "batch", "processes", "neighbour", "neighbour_batch",
+    "latency_ms", "gpu_ms", "throughput_rps", "batches",
+)
+
+
+def row(device, point, measured):
+    """One measurement as a row of COLUMNS; out of memory is a throughput of 0."""
+    beside, beside_batch = point.neighbour or ("", "")
+    found = astuple(measured) if measured else (0, "", 0, 0)
+    place = (device.gpu, device.profile, device.sm_percent)
+    return (*place, point.model, point.batch, point.processes, beside, beside_batch, *found)
+
+
+def as_csv(rows):
+    """Rows as CSV text."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def segments(rows, name, source):
+    """Measured segments of those rows that are alone on their slice with all of its SMs.
+
+    Raises
+    ------
+    InputError
+        When there are none, or they are of several GPU types.
+    """
+    alone = [one for one in (dict(zip(COLUMNS, cells, strict=True)) for cells in rows)
+             if not one["neighbour"] and one["sm_percent"] == 100 and one["throughput_rps"] > 0]
+    gpus = {one["gpu"] for one in alone}
+    if len(gpus) != 1:
+        raise InputError("profile: nothing was measured alone with all SMs, so there is no table to write")
+    models = {}
+    for one in alone:
+        point = (one["profile"], one["batch"], one["processes"], one["throughput_rps"], one["latency_ms"])
+        models.setdefault(one["model"].rpartition(":")[2], {"points": []})["points"].append(point)
+    content = {"version": 1, "name": name, "kind": "measured-segments", "gpu": gpus.pop(), "source": source,
+               "models": models}
+    return validate(MeasuredSegments, content, "profile")
