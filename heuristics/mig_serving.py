@@ -10,29 +10,23 @@ instances with one process each (MIG-serving does not use MPS). Known only from 
 - nothing is repacked at the end.
 """
 
-from time import perf_counter
 
 import numpy as np
 
-from provision.heuristics.mig_serving_common import FEATURES, outcome
+from provision.heuristics.mig_serving_common import FEATURES, planned
 from provision.heuristics.mig_serving_configs import Configs
-from provision.models.feasibility import refusal
 from provision.models.method import Method
-from provision.models.segments import best_segments
 
 NAME = "mig-serving-fast"
 
 
 def solve(instance, control):
     """Plan an instance; see the module's text."""
-    started = perf_counter()
-    segments = best_segments(instance, max_processes=1)
-    refused = refusal(instance, segments, started)
-    if refused:
-        return refused
-    built = perf_counter()
-    chosen = Configs(instance, segments).fill(np.zeros(len(instance.workloads)))
-    return outcome(instance, segments, chosen, NAME, "completed", (started, built))
+
+    def deploy(segments):
+        return segments, Configs(instance, segments).fill(np.zeros(len(instance.workloads))), "completed"
+
+    return planned(instance, NAME, deploy)
 
 
 METHODS = (

@@ -3,18 +3,34 @@
 from time import perf_counter
 
 from provision.models.assemble import Layout, assemble
+from provision.models.feasibility import refusal
 from provision.models.method import Outcome
+from provision.models.segments import best_segments
 
 FEATURES = frozenset({"limited_counts", "with_mig", "without_mps", "isolated_data"})
 """What they plan: one GPU type with MIG, any performance data for isolated slices."""
 
 
-def outcome(instance, segments, deployment, name, termination, times):
-    """The Outcome of a list of GPUs, each a tuple of (kind, workload).
+def planned(instance, name, deploy):
+    """The Outcome of a method that deploys workloads on instances of one process each.
 
-    ``times`` are perf_counters: when the method was called and when its input was ready.
+    Parameters
+    ----------
+    instance
+        The problem.
+    name
+        Of the method.
+    deploy
+        Called with the Segments; returns the Segments that it used, the GPUs as tuples of (kind, workload), and the
+        termination.
     """
-    started, built = times
+    started = perf_counter()
+    segments = best_segments(instance, max_processes=1)
+    refused = refusal(instance, segments, started)
+    if refused:
+        return refused
+    built = perf_counter()
+    segments, deployment, termination = deploy(segments)
     limit = instance.fleet[0].count
     if limit is None or len(deployment) <= limit:
         plan, reason = assemble(instance, segments, [Layout(0, config) for config in deployment], name), ""

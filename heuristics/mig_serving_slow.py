@@ -11,12 +11,10 @@ from time import perf_counter
 
 import numpy as np
 
-from provision.heuristics.mig_serving_common import FEATURES, outcome
+from provision.heuristics.mig_serving_common import FEATURES, planned
 from provision.heuristics.mig_serving_configs import Configs
 from provision.heuristics.mig_serving_tree import search
-from provision.models.feasibility import refusal
 from provision.models.method import Incumbent, Method
-from provision.models.segments import best_segments
 
 NAME = "mig-serving-slow"
 POPULATION = 5
@@ -26,17 +24,16 @@ POPULATION = 5
 def solve(instance, control):
     """Search until the time is over or ``patience`` rounds found nothing better; Ctrl-C returns the best so far."""
     started = perf_counter()
-    segments = best_segments(instance, max_processes=1)
-    refused = refusal(instance, segments, started)
-    if refused:
-        return refused
-    built = perf_counter()
-    evolution = _Evolution(instance, Configs(instance, segments), control)
-    try:
-        termination = evolution.run(started + control.time_limit_s)
-    except KeyboardInterrupt:
-        termination = "stopped"
-    return outcome(instance, segments, evolution.best, NAME, termination, (started, built))
+
+    def deploy(segments):
+        evolution = _Evolution(instance, Configs(instance, segments), control)
+        try:
+            termination = evolution.run(started + control.time_limit_s)
+        except KeyboardInterrupt:
+            termination = "stopped"
+        return segments, evolution.best, termination
+
+    return planned(instance, NAME, deploy)
 
 
 class _Evolution:

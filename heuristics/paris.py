@@ -25,20 +25,18 @@ Batch sizes are log-normal, as in the paper; ``batch_sigma`` and ``largest_batch
 
 import math
 from dataclasses import replace
-from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr
 
-from provision.heuristics.mig_serving_common import FEATURES, outcome
+from provision.heuristics.mig_serving_common import FEATURES, planned
 from provision.heuristics.packing import Packing
 from provision.models.errors import UnsupportedError
-from provision.models.feasibility import refusal
 from provision.models.method import Method
 from provision.models.operating_points import OperatingPoints
 from provision.models.queueing import best_by_rate
-from provision.models.segments import ROUNDING, best_segments
+from provision.models.segments import ROUNDING
 from provision.models.workload import LEAST_RPS
 
 NAME = "paris"
@@ -52,18 +50,15 @@ SLACK = 1e-10
 
 def solve(instance, control):
     """Plan an instance; see the module's text."""
-    started = perf_counter()
-    segments = best_segments(instance, max_processes=1)
-    refused = refusal(instance, segments, started)
-    if refused:
-        return refused
-    built = perf_counter()
-    segments, wanted = _partitioned(instance, segments, _distribution(control))
-    packing = Packing(instance, segments)
-    for kind, workload in sorted(wanted, key=lambda pair: -segments.kinds[pair[0]].compute):
-        packing.place(kind, workload)
-    deployment = [layout.segments for layout in packing.layouts()]
-    return outcome(instance, segments, deployment, NAME, "completed", (started, built))
+
+    def deploy(segments):
+        segments, wanted = _partitioned(instance, segments, _distribution(control))
+        packing = Packing(instance, segments)
+        for kind, workload in sorted(wanted, key=lambda pair: -segments.kinds[pair[0]].compute):
+            packing.place(kind, workload)
+        return segments, [layout.segments for layout in packing.layouts()], "completed"
+
+    return planned(instance, NAME, deploy)
 
 
 class _Distribution(NamedTuple):
