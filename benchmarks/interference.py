@@ -1,7 +1,8 @@
 """Quality and speed under interference: instances of iGniter's kind at several sizes, all methods side by side.
 
-Run as ``python benchmarks/interference.py [--sizes 12 120 1000 10000] [--time-limit S] [--seed N]``; size 12 is the
-paper's testbed, the others are generated. Compile first (any run does), or the first row pays for it.
+Run as ``python benchmarks/interference.py [--sizes 12 120 1000 10000] [--time-limit S] [--seed N] [--t4]``; size 12 is
+the paper's testbed, the others are generated; ``--t4`` offers T4s beside the V100s, at the paper's price. Compile first
+(any run does), or the first row pays for it.
 """
 
 import argparse
@@ -13,8 +14,10 @@ import provision
 from provision.commands.common import print_table
 from provision.instances.igniter import generate
 
+HEAD = ("workloads", "method", "GPUs", "per hour", "bound", "gap", "s", "CPU s", "most GiB so far", "status")
 TESTBED = 12
 METHODS = ("igniter", "greedy", "lns", "patterns", "auto")
+T4 = provision.FleetEntry(gpu="t4", price_per_hour=0.526)
 IGNITER_UP_TO = 1000
 LNS_SECONDS = 5.0
 
@@ -26,26 +29,30 @@ def main():
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--time-limit", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--t4", action="store_true")
     options = parser.parse_args()
     rows = []
     for size in options.sizes:
         instance = provision.read("igniter-testbed-12") if size == TESTBED else generate(size, options.seed)
+        if options.t4:
+            instance = instance.replace(fleet=(*instance.fleet, T4), performance=["igniter-v100", "igniter-t4-derived"])
         for name in options.methods:
-            if name != "igniter" or size <= IGNITER_UP_TO:
+            if name != "igniter" or (size <= IGNITER_UP_TO and not options.t4):
                 rows.append([size, name, *measure(instance, name, options)])
                 print(*rows[-1], file=sys.stderr)
-    print_table(["workloads", "method", "GPUs", "bound", "gap", "s", "CPU s", "most GiB so far", "status"], rows)
+    print_table(HEAD, rows)
 
 
 def measure(instance, name, options):
-    """GPUs, bound in GPUs, gap, seconds (build + solve), those of the processor, memory and status of one method."""
+    """GPUs, price and its bound per hour, gap, seconds (build + solve), CPU seconds, memory, status of one method."""
     before_s, limit_s = process_time(), LNS_SECONDS if name == "lns" else options.time_limit
     found = provision.solve(instance, name, limit_s, options.seed)
-    bound = None if found.bound is None else round(found.bound / instance.weight(instance.fleet[0]))
+    bound = None if found.bound is None else round(found.bound, 3)
     gap = None if found.gap is None else f"{found.gap:.1%}"
     seconds = [found.build_seconds + found.solve_seconds, process_time() - before_s]
     memory_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return [found.report.gpus, bound, gap, *(round(number, 2) for number in (*seconds, memory_gib)), found.status]
+    numbers = (*(round(number, 2) for number in (*seconds, memory_gib)), found.status)
+    return [found.report.gpus, round(found.objective, 3), bound, gap, *numbers]
 
 
 if __name__ == "__main__":

@@ -57,7 +57,8 @@ def options_of(tables, demands, counts):
     points = np.lexsort((tables.loose_ms, option.ravel()))
     first = np.searchsorted(option.ravel()[points], np.arange(alike.shape[1] + 1))
     copies = np.where(many, tables.most, counts)
-    ranges = [(float(brought.min()), float(brought.max())) for brought in (tables.cache, tables.power_w)]
+    brought = (tables.cache, tables.power_w) if len(points) else (np.zeros(1), np.zeros(1))
+    ranges = [(float(one.min()), float(one.max())) for one in brought]
     return Options(points, first, owner[points], tables.loose_ms[points], alike[0], copies, *ranges)
 
 

@@ -250,7 +250,7 @@ METHODS = (
         run=solve,
         exact=True,
         source="this package",
-        features=frozenset(FEATURES) - {"interference", "share_slices"},  # its bounds hold for a workload per slice
+        features=frozenset(FEATURES) - {"interference", "gpulets", "share_slices"},  # bounds for a workload per slice
         parameters={"solver": DEFAULT_SOLVER},
     ),
 )

@@ -221,6 +221,6 @@ METHODS = (
         summary="cheapest covers mixed by a linear program, packed exactly (the fast default)",
         run=solve,
         source="this package",
-        features=frozenset(FEATURES) - {"max_replicas"},
+        features=frozenset(FEATURES) - {"max_replicas", "gpulets"},
     ),
 )

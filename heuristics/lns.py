@@ -1,17 +1,18 @@
 """Ruin and recreate (Schrimpf et al. 2000; large neighbourhood search, Shaw 1998) on plans of shared GPUs.
 
 Begins with ``control.start`` or the greedy plan; takes a few GPUs apart, rather the emptier ones, and packs their
-replicas again in an order that is random around hardest first. Fewer GPUs, and of equally many uneven free units,
-are better.
+replicas again in an order that is random around hardest first, onto GPUs of types that are random around the
+cheapest. A lower price of all GPUs, and at the same price uneven free units, are better.
 """
 
 from time import perf_counter
 
 import numpy as np
 
-from provision.heuristics.shared_greedy import least_units, packed, patterns_in
-from provision.heuristics.shared_packing import Packing, empty_packing, pack
+from provision.heuristics.shared_greedy import costs_of, packed, patterns_in, types_of
+from provision.heuristics.shared_packing import Packing, empty_packing, put
 from provision.heuristics.shared_search import ruin_and_recreate
+from provision.models.igniter_kernels import NONE
 from provision.models.method import Incumbent, Method
 from provision.models.shared_plans import FEATURES, plan_shared
 
@@ -38,45 +39,60 @@ def solve(instance, control):
 
 
 class _Search:
-    """A packing being improved, and the best patterns so far."""
+    """Packings being improved, and the best patterns so far."""
 
     def __init__(self, problem, control):
-        self.problem, self.control, self.least = problem, control, least_units(problem.tables)
+        self.problem, self.control = problem, control
+        self.types, self.costs = types_of(problem), costs_of(problem)
         self.best = problem.patterns(control.start) or packed(problem)
-        self.packing = self._packing()
+        self.packings = self._packings()
         self._tell()
 
     def run(self, deadline):
         """Search until the deadline; returns why it ended."""
-        left, steps = self.control.parameters.get("iterations") or np.inf, 1
-        draw = np.random.default_rng(self.control.seed)
-        while left > 0 and len(self.best) > 1:
+        limited = self.control.parameters.get("iterations") is not None
+        left, steps = self.control.positive("iterations", int) if limited else np.inf, 1
+        draw, lowest = np.random.default_rng(self.control.seed), min(self.problem.fleet.prices)
+        while left > 0 and self.problem.cost(self.best) > lowest:
             now = perf_counter()
             if now >= deadline:
                 return "time_limit"
             many = int(min(steps, left))
-            ruin_and_recreate(self.problem.tables, self.packing, self.least, many, MOST_GPUS, EAGER, draw)
+            before = tuple(Packing(*map(np.copy, packing)) for packing in self.packings)
+            ruin_and_recreate(self.types, self.packings, before, self.costs, many, MOST_GPUS, EAGER, draw)
             left -= many
             steps = max(int(many * min(CHUNK_S / (perf_counter() - now), 2)), 1)
             self._keep()
         return "completed"
 
     def _keep(self):
-        if (self.packing.size > 0).sum() < len(self.best):
-            self.best = patterns_in(self.packing)
+        found = patterns_in(self.packings) + self.kept
+        if self.problem.cost(found) < self.problem.cost(self.best):
+            self.best = found
             self._tell()
 
-    def _packing(self):
-        """The best patterns as a packing, with a GPU to spare."""
-        packing = empty_packing(len(self.best) + 1, self.problem.tables)
-        for gpu, pattern in enumerate(self.best):
-            one = Packing(*(column[gpu : gpu + 1] for column in packing))
-            pack(self.problem.tables, one, np.array(pattern), self.least, EAGER)
-        return packing
+    def _packings(self):
+        """The best patterns as packings, with a GPU to spare, or for every replica where types are several.
+
+        Patterns that stand only at operating points which packing does not find are ``kept`` as they are.
+        """
+        spare = 1 if len(self.types) == 1 else len(self.problem.classes.parts)
+        packings = tuple(map(empty_packing, [many + spare for many in self.problem.used(self.best)], self.types))
+        self.kept = []
+        for kind, members in self.best:
+            packing = packings[kind]
+            gpu = np.flatnonzero(packing.size == 0)[0]
+            for one in members:
+                put(self.types[kind], packing, gpu, one, self.costs.least[kind, one])
+            if packing.used[gpu] == NONE:
+                packing.size[gpu] = packing.used[gpu] = 0
+                self.kept.append((kind, members))
+        return packings
 
     def _tell(self):
-        weight = self.problem.instance.weight(self.problem.instance.fleet[0])
-        self.control.report(Incumbent(len(self.best) * weight, None))
+        cost = self.problem.cost(self.best)
+        stands = cost <= self.problem.dearest
+        self.control.report(Incumbent(self.problem.fleet.objective(cost) if stands else None, None))
 
 
 METHODS = (

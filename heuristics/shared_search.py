@@ -1,4 +1,4 @@
-"""Compiled ruin and recreate over a packing of replicas that share GPUs."""
+"""Compiled ruin and recreate over packings of replicas that share GPUs."""
 
 import numpy as np
 
@@ -11,71 +11,97 @@ TOURNAMENT = 3
 
 
 @compiled
-def ruin_and_recreate(tables, packing, least, steps, most_gpus, eager, draw):
-    """Take a few GPUs apart and pack their replicas again, ``steps`` times; the packing changes.
+def ruin_and_recreate(types, packings, before, costs, steps, most_gpus, eager, draw):
+    """Take a few GPUs apart and pack their replicas again, ``steps`` times; the packings change.
 
-    A step that makes the GPUs in use, less the squared part of each that is free, grow is undone.
+    A step that makes the price of the GPUs in use, less what the squared free part of each is worth, grow is undone.
+    ``before`` are copies of the packings; of several types, how much new GPUs of each are sought is random.
     """
-    gpus = len(packing.size)
-    before = (packing.members.copy(), packing.units.copy(), packing.size.copy(), packing.used.copy())
-    loose, keys = np.empty(gpus + packing.members.size, np.int64), np.empty(packing.members.size)
-    touched = np.empty(packing.members.size + gpus, np.int64)
+    kinds, places = len(types), 0
+    for kind in range(kinds):
+        places += packings[kind].members.size
+    loose, keys, touched = np.empty(places, np.int64), np.empty(places), np.empty((2 * places, 2), np.int64)
     for _ in range(steps):
-        loosened, many = 0, 0
-        for _ in range(min(draw.integers(2, most_gpus + 1), (packing.size > 0).sum())):
-            gpu = _victim(packing, draw)
-            touched[many] = gpu
+        loosened, many, in_use = 0, 0, 0
+        for kind in range(kinds):
+            in_use += _in_use(packings[kind])
+            if kinds > 1:
+                costs.lean[kind] = np.exp(draw.standard_normal())
+        for _ in range(min(draw.integers(2, most_gpus + 1), in_use)):
+            kind, gpu = _victim(types, packings, draw)
+            packing = packings[kind]
+            touched[many] = kind, gpu
             many += 1
             for at in range(packing.size[gpu]):
-                loose[loosened] = packing.members[gpu, at]
-                keys[loosened] = -least[loose[loosened]] * (1 + 0.3 * draw.random())
+                one = packing.members[gpu, at]
+                loose[loosened] = one
+                keys[loosened] = -costs.least[kind, one] / types[kind].limit * (1 + 0.3 * draw.random())
                 loosened += 1
             packing.size[gpu], packing.used[gpu] = 0, 0
-        change, fits = 0.0, True
+        fits = True
         for at in np.argsort(keys[:loosened]):
-            one = loose[at]
-            gpu = place(tables, packing, one, least[one], eager)
+            kind, gpu = place(types, packings, costs, loose[at], eager)
             if gpu == NONE:
                 fits = False
                 break
-            touched[many] = gpu
+            touched[many] = kind, gpu
             many += 1
-        change = _change(tables, packing, before, touched[:many])
-        keep = fits and change <= 0
-        for gpu in touched[:many]:
+        keep = fits and _change(types, packings, before, costs, touched[:many]) <= 0
+        for at in range(many):
+            kind, gpu = touched[at]
             if keep:
-                _copy_row(packing, before, gpu)
+                _copy_row(packings[kind], before[kind], gpu)
             else:
-                packing.members[gpu], packing.units[gpu] = before[0][gpu], before[1][gpu]
-                packing.size[gpu], packing.used[gpu] = before[2][gpu], before[3][gpu]
+                _copy_row(before[kind], packings[kind], gpu)
 
 
 @compiled
-def _victim(packing, draw):
-    """A random GPU in use, rather an empty one."""
-    found, tried = NONE, 0
-    while tried < TOURNAMENT or found == NONE:
-        gpu = draw.integers(0, len(packing.size))
+def _victim(types, packings, draw):
+    """A random GPU in use, rather an empty one: its type and number."""
+    found, emptiest, tried, gpus = (NONE, NONE), np.inf, 0, 0
+    for kind in range(len(types)):
+        gpus += len(packings[kind].size)
+    while tried < TOURNAMENT or found[0] == NONE:
+        gpu, kind = draw.integers(0, gpus), 0
+        while gpu >= len(packings[kind].size):
+            gpu -= len(packings[kind].size)
+            kind += 1
         tried += 1
-        if packing.size[gpu] and (found == NONE or packing.used[gpu] < packing.used[found]):
-            found = gpu
+        part = packings[kind].used[gpu] / types[kind].limit
+        if packings[kind].size[gpu] and part < emptiest:
+            found, emptiest = (kind, gpu), part
     return found
 
 
 @compiled
-def _copy_row(packing, before, gpu):
-    before[0][gpu], before[1][gpu] = packing.members[gpu], packing.units[gpu]
-    before[2][gpu], before[3][gpu] = packing.size[gpu], packing.used[gpu]
+def _copy_row(source, target, gpu):
+    target.members[gpu], target.units[gpu] = source.members[gpu], source.units[gpu]
+    target.size[gpu], target.used[gpu] = source.size[gpu], source.used[gpu]
 
 
 @compiled
-def _change(tables, packing, before, touched):
+def _change(types, packings, before, costs, touched):
     """How much the measure grew on the GPUs that were touched, some perhaps named twice."""
     change = 0.0
+    for kind in range(len(types)):
+        change += costs.rent[kind, _in_use(packings[kind])] - costs.rent[kind, _in_use(before[kind])]
     for at in range(len(touched)):
-        gpu = touched[at]
-        if not (touched[:at] == gpu).any():
-            new = 1 - ((tables.limit - packing.used[gpu]) / tables.limit) ** 2 if packing.size[gpu] else 0.0
-            old = 1 - ((tables.limit - before[3][gpu]) / tables.limit) ** 2 if before[2][gpu] else 0.0
-            change += new - old
+        kind, gpu = touched[at]
+        if not ((touched[:at, 0] == kind) & (touched[:at, 1] == gpu)).any():
+            free = _free(types[kind], packings[kind], gpu) - _free(types[kind], before[kind], gpu)
+            change -= costs.worth[kind] * free
     return change
+
+
+@compiled
+def _in_use(packing):
+    many = 0
+    for size in packing.size:
+        many += size > 0
+    return many
+
+
+@compiled
+def _free(tables, packing, gpu):
+    """The squared free part of a GPU in use."""
+    return ((tables.limit - packing.used[gpu]) / tables.limit) ** 2 if packing.size[gpu] else 0.0

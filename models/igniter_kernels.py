@@ -212,6 +212,8 @@ def arrange(tables, members, size, units, points, tries):
     by_units, by_ability = np.empty(size, np.int64), np.empty(size, np.int64)
     for at in range(size):
         by_units[at] = by_ability[at] = tables.first[members[at], 0]
+        if by_units[at] == tables.first[members[at], tables.limit + 1]:
+            return NONE
     total, cache, power_w = relax(tables, members, size, by_units, by_ability)
     if total == NONE:
         return NONE

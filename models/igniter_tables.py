@@ -9,7 +9,7 @@ shorter of budget - t_load - t_feedback and b / rate - t_feedback. Cache and pow
 *ability*: of two points with equal units and room, the one of less ability suits all neighbours better.
 
 Whatever is planned here has one replica per workload, as in the paper, with its SM share in whole units. Only a
-workload that no GPU can serve alone is split, into the least number of equal parts.
+workload that a GPU cannot serve alone is split, into the least number of equal parts.
 """
 
 import math
@@ -29,8 +29,12 @@ ROUNDING = 1e-12
 """Relative excess that is rounding: a plan may meet a limit exactly."""
 
 
+PER_CLASS = ("scheduling_ms", "kernels", "sensitivity")
+"""Fields of Tables that hold a number per class."""
+
+
 class Tables(NamedTuple):
-    """Operating points of all classes, those of a class together, by units and then by ability.
+    """Operating points of all classes on one GPU type, those of a class together, by units and then by ability.
 
     Arrays over points: ``units``, ``batch``, ``active_ms``, ``room_ms`` (for plans), ``loose_ms`` (for bounds),
     ``power_w``, ``cache``; ``by_ability`` lists the points of each class by ability. ``first`` is (classes,
@@ -88,7 +92,7 @@ class Classes:
 
 def classes_of(instance):
     """The Classes of an instance whose workloads can all meet their SLO on a GPU of their own."""
-    most_rps = best_segments(instance).throughput_rps.max(axis=1)
+    most_rps = _part_rps(instance)
     parts, found = [], {}
     for index, workload in enumerate(instance.workloads):
         planned = instance.planned_rps(workload)
@@ -100,6 +104,22 @@ def classes_of(instance):
     demands = tuple(sorted(found, key=hardness))
     return Classes(demands, tuple(parts), tuple(map(tuple, map(found.get, demands))),
                    len(parts) == len(instance.workloads) and one_replica_each(instance))
+
+
+def _part_rps(instance):
+    """(workloads,) most that a replica may have to carry, in requests/s.
+
+    Where max_replicas is set that is what the fastest GPU type can; else what the type with the least price for it can,
+    one without limited count where there is one.
+    """
+    segments = best_segments(instance)
+    rps, entries = segments.throughput_rps, [instance.fleet[kind.entry] for kind in segments.kinds]
+    price = np.array([instance.weight(entry) for entry in entries])
+    cost = np.divide(price, rps, out=np.full_like(rps, np.inf), where=rps > 0)
+    endless = np.where([entry.count is None for entry in entries], cost, np.inf)
+    chosen = np.where(np.isfinite(endless).any(axis=1), endless.argmin(axis=1), cost.argmin(axis=1))
+    free = [one.max_replicas is None for one in instance.workloads]
+    return np.where(free, rps[np.arange(len(rps)), chosen], rps.max(axis=1))
 
 
 def one_replica_each(instance):
@@ -118,39 +138,49 @@ def serves(harder, easier):
     return harder[0] == easier[0] and harder[1] <= easier[1] and harder[2] >= easier[2]
 
 
-def tables_of(instance, demands):
-    """The Tables of some demands, in their order."""
-    entry = instance.fleet[0]
-    data = gpu_data(instance)
+def tables_of(instance, gpu, demands):
+    """The Tables of some demands on whole GPUs of a type, in their order; those that it cannot serve have no points."""
+    entry = next(entry for entry in instance.fleet if entry.gpu == gpu)
+    data = igniter_data(instance, gpu)
     hardware = data.hardware
-    grids = {model: _grid(data, model) for model in {demand[0] for demand in demands}}
-    points = [_points(grids[model], *demand) for model, *demand in demands]
+    known = {demand[0] for demand in demands} & set(data.models)
+    grids = {model: _grid(data, model) for model in known}
+    none = _points(next(iter(grids.values())), 0.0, 0.0)
+    points = [_points(grids[model], *demand) if model in known else none for model, *demand in demands]
     offsets = np.cumsum([0] + [len(one["units"]) for one in points])
     steps = np.arange(hardware.units + 2)
-    merged = {name: np.concatenate([one[name] for one in points]) for name in points[0]}
-    models = [data.models[demand[0]] for demand in demands]
+    merged = {name: np.concatenate([one[name] for one in points]) for name in none}
+    terms = np.array([_kernel_terms(data.models.get(demand[0])) for demand in demands])
     return Tables(
         first=np.array([start + np.searchsorted(one["units"], steps)
                         for start, one in zip(offsets, points, strict=False)]),
         by_ability=np.concatenate([start + np.lexsort((one["units"], one["cache"], one["power_w"]))
                                    for start, one in zip(offsets, points, strict=False)]),
         **merged,
-        scheduling_ms=np.array([one.kernel_delay_ms * one.kernels for one in models]),
-        kernels=np.array([float(one.kernels) for one in models]),
-        sensitivity=np.array([one.cache_sensitivity for one in models]),
+        **{name: np.ascontiguousarray(term) for name, term in zip(PER_CLASS, terms.T, strict=True)},
         delay_slope_ms=hardware.scheduling_slope_ms,
         delay_intercept_ms=hardware.scheduling_intercept_ms,
         idle_w=hardware.idle_power_w,
         cap_w=hardware.power_cap_w,
-        clock_loss=-hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz,
+        clock_loss=_clock_loss(hardware),
         limit=hardware.units,
         most=min(hardware.units, entry.type.slice_mps_clients(WHOLE)),
     )
 
 
-def gpu_data(instance):
-    """The performance data of the one GPU type of an instance."""
-    return instance.performance_of(instance.fleet[0].gpu, instance.workloads[0].model)
+def least_units(tables):
+    """(classes,) units that each needs at least; more than there are where the GPU cannot serve it."""
+    return (tables.first == tables.first[:, :1]).sum(axis=1) - 1
+
+
+def igniter_data(instance, gpu):
+    """The performance data of a GPU type, one file; None when there is none."""
+    return next((data for data in instance.performance if data.gpu == gpu), None)
+
+
+def _kernel_terms(model):
+    """PER_CLASS of a model, zeros for none."""
+    return (model.kernel_delay_ms * model.kernels, model.kernels, model.cache_sensitivity) if model else (0.0,) * 3
 
 
 def shares_of(hardware):
@@ -159,22 +189,28 @@ def shares_of(hardware):
 
 
 def _grid(data, model):
-    """Terms of a model at (units, batches), and the units."""
+    """Terms of a model at (units, batches), the units, and the part of the clock left to it alone."""
     batch = np.arange(1, data.max_batch + 1)
     units = np.arange(1, data.hardware.units + 1)[:, None]
     terms = solo_terms(data, model, batch, shares_of(data.hardware)[:, None])
-    return terms, np.broadcast_to(units, terms.batch.shape)
+    over_w = np.maximum(data.hardware.idle_power_w + terms.power_w - data.hardware.power_cap_w, 0)
+    return terms, np.broadcast_to(units, terms.batch.shape), 1 - _clock_loss(data.hardware) * over_w
+
+
+def _clock_loss(hardware):
+    """The part of the clock lost per W above the cap (eq. 9)."""
+    return -hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz
 
 
 def _points(grid, budget_ms, rate_rps):
     """The points of one demand that can hold alone and are worth considering, as arrays by name."""
-    terms, units = grid
+    terms, units, clock = grid
     every_ms = np.divide(1000 * terms.batch, rate_rps) if rate_rps > 0 else np.full_like(terms.batch, np.inf)
     room, loose = (
         np.minimum(budget_ms * slack - terms.load_ms, every_ms * slack) - terms.feedback_ms
         for slack in (1 + ROUNDING, 1 + LOOSE)
     )
-    possible = terms.scheduling_ms + terms.active_ms <= loose
+    possible = (terms.scheduling_ms + terms.active_ms <= clock * loose) & (clock > 0)
     columns = {"units": units, "batch": terms.batch.astype(int), "active_ms": terms.active_ms, "room_ms": room,
                "loose_ms": loose, "power_w": terms.power_w, "cache": terms.cache}
     flat = {name: column[possible] for name, column in columns.items()}

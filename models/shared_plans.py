@@ -9,62 +9,91 @@ import numpy as np
 from provision.models.feasibility import refusal
 from provision.models.gpu import WHOLE
 from provision.models.igniter_kernels import TRIES, arrange
-from provision.models.igniter_tables import Classes, Tables, classes_of, gpu_data, serves, shares_of, tables_of
+from provision.models.igniter_tables import Classes, classes_of, igniter_data, serves, shares_of
 from provision.models.method import Outcome, needs
 from provision.models.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.segments import best_segments
+from provision.models.stocks import Fleet, fleet_of
 
-FEATURES = frozenset({"limited_counts", "without_mig", "interference"})
+FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference"})
 """What methods that plan shared GPUs can do."""
 
 
 @dataclass(frozen=True)
 class SharedProblem:
-    """An instance with its classes and their tables; a pattern is a tuple of classes that share a GPU."""
+    """An instance with its classes and the GPU types to plan on.
+
+    A pattern is (type, classes): the index of a Stock of the fleet and a tuple of the classes that share a GPU of it.
+    """
 
     instance: object
     classes: Classes
-    tables: Tables
+    fleet: Fleet
 
     def points(self, pattern):
         """Operating points of a pattern; None when none are found."""
-        points, units = np.zeros((2, len(pattern)), int)
-        total = arrange(self.tables, np.array(pattern), len(pattern), units, points, TRIES)
+        stock, members = pattern
+        points, units = np.zeros((2, len(members)), int)
+        tables = self.fleet.stocks[stock].tables
+        total = arrange(tables, np.array(members), len(members), units, points, TRIES)
         return points if total > 0 else None
 
+    def used(self, patterns):
+        """How many GPUs of each type patterns take, in the order of the fleet's stocks."""
+        counts = Counter(stock for stock, _ in patterns)
+        return [counts[stock] for stock in range(len(self.fleet.stocks))]
+
+    def cost(self, patterns):
+        """Price of the GPUs of patterns, in units."""
+        return sum(stock.cost(many) for stock, many in zip(self.fleet.stocks, self.used(patterns), strict=True))
+
+    @property
+    def dearest(self):
+        """The price of the dearest plan: every replica on a GPU of its own, in units."""
+        return len(self.classes.parts) * self.fleet.dearest
+
+    def alone(self):
+        """The patterns with every replica on a GPU of its own, of the cheapest type that can serve it."""
+        order = sorted(range(len(self.fleet.stocks)), key=lambda stock: self.fleet.stocks[stock].cost(1))
+        pairs = zip(range(len(self.classes.demands)), self.classes.counts, strict=True)
+        return [found for one, many in pairs for found in many * [self._alone(one, order)]]
+
+    def _alone(self, one, order):
+        return next((stock, (one,)) for stock in order if self.points((stock, (one,))) is not None)
+
     def outcome(self, patterns, method, **found):
-        """The Outcome of a method that ends with these patterns; unknown when the fleet is smaller."""
-        most = self.instance.fleet[0].count
-        if most is not None and len(patterns) > most:
-            reason = f"{method} needs {len(patterns)} GPUs and the fleet has {most}"
-            return Outcome(**found | {"status": "unknown", "reason": reason})
+        """The Outcome of a method that ends with these patterns; without a plan when the fleet is smaller."""
+        pairs = zip(self.fleet.stocks, self.used(patterns), strict=True)
+        short = [f"{many} {stock.gpu} GPUs and the fleet has {stock.count}" for stock, many in pairs
+                 if stock.count is not None and many > stock.count]
+        if found["status"] == "infeasible":
+            return Outcome(**found, reason=f"the fleet is too small: the best plan needs {' and '.join(short)}")
+        if short:
+            return Outcome(**found | {"status": "unknown", "reason": f"{method} needs {' and '.join(short)}"})
         return Outcome(plan=self.plan(patterns, method), **found)
 
     def plan(self, patterns, method):
         """The Plan of patterns that together have a place for every part."""
         waiting = [list(parts) for parts in self.classes.members]
-        return self._assembled([self._replicas(pattern, waiting) for pattern in patterns], method)
-
-    def _replicas(self, pattern, waiting):
-        pairs = zip(pattern, self.points(pattern), strict=True)
-        return tuple(self._replica(point, waiting[one].pop()) for one, point in pairs)
-
-    def _replica(self, point, part):
-        workload, rate_rps = self.classes.parts[part]
-        return Replica(
-            workload=self.instance.workloads[workload].name,
-            batch=int(self.tables.batch[point]),
-            sm_share=float(shares_of(gpu_data(self.instance).hardware)[self.tables.units[point] - 1]),
-            rate_rps=rate_rps,
-        )
-
-    def _assembled(self, gpus, method):
-        name = self.instance.fleet[0].gpu
         return Plan(
             version=1, instance=self.instance.name, digest=self.instance.digest, method=method,
-            gpus=tuple(
-                PlannedGpu(gpu=name, mig=False, slices=(Slice(profile=WHOLE, replicas=replicas),)) for replicas in gpus
-            ),
+            gpus=tuple(self._gpu(pattern, waiting) for pattern in patterns),
+        )
+
+    def _gpu(self, pattern, waiting):
+        stock = self.fleet.stocks[pattern[0]]
+        pairs = zip(pattern[1], self.points(pattern), strict=True)
+        replicas = tuple(self._replica(stock, point, waiting[one].pop()) for one, point in pairs)
+        return PlannedGpu(gpu=stock.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=replicas),))
+
+    def _replica(self, stock, point, part):
+        workload, rate_rps = self.classes.parts[part]
+        shares = shares_of(igniter_data(self.instance, stock.gpu).hardware)
+        return Replica(
+            workload=self.instance.workloads[workload].name,
+            batch=int(stock.tables.batch[point]),
+            sm_share=float(shares[stock.tables.units[point] - 1]),
+            rate_rps=rate_rps,
         )
 
     def patterns(self, plan):
@@ -74,26 +103,26 @@ class SharedProblem:
         parts, of_part = {}, self.classes.of_part
         for part, (workload, _) in enumerate(self.classes.parts):
             parts.setdefault(self.instance.workloads[workload].name, []).append(int(of_part[part]))
-        found = []
+        found, stocks = [], {stock.gpu: index for index, stock in enumerate(self.fleet.stocks)}
         for gpu in plan.gpus:
             names = [replica.workload for piece in gpu.slices for replica in piece.replicas]
-            if not all(map(parts.get, names)):
+            if gpu.gpu not in stocks or any(len(parts[name]) < many for name, many in Counter(names).items()):
                 return None
-            found.append(tuple(sorted(parts[name].pop() for name in names)))
+            found.append((stocks[gpu.gpu], tuple(sorted(parts[name].pop() for name in names))))
         bears = not any(parts.values()) and all(self.points(pattern) is not None for pattern in set(found))
         return found if bears else None
 
     def matched(self, patterns, slots):
         """Patterns of classes from patterns of slots, which are demands; slots that nobody needs stay empty."""
-        takers = _takers(self.classes, slots, Counter(slot for pattern in patterns for slot in pattern))
-        found = [[takers[slot].pop() for slot in pattern if takers[slot]] for pattern in patterns]
-        return [tuple(sorted(pattern)) for pattern in found if pattern]
+        takers = _takers(self.classes, slots, Counter(slot for _, members in patterns for slot in members))
+        found = [(stock, [takers[slot].pop() for slot in members if takers[slot]]) for stock, members in patterns]
+        return [(stock, tuple(sorted(members))) for stock, members in found if members]
 
 
 def shared_problem(instance):
     """The SharedProblem of an instance that methods with FEATURES can do."""
     classes = classes_of(instance)
-    return SharedProblem(instance, classes, tables_of(instance, classes.demands))
+    return SharedProblem(instance, classes, fleet_of(instance, classes.demands, len(classes.parts)))
 
 
 def plan_shared(instance, name, search):

@@ -3,7 +3,7 @@
 import pytest
 from test_patterns import random_instance
 
-from provision import read, solve, verify
+from provision import InputError, read, solve, verify
 from provision.heuristics import lns
 from provision.instances.igniter import generate
 from provision.models.method import Control
@@ -44,3 +44,10 @@ def test_ctrl_c_returns_the_best_plan(monkeypatch):
     monkeypatch.setattr(lns, "ruin_and_recreate", interrupt)
     result = solve(read("igniter-testbed-12"), "lns")
     assert (result.status, result.termination, result.verified) == ("feasible", "stopped", True)
+
+
+def test_iterations_are_a_whole_number():
+    """As the command line passes them, and nonsense."""
+    assert solve(generate(12, 1), "lns", iterations="20").verified
+    with pytest.raises(InputError, match="iterations: 'x'"):
+        solve(generate(12, 1), "lns", iterations="x")

@@ -109,10 +109,12 @@ def test_bounds_need_workloads_that_may_not_be_split():
         assert (open_end.status, open_end.bound) == ("feasible", None)
 
 
-def test_a_fleet_that_is_too_small_is_said():
+@pytest.mark.parametrize(("name", "status"), [("patterns", "infeasible"), ("auto", "infeasible"), ("lns", "unknown")])
+def test_a_fleet_that_is_too_small_is_said(name, status):
     testbed = read("igniter-testbed-12").replace(fleet=(FleetEntry(gpu="v100", price_per_hour=3.06, count=5),))
-    result = solve(testbed, "patterns", time_limit_s=5)
-    assert (result.status, result.plan) == ("unknown", None) and "needs 6 GPUs" in result.reason
+    result = solve(testbed, name, time_limit_s=5)
+    assert (result.status, result.plan) == (status, None)
+    assert "needs 6 v100 GPUs and the fleet has 5" in result.reason
 
 
 def test_other_instances_are_refused():

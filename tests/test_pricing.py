@@ -30,12 +30,13 @@ def possible(problem, copies):
 
 def holds(problem, pattern):
     points, units = np.zeros((2, len(pattern)), int)
-    return arrange(problem.tables, np.array(pattern), len(pattern), units, points, TRIES) != NONE
+    return arrange(problem.fleet.stocks[0].tables, np.array(pattern), len(pattern), units, points, TRIES) != NONE
 
 
 def priced(problem, values, cells):
-    offered = options_of(problem.tables, problem.classes.demands, problem.classes.counts)
-    found = search(problem.tables, offered, values, 0, cells, PLENTY)
+    tables = problem.fleet.stocks[0].tables
+    offered = options_of(tables, problem.classes.demands, problem.classes.counts)
+    found = search(tables, offered, values, 0, cells, PLENTY)
     return found, [tuple(members[:size]) for members, size in zip(found.members.tolist(), found.size, strict=True)]
 
 
@@ -56,7 +57,7 @@ def test_the_dearest_set_is_found(seed, draw):
     assert found.exhaustive
     assert found.most == max(values[list(one)].sum() for one in possible(problem, problem.classes.counts))
     assert found.most == max(values[list(one)].sum() for one in patterns)
-    assert all(problem.points(one) is not None for one in patterns)
+    assert all(problem.points((0, one)) is not None for one in patterns)
 
 
 @settings(deadline=None, max_examples=25)
@@ -76,4 +77,4 @@ def test_classes_of_one_model_offered_together_may_stand_any_number_of_times(mon
         found, patterns = priced(problem, values, ENOUGH)
         most = max(values[list(one)].sum() for one in possible(problem, problem.classes.counts * 40))
         assert found.most >= most
-        assert all(values[list(one)].sum() <= most and problem.points(one) is not None for one in patterns)
+        assert all(values[list(one)].sum() <= most and problem.points((0, one)) is not None for one in patterns)

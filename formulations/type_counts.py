@@ -1,0 +1,41 @@
+"""How many GPUs of each type a plan must have: what duals of the patterns prove, and the least price that this allows.
+
+If no pattern on a type t is worth more than v_t at some duals of the classes, and all replicas together are worth w,
+any plan with x_t GPUs has sum(v_t x_t) >= w. For one type that is Farley's bound (1990), rounded up; for several
+it is a cut as in Benders' decomposition (1962), and the bound is the least price of whole counts within the fleet that
+satisfy all cuts. Everything is in whole numbers, solved by CP-SAT.
+"""
+
+import math
+
+from ortools.sat.python import cp_model
+
+MOST_S = 1.0
+"""Time for one solution; what is proven by then counts."""
+
+
+class TypeCounts:
+    """The cuts so far, the ``bound`` that they prove, in units of price, and ``counts`` of GPUs at this price.
+
+    Where the fleet is too small the bound is infinite, and there are no counts.
+    """
+
+    def __init__(self, fleet, replicas):
+        self.bound, self.counts = 0, None
+        self.model, self.solver = cp_model.CpModel(), cp_model.CpSolver()
+        self.solver.parameters.num_workers = 1
+        self.solver.parameters.max_time_in_seconds = MOST_S
+        tiers = [[(price, self.model.new_int_var(0, replicas if count is None else min(count, replicas), ""))
+                  for price, count in stock.offered] for stock in fleet.stocks]
+        self.gpus = [sum(many for _, many in offered) for offered in tiers]
+        self.model.minimize(sum(price * many for offered in tiers for price, many in offered))
+
+    def add(self, worth, most):
+        """Add the cut of duals at which all replicas are worth so much, and patterns of each type at most so much."""
+        self.model.add(sum(int(value) * many for value, many in zip(most, self.gpus, strict=True)) >= int(worth))
+        status = self.solver.solve(self.model)
+        if status == cp_model.INFEASIBLE:
+            self.bound, self.counts = math.inf, None
+        elif status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            self.bound = max(self.bound, round(self.solver.best_objective_bound))
+            self.counts = tuple(self.solver.value(many) for many in self.gpus)
