@@ -160,6 +160,7 @@ METHODS = (
         name=NAME,
         summary="column generation over patterns of shared GPUs, proven for one replica per workload",
         run=solve,
+        compiled=True,
         exact=True,
         source="this package; Gilmore and Gomory 1961, Farley 1990",
         features=FEATURES,

@@ -100,6 +100,7 @@ METHODS = (
         name=NAME,
         summary="ruin and recreate for workloads that share GPUs, from the greedy plan or a given one",
         run=solve,
+        compiled=True,
         source="this package; Schrimpf et al. 2000",
         features=FEATURES,
         parameters={"iterations": None},

@@ -103,7 +103,8 @@ class Method:
     """A way to turn an instance into a plan.
 
     ``run(instance, control)`` returns an Outcome. ``features`` are those keys of FEATURES that it can
-    handle; ``parameters`` its own parameters with their defaults.
+    handle; ``parameters`` its own parameters with their defaults. ``compiled`` says that under interference it runs
+    kernels which are compiled when they are first called.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Method:
     source: str = ""
     features: frozenset[str] = frozenset()
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    compiled: bool = False
 
     def check(self, instance):
         """Refuse an instance that needs what this method cannot do.

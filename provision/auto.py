@@ -141,6 +141,7 @@ METHODS = (
         name="auto",
         summary="greedy at once, then exact until proved, out of time or stopped (Ctrl-C keeps the best)",
         run=run,
+        compiled=True,
         exact=True,
         source="this package",
         features=frozenset(FEATURES) - {"max_replicas"},
