@@ -18,7 +18,7 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from provision.formulations.gpulets_parts import Parts, TooManyError, emissions
 from provision.models.feasibility import refusal
 from provision.models.gpu import WHOLE
-from provision.models.gpulets_plans import outcome
+from provision.models.gpulets_plans import FEATURES, outcome
 from provision.models.gpulets_tables import ALONE, GpuletTables
 from provision.models.method import Incumbent, Method, Outcome
 from provision.models.segments import best_segments
@@ -216,6 +216,6 @@ METHODS = (
         run=solve,
         exact=True,
         source="this package",
-        features=frozenset({"limited_counts", "without_mig", "gpulets"}),
+        features=FEATURES,
     ),
 )

@@ -29,7 +29,7 @@ import numpy as np
 
 from provision.heuristics.gpulets_parts import Gpus
 from provision.models.feasibility import refusal
-from provision.models.gpulets_plans import outcome
+from provision.models.gpulets_plans import FEATURES, outcome
 from provision.models.gpulets_tables import GpuletTables
 from provision.models.method import Method
 from provision.models.segments import best_segments
@@ -150,7 +150,7 @@ def _method(variant, summary):
         summary=summary,
         run=variant,
         source="gpu-lets, ATC 2022, Algorithm 1",
-        features=frozenset({"limited_counts", "without_mig", "gpulets"}),
+        features=FEATURES,
     )
 
 

@@ -12,7 +12,7 @@ from time import perf_counter
 from provision.heuristics.gpulets import elastic_partitioning
 from provision.heuristics.gpulets_parts import Gpus, Part
 from provision.models.feasibility import refusal
-from provision.models.gpulets_plans import outcome
+from provision.models.gpulets_plans import FEATURES, outcome
 from provision.models.gpulets_tables import GpuletTables
 from provision.models.method import Method
 from provision.models.segments import best_segments
@@ -54,6 +54,6 @@ METHODS = (
         summary="every way to cut the GPUs into gpu-lets, each filled by Algorithm 1",
         run=solve,
         source="gpu-lets, ATC 2022, section 6.2",
-        features=frozenset({"limited_counts", "without_mig", "gpulets"}),
+        features=FEATURES,
     ),
 )

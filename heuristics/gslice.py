@@ -14,7 +14,7 @@ import numpy as np
 from provision.heuristics.gpulets import DONE, efficient_shares, find_best_fit
 from provision.heuristics.gpulets_parts import Gpus
 from provision.models.feasibility import refusal
-from provision.models.gpulets_plans import outcome
+from provision.models.gpulets_plans import FEATURES, outcome
 from provision.models.gpulets_tables import GpuletTables
 from provision.models.method import Method
 from provision.models.segments import best_segments
@@ -52,6 +52,6 @@ METHODS = (
         summary="parts of the most efficient size, one workload on each, interference ignored",
         run=solve,
         source="GSLICE, SoCC 2020; gpu-lets, ATC 2022, section 6.1",
-        features=frozenset({"limited_counts", "without_mig", "gpulets"}),
+        features=FEATURES,
     ),
 )

@@ -20,7 +20,7 @@ import numpy as np
 
 from provision.models.feasibility import refusal
 from provision.models.gpu import WHOLE
-from provision.models.gpulets_plans import outcome
+from provision.models.gpulets_plans import FEATURES, outcome
 from provision.models.gpulets_tables import ALONE, ROUNDING, GpuletTables
 from provision.models.method import Method
 from provision.models.segments import best_segments
@@ -112,7 +112,7 @@ def _method(variant, summary):
         summary=summary,
         run=variant,
         source="Nexus, SOSP 2019, Algorithm 1",
-        features=frozenset({"limited_counts", "without_mig", "gpulets"}),
+        features=FEATURES,
     )
 
 

@@ -14,12 +14,13 @@ no number of cores keeps a target by 5 %, the fewest within 5 % of the fastest c
 """
 
 import numpy as np
-from numba import njit
+
+from provision.models.compiled import compiled
 
 SLACK = 1.05
 
 
-@njit(cache=True)
+@compiled
 def least_cores(until_s, target_s, begin, end):
     """The fewest cores on which the layers ``begin`` to ``end`` keep the sum of their targets, or nearly the fastest.
 
@@ -40,7 +41,7 @@ def least_cores(until_s, target_s, begin, end):
     return cores
 
 
-@njit(cache=True)
+@compiled
 def first_pivot(until_s, target_s, begin, last, most):
     """The first layer behind ``begin`` that needs ``most`` cores; ``last`` if there is none."""
     for layer in range(begin + 1, last):
@@ -49,7 +50,7 @@ def first_pivot(until_s, target_s, begin, last, most):
     return last
 
 
-@njit(cache=True)
+@compiled
 def block_end(until_s, target_s, begin, last, most):
     """The end of the shortest block from ``begin`` on that, like the layers behind it, gets by with ``most`` cores."""
     for end in range(begin + 1, last):
@@ -61,7 +62,7 @@ def block_end(until_s, target_s, begin, last, most):
     return last
 
 
-@njit(cache=True)
+@compiled
 def threshold(cores, own, total):
     """Cores beyond its average that a model's blocks may have: its part of what all the averages leave idle."""
     return max(cores - total, 0.0) * own / total

@@ -16,9 +16,9 @@ that all tenants get are worked out anew; a running layer keeps the fraction of 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from provision.heuristics.veltair_blocks import block_end, first_pivot, least_cores, threshold
+from provision.models.compiled import compiled
 from provision.models.layers_cpu import accesses, alone_s, busy_s, dram_s, misses, stays, stretch, took_s
 
 ADAPTIVE, PRINTED = 0, -1
@@ -60,7 +60,7 @@ class Log(NamedTuple):
     counts: np.ndarray
 
 
-@njit(cache=True)
+@compiled
 def play(arrival_s, networks, catalogue, rules, cpu, proxy, most_late, log):
     """Play all queries, or until more than ``most_late`` of them have missed their QoS."""
     tenants, line = np.zeros(len(arrival_s), TENANT), np.empty(len(arrival_s), np.int64)
@@ -94,14 +94,14 @@ def play(arrival_s, networks, catalogue, rules, cpu, proxy, most_late, log):
         run(tenants, line[:present], catalogue, cpu)
 
 
-@njit(cache=True)
+@compiled
 def enter(tenant, query, network, catalogue):
     """Let a query come in, before its first unit."""
     tenant.query, tenant.network = query, network
     tenant.layer = tenant.end = catalogue.first[network]
 
 
-@njit(cache=True)
+@compiled
 def soonest(tenants, line):
     """Where the first tenant to finish its layer stands in the line, and in how many seconds."""
     first, least_s = -1, np.inf
@@ -112,7 +112,7 @@ def soonest(tenants, line):
     return first, least_s
 
 
-@njit(cache=True)
+@compiled
 def pass_time(tenants, line, seconds, log):
     """Let everyone work."""
     for at in line:
@@ -124,7 +124,7 @@ def pass_time(tenants, line, seconds, log):
             log.core_s[tenant.query] += tenant.cores * seconds
 
 
-@njit(cache=True)
+@compiled
 def form(tenants, line, at, catalogue, rules, cpu, proxy, log):
     """Form the next unit of the tenant at a place in the line, and count it."""
     tenant = tenants[line[at]]
@@ -147,7 +147,7 @@ def form(tenants, line, at, catalogue, rules, cpu, proxy, log):
     log.counts[1] += tenant.demand > idle(tenants, line, cpu)
 
 
-@njit(cache=True)
+@compiled
 def level(tenants, line, catalogue, proxy):
     """The interference level that the counters of all who run on point to."""
     access_bps = miss_bps = 0.0
@@ -160,13 +160,13 @@ def level(tenants, line, catalogue, proxy):
     return max(np.searchsorted(catalogue.slowdown, slowdown, side="right") - 1, 0)
 
 
-@njit(cache=True)
+@compiled
 def counters(access_bps, miss_bps):
     """What the proxy is linear in: 1, the miss rate of L3, its accesses in TB/s."""
     return np.array([1.0, miss_bps / access_bps, access_bps / 1e12])
 
 
-@njit(cache=True)
+@compiled
 def unfinished(tenant, catalogue):
     """The part of a tenant's unit that is left, by its planned times."""
     until_s = catalogue.until_s[tenant.plane, tenant.cores - 1]
@@ -175,7 +175,7 @@ def unfinished(tenant, catalogue):
     return left_s / (until_s[tenant.end] - until_s[tenant.begin])
 
 
-@njit(cache=True)
+@compiled
 def most_cores(tenants, line, tenant, catalogue, cpu):
     """Average cores of a tenant and its threshold."""
     total = 0.0
@@ -185,7 +185,7 @@ def most_cores(tenants, line, tenant, catalogue, cpu):
     return own + threshold(cpu.cores, own, total)
 
 
-@njit(cache=True)
+@compiled
 def idle(tenants, line, cpu):
     """Cores that nobody has."""
     cores = cpu.cores
@@ -194,7 +194,7 @@ def idle(tenants, line, cpu):
     return cores
 
 
-@njit(cache=True)
+@compiled
 def deal(tenants, line, rules, cpu, log):
     """Give idle cores to those who want some, in order of arrival."""
     free = idle(tenants, line, cpu)
@@ -210,7 +210,7 @@ def deal(tenants, line, rules, cpu, log):
     log.counts[2] = max(log.counts[2], cpu.cores - free)
 
 
-@njit(cache=True)
+@compiled
 def run(tenants, line, catalogue, cpu):
     """Work out how long everyone's layer takes beside the others, and what it asks of L3 and DRAM."""
     running = np.array([at for at in line if tenants[at].cores > 0])

@@ -7,12 +7,13 @@ after every layer, at no cost (the paper's checkpoints cost little), in favour o
 """
 
 import numpy as np
-from numba import njit
+
+from provision.models.compiled import compiled
 
 TOKEN_LEVELS = np.array([0.0, 1.0, 3.0, 9.0])
 
 
-@njit(cache=True)
+@compiled
 def play_prema(arrival_s, networks, catalogue, cores, most_late, log):
     """Play all queries, or until more than ``most_late`` of them have missed their QoS; see ``veltair_events.play``."""
     until_s = catalogue.until_s[-1, cores - 1]
@@ -41,7 +42,7 @@ def play_prema(arrival_s, networks, catalogue, cores, most_late, log):
             return
 
 
-@njit(cache=True)
+@compiled
 def chosen(line, layer, now_s, arrival_s, networks, first, until_s):
     """Where the query that runs next stands in the line."""
     tokens, left_s = np.empty(len(line)), np.empty(len(line))

@@ -33,6 +33,13 @@ def numbered_rows(path, columns):
         raise InputError(f"{path}: has no rows below its header; add some")
 
 
+def csv_text(header, rows):
+    """A header and rows of cells as the text of a CSV file; an empty cell for None."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows((header, *rows))
+    return text.getvalue()
+
+
 def number(path, line, row, column):
     """A finite, non-negative number from a cell of a row."""
     return parsed(path, line, column, row[column])

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from provision.instances.csv_cells import csv_text
 from provision.instances.files import read_text, write_text
 from provision.models.errors import InputError
 from provision.models.workload import LEAST_RPS
@@ -117,12 +118,12 @@ def write_demand(demand, path, force=False):
     InputError
         When the file exists and ``force`` is not set, or cannot be written.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for time_s, rates in zip(demand.times_s.tolist(), demand.rates_rps.tolist(), strict=True):
-        writer.writerows((time_s, name, rate) for name, rate in zip(demand.workloads, rates, strict=True))
-    write_text(path, text.getvalue(), force)
+    rows = [
+        (time_s, name, rate)
+        for time_s, rates in zip(demand.times_s.tolist(), demand.rates_rps.tolist(), strict=True)
+        for name, rate in zip(demand.workloads, rates, strict=True)
+    ]
+    write_text(path, csv_text(COLUMNS, rows), force)
 
 
 def from_cells(cells, where):

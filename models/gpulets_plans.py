@@ -7,6 +7,9 @@ from provision.models.method import Outcome
 from provision.models.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.prediction import predict_slice
 
+FEATURES = frozenset({"limited_counts", "without_mig", "gpulets"})
+"""What methods for gpu-lets can do."""
+
 
 def gpulets_plan(tables, gpus, method):
     """The plan for GPUs given as lists of (share, load), with the smallest batches that serve them.

@@ -24,8 +24,8 @@ to single facts of the paper: ``efficiency``, so that ResNet-50 on all cores com
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from provision.models.compiled import compiled
 from provision.models.layers import BYTES
 
 TILE_ROWS, TILE_COLUMNS = 6, 16
@@ -92,51 +92,51 @@ def version(layer, rows, columns, split, cpu):
     ), VERSION)
 
 
-@njit(cache=True)
+@compiled
 def stays(version, cores, l3_share, cpu):
     """Part of the blocks that stays in ``l3_share`` of L3."""
     return min(1.0, l3_share * cpu.live_bytes / (min(cores, version.chunks) * version.block_bytes))
 
 
-@njit(cache=True)
+@compiled
 def accesses(version, stay):
     """Bytes read from L3 or through it when ``stay`` of the blocks stay."""
     return stay * version.panel_bytes + (1 - stay) * version.again_bytes
 
 
-@njit(cache=True)
+@compiled
 def misses(version, stay):
     """Bytes from DRAM when ``stay`` of the blocks stay."""
     return version.weight_bytes + (1 - stay) * version.again_bytes
 
 
-@njit(cache=True)
+@compiled
 def busy_s(version, cores, stay, cpu):
     """Time for computing and L3."""
     l3_s = accesses(version, stay) / (min(cores, version.chunks) * cpu.core_l3_bps)
     return np.ceil(version.chunks / cores) * version.chunk_s + l3_s
 
 
-@njit(cache=True)
+@compiled
 def dram_s(version, cores, stay, cpu):
     """Time for DRAM when nobody else wants it."""
     return misses(version, stay) / min(min(cores, version.chunks) * cpu.core_dram_bps, cpu.dram_bps)
 
 
-@njit(cache=True)
+@compiled
 def took_s(busy_s, dram_s, cores, cpu):
     """Time of a layer."""
     return max(busy_s, dram_s) + cpu.fork_s + cores * cpu.join_s
 
 
-@njit(cache=True)
+@compiled
 def alone_s(version, cores, cpu):
     """Time of a version with the CPU to itself."""
     stay = stays(version, cores, 1.0, cpu)
     return took_s(busy_s(version, cores, stay, cpu), dram_s(version, cores, stay, cpu), cores, cpu)
 
 
-@njit(cache=True)
+@compiled
 def stretch(busy_s, dram_s, miss_bytes, cpu):
     """The factor by which all transfers take longer, so that together they do not pass the bandwidth of DRAM.
 
@@ -157,7 +157,7 @@ def stretch(busy_s, dram_s, miss_bytes, cpu):
     return low
 
 
-@njit(cache=True)
+@compiled
 def pressed(version, cores, level, cpu):
     """A version while others use ``level`` of the CPU's L3 and DRAM bandwidth: its time, its bytes from L3 and DRAM.
 
@@ -172,7 +172,7 @@ def pressed(version, cores, level, cpu):
     return took_s(busy[0], factor * dram[0], cores, cpu), accesses(version, stay), miss_bytes
 
 
-@njit(cache=True)
+@compiled
 def core_scaling(versions, level, cpu):
     """Times of versions on 1, 2, ... cores while others use ``level``: (versions, cores), s."""
     times = np.empty((len(versions), cpu.cores))

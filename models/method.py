@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provision.models.errors import InputError, UnsupportedError
+from provision.models.instance import SHARED
 
 FEATURES = {
     "several_gpu_types": "more than one fleet entry",
@@ -138,7 +139,7 @@ def needs(instance):
     """The features that an instance asks for."""
     workloads, gpus = instance.workloads, {entry.gpu for entry in instance.fleet}
     files = [data for data in instance.performance if data.gpu in gpus]
-    shared = [data for data in files if data.kind in ("igniter", "gpulets")]
+    shared = [data for data in files if data.kind in SHARED]
     kinds = {data.kind for data in shared}
     found = {
         "several_gpu_types": len(instance.fleet) > 1,

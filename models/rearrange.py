@@ -6,10 +6,13 @@ from provision.models.plan import Plan, PlannedGpu, Replica, Slice
 
 
 class _Slot:
-    """A slice to be: where it stands and what runs in it, (workload, throughput_rps, batch, processes) or None."""
+    """A slice that is or may be: where it stands, whether it is there already, and what runs in it.
 
-    def __init__(self, profile, start, replica=None):
-        self.profile, self.start, self.replica = profile, start, replica
+    That is (workload, throughput_rps, batch, processes), or None.
+    """
+
+    def __init__(self, kind, profile, start, kept=False, replica=None):
+        self.kind, self.profile, self.start, self.kept, self.replica = kind, profile, start, kept, replica
 
 
 def rearranged(instance, segments, partitions, running, choice):
@@ -21,56 +24,54 @@ def rearranged(instance, segments, partitions, running, choice):
     slots, heads = [], []
     for gpu, turn in sorted(choice.turns):
         heads.append(running.plan.gpus[gpu])
-        slots.append([_kept(segments, running, gpu, at, choice.stays) for at in turn.kept]
-                     + [(kind, _Slot(segments.kinds[kind].profile, start)) for start, kind in turn.new])
-    kept = [set(map(id, (slot for _, slot in held[: len(turn.kept)])))
-            for held, (_, turn) in zip(slots, sorted(choice.turns), strict=True)]
+        slots.append([_kept(running, gpu, at, choice.stays) for at in turn.kept] + _new(segments, turn.new))
     for partition in np.repeat(np.arange(len(choice.opened)), choice.opened):
         entry = instance.fleet[partitions.entry[partition]]
         heads.append(PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=()))
-        slots.append(_opened(segments, instance, partitions, partition))
-        kept.append(set())
-    _start(segments, slots, kept, choice.started)
+        slots.append(_new(segments, _places(segments, instance, partitions, partition)))
+    _start(segments, slots, choice.started)
     rates = _rates(instance, slots)
     gpus = [
         head.model_copy(update={"slices": tuple(
-            _slice(instance, slot, rates) for _, slot in sorted(held, key=lambda one: one[1].start)
-            if slot.replica or id(slot) in mine
+            _slice(instance, slot, rates) for slot in sorted(held, key=lambda one: one.start)
+            if slot.replica or slot.kept
         )})
-        for head, held, mine in zip(heads, slots, kept, strict=True)
+        for head, held in zip(heads, slots, strict=True)
     ]
     return Plan(version=1, instance=instance.name, digest=instance.digest, method="replan",
                 gpus=tuple(gpu for gpu in gpus if gpu.slices))
 
 
-def _kept(segments, running, gpu, position, stays):
-    """(kind, _Slot) of a slice that is kept."""
+def _kept(running, gpu, position, stays):
+    """The slot of a slice that is kept."""
     piece, going = running.plan.gpus[gpu].slices[position], running.going[gpu][position]
-    slot = _Slot(piece.profile, piece.start)
+    slot = _Slot(going.kind, piece.profile, piece.start, kept=True)
     if (gpu, position) in stays:
         throughput_rps, batch = running.capacity[going]
         slot.replica = (going.workload, throughput_rps, batch, going.processes)
-    return going.kind, slot
+    return slot
 
 
-def _opened(segments, instance, partitions, partition):
-    """(kind, _Slot) of every slot of a new GPU."""
+def _new(segments, places):
+    """Slots at places (start, kind) where there is no slice yet."""
+    return [_Slot(kind, segments.kinds[kind].profile, start) for start, kind in places]
+
+
+def _places(segments, instance, partitions, partition):
+    """(start, kind) of every slot of a new GPU."""
     entry = int(partitions.entry[partition])
     geometry, kinds = segments.geometry(instance, entry), segments.of_entry(entry)
     if geometry is None:
-        return [(kinds[0], _Slot(segments.kinds[kinds[0]].profile, 0))]
+        return [(0, kinds[0])]
     state = geometry.place(partitions.slots[partition][kinds])
-    return [(kinds[at], _Slot(segments.kinds[kinds[at]].profile, start)) for start, at in state]
+    return [(start, kinds[at]) for start, at in state]
 
 
-def _start(segments, slots, kept, started):
+def _start(segments, slots, started):
     """Put the replicas that start into free slots of their kind, existing slices first, then running GPUs."""
-    free = {}
-    for first in (True, False):
-        for held, mine in zip(slots, kept, strict=True):
-            for kind, slot in held:
-                if slot.replica is None and (id(slot) in mine) == first:
-                    free.setdefault(kind, []).append(slot)
+    free, idle = {}, [slot for held in slots for slot in held if slot.replica is None]
+    for slot in sorted(idle, key=lambda one: not one.kept):
+        free.setdefault(slot.kind, []).append(slot)
     for workload, kind in zip(*np.nonzero(started), strict=True):
         at = (workload, kind)
         for _ in range(started[at]):
@@ -82,7 +83,7 @@ def _rates(instance, slots):
     """Per workload: its planned rate over the throughput of all its replicas, at most 1 where rounding says more."""
     total = np.zeros(len(instance.workloads))
     for held in slots:
-        for _, slot in held:
+        for slot in held:
             if slot.replica:
                 total[slot.replica[0]] += slot.replica[1]
     planned = np.array([instance.planned_rps(workload) for workload in instance.workloads])

@@ -105,12 +105,20 @@ def check_time_limit(time_limit_s):
 
 
 def _rehearse(instance, method, settings):
-    """Let a method's kernels compile on a few workloads, once per process, before its time begins to count."""
+    """Let a method's kernels compile on a few workloads, once per process, before its time begins to count.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        When that is where Ctrl-C falls: methods would take it for the end of the rehearsal alone.
+    """
     key = method.name, len({entry.gpu for entry in instance.fleet})
     if key not in _rehearsed:
         _rehearsed.add(key)
         few = instance.replace(workloads=instance.workloads[:FEW])
-        method.run(few, Control(REHEARSAL_S, parameters=settings | {"iterations": ITERATIONS, "slack": "no"}))
+        found = method.run(few, Control(REHEARSAL_S, parameters=settings | {"iterations": ITERATIONS, "slack": "no"}))
+        if found.termination == "stopped":
+            raise KeyboardInterrupt
 
 
 def _holding(instance, plan):

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 
 from provision.models.errors import InputError
 from provision.models.gpu import WHOLE, gpu_type
+from provision.models.instance import SHARED
 from provision.models.prediction import predict_slice, slice_members, task_p99_ms
 from provision.models.queueing import MOST_LOAD
 from provision.models.report import ReplicaPrediction, Report, Violation
@@ -162,7 +163,7 @@ class _Verifier:
     def _divided(self, kind, piece):
         """Whether the replicas of a slice hold parts of its SMs: with igniter and gpulets, else once one has a part."""
         kinds = {data.kind for data in self.instance.performance if data.gpu == kind.name}
-        shared = not kinds.isdisjoint(("igniter", "gpulets"))
+        shared = not kinds.isdisjoint(SHARED)
         return len(piece.replicas) > 1 and (shared or any(replica.sm_share < 1 for replica in piece.replicas))
 
     def _predict(self, gpu, piece):

@@ -3,12 +3,13 @@
 import itertools
 
 from provision.commands.common import add_force, counting, print_table
+from provision.instances.csv_cells import csv_text
 from provision.instances.files import check_writable, write_text
 from provision.instances.read import write
 from provision.models.errors import InputError
 from provision.profiling.device import Device, device_of_environment
 from provision.profiling.measure import Point, measure
-from provision.profiling.table import COLUMNS, as_csv, row, segments
+from provision.profiling.table import COLUMNS, row, segments
 
 SHOWN = ("model", "batch", "processes", "neighbour", "latency_ms", "gpu_ms", "throughput_rps")
 CPU = Device("cpu", "whole")
@@ -43,7 +44,7 @@ def _run(options):
     with counting("profiling", len(points)) as advance:
         for point in points:
             rows.append(row(device, point, measure(point, options.device, options.seconds)))
-            write_text(options.out, as_csv(rows), force=options.force or len(rows) > 1)
+            write_text(options.out, csv_text(COLUMNS, rows), force=options.force or len(rows) > 1)
             advance(1)
     print_table(SHOWN, [[one[COLUMNS.index(name)] or None for name in SHOWN] for one in rows])
     if options.table:

@@ -3,10 +3,8 @@
 It has a row per segment: a MIG slice of an A100-80GB with the processes of one workload.
 """
 
-import csv
-import io
-
 from provision.exporters.common import Exported, nodes
+from provision.instances.csv_cells import csv_text
 from provision.instances.parvagpu import DEPLOYMENT_COLUMNS, GPU, profile_names
 from provision.models.errors import InputError
 
@@ -14,9 +12,7 @@ from provision.models.errors import InputError
 def render(plan, instance, gpus_per_node):
     """``deployment.csv``: machines and their GPUs count from 0."""
     sizes = {name: size for size, name in profile_names().items()}
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(DEPLOYMENT_COLUMNS)
+    rows = []
     for machine, node in enumerate(nodes(plan, gpus_per_node)):
         for device, (index, gpu) in enumerate(node.gpus):
             _check_gpu(index, gpu)
@@ -24,9 +20,9 @@ def render(plan, instance, gpus_per_node):
                 replica = _segment(index, position, piece, sizes)
                 size = sizes[piece.profile]
                 row = (machine, device, replica.workload, piece.start, size, replica.batch, replica.processes)
-                writer.writerow(row)
+                rows.append(row)
     note = "The map has no rates: reading it back splits every workload's rate in proportion to throughput."
-    return Exported({"deployment.csv": text.getvalue()}, (note,))
+    return Exported({"deployment.csv": csv_text(DEPLOYMENT_COLUMNS, rows)}, (note,))
 
 
 def _check_gpu(index, gpu):

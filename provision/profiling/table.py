@@ -1,7 +1,5 @@
 """Measurements as a CSV file, and as performance data where they are of segments alone."""
 
-import csv
-import io
 from dataclasses import astuple
 
 from provision.instances.files import validate
@@ -20,15 +18,6 @@ def row(device, point, measured):
     found = astuple(measured) if measured else (0, "", 0, 0)
     place = (device.gpu, device.profile, device.sm_percent)
     return (*place, point.model, point.batch, point.processes, beside, beside_batch, *found)
-
-
-def as_csv(rows):
-    """Rows as CSV text."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def segments(rows, name, source):

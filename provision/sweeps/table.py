@@ -1,12 +1,11 @@
 """The table of a sweep on disk: a journal of finished chunks while it runs, one CSV or Parquet file in the end."""
 
-import csv
-import io
 import json
 import os
 from importlib.util import find_spec
 from pathlib import Path
 
+from provision.instances.csv_cells import csv_text
 from provision.instances.files import check_writable, reason, write_bytes
 from provision.models.errors import InputError
 
@@ -85,11 +84,8 @@ def aligned(rows):
 
 def as_csv(rows):
     """Rows as CSV text; an empty cell for None."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(aligned(rows)[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    rows = aligned(rows)
+    return csv_text(rows[0], [row.values() for row in rows])
 
 
 def _whole(line):
