@@ -78,7 +78,10 @@ class FittedNetworks(PerformanceData):
         launching = sum(member.processes for member in members)
         networks = [self.models[member.model].coefficients for member in members]
         gpu_ms = [network.gpu_ms(member.batch, compute) for network, member in zip(networks, members, strict=True)]
-        busy = sum(m.rate_rps * work_ms / (1000 * m.batch) for m, work_ms in zip(members, gpu_ms, strict=True))
+        busy = sum(
+            member.rate_rps * network.gpu_ms(member.filled, compute) / (1000 * member.filled)
+            for network, member in zip(networks, members, strict=True)
+        )
         slowdown = launching if busy >= 1 else min(launching, 1 / (1 - busy))
         return [
             _shared(network, member, launching, compute, work_ms * slowdown)

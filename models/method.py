@@ -25,7 +25,7 @@ FEATURES = {
 
 REMEDIES = (
     ("interference", "auto, patterns or igniter"),
-    ("share_slices", "auto or mixed-counts"),
+    ("share_slices", "auto or mixed-slices"),
     ("gpulets", "auto, gpulets-patterns or gpulets"),
     ("max_replicas", "partition-counts"),
 )

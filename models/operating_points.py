@@ -1,5 +1,6 @@
 """Operating points: the ways to run a model on a slice, and what every kind of performance data offers."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -11,9 +12,15 @@ from pydantic import model_validator
 from provision.models.fields import Name, Record, Text, Version
 from provision.models.gpu import gpu_type
 
+ROUNDING = 1e-9
+"""Relative excess that counts as rounding, as it does for the verifier."""
+
 
 class Member(NamedTuple):
-    """One replica as a performance model sees it; ``rate_rps`` is what is routed to it, ``turn`` as in a Replica."""
+    """One replica as a performance model sees it.
+
+    ``rate_rps`` is what is routed to it, ``turn`` as in a Replica; ``fill_ms`` how long its batches may wait to fill.
+    """
 
     model: str
     batch: int
@@ -21,6 +28,12 @@ class Member(NamedTuple):
     sm_share: float
     rate_rps: float = 0.0
     turn: int | None = None
+    fill_ms: float = math.inf
+
+    @property
+    def filled(self):
+        """Requests of a batch that starts when it is full or its first request has waited for ``fill_ms``."""
+        return int(min(self.batch, 1 + self.rate_rps * self.fill_ms / 1000 * (1 + ROUNDING))) if self.rate_rps else 1
 
 
 class Prediction(NamedTuple):

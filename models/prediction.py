@@ -39,6 +39,13 @@ def task_p99_ms(policy, workload, replica, found):
     return p99_ms(replica.batch, replica.processes, found, replica.rate_rps, delay_ms)
 
 
+def fill_ms(policy, workload, piece, latency_ms):
+    """Longest time, in ms, that a replica of a workload on a slice should wait for its batch to fill."""
+    if policy.share_slices and len(piece.replicas) > 1:
+        return policy.fill_ms(workload.slo_ms)
+    return policy.queue_delay_ms(workload.slo_ms, latency_ms)
+
+
 def slice_members(instance, piece):
     """The replicas of a slice as performance models see them; None when a workload is unknown.
 
@@ -49,6 +56,7 @@ def slice_members(instance, piece):
         return None
     shared = len(workloads) > 1
     return tuple(
-        Member(workload.model, one.batch, one.processes, one.sm_share, one.rate_rps if shared else 0.0, one.turn)
+        Member(workload.model, one.batch, one.processes, one.sm_share, one.rate_rps if shared else 0.0, one.turn,
+               instance.policy.fill_ms(workload.slo_ms))
         for workload, one in zip(workloads, piece.replicas, strict=True)
     )

@@ -117,6 +117,10 @@ class Policy(Record):
         allowed_ms = self.budget_ms(slo_ms) if self.latency_budget == "queueing" else slo_ms / 2
         return max(0.0, allowed_ms - latency_ms)
 
+    def fill_ms(self, slo_ms):
+        """Longest time, in ms, that a batch should wait to fill on a slice that different workloads share."""
+        return slo_ms / 2
+
     def planned_rps(self, rate_rps):
         """The rate to provide for, in requests/s."""
         return rate_rps * (1 + self.headroom)

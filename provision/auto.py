@@ -10,7 +10,7 @@ from time import perf_counter
 
 import numpy as np
 
-from provision.formulations import assignment_cpsat, gpulets_patterns, mixed_counts, partition_counts, patterns
+from provision.formulations import assignment_cpsat, gpulets_patterns, mixed_slices, partition_counts, patterns
 from provision.formulations.cover_bound import cover_bound
 from provision.heuristics import gpulets_ideal, greedy, lns
 from provision.models.errors import InputError, UnsupportedError
@@ -73,7 +73,7 @@ def _ladder(instance):
         shared = ((lns.solve, 0.05), (patterns.solve, 1.0)) if is_shared(instance) else ()
         return ((greedy.solve, 1.0), *shared)
     if "share_slices" in asked:
-        mixed = ((mixed_counts.solve, 1.0),) if asked <= mixed_counts.METHODS[0].features else ()
+        mixed = ((mixed_slices.solve, 1.0),) if asked <= mixed_slices.METHODS[0].features else ()
         return ((greedy.solve, 1.0), *mixed)
     last = ((_assign, 1.0),) if "max_share_per_gpu" in asked else ()
     return ((greedy.solve, 1.0), (_cover, 1.0), (partition_counts.solve, 0.5 if last else 1.0), *last)
@@ -145,6 +145,10 @@ METHODS = (
         exact=True,
         source="this package",
         features=frozenset(FEATURES) - {"max_replicas"},
-        parameters=dict(partition_counts.METHODS[0].parameters) | {"slack": "yes"},
+        parameters={"slack": "yes"} | {
+            name: value
+            for method in (partition_counts.METHODS[0], mixed_slices.METHODS[0])
+            for name, value in method.parameters.items()
+        },
     ),
 )

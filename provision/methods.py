@@ -7,7 +7,7 @@ from provision.formulations import (
     assignment_cpsat,
     assignment_milp,
     gpulets_patterns,
-    mixed_counts,
+    mixed_slices,
     partition_counts,
     patterns,
 )
@@ -27,7 +27,7 @@ from provision.heuristics import (
 from provision.models.errors import InputError
 
 MODULES = (
-    auto, partition_counts, patterns, mixed_counts, greedy,
+    auto, partition_counts, patterns, mixed_slices, greedy,
     lns, parvagpu, mig_serving, mig_serving_slow, paris, igniter,
     gpulets_patterns, gpulets, gpulets_ideal, nexus, gslice, assignment_cpsat, assignment_milp,
 )

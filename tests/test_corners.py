@@ -78,7 +78,7 @@ def test_whole_shares_of_one_gpu_are_too_much_under_interference():
 
 
 def test_shared_slices_and_failure_tolerance_meet_in_a_plan_that_holds():
-    """auto plans what mixed-counts cannot, without a bound that would not hold."""
+    """auto plans what mixed-slices cannot, without a bound that would not hold."""
     shared = provision.read("parvagpu-s2-shared")
     spread = [one.model_copy(update={"max_share_per_gpu": 0.4}) for one in shared.workloads]
     result = provision.solve(shared.replace(workloads=spread))

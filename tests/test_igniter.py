@@ -288,7 +288,7 @@ def test_shares_of_a_plan_add_up_to_no_more_than_a_gpu():
         assert sum(replica.sm_share for replica in gpu.slices[0].replicas) <= 1 + SLACK
 
 
-@pytest.mark.parametrize("name", ["partition-counts", "mixed-counts"])
+@pytest.mark.parametrize("name", ["partition-counts", "mixed-slices"])
 def test_methods_that_would_prove_too_much_refuse_interference(name):
     with pytest.raises(UnsupportedError, match="--method auto"):
         solve(read("igniter-motivation"), name)

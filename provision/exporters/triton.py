@@ -7,7 +7,7 @@ instances of its model. Source: triton-inference-server/common, protobuf/model_c
 from provision.exporters.common import Exported, nodes, percentage, slice_name, slugs
 from provision.models.errors import InputError
 from provision.models.gpu import WHOLE
-from provision.models.prediction import predict_slice
+from provision.models.prediction import fill_ms, predict_slice
 
 FIRST_PORT = 8000
 PORTS = ("http", "grpc", "metrics")
@@ -54,9 +54,9 @@ def render(plan, instance, gpus_per_node):
             _check(index, position, replica)
             server = f"{node.name}/{slice_name(index, position)}-{order}"
             name = names[replica.workload]
-            files[f"{server}/models/{name}/config.pbtxt"] = _config(
-                instance, replica, name, predict_slice(instance, gpu.gpu, piece)[order].latency_ms
-            )
+            latency_ms = predict_slice(instance, gpu.gpu, piece)[order].latency_ms
+            delay_ms = fill_ms(instance.policy, instance.workload[replica.workload], piece, latency_ms)
+            files[f"{server}/models/{name}/config.pbtxt"] = _config(instance, replica, name, delay_ms)
             files[f"{server}/serve.sh"] = _script(index, position, piece, replica, name, number)
     return Exported(files, NOTES)
 
@@ -88,13 +88,13 @@ def _check(index, position, replica):
         )
 
 
-def _config(instance, replica, name, latency_ms):
+def _config(instance, replica, name, delay_ms):
     """The model's configuration; a batch may wait for as long as the policy leaves room for, in whole microseconds."""
     workload = instance.workload[replica.workload]
     return CONFIG.format(
         workload=replica.workload, model=workload.model, slo=workload.slo_ms, rate=replica.rate_rps,
         name=name, batch=replica.batch, processes=replica.processes,
-        delay_us=int(instance.policy.queue_delay_ms(workload.slo_ms, latency_ms) * 1000),
+        delay_us=int(delay_ms * 1000),
     )
 
 

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from provision.models.errors import InputError
+from provision.models.prediction import fill_ms
 from provision.simulation.latencies import batch_times
 from provision.simulation.slices import PlannedSlice
 
@@ -51,7 +52,7 @@ def plan_slice(instance, at, gpu, piece):
     """The PlannedSlice of a slice of GPU ``at``, which has the type ``gpu``."""
     times = batch_times(instance, gpu, piece)
     delays_ms = [
-        instance.policy.queue_delay_ms(instance.workload[one.workload].slo_ms, times.latency_ms[-1, index, one.batch])
+        fill_ms(instance.policy, instance.workload[one.workload], piece, times.latency_ms[-1, index, one.batch])
         for index, one in enumerate(piece.replicas)
     ]
     return PlannedSlice(at, gpu, piece, times, tuple(delays_ms))

@@ -1,0 +1,157 @@
+"""Mixed slices: GPUs whose slices hold segments, or are shared by different workloads.
+
+The plan comes from a search on ever fewer or cheaper GPUs (`mixed_plan`, `mixed_search`). The bound comes from a
+relaxation of partition counts in which slices may be shared at levels (`mixed_levels`): beside ``x`` and ``y`` of
+`partition_counts` there are integers ``m[k, l]`` (slices of kind k shared at level l), ``n[w, k, l]`` (processes of
+workload w on them, in fractions) and ``share[w, k, l]``, parts of the workload's rate. It knows no memory and no
+single slices, and in each interval of utilisation it has the slowdown of the lower and the capacity of the upper end.
+"""
+
+import math
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+import pulp
+
+from provision.formulations.mixed_levels import RELAXED, relaxed
+from provision.formulations.mixed_plan import Search
+from provision.formulations.partition_counts import TOLERANCE, PartitionCounts
+from provision.models.feasibility import unservable
+from provision.models.method import FEATURES, Incumbent, Method, Outcome
+from provision.models.segments import best_segments
+
+NAME = "mixed-slices"
+GENEROUS = 1 + 1e-8
+"""What the relaxation grants: more than the verifier's tolerances add up to."""
+BOUND_PART = 0.4
+"""Part of the time limit that the bound may take."""
+
+
+class Relaxation(PartitionCounts):
+    """Partition counts with shared slices, whose bound holds for all plans.
+
+    Parameters
+    ----------
+    instance, segments
+        As for PartitionCounts, but a workload need not have a segment.
+    """
+
+    def __init__(self, instance, segments):
+        super().__init__(instance, segments)
+        self.shared = relaxed(instance, segments)
+        ways = [tuple(map(int, at)) for at in np.argwhere(self.shared.batch[..., 0])]
+        self.m = {at: self._count("m_{}_{}".format(*at)) for at in sorted({at[1:] for at in ways})}
+        self.share = {at: self._part("share", at, int(self.rate_rps[at[0]] > 0)) for at in ways}
+        self.n = {at: self._part("n", at, None) for at in ways}
+
+    def _part(self, name, at, most):
+        return self.problem.add_variable("_".join(map(str, (name, *at))), 0, most)
+
+    def carry_rates(self):
+        """Segments and shared slices together carry every workload's planned rate."""
+        for w, rate in enumerate(self.rate_rps):
+            if rate > 0:
+                terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.kinds_of[w]]
+                terms += [part for at, part in self.share.items() if at[0] == w]
+                self.problem += pulp.lpSum(terms) >= 1 / GENEROUS
+
+    def keep_replicas(self):
+        """A workload has at least its least number of replicas; on a shared slice a process may be one."""
+        for w, workload in enumerate(self.instance.workloads):
+            replicas = [self.x[w, k] for k in self.kinds_of[w]]
+            replicas += [count for at, count in self.n.items() if at[0] == w]
+            self.problem += pulp.lpSum(replicas) >= workload.min_replicas
+
+    def fit_slots(self):
+        """Segments and shared slices of a kind are no more than its slots."""
+        for k in range(len(self.segments.kinds)):
+            taken = [self.x[w, k] for w in range(len(self.rate_rps)) if (w, k) in self.x]
+            taken += [slices for (kind, _), slices in self.m.items() if kind == k]
+            self.problem += pulp.lpSum(taken) <= pulp.lpDot(self.partitions.slots[:, k].tolist(), self.y)
+
+    def keep_levels(self):
+        """Shared slices are not used beyond their level."""
+        for (k, level), slices in self.m.items():
+            busy = [float(self.shared.busy[*at, 0] * self.rate_rps[at[0]]) * part
+                    for at, part in self.share.items() if at[1:] == (k, level)]
+            self.problem += pulp.lpSum(busy) <= GENEROUS * RELAXED[level].capacity * slices
+
+    def run_processes(self):
+        """Processes carry the rates, as many as a level allows."""
+        for at, part in self.share.items():
+            carried = self.shared.rps[*at, 0] / max(self.rate_rps[at[0]], 1e-9)
+            self.problem += part <= min(GENEROUS * float(carried), 1) * self.n[at]
+        for (k, level), slices in self.m.items():
+            mine = [count for at, count in self.n.items() if at[1:] == (k, level)]
+            self.problem += pulp.lpSum(mine) <= self._clients(k, level) * slices
+
+    def state(self):
+        """All rows."""
+        self.minimise_weight()
+        self.carry_rates()
+        self.keep_replicas()
+        self.fit_slots()
+        self.respect_fleet()
+        self.keep_levels()
+        self.run_processes()
+
+    def alone_or_shared(self):
+        """The segments, with the most that a process carries on a shared slice where that is more."""
+        most_rps = self.shared.rps.max(axis=(2, 3), initial=0)
+        return replace(self.segments, throughput_rps=np.maximum(self.segments.throughput_rps, most_rps))
+
+    def _clients(self, kind, level):
+        """Processes that may share a slice of a kind at a level."""
+        one = self.segments.kinds[kind]
+        return min(RELAXED[level].processes, self.instance.fleet[one.entry].type.slice_mps_clients(one.profile))
+
+
+def solve(instance, control):
+    """Plan an instance whose policy lets workloads share slices."""
+    segments = best_segments(instance)
+    search = Search(instance, segments, control.positive("ruins", int), control.seed)
+    started = perf_counter()  # now that the search has compiled its kernels
+    relaxation = Relaxation(instance, segments)
+    refused = "; ".join(unservable(instance, relaxation.alone_or_shared()))
+    if refused:
+        return Outcome("infeasible", "proved", reason=refused, build_seconds=perf_counter() - started)
+    relaxation.state()
+    built = perf_counter()
+    bound = relaxation.lower_bound(built + BOUND_PART * control.time_limit_s)
+    control.report(Incumbent(None, bound))
+    if math.isinf(bound):
+        reason = "the fleet has too few GPUs, even with slices shared; allow more"
+        found = Outcome("infeasible", "proved", reason=reason)
+    else:
+        found = _planned(instance, search, control, bound, started + control.time_limit_s)
+    return replace(found, build_seconds=built - started, solve_seconds=perf_counter() - built)
+
+
+def _planned(instance, search, control, bound, until):
+    """The Outcome of the search for plans that cost less than the one to begin with."""
+    plan, ended = None, "completed"
+    try:
+        for plan in search.plans(control.start, bound, until):
+            control.report(Incumbent(instance.value(plan), bound))
+        ended = ended if perf_counter() < until else "time_limit"
+    except KeyboardInterrupt:
+        ended = "stopped"
+    if plan is None:
+        return Outcome("unknown", ended, bound=bound, reason="no plan found; more time, or greedy, may find one")
+    if instance.value(plan) <= bound * (1 + TOLERANCE):
+        return Outcome("optimal", "proved", plan, bound)
+    return Outcome("feasible", ended, plan, bound)
+
+
+METHODS = (
+    Method(
+        name=NAME,
+        summary="segments and slices that different workloads share: ruin and recreate, bound by a relaxation",
+        run=solve,
+        exact=True,
+        source="this package",
+        features=frozenset(FEATURES) - {"interference", "gpulets", "max_replicas", "max_share_per_gpu"},
+        parameters={"ruins": 200_000},
+    ),
+)
