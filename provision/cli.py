@@ -2,33 +2,12 @@
 
 import argparse
 import sys
+from importlib import import_module
 
 import provision
-from provision.commands import (
-    apply,
-    bench,
-    compare,
-    export,
-    fit,
-    imports,
-    lists,
-    profile,
-    replan,
-    show,
-    simulate,
-    solve,
-    status,
-    veltair,
-    verify,
-    what_if,
-)
-from provision.models.errors import InputError
-from provision.solve import MethodError
+from provision.commands import VERBS
+from provision.models.errors import InputError, MethodError
 
-VERBS = (
-    lists, solve, verify, simulate, compare, show, imports, bench, export, what_if, fit, profile, status, apply, replan,
-    veltair,
-)
 DONE, UNUSABLE, INTERRUPTED = 0, 2, 130
 
 
@@ -39,20 +18,24 @@ class _Parser(argparse.ArgumentParser):
         self.exit(UNUSABLE, f"error: {InputError(message)} (see {self.prog} --help)\n")
 
 
-def parser():
-    """The parser of all verbs."""
+def parser(given=None):
+    """The parser of all verbs; arguments are declared for the one that is given, whose module alone is imported."""
     top = _Parser(prog="provision", description=provision.__doc__)
     top.add_argument("--version", action="version", version=f"provision {provision.__version__}")
     verbs = top.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
-    for module in VERBS:
-        module.add_parsers(verbs)
+    for verb, (module, text) in VERBS.items():
+        one = verbs.add_parser(verb, help=text, description=text)
+        if verb == given:
+            getattr(import_module(f"provision.commands.{module}"), f"add_{verb.replace('-', '_')}")(one)
     return top
 
 
 def main(arguments=None):
     """Run one command; returns 0 for yes, 1 for no, 2 for input that cannot be used."""
-    options = parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    given = next((word for word in arguments if word in VERBS), None)
     try:
+        options = parser(given).parse_args(arguments)
         return options.run(options)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

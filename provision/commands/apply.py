@@ -19,15 +19,15 @@ HEADLINES = {
 }
 
 
-def add_parsers(verbs):
-    """Declare the verbs."""
-    text = "bring the GPUs to a plan; what fits already is not touched, after a failure what was there is put back"
-    parser = verbs.add_parser("apply", help=text, description=text)
+def add_apply(parser):
+    """Declare the verb's arguments."""
     add_plan(parser)
     _add_common(parser)
     parser.set_defaults(run=_apply)
-    text = "go back to the layout that was there before the last apply"
-    parser = verbs.add_parser("rollback", help=text, description=text)
+
+
+def add_rollback(parser):
+    """Declare the verb's arguments."""
     add_state(parser)
     _add_common(parser)
     parser.set_defaults(run=_rollback)

@@ -16,10 +16,8 @@ ROUNDING = 1e-9
 """Relative excess over the best known that counts as none."""
 
 
-def add_parsers(verbs):
-    """Declare the verb."""
-    text = "solve the benchmark families and set the answers against the best known; exit 1 when one is worse"
-    parser = verbs.add_parser("bench", help=text, description=text)
+def add_bench(parser):
+    """Declare the verb's arguments."""
     parser.add_argument(
         "families", nargs="*", metavar="FAMILY", help=f"any of {', '.join(FAMILIES)} (default: all)"
     )

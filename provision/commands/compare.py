@@ -21,10 +21,8 @@ COLUMNS = (
 )
 
 
-def add_parsers(verbs):
-    """Declare the verb."""
-    text = "run several methods on one instance and print one table"
-    parser = verbs.add_parser("compare", help=text, description=text)
+def add_compare(parser):
+    """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument(
         "--methods", default="all", metavar="M,M", help="names with commas between, or all (default)"
