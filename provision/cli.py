@@ -5,10 +5,10 @@ import sys
 from importlib import import_module
 
 import provision
-from provision.commands import VERBS
+from provision.commands import INTERRUPTED, VERBS
 from provision.models.errors import InputError, MethodError
 
-DONE, UNUSABLE, INTERRUPTED = 0, 2, 130
+DONE, UNUSABLE = 0, 2
 
 
 class _Parser(argparse.ArgumentParser):

@@ -44,3 +44,6 @@ VERBS = {
     ),
 }
 """The module of each verb, whose function ``add_VERB`` declares the arguments, and what the verb does."""
+
+INTERRUPTED = 130
+"""Exit code of what Ctrl-C ended: 128 and the number of the signal, as shells have it."""

@@ -5,12 +5,12 @@ import sys
 from provision.applier.execute import Permissions
 from provision.applier.journal import APPLIED, RESTORED, UNRESTORED, Journal
 from provision.applier.operations import DECLINED, apply, rollback
+from provision.commands import INTERRUPTED
 from provision.commands.common import add_json, print_json
 from provision.commands.status import add_plan, add_state, commands, gpus, print_steps, step_rows
 from provision.instances.read import read_plan
 from provision.models.errors import InputError
 
-INTERRUPTED = 130
 HEADLINES = {
     APPLIED: "applied: the plan stands",
     RESTORED: "restored: the former layout stands",

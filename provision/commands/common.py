@@ -54,6 +54,17 @@ def print_table(columns, rows):
     Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
+def until_stopped(row, names):
+    """The rows of all names, or of those that were done when Ctrl-C came, which ends the work and keeps the rows."""
+    rows = []
+    try:
+        for name in names:
+            rows.append(row(name))
+    except KeyboardInterrupt:
+        print(f"stopped: {len(rows)} of {len(names)} done", file=sys.stderr)
+    return rows
+
+
 def shown(value):
     """A cell as text: a dash for None."""
     if value is None:

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from provision import draw
+from provision.commands import INTERRUPTED
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
 from provision.draw.figures import check_picture
 from provision.formulations.marginal import marginal_prices
@@ -20,7 +21,6 @@ from provision.sweeps.table import Table, aligned
 
 HIDDEN = ("gpcs", "cost_per_hour", "reason")
 """Columns that only files and JSON have."""
-INTERRUPTED = 130
 
 
 def add_what_if(parser):
