@@ -1,11 +1,10 @@
 """Import of iGniter's public profile."""
 
 import json
-from pathlib import Path
 
 from pydantic import ValidationError
 
-from provision.instances.files import validate
+from provision.instances.files import read_text, validate
 from provision.models.errors import InputError
 from provision.models.fit_igniter import IgniterMeasurements, fit
 
@@ -39,12 +38,8 @@ def import_igniter(path, gpu="v100"):
 
 def _merged(path):
     """The lines of a profile put together, fields by model."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
     parts = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         for name, fields in _object(path, number, line).items():
             parts.setdefault(name, {}).update(fields)
     if not parts:
@@ -58,6 +53,8 @@ def _object(path, number, line):
         found = json.loads(line) if line.strip() else {}
     except ValueError as error:
         raise InputError(f"{path}:{number}: not well-formed JSON: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path}:{number}: nested too deeply to be what was meant") from None
     if not isinstance(found, dict) or not all(isinstance(fields, dict) for fields in found.values()):
         raise InputError(f"{path}:{number}: expected an object such as {{\"alexnet\": {{\"kernel\": 20}}}}")
     return found

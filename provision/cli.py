@@ -1,6 +1,7 @@
 """The command line: one verb, one module; results on stdout, the rest on stderr, the exit code is the verdict."""
 
 import argparse
+import os
 import sys
 from importlib import import_module
 
@@ -32,11 +33,12 @@ def parser(given=None):
 
 def main(arguments=None):
     """Run one command; returns 0 for yes, 1 for no, 2 for input that cannot be used."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    given = next((word for word in arguments if word in VERBS), None)
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open to the end
     try:
-        options = parser(given).parse_args(arguments)
-        return options.run(options)
+        verdict = _run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+        return verdict
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return UNUSABLE
@@ -50,5 +52,23 @@ def main(arguments=None):
         print("stopped before there was anything to return", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()
+        _drop_output()
         return DONE
+    except OSError as error:
+        print(f"error: the system refuses: {InputError(error)}", file=sys.stderr)
+        _drop_output()
+        return UNUSABLE
+
+
+def _run(arguments):
+    """The verdict of a verb on its arguments."""
+    if "" in arguments:
+        before = " ".join(arguments[: arguments.index("")])
+        raise InputError(f"an argument is empty, after {before!r}; fill it in (a shell variable may not be set)")
+    options = parser(next((word for word in arguments if word in VERBS), None)).parse_args(arguments)
+    return options.run(options)
+
+
+def _drop_output():
+    """Lead stdout nowhere: what it holds back Python would write, and complain about, at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

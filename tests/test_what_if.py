@@ -254,6 +254,7 @@ def test_broken_demand_files_get_one_line(tmp_path, text, problem):
 @pytest.mark.parametrize("flags, problem", [
     (["--vary", "rte=1:2:1"], "did you mean 'rate'"),
     (["--vary", "rate=2:1:0.5"], "an empty range"),
+    (["--vary", "rate=1:2:inf"], "an empty range"),
     (["--vary", "rate=0:10:0.000001"], "1e\\+07 points"),
     (["--vary", "rate=1:2:0"], "not a range"),
     (["--vary", "rate=1:2"], "not a range"),
