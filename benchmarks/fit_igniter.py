@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from provision.instances.igniter import import_igniter
+from provision.instances.igniter_profile import import_igniter
 from provision.models.fit_igniter import rounded
 from provision.models.gpu import gpu_type
 

@@ -35,7 +35,7 @@ from provision.heuristics.packing import Packing
 from provision.models.errors import UnsupportedError
 from provision.models.method import Method
 from provision.models.operating_points import OperatingPoints
-from provision.models.queueing import best_by_rate
+from provision.models.queueing_rates import best_by_rate
 from provision.models.segments import ROUNDING
 from provision.models.workload import LEAST_RPS
 

@@ -8,36 +8,40 @@ from provision.instances.files import read_text
 from provision.models.errors import InputError
 
 
-def csv_rows(path, columns):
-    """Rows of a CSV file that must have these columns, as dicts.
+def numbered_rows(path, columns):
+    """The line number and the dict of every row of a CSV file that must have these columns, one at a time.
 
     Raises
     ------
     InputError
         When it cannot be read, lacks a column or has no rows.
     """
-    return [row for _, row in numbered_rows(path, columns)]
-
-
-def numbered_rows(path, columns):
-    """The line number and the dict of every row, one at a time; otherwise as ``csv_rows``."""
     reader, row = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True), None
     try:
-        for missing in (column for column in columns if column not in (reader.fieldnames or ())):
+        reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+        for missing in (column for column in columns if column not in reader.fieldnames):
             raise InputError(f"{path}: column {missing!r} is missing; expected {', '.join(columns)}")
         for row in reader:
             yield reader.line_num, row
     except csv.Error as error:
-        raise InputError(f"{path}: not well-formed CSV: {error}; export it again") from None
+        raise InputError(f"{path}:{reader.reader.line_num}: not well-formed CSV: {error}; export it again") from None
     if row is None:
         raise InputError(f"{path}: has no rows below its header; add some")
 
 
 def csv_text(header, rows):
     """A header and rows of cells as the text of a CSV file; an empty cell for None."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows((header, *rows))
-    return text.getvalue()
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows((header, *rows))
+    return file.getvalue()
+
+
+def text(path, line, row, column):
+    """The text of a cell of a row, which must not be empty."""
+    found = (row[column] or "").strip()
+    if not found:
+        raise InputError(f"{path}:{line}: {column} is empty; write a name")
+    return found
 
 
 def number(path, line, row, column):

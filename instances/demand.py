@@ -1,15 +1,12 @@
 """Demand over time: request rates of workloads in windows of equal length, read from CSV."""
 
-import csv
-import io
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from provision.instances.csv_cells import csv_text
-from provision.instances.files import read_text, write_text
+from provision.instances.csv_cells import csv_text, number, numbered_rows, text
+from provision.instances.files import write_text
 from provision.models.errors import InputError
 from provision.models.workload import LEAST_RPS
 
@@ -86,28 +83,16 @@ def read_demand(path, columns=COLUMNS):
     Raises
     ------
     InputError
-        When a column is missing, a cell is no number, negative or stands twice.
+        When a column is missing, a cell is no number or negative, a workload stands twice in a window.
     """
-    reader = csv.reader(io.StringIO(read_text(path)), strict=True)
-    try:
-        return from_cells(_cells(path, reader, columns), path)
-    except csv.Error as error:
-        raise InputError(f"{path}:{reader.line_num}: not well-formed CSV: {error}; export it again") from None
-
-
-def _cells(path, reader, columns):
-    """``{(time_s, workload): rate_rps}`` of all rows."""
-    header = [name.strip() for name in next(reader, [])]
-    for name in columns:
-        if name not in header:
-            raise InputError(f"{path}:1: no column {name!r}; a demand file has the columns {','.join(columns)}")
-    at, cells = [header.index(name) for name in columns], {}
-    for row in filter(None, reader):
-        time_s, workload, rate_rps = _cell(f"{path}:{reader.line_num}", row, at, columns)
+    time_column, name_column, rate_column = columns
+    cells = {}
+    for line, row in numbered_rows(path, columns):
+        time_s, workload = number(path, line, row, time_column), text(path, line, row, name_column)
         if (time_s, workload) in cells:
-            raise InputError(f"{path}:{reader.line_num}: {workload!r} stands twice at {time_s:g} s; keep one row")
-        cells[time_s, workload] = rate_rps
-    return cells
+            raise InputError(f"{path}:{line}: {workload!r} stands twice at {time_s:g} s; keep one row")
+        cells[time_s, workload] = number(path, line, row, rate_column)
+    return from_cells(cells, path)
 
 
 def write_demand(demand, path, force=False):
@@ -132,10 +117,8 @@ def from_cells(cells, where):
     Raises
     ------
     InputError
-        When there is none, or too much to hold.
+        When there is too much to hold.
     """
-    if not cells:
-        raise InputError(f"{where}: no rows; expected {','.join(COLUMNS)}")
     times, names = (sorted({key[part] for key in cells}) for part in (0, 1))
     if len(times) * len(names) > MOST_CELLS:
         raise InputError(f"{where}: {len(times):,} windows of {len(names):,} workloads are too many; cut it")
@@ -144,15 +127,3 @@ def from_cells(cells, where):
     for (time_s, name), rate in cells.items():
         rates[row_of[time_s], column_of[name]] = rate
     return Demand(np.array(times, float), tuple(names), rates)
-
-
-def _cell(where, row, at, columns):
-    """Time, workload and rate of a row."""
-    try:
-        time_s, workload, rate_rps = (row[column].strip() for column in at)
-        time_s, rate_rps = float(time_s), float(rate_rps)
-    except (IndexError, ValueError):
-        raise InputError(f"{where}: {','.join(row)!r}: expected {','.join(columns)}, as 600,bert,12.5") from None
-    if not (math.isfinite(time_s) and 0 <= rate_rps < math.inf and workload):
-        raise InputError(f"{where}: {','.join(row)!r}: the rate should be 0 or more, the time a number")
-    return time_s, workload, rate_rps

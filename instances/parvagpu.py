@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from pathlib import Path
 
-from provision.instances.csv_cells import csv_rows, number, parsed, whole
+from provision.instances.csv_cells import number, numbered_rows, parsed, whole
 from provision.instances.files import read_text, refused
 from provision.models.errors import InputError
 from provision.models.gpu import gpu_type
@@ -103,7 +103,7 @@ def import_deployment(path, instance):
     InputError
         When the file cannot be read, a cell is wrong or a model is no workload of the instance.
     """
-    rows = list(enumerate(csv_rows(path, DEPLOYMENT_COLUMNS), start=2))
+    rows = list(numbered_rows(path, DEPLOYMENT_COLUMNS))
     cells = [_cells(path, line, row, instance) for line, row in rows]
     capacity = [_throughput(instance, *cell[3:]) for cell in cells]
     gpus = {}
@@ -168,7 +168,7 @@ def _table(path):
     """One model's measured rows; throughput is per process in the file, of all processes in the result."""
     profiles = profile_names()
     points = []
-    for line, row in enumerate(csv_rows(path, PROFILE_COLUMNS), start=2):
+    for line, row in numbered_rows(path, PROFILE_COLUMNS):
         size, batch, processes = (whole(path, line, row, column) for column in PROFILE_COLUMNS[:3])
         per_process, latency_s = (number(path, line, row, column) for column in PROFILE_COLUMNS[3:])
         if size not in profiles:

@@ -1,4 +1,4 @@
-"""What can go wrong with the user's input, each as one line that says what to do."""
+"""What can go wrong with the user's input, each as one line that says what to do, and with a method."""
 
 MOST_CHARACTERS = 1000
 
@@ -16,6 +16,10 @@ class InputError(ValueError):
 
 class UnsupportedError(InputError):
     """A method was asked for something that it declares it cannot do."""
+
+
+class MethodError(RuntimeError):
+    """A method returned a plan that the verifier rejects: a defect of the method."""
 
 
 def _line(text):

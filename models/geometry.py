@@ -1,7 +1,8 @@
 """MIG geometry, derived from a GPU type's placement table alone.
 
-A *state* is a set of instances, each (profile index, start), whose memory slices do not overlap. A
-*partition* is the multiset of profiles in a state, written as a tuple of counts, one per profile.
+A *state* is a set of instances, each (profile index, start), whose memory slices do not overlap and of which at most
+one has media engines. A *partition* is the multiset of profiles in a state, written as a tuple of counts, one per
+profile.
 """
 
 from functools import cache, cached_property
@@ -78,7 +79,10 @@ class Geometry:
         """Every state with one instance more."""
         taken = {slot for start, kind in state for slot in range(start, start + self.profiles[kind].memory)}
         compute = sum(self.profiles[kind].compute for _, kind in state)
+        media = self.gpu.with_media(self.profiles[kind].name for _, kind in state)
         for kind, profile in enumerate(self.profiles):
+            if media and profile.variant == "media":
+                continue
             if sum(kind == other for _, other in state) == profile.max:
                 continue
             if compute + profile.compute > self.gpu.mig.compute_slices:

@@ -75,6 +75,10 @@ class GpuType(Record):
         """GPCs that MIG can hand out; 0 when the type has no MIG."""
         return self.mig.compute_slices if self.mig else 0
 
+    def with_media(self, names):
+        """Those of some MIG profile names that take media engines; a GPU has one set, so one of all of them fits."""
+        return [name for name in names if self.profiles[name].variant == "media"]
+
     def slice_compute(self, profile):
         """Compute slices (GPCs) of a slice of this profile name; a whole GPU counts all of them."""
         return self.compute_slices if profile == WHOLE else self.profiles[profile].compute

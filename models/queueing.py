@@ -20,19 +20,16 @@ for the processes to take turns. With one process this is InSS's task latency (e
 off at the delay. Where the delay starts batches, that no more tasks are late is not proven: tests hold it against
 replayed arrivals.
 
-Methods use ``best_by_rate`` with compiled loops; the verifier uses ``p99_ms``, written apart.
+The verifier uses ``p99_ms``; methods use ``queueing_rates`` with compiled loops, written apart.
 """
 
 import math
 from functools import lru_cache
 from itertools import accumulate, count
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammainc, gammaincc
-
-from provision.models.queueing_kernels import NEGLIGIBLE, most_load
+import scipy
 
 LATE = 0.0099
 """The share of tasks that the tails may make late: P99 counts, and what starts late makes some more late in turn."""
@@ -40,54 +37,17 @@ LATE = 0.0099
 MOST_LOAD = 0.98
 """No replica is planned for more of its throughput, whatever its patience."""
 
-MOST_PATIENCE = 20.0
-"""Patience beyond this many hold times is not counted on."""
-
 ROUNDING = 1e-4
 """Relative excess over ``LATE`` that counts as rounding."""
+
+NEGLIGIBLE = 1e-10
+"""Terms that have fallen below this are left out, and with them all that follow."""
 
 VANISHING = -40.0
 """Logarithm of a probability too small to count."""
 
 HALVINGS = 10
 """How often the range of P99 is halved."""
-
-
-def best_by_rate(points, max_processes, budgets_ms):
-    """For each budget, the operating point that carries the highest rate with its P99 inside the budget.
-
-    Parameters
-    ----------
-    points
-        OperatingPoints.
-    max_processes
-        Use no point with more processes than this.
-    budgets_ms
-        Array of longest latencies of a task.
-
-    Returns
-    -------
-    ndarray
-        (budgets, 4): that rate in requests/s, batch latency in ms, batch, processes; zeros where there is none.
-    """
-    table = np.column_stack([points.throughput_rps, points.latency_ms, points.batch, points.processes])
-    table = table[points.processes <= max_processes]
-    table = table[np.argsort(-table[:, 0], kind="stable")]
-    different, which = np.unique(budgets_ms, return_inverse=True)
-    return np.array([_best(table, budget_ms) for budget_ms in different])[which]
-
-
-def _best(table, budget_ms):
-    best = (0.0, 0.0, 0.0, 0.0)
-    for throughput_rps, latency_ms, *counts in table.tolist():
-        if throughput_rps * MOST_LOAD <= best[0]:
-            break
-        if latency_ms <= budget_ms:
-            batch, processes = map(int, counts)
-            patience = min((budget_ms - latency_ms) * throughput_rps / (1000 * batch * processes), MOST_PATIENCE)
-            rate_rps = throughput_rps * most_load(batch, processes, patience, LATE, MOST_LOAD)
-            best = max(best, (rate_rps, latency_ms, batch, processes), key=itemgetter(0))
-    return best
 
 
 @lru_cache(maxsize=2**16)
@@ -151,7 +111,7 @@ class _Queue(NamedTuple):
         """Probability that a batch is neither full nor started by the delay when its first task has waited so long."""
         if wait_ms >= self.delay_ms or self.batch == 1:
             return 0.0
-        return float(gammaincc(self.batch - 1, self.rate * wait_ms))
+        return float(scipy.special.gammaincc(self.batch - 1, self.rate * wait_ms))
 
     def _behind(self, rounds, last, wait_ms):
         """Share of the tasks that arrive within so short a time behind ``rounds * processes + last`` batches."""
@@ -162,4 +122,4 @@ class _Queue(NamedTuple):
             return 0.0
         in_turns = self.processes * self.delay_ms >= self.hold_ms * (1 - ROUNDING)
         places = np.arange(1, math.ceil(self.batch / 2) + 1 if in_turns else 2)
-        return float(gammainc(ahead + places, mean).mean())
+        return float(scipy.special.gammainc(ahead + places, mean).mean())

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 
 from provision.models.operating_points import OperatingPoints
-from provision.models.queueing import best_by_rate
+from provision.models.queueing_rates import best_by_rate
 
 
 def capacity_rps(instance, plan, predictions):

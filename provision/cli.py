@@ -1,35 +1,15 @@
 """The command line: one verb, one module; results on stdout, the rest on stderr, the exit code is the verdict."""
 
 import argparse
+import os
 import sys
+from importlib import import_module
 
 import provision
-from provision.commands import (
-    apply,
-    bench,
-    compare,
-    export,
-    fit,
-    imports,
-    lists,
-    profile,
-    replan,
-    show,
-    simulate,
-    solve,
-    status,
-    veltair,
-    verify,
-    what_if,
-)
-from provision.models.errors import InputError
-from provision.solve import MethodError
+from provision.commands import INTERRUPTED, VERBS
+from provision.models.errors import InputError, MethodError
 
-VERBS = (
-    lists, solve, verify, simulate, compare, show, imports, bench, export, what_if, fit, profile, status, apply, replan,
-    veltair,
-)
-DONE, UNUSABLE, INTERRUPTED = 0, 2, 130
+DONE, UNUSABLE = 0, 2
 
 
 class _Parser(argparse.ArgumentParser):
@@ -39,21 +19,26 @@ class _Parser(argparse.ArgumentParser):
         self.exit(UNUSABLE, f"error: {InputError(message)} (see {self.prog} --help)\n")
 
 
-def parser():
-    """The parser of all verbs."""
+def parser(given=None):
+    """The parser of all verbs; arguments are declared for the one that is given, whose module alone is imported."""
     top = _Parser(prog="provision", description=provision.__doc__)
     top.add_argument("--version", action="version", version=f"provision {provision.__version__}")
     verbs = top.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
-    for module in VERBS:
-        module.add_parsers(verbs)
+    for verb, (module, text) in VERBS.items():
+        one = verbs.add_parser(verb, help=text, description=text)
+        if verb == given:
+            getattr(import_module(f"provision.commands.{module}"), f"add_{verb.replace('-', '_')}")(one)
     return top
 
 
 def main(arguments=None):
     """Run one command; returns 0 for yes, 1 for no, 2 for input that cannot be used."""
-    options = parser().parse_args(arguments)
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open to the end
     try:
-        return options.run(options)
+        verdict = _run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+        return verdict
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return UNUSABLE
@@ -67,5 +52,23 @@ def main(arguments=None):
         print("stopped before there was anything to return", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()
+        _drop_output()
         return DONE
+    except OSError as error:
+        print(f"error: the system refuses: {InputError(error)}", file=sys.stderr)
+        _drop_output()
+        return UNUSABLE
+
+
+def _run(arguments):
+    """The verdict of a verb on its arguments."""
+    if "" in arguments:
+        before = " ".join(arguments[: arguments.index("")])
+        raise InputError(f"an argument is empty, after {before!r}; fill it in (a shell variable may not be set)")
+    options = parser(next((word for word in arguments if word in VERBS), None)).parse_args(arguments)
+    return options.run(options)
+
+
+def _drop_output():
+    """Lead stdout nowhere: what it holds back Python would write, and complain about, at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

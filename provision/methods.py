@@ -1,42 +1,38 @@
 """The register of methods: everything that turns an instance into a plan, by name."""
 
 from functools import cache
+from importlib import import_module
 
-from provision import auto
-from provision.formulations import (
-    assignment_cpsat,
-    assignment_milp,
-    gpulets_patterns,
-    mixed_slices,
-    partition_counts,
-    patterns,
-)
-from provision.heuristics import (
-    gpulets,
-    gpulets_ideal,
-    greedy,
-    gslice,
-    igniter,
-    lns,
-    mig_serving,
-    mig_serving_slow,
-    nexus,
-    paris,
-    parvagpu,
-)
 from provision.models.errors import InputError
 
 MODULES = (
-    auto, partition_counts, patterns, mixed_slices, greedy,
-    lns, parvagpu, mig_serving, mig_serving_slow, paris, igniter,
-    gpulets_patterns, gpulets, gpulets_ideal, nexus, gslice, assignment_cpsat, assignment_milp,
+    "auto",
+    "formulations.partition_counts",
+    "formulations.patterns",
+    "formulations.mixed_slices",
+    "heuristics.greedy",
+    "heuristics.lns",
+    "heuristics.parvagpu",
+    "heuristics.mig_serving",
+    "heuristics.mig_serving_slow",
+    "heuristics.paris",
+    "heuristics.igniter",
+    "formulations.gpulets_patterns",
+    "heuristics.gpulets",
+    "heuristics.gpulets_ideal",
+    "heuristics.nexus",
+    "heuristics.gslice",
+    "formulations.assignment_cpsat",
+    "formulations.assignment_milp",
 )
+"""Imported, solvers and all, when methods are first asked for."""
 
 
 @cache
 def methods():
     """All methods by name, ours first."""
-    return {method.name: method for module in MODULES for method in module.METHODS}
+    modules = [import_module(f"provision.{name}") for name in MODULES]
+    return {method.name: method for module in modules for method in module.METHODS}
 
 
 def method(name):

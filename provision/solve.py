@@ -5,7 +5,7 @@ from functools import cache
 from importlib.metadata import version
 
 from provision.methods import method as find_method
-from provision.models.errors import InputError
+from provision.models.errors import InputError, MethodError
 from provision.models.method import Control, needs
 from provision.models.result import Result
 from provision.size import check_size
@@ -15,10 +15,6 @@ LONGEST_S = 1e7
 FEW, ITERATIONS, REHEARSAL_S = 12, 10, 120.0
 """Workloads, steps of ``lns`` and seconds at most of a rehearsal."""
 _rehearsed = set()
-
-
-class MethodError(RuntimeError):
-    """A method returned a plan that the verifier rejects: a defect of the method."""
 
 
 def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, start=None, **parameters):

@@ -122,17 +122,18 @@ class _Verifier:
             taken |= {slot: position for slot in slots if slot not in taken}
 
     def _check_capacity(self, at, gpu, kind, known):
-        """Compute slices, memory slices and instances of a profile stay within what the GPU has."""
+        """Compute slices, memory slices, instances of a profile and media engines stay within what the GPU has."""
         known_names = [piece.profile for piece, ok in zip(gpu.slices, known, strict=True) if ok]
         self.compute += sum(map(kind.slice_compute, known_names))
         names = [name for name in known_names if name != WHOLE]
         if not names:
             return
-        profiles = [kind.profiles[name] for name in names]
+        profiles, media = [kind.profiles[name] for name in names], kind.with_media(dict.fromkeys(names))
         checks = [
             ("compute slices", sum(profile.compute for profile in profiles), kind.mig.compute_slices),
             ("memory slices", sum(profile.memory for profile in profiles), kind.mig.memory_slices),
             *((f"instances of {name}", n, kind.profiles[name].max) for name, n in Counter(names).items()),
+            (f"sets of media engines ({' and '.join(media)})", len(media), 1),
         ]
         for what, value, limit in checks:
             if value > limit:

@@ -350,6 +350,14 @@ CASES = {
     "import_batch_0": (tables("1,0,1,50,0.02"), "resnet50.csv: points[0][1]: should be greater than"),
     "import_size": (tables("5,1,1,50,0.02"), "Mig instance 5 is no A100 size; use 1, 2, 3, 4 or 7"),
     "import_zeros": (tables("1,1,1,0,0"), "resnet50.csv: no row with a throughput and a latency above 0"),
+    "import_deep": (
+        ({"deep.jsonl": '{"a": ' * 100_000}, "import igniter deep.jsonl --out out.yaml"),
+        "deep.jsonl:1: nested too deeply",
+    ),
+    "import_noise": (
+        ({"noise.jsonl": bytes(range(256))}, "import igniter noise.jsonl --out out.yaml"),
+        "noise.jsonl: not a text file",
+    ),
     "import_twice": (
         tables("1,1,1,50,0.02\n1,1,1,60,0.02"),
         "points measured twice: 1g.10gb, batch 1, 1 processes",

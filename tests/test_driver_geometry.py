@@ -34,9 +34,9 @@ def reachable(device, profile_ids):
     return found, maximal
 
 
-def enumerate_on(folder, name):
-    """What can be created on a GPU of a type without its media profiles, and the package's geometry of them."""
-    profiles = [profile for profile in gpu_type(name).profiles.values() if profile.variant != "media"]
+def enumerate_on(folder, name, variants):
+    """What can be created on a GPU of a type from profiles of some variants, and the package's geometry of them."""
+    profiles = [profile for profile in gpu_type(name).profiles.values() if profile.variant in variants]
     with Node(folder, [name], mig=True).loaded():
         pynvml.nvmlInit()
         device = pynvml.nvmlDeviceGetHandleByIndex(0)
@@ -45,10 +45,14 @@ def enumerate_on(folder, name):
     return states, geometry(gpu_type(name), [profile.name for profile in profiles])
 
 
-@pytest.mark.parametrize(("name", "states", "maximal"), [("a100-80gb", 723, 78), ("a30", 26, 5)])
-def test_what_can_be_created_is_what_nvidia_and_the_geometry_say(tmp_path, name, states, maximal):
+@pytest.mark.parametrize(("name", "variants", "states", "maximal"), [
+    ("a100-80gb", ("plain", "double-memory"), 723, 78),
+    ("a30", ("plain",), 26, 5),
+    ("a30", ("plain", "media"), 76, 17),
+])
+def test_what_can_be_created_is_what_nvidia_and_the_geometry_say(tmp_path, name, variants, states, maximal):
     """The driver's own table and rule lead to the same sets of instances as the package's files and derivation."""
-    (found, full), derived = enumerate_on(tmp_path / "node", name)
+    (found, full), derived = enumerate_on(tmp_path / "node", name, variants)
     assert (len(found), len(full)) == (states, maximal)
 
     def named(state):

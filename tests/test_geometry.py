@@ -4,8 +4,14 @@ import itertools
 
 import pytest
 
+import provision
+from provision.applier.target import check_plan
 from provision.models.geometry import contains, geometry
 from provision.models.gpu import gpu_type, gpu_types
+from provision.models.plan import Plan, PlannedGpu, Slice
+
+GEOMETRY = {"profile", "start", "overlap", "capacity"}
+"""Kinds of violations of what a GPU can hold."""
 
 EIGHTHS = ["a100-40gb", "a100-80gb", "h100-80gb", "h200-141gb"]
 
@@ -72,6 +78,46 @@ def _free(derived, state, one):
         sum(kind == other for _, other in (*state, one)) <= profile.max for kind, profile in enumerate(derived.profiles)
     )
     return alike and all(set(a).isdisjoint(b) for a, b in itertools.combinations(spans, 2))
+
+
+def test_verifier_applier_and_geometry_agree():
+    """All sets of up to four instances on an A30, two profiles of which take the one set of media engines."""
+    gpu, instance = gpu_type("a30"), provision.read("parvagpu-s1")
+    derived = geometry(gpu, list(gpu.profiles))
+    places = [(start, kind) for kind, profile in enumerate(derived.profiles) for start in profile.starts]
+    for size in range(1, 5):
+        for state in itertools.combinations(places, size):
+            plan = _cut((derived.profiles[kind].name, start) for start, kind in state)
+            broken = GEOMETRY & {violation.kind for violation in provision.verify(instance, plan).violations}
+            fits = tuple(sorted(state)) in derived.states
+            assert fits == (not broken) == _taken(plan), state
+
+
+def _cut(slices):
+    """A plan of one A30 with these slices, (profile, start)."""
+    made = tuple(Slice(profile=profile, start=start) for profile, start in slices)
+    return Plan(version=1, instance="cut", gpus=(PlannedGpu(gpu="a30", mig=True, slices=made),))
+
+
+def _taken(plan):
+    """Whether the applier takes a plan."""
+    try:
+        check_plan(plan)
+    except provision.InputError:
+        return False
+    return True
+
+
+def test_two_media_profiles_are_one_too_many():
+    """The verifier says which; the rule binds the A30 alone, other types have one media profile."""
+    plan = _cut([("1g.6gb+me", 0), ("2g.12gb+me", 2)])
+    found = [one for one in provision.verify(provision.read("parvagpu-s1"), plan).violations if one.kind == "capacity"]
+    assert [one.message for one in found] == [
+        "GPU 0: 2 sets of media engines (1g.6gb+me and 2g.12gb+me), the GPU has 1"
+    ]
+    several = {name for name, gpu in gpu_types().items() if len(gpu.with_media(gpu.profiles)) > 1}
+    assert several == {"a30"}
+    assert all(gpu.profiles[name].max == 1 for gpu in gpu_types().values() for name in gpu.with_media(gpu.profiles))
 
 
 @pytest.mark.parametrize("name", list(gpu_types()))

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provision.heuristics.igniter import METHODS
-from provision.instances.igniter import generate, import_igniter
+from provision.instances.igniter import generate
+from provision.instances.igniter_profile import import_igniter
 from provision.instances.read import read
 from provision.models.errors import InputError, UnsupportedError
 from provision.models.igniter import SLACK, Terms, solo_terms, together

@@ -6,6 +6,7 @@ import pytest
 
 import provision
 from provision.cli import main
+from provision.commands import bench, compare
 from provision.instances.families import FAMILIES
 from provision.instances.ledger import better, entry, joined, ledger
 from provision.instances.read import read
@@ -41,7 +42,9 @@ def test_a_worse_plan_adds_nothing_but_its_bound():
 
 def test_bench_compares_with_the_ledger(tmp_path, capsys):
     assert main(["bench", "parvagpu", "--json", "--method", "greedy", "--ledger", str(tmp_path)]) in (0, 1)
-    rows = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["method"], found["seed"], found["stopped"]) == ("greedy", 0, False)
+    rows = found["rows"]
     assert [row["instance"] for row in rows] == list(FAMILIES["parvagpu"])
     assert all(row["best_known"] == ledger()[row["instance"]].value for row in rows)
     assert all(row["excess"] >= -1e-9 for row in rows)
@@ -52,6 +55,41 @@ def test_bench_says_no_when_an_answer_is_worse(capsys):
     assert main(["bench", "parvagpu", "--method", "parvagpu", "--json"]) == 1
     assert main(["bench", "nothing"]) == 2
     assert "unknown family" in capsys.readouterr().err
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    """Ctrl-C comes in the third solve of a module of verbs."""
+
+    def arrange(module, name):
+        solve, calls = getattr(module, name), []
+
+        def interrupted(*arguments, **rest):
+            calls.append(arguments)
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+            return solve(*arguments, **rest)
+
+        monkeypatch.setattr(module, name, interrupted)
+
+    return arrange
+
+
+def test_ctrl_c_keeps_the_rows_of_a_bench(stopped, capsys):
+    stopped(bench, "solved")
+    assert main(["bench", "parvagpu", "--method", "greedy", "--json"]) == 130
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert found["stopped"] and [row["instance"] for row in found["rows"]] == ["parvagpu-s1", "parvagpu-s2"]
+    assert err == "stopped: 2 of 6 done\n"
+
+
+def test_ctrl_c_keeps_the_rows_of_a_comparison(stopped, capsys):
+    stopped(compare, "solve")
+    assert main(["compare", SMALL, "--methods", "greedy,parvagpu,paris,partition-counts"]) == 130
+    out, err = capsys.readouterr()
+    assert "parvagpu" in out and "paris" not in out
+    assert err == "stopped: 2 of 4 done\n"
 
 
 def test_generated_instances_by_name():

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provision.models.operating_points import OperatingPoints, Prediction
-from provision.models.queueing import LATE, MOST_LOAD, VANISHING, best_by_rate, p99_ms
+from provision.models.queueing import LATE, MOST_LOAD, VANISHING, p99_ms
 from provision.models.queueing_kernels import late_share, most_load
+from provision.models.queueing_rates import best_by_rate
 
 TASKS = 120_000
 POINTS = st.tuples(st.integers(1, 64), st.integers(1, 6), st.floats(0.05, 6))

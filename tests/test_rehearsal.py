@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_ctrl_c_in_the_rehearsal_ends_the_solve(monkeypatch):
         return Outcome("unknown", "stopped")
 
     method = replace(methods()["patterns"], run=stopped)
-    solving = sys.modules["provision.solve"]
+    solving = import_module("provision.solve")
     monkeypatch.setattr(solving, "find_method", lambda name: method)
     monkeypatch.setattr(solving, "_rehearsed", set())
     with pytest.raises(KeyboardInterrupt):

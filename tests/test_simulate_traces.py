@@ -84,7 +84,7 @@ def test_times_beyond_the_clock_are_refused(latency_ms, throughput_rps):
     ("time_s,workload\n-1,w\n", ":2: time_s '-1'"),
     ("time_s,workload\n2,w\n1,w\n", ":3: time_s 1 comes after 2"),
     ("time_s,workload\n1,w\n2,x\n", ":3: workload 'x'"),
-    ("time_s,workload\n1\n", ":2: workload None"),
+    ("time_s,workload\n1\n", ":2: workload is empty"),
 ])
 def test_bad_traces(tmp_path, text, complaint):
     """Whatever is wrong with a trace is named with its line."""

@@ -224,22 +224,24 @@ def test_coverage_counts_windows(s2):
 
 def test_demand_files(tmp_path):
     path = tmp_path / "demand.csv"
-    path.write_text("rate_rps,time_s,workload\n3,600,a\n1.5,0,b\n\n2,0,a\n")
+    path.write_text("rate_rps, time_s ,workload\n3,600,a\n1.5,0,b\n\n2,0,a\n")
     demand = read_demand(path)
     assert demand.workloads == ("a", "b") and demand.rates_rps.tolist() == [[2, 1.5], [3, 0]]
     assert demand.window_s == 600
 
 
 @pytest.mark.parametrize("text, problem", [
-    ("", "no column 'time_s'"),
-    ("time_s,workload,rate\n", "no column 'rate_rps'"),
-    ("time_s,workload,rate_rps\n", "no rows"),
-    ("time_s,workload,rate_rps\n0,a,x\n", ":2: '0,a,x'"),
-    ("time_s,workload,rate_rps\n0,a,-1\n", "0 or more"),
-    ("time_s,workload,rate_rps\n0,a,nan\n", "0 or more"),
+    ("", "column 'time_s' is missing; expected time_s, workload, rate_rps"),
+    ("time_s,workload,rate\n", "column 'rate_rps' is missing"),
+    ("time_s,workload,rate_rps\n", "has no rows"),
+    ("time_s,workload,rate_rps\n0,a,x\n", ":2: rate_rps 'x' is not a number; correct it"),
+    ("time_s,workload,rate_rps\n\n0,a,-1\n", ":3: rate_rps '-1' must be finite and not negative"),
+    ("time_s,workload,rate_rps\n0,a,nan\n", "rate_rps 'nan' must be finite"),
+    ("time_s,workload,rate_rps\nnoon,a,1\n", ":2: time_s 'noon' is not a number"),
+    ("time_s,workload,rate_rps\n0, ,1\n", ":2: workload is empty; write a name"),
     ("time_s,workload,rate_rps\n0,a,1\n0,a,2\n", "stands twice"),
-    ("time_s,workload,rate_rps\n0,a\n", ":2: '0,a'"),
-    ('time_s,workload,rate_rps\n0,"a,1\n', "not well-formed CSV"),
+    ("time_s,workload,rate_rps\n0,a\n", ":2: rate_rps None is not a number"),
+    ('time_s,workload,rate_rps\n0,"a,1\n', ":2: not well-formed CSV"),
     ("time_s,workload,rate_rps\n0," + "a" * 200_000 + ",1\n", "not well-formed CSV"),
 ])
 def test_broken_demand_files_get_one_line(tmp_path, text, problem):
@@ -252,6 +254,7 @@ def test_broken_demand_files_get_one_line(tmp_path, text, problem):
 @pytest.mark.parametrize("flags, problem", [
     (["--vary", "rte=1:2:1"], "did you mean 'rate'"),
     (["--vary", "rate=2:1:0.5"], "an empty range"),
+    (["--vary", "rate=1:2:inf"], "an empty range"),
     (["--vary", "rate=0:10:0.000001"], "1e\\+07 points"),
     (["--vary", "rate=1:2:0"], "not a range"),
     (["--vary", "rate=1:2"], "not a range"),

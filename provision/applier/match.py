@@ -3,7 +3,7 @@
 import re
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from provision.applier.layout import Layout
 from provision.applier.steps import gpu_steps
@@ -87,7 +87,7 @@ def _assign(wanted, there):
     costs = np.array([[_cost(here, goal) for here, goal in zip(there, row, strict=True)] for row in goals])
     # No sum over GPUs of one number reaches the next one's unit.
     units = np.cumprod(np.r_[1, costs.reshape(-1, 3).max(axis=0, initial=0)[:0:-1] * len(wanted) + 1])[::-1]
-    rows, columns = linear_sum_assignment(costs @ units)
+    rows, columns = scipy.optimize.linear_sum_assignment(costs @ units)
     return [goals[row][column] for row, column in zip(rows, columns, strict=True)]
 
 

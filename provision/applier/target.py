@@ -89,8 +89,7 @@ def _check_clients(kind, piece, at):
 
 
 def _check_media(kind, gpu, where):
-    names = [piece.profile for piece in gpu.slices if piece.profile != WHOLE]
-    media = [name for name in names if kind.profiles[name].variant == "media"]
+    media = kind.with_media(piece.profile for piece in gpu.slices if piece.profile != WHOLE)
     if len(media) > 1:
         raise InputError(f"{where}: {' and '.join(media)}: a GPU has one set of media engines; keep one of them")
 

@@ -1,1 +1,49 @@
-"""The verbs of the command line, one module each."""
+"""One module per verb or per few that belong together; what each verb does, so that only the one given is imported."""
+
+VERBS = {
+    "instances": ("lists", "list the shipped instances"),
+    "methods": ("lists", "list the methods and what they can do"),
+    "gpus": ("lists", "list the GPU types with their MIG profiles"),
+    "schema": ("lists", "print the JSON Schema of a kind of file"),
+    "solve": ("solve", "find the plan with the fewest or cheapest GPUs, prove it, verify it"),
+    "verify": ("verify", "check a plan against its instance, independently of whoever made it"),
+    "simulate": ("simulate", "replay a plan: what latencies do its workloads meet, queueing and all?"),
+    "compare": ("compare", "run several methods on one instance and print one table"),
+    "show": ("show", "draw the GPUs of a plan with their slices"),
+    "import": ("imports", "turn public files of other systems into instances, performance data and plans"),
+    "bench": (
+        "bench",
+        "solve the benchmark families and set the answers against the best known; exit 1 when one is worse",
+    ),
+    "export": ("export", "write a plan for mig-parted, Kubernetes, Triton, a shell or ParvaGPU"),
+    "what-if": (
+        "what_if",
+        "solve variations of an instance: what changes, where the next GPU is due, what a request costs",
+    ),
+    "fit": (
+        "fit",
+        "fit latency models to measured profile tables and judge them, on points left out when only some are fitted",
+    ),
+    "profile": ("profile", "measure models on the GPU, MIG slice or MPS share that CUDA programs get here"),
+    "status": ("status", "show what runs: MIG modes, instances, MPS daemons, processes"),
+    "diff": ("status", "list the steps from what runs to a plan, with what each disturbs; exit 1 when there are any"),
+    "assert": ("status", "exit 0 when a plan stands on the GPUs, 1 with what differs when it does not"),
+    "apply": (
+        "apply",
+        "bring the GPUs to a plan; what fits already is not touched, after a failure what was there is put back",
+    ),
+    "rollback": ("apply", "go back to the layout that was there before the last apply"),
+    "replan": ("replan", "the best plan for new demand that disturbs the running one little"),
+    "simulate-trace": (
+        "replan",
+        "replay hours of demand under replanning policies: GPU-hours, changes, demand not served",
+    ),
+    "veltair": (
+        "veltair",
+        "serve DNNs on a modelled 64-core CPU as VELTAIR's figures do; exit 1 when a shape does not come out",
+    ),
+}
+"""The module of each verb, whose function ``add_VERB`` declares the arguments, and what the verb does."""
+
+INTERRUPTED = 130
+"""Exit code of what Ctrl-C ended: 128 and the number of the signal, as shells have it."""

@@ -5,12 +5,12 @@ import sys
 from provision.applier.execute import Permissions
 from provision.applier.journal import APPLIED, RESTORED, UNRESTORED, Journal
 from provision.applier.operations import DECLINED, apply, rollback
+from provision.commands import INTERRUPTED
 from provision.commands.common import add_json, print_json
 from provision.commands.status import add_plan, add_state, commands, gpus, print_steps, step_rows
 from provision.instances.read import read_plan
 from provision.models.errors import InputError
 
-INTERRUPTED = 130
 HEADLINES = {
     APPLIED: "applied: the plan stands",
     RESTORED: "restored: the former layout stands",
@@ -19,15 +19,15 @@ HEADLINES = {
 }
 
 
-def add_parsers(verbs):
-    """Declare the verbs."""
-    text = "bring the GPUs to a plan; what fits already is not touched, after a failure what was there is put back"
-    parser = verbs.add_parser("apply", help=text, description=text)
+def add_apply(parser):
+    """Declare the verb's arguments."""
     add_plan(parser)
     _add_common(parser)
     parser.set_defaults(run=_apply)
-    text = "go back to the layout that was there before the last apply"
-    parser = verbs.add_parser("rollback", help=text, description=text)
+
+
+def add_rollback(parser):
+    """Declare the verb's arguments."""
     add_state(parser)
     _add_common(parser)
     parser.set_defaults(run=_rollback)

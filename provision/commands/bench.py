@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from provision.commands.common import add_json, print_json, print_table, progress
+from provision.commands import INTERRUPTED
+from provision.commands.common import add_json, print_json, print_table, progress, until_stopped
 from provision.instances.families import FAMILIES
 from provision.instances.files import check_writable
 from provision.instances.ledger import better, entry, joined, ledger
@@ -16,10 +17,8 @@ ROUNDING = 1e-9
 """Relative excess over the best known that counts as none."""
 
 
-def add_parsers(verbs):
-    """Declare the verb."""
-    text = "solve the benchmark families and set the answers against the best known; exit 1 when one is worse"
-    parser = verbs.add_parser("bench", help=text, description=text)
+def add_bench(parser):
+    """Declare the verb's arguments."""
     parser.add_argument(
         "families", nargs="*", metavar="FAMILY", help=f"any of {', '.join(FAMILIES)} (default: all)"
     )
@@ -35,11 +34,15 @@ def _run(options):
     names = _names(options.families)
     if options.ledger:
         check_writable(Path(options.ledger) / "entry.json", force=True)
-    rows = [_row(name, options) for name in names]
+    settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
+    rows = until_stopped(lambda name: _row(name, settings, options.ledger), names)
+    stopped = len(rows) < len(names)
     if options.json:
-        print_json(rows)
+        print_json(settings | {"stopped": stopped, "rows": rows})
     else:
         print_table(COLUMNS, [[_cell(row[column]) for column in COLUMNS] for row in rows])
+    if stopped:
+        return INTERRUPTED
     return 1 if any(map(_worse, rows)) else 0
 
 
@@ -51,20 +54,19 @@ def _names(families):
     return [name for family in families or FAMILIES for name in FAMILIES[family]]
 
 
-def _row(name, options):
-    """One instance solved; what it knows more than the ledger is written when asked."""
+def _row(name, settings, folder):
+    """One instance solved; what it knows more than the ledger is written when a folder is named."""
     instance, known = read(name), ledger().get(name)
-    row = dict.fromkeys(COLUMNS) | {"instance": name, "method": options.method}
+    row = dict.fromkeys(COLUMNS) | {"instance": name, "method": settings["method"]}
     if known and known.digest == instance.digest:
         row["best_known"] = known.value
-    settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
     try:
-        with progress(f"{options.method} on {name}") as report:
+        with progress(f"{settings['method']} on {name}") as report:
             result = solved(instance, settings, report=report)
     except UnsupportedError:
         return row | {"status": NOT_APPLICABLE}
-    if options.ledger and result.verified and better(entry(result), known):
-        write(joined(entry(result), known), Path(options.ledger) / f"{name}.json", force=True)
+    if folder and result.verified and better(entry(result), known):
+        write(joined(entry(result), known), Path(folder) / f"{name}.json", force=True)
     seconds = round(result.build_seconds + result.solve_seconds, 2)
     found = {"status": result.status, "objective": result.objective, "bound": result.bound, "gap": result.gap}
     return row | found | {"excess": _excess(result, row["best_known"]), "seconds": seconds}

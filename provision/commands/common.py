@@ -11,6 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from provision.draw.output import Output
+
 PLAIN = TextColumn("{task.description}", markup=False)
 """Names of the user's, in which brackets mean nothing."""
 
@@ -51,7 +53,18 @@ def print_table(columns, rows):
         table.add_column(Text(column), justify="right" if right else "left", overflow="fold", no_wrap=not number)
     for row in rows:
         table.add_row(*(Text(shown(cell)) for cell in row))
-    Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
+    Output(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
+
+
+def until_stopped(row, names):
+    """The rows of all names, or of those that were done when Ctrl-C came, which ends the work and keeps the rows."""
+    rows = []
+    try:
+        for name in names:
+            rows.append(row(name))
+    except KeyboardInterrupt:
+        print(f"stopped: {len(rows)} of {len(names)} done", file=sys.stderr)
+    return rows
 
 
 def shown(value):

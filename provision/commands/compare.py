@@ -1,6 +1,7 @@
 """``provision compare``: several methods on one instance, in one table."""
 
-from provision.commands.common import add_json, print_json, print_table, progress
+from provision.commands import INTERRUPTED
+from provision.commands.common import add_json, print_json, print_table, progress, until_stopped
 from provision.instances.read import read
 from provision.methods import method as find_method
 from provision.methods import methods
@@ -21,10 +22,8 @@ COLUMNS = (
 )
 
 
-def add_parsers(verbs):
-    """Declare the verb."""
-    text = "run several methods on one instance and print one table"
-    parser = verbs.add_parser("compare", help=text, description=text)
+def add_compare(parser):
+    """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument(
         "--methods", default="all", metavar="M,M", help="names with commas between, or all (default)"
@@ -42,7 +41,7 @@ def _run(options):
     names = list(methods()) if options.methods == "all" else [name.strip() for name in options.methods.split(",")]
     for name in names:
         find_method(name)
-    rows = [_row(instance, name, options) for name in names]
+    rows = until_stopped(lambda name: _row(instance, name, options), names)
     if options.json:
         print_json(rows)
     else:
@@ -50,7 +49,7 @@ def _run(options):
         for row in rows:
             if row["reason"]:
                 print(f"{row['method']}: {row['reason']}")
-    return 0
+    return 0 if len(rows) == len(names) else INTERRUPTED
 
 
 def _row(instance, name, options):

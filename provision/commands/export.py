@@ -7,10 +7,8 @@ from provision.instances.shipped import shipped_instances
 from provision.models.errors import InputError
 
 
-def add_parsers(verbs):
-    """Declare the verb."""
-    text = "write a plan for mig-parted, Kubernetes, Triton, a shell or ParvaGPU"
-    parser = verbs.add_parser("export", help=text, description=text)
+def add_export(parser):
+    """Declare the verb's arguments."""
     parser.add_argument("plan", metavar="PLAN", help="a plan file")
     parser.add_argument("--to", required=True, choices=tuple(TARGETS), metavar="T", help=f"one of {', '.join(TARGETS)}")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write, new or empty")

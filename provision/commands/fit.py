@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.progress import track
 
 import provision
+from provision import draw
 from provision.commands import fit_pairs
 from provision.commands.common import add_force, add_json, print_json, print_table
 from provision.draw.figures import check_picture
-from provision.draw.fit_plot import draw_fit
 from provision.instances.files import check_writable, refused, write_text
 from provision.instances.parvagpu import GPU
 from provision.instances.parvagpu_profiles import points_text, read_points, read_profiles
@@ -27,10 +27,8 @@ from provision.models.gpu import gpu_type
 COLUMNS = ("DNN", "mean error %", "p95 error %", "max error %", "points fitted", "points judged")
 
 
-def add_parsers(verbs):
-    """Declare the verb."""
-    text = "fit latency models to measured profile tables and judge them, on points left out when only some are fitted"
-    parser = verbs.add_parser("fit", help=text, description=text)
+def add_fit(parser):
+    """Declare the verb's arguments."""
     parser.add_argument("path", nargs="?", metavar="DIR", help="a table (CSV), or the folder of several")
     parser.add_argument(
         "--format",
@@ -67,7 +65,7 @@ def _run(options):
     if options.out:
         _write(profiles, fits, options)
     if options.png:
-        draw_fit(profiles, fits, f"{options.model}, {_judged(options)}", options.png, options.force)
+        draw.fit_plot.draw_fit(profiles, fits, f"{options.model}, {_judged(options)}", options.png, options.force)
     if options.json:
         print_json(_summary(profiles, fits, options))
     else:

@@ -5,7 +5,7 @@ import sys
 from provision.commands.common import add_force
 from provision.instances.demand import write_demand
 from provision.instances.files import check_writable
-from provision.instances.igniter import import_igniter
+from provision.instances.igniter_profile import import_igniter
 from provision.instances.model_analyzer import import_model_analyzer
 from provision.instances.parvagpu import import_deployment, import_scenario, import_tables, sharing
 from provision.instances.perf_analyzer import import_perf_analyzer
@@ -15,10 +15,8 @@ from provision.models.errors import InputError
 from provision.models.gpu import WHOLE
 
 
-def add_parsers(verbs):
-    """Declare the verb and its formats."""
-    text = "turn public files of other systems into instances, performance data and plans"
-    parser = verbs.add_parser("import", help=text, description=text)
+def add_import(parser):
+    """Declare the verb's formats and their arguments."""
     formats = parser.add_subparsers(title="formats", dest="format", metavar="FORMAT", required=True)
     _add(formats, "parvagpu", _parvagpu, "profile tables, with --slo-row a whole scenario", "DIR")
     _add(formats, "parvagpu-deployment", _deployment, "a deployment map, as a plan", "CSV")

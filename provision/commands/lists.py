@@ -7,18 +7,26 @@ from provision.methods import methods
 from provision.models.gpu import gpu_types
 
 
-def add_parsers(verbs):
-    """Declare the verbs."""
-    for name, run, text in (
-        ("instances", _instances, "list the shipped instances"),
-        ("methods", _methods, "list the methods and what they can do"),
-        ("gpus", _gpus, "list the GPU types with their MIG profiles"),
-    ):
-        parser = verbs.add_parser(name, help=text, description=text)
-        add_json(parser)
-        parser.set_defaults(run=run)
-    text = "print the JSON Schema of a kind of file"
-    parser = verbs.add_parser("schema", help=text, description=text)
+def add_instances(parser):
+    """Declare the verb's arguments."""
+    add_json(parser)
+    parser.set_defaults(run=_instances)
+
+
+def add_methods(parser):
+    """Declare the verb's arguments."""
+    add_json(parser)
+    parser.set_defaults(run=_methods)
+
+
+def add_gpus(parser):
+    """Declare the verb's arguments."""
+    add_json(parser)
+    parser.set_defaults(run=_gpus)
+
+
+def add_schema(parser):
+    """Declare the verb's arguments."""
     parser.add_argument("kind", metavar="KIND", choices=tuple(KINDS), help=f"one of {', '.join(KINDS)}")
     parser.set_defaults(run=_schema)
 

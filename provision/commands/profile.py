@@ -15,10 +15,8 @@ SHOWN = ("model", "batch", "processes", "neighbour", "latency_ms", "gpu_ms", "th
 CPU = Device("cpu", "whole")
 
 
-def add_parsers(verbs):
-    """Declare the verb."""
-    text = "measure models on the GPU, MIG slice or MPS share that CUDA programs get here"
-    parser = verbs.add_parser("profile", help=text, description=text)
+def add_profile(parser):
+    """Declare the verb's arguments."""
     parser.add_argument("models", nargs="+", metavar="MODEL", help="torchvision:resnet50 or package.module:factory")
     parser.add_argument("--batches", default="1,2,4,8,16,32,64", metavar="B,B", help="default: 1,2,4,8,16,32,64")
     parser.add_argument("--processes", default="1", metavar="P,P", help="default: 1")

@@ -3,9 +3,9 @@
 import math
 import sys
 
+from provision import draw
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
 from provision.draw.figures import check_picture
-from provision.draw.trace import draw_trace
 from provision.formulations.replan_counts import ALLOWED
 from provision.instances.demand import COLUMNS, TWO_WAVES, at_rates, read_demand, two_waves
 from provision.instances.files import check_writable, write_text
@@ -26,15 +26,8 @@ EWMA_PERIOD_S, EWMA_DELAY_S = 20, 12.5
 """gpu-lets' regime: rates averaged, planned anew every 20 s, 10 to 15 s in the background until it is in force."""
 
 
-def add_parsers(verbs):
-    """Declare the verbs."""
-    _add_replan(verbs)
-    _add_trace(verbs)
-
-
-def _add_replan(verbs):
-    text = "the best plan for new demand that disturbs the running one little"
-    parser = verbs.add_parser("replan", help=text, description=text)
+def add_replan(parser):
+    """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file, with the new demand")
     parser.add_argument("plan", metavar="PLAN", help="the plan that runs")
     parser.add_argument("--rate", type=float, metavar="F", help="new rates: those of the instance times this")
@@ -54,9 +47,8 @@ def _add_replan(verbs):
     parser.set_defaults(run=_replan)
 
 
-def _add_trace(verbs):
-    text = "replay hours of demand under replanning policies: GPU-hours, changes, demand not served"
-    parser = verbs.add_parser("simulate-trace", help=text, description=text)
+def add_simulate_trace(parser):
+    """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("demand", metavar="DEMAND", help=f"CSV with the columns {','.join(COLUMNS)}, or {TWO_WAVES}")
     parser.add_argument(
@@ -167,7 +159,7 @@ def _trace(options):
     if options.out:
         write_text(options.out, as_csv(lines), options.force)
     if options.png:
-        draw_trace(options.png, demand, windows, options.force)
+        draw.trace.draw_trace(options.png, demand, windows, options.force)
     if options.json:
         print_json({"policies": rows, "windows": lines, "window_s": demand.window_s})
     else:

@@ -2,9 +2,9 @@
 
 import sys
 
+from provision import draw
 from provision.commands.common import add_force
 from provision.draw.page import render_page
-from provision.draw.picture import draw_picture
 from provision.draw.terminal import draw_terminal
 from provision.instances.files import check_writable, write_text
 from provision.instances.read import read, read_plan, shipped_instances
@@ -12,10 +12,8 @@ from provision.models.errors import InputError
 from provision.verify import verify
 
 
-def add_parsers(verbs):
-    """Declare the verb."""
-    text = "draw the GPUs of a plan with their slices"
-    parser = verbs.add_parser("show", help=text, description=text)
+def add_show(parser):
+    """Declare the verb's arguments."""
     parser.add_argument("plan", metavar="PLAN", help="a plan file")
     parser.add_argument(
         "--instance", metavar="I", help="its instance, when it is not a shipped one: adds predictions"
@@ -31,7 +29,7 @@ def _run(options):
     instance = _instance(options, plan)
     _check_outputs(options)
     if options.png:
-        draw_picture(plan, options.png, instance, options.force)
+        draw.picture.draw_picture(plan, options.png, instance, options.force)
         print(f"picture written to {options.png}", file=sys.stderr)
     if options.html:
         report = verify(instance, plan) if instance else None

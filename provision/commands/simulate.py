@@ -2,9 +2,9 @@
 
 import sys
 
+from provision import draw
 from provision.commands.common import add_force, add_json, print_json, print_table
 from provision.draw.figures import check_picture
-from provision.draw.latencies import draw_latencies
 from provision.instances.read import read, read_plan
 from provision.simulate import simulate
 
@@ -12,10 +12,8 @@ COLUMNS = ("workload", "slo_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "viola
            "dropped")
 
 
-def add_parsers(verbs):
-    """Declare the verb."""
-    text = "replay a plan: what latencies do its workloads meet, queueing and all?"
-    parser = verbs.add_parser("simulate", help=text, description=text)
+def add_simulate(parser):
+    """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("plan", metavar="PLAN", help="a plan file")
     _add(parser, "--seconds", float, "S", "length of the arrivals", 60.0)
@@ -59,7 +57,7 @@ def _run(options):
     else:
         _print(report)
     if options.png:
-        draw_latencies(report, options.png, options.force)
+        draw.latencies.draw_latencies(report, options.png, options.force)
         print(f"picture written to {options.png}", file=sys.stderr)
     return 0 if report.ok else 1
 

@@ -9,10 +9,8 @@ from provision.models.errors import InputError
 from provision.solve import solve
 
 
-def add_parsers(verbs):
-    """Declare the verb."""
-    text = "find the plan with the fewest or cheapest GPUs, prove it, verify it"
-    parser = verbs.add_parser("solve", help=text, description=text)
+def add_solve(parser):
+    """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds (default: 60)")

@@ -7,21 +7,25 @@ from provision.instances.read import read, read_plan
 from provision.models.errors import InputError
 
 
-def add_parsers(verbs):
-    """Declare the verbs."""
-    text = "show what runs: MIG modes, instances, MPS daemons, processes"
-    parser = verbs.add_parser("status", help=text, description=text)
+def add_status(parser):
+    """Declare the verb's arguments."""
     add_state(parser)
     add_json(parser)
     parser.set_defaults(run=_status)
-    for name, run, text in (
-        ("diff", _diff, "list the steps from what runs to a plan, with what each disturbs; exit 1 when there are any"),
-        ("assert", _assert, "exit 0 when a plan stands on the GPUs, 1 with what differs when it does not"),
-    ):
-        parser = verbs.add_parser(name, help=text, description=text)
-        add_plan(parser)
-        add_json(parser)
-        parser.set_defaults(run=run)
+
+
+def add_diff(parser):
+    """Declare the verb's arguments."""
+    add_plan(parser)
+    add_json(parser)
+    parser.set_defaults(run=_diff)
+
+
+def add_assert(parser):
+    """Declare the verb's arguments."""
+    add_plan(parser)
+    add_json(parser)
+    parser.set_defaults(run=_assert)
 
 
 def add_state(parser):

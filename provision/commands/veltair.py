@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from provision import draw
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
 from provision.draw.figures import check_picture
-from provision.draw.veltair import draw_veltair
 from provision.instances.files import check_writable, write_text
 from provision.models.errors import InputError
 from provision.sweeps.table import as_csv
@@ -16,10 +16,8 @@ HIDDEN = ("cut",)
 FEWEST_QUERIES = 100
 
 
-def add_parsers(verbs):
-    """Declare the verb."""
-    text = "serve DNNs on a modelled 64-core CPU as VELTAIR's figures do; exit 1 when a shape does not come out"
-    parser = verbs.add_parser("veltair", help=text, description=text)
+def add_veltair(parser):
+    """Declare the verb's arguments."""
     parser.add_argument("--figure", default="all", choices=(*FIGURES, "all"), help="which (default: all)")
     parser.add_argument("--queries", type=int, default=2000, metavar="N", help="queries a run (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the arrivals (default: 0)")
@@ -64,7 +62,7 @@ def _write(found, folder, force):
     for part, rows in found.items():
         write_text(folder / f"figure-{part}.csv", as_csv(_shown(rows)), force)
     tables = [folder / f"figure-{part}.csv" for part in found]
-    return [str(path) for path in (*tables, *draw_veltair(found, folder, force))]
+    return [str(path) for path in (*tables, *draw.veltair.draw_veltair(found, folder, force))]
 
 
 def _shown(rows):

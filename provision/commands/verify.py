@@ -5,10 +5,8 @@ from provision.instances.read import read, read_plan
 from provision.verify import verify
 
 
-def add_parsers(verbs):
-    """Declare the verb."""
-    text = "check a plan against its instance, independently of whoever made it"
-    parser = verbs.add_parser("verify", help=text, description=text)
+def add_verify(parser):
+    """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("plan", metavar="PLAN", help="a plan file")
     add_json(parser)

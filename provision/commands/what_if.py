@@ -3,9 +3,10 @@
 import sys
 from pathlib import Path
 
+from provision import draw
+from provision.commands import INTERRUPTED
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
 from provision.draw.figures import check_picture
-from provision.draw.sweep import draw_sweep
 from provision.formulations.marginal import marginal_prices
 from provision.instances.demand import read_demand
 from provision.instances.read import read
@@ -20,15 +21,13 @@ from provision.sweeps.table import Table, aligned
 
 HIDDEN = ("gpcs", "cost_per_hour", "reason")
 """Columns that only files and JSON have."""
-INTERRUPTED = 130
 
 
-def add_parsers(verbs):
-    """Declare the verb."""
-    text = "solve variations of an instance: what changes, where the next GPU is due, what a request costs"
+def add_what_if(parser):
+    """Declare the verb's arguments."""
     names = {name: f"{name}.{one.target}" if one.target else name for name, one in PARAMETERS.items()}
     listed = "; ".join(f"{names[name]}: {one.what}" for name, one in PARAMETERS.items())
-    parser = verbs.add_parser("what-if", help=text, description=f"{text}. Parameters: {listed}")
+    parser.description += f". Parameters: {listed}"
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument(
         "--vary", action="append", default=[], metavar="NAME=VALUES", help="FIRST:LAST:STEP or VALUE,VALUE"
@@ -65,7 +64,8 @@ def _run(options):
         print(f"stopped: {_kept(options.out)}", file=sys.stderr)
         return INTERRUPTED
     if options.png:
-        draw_sweep(options.png, instance, found["base"], values, found["rows"], found["breakpoints"], options.force)
+        parts = found["base"], values, found["rows"], found["breakpoints"]
+        draw.sweep.draw_sweep(options.png, instance, *parts, options.force)
     _show(found, options)
     return 0
 

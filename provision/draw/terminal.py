@@ -3,13 +3,14 @@
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, Group
+from rich.console import Group
 from rich.segment import Segment
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from provision.draw.layout import Drawing, details, number, printable, ranges, shorten
+from provision.draw.output import Output
 
 FILLS = " ╱░╲┊"
 """What pads a box, for every fill pattern."""
@@ -57,7 +58,7 @@ def draw_terminal(plan, instance=None, console=None):
     console
         A rich Console to print to; None for standard output.
     """
-    console = console or Console()
+    console = console or Output()
     drawing = Drawing(plan, instance)
     parts = [Text(drawing.title, "bold"), Text(drawing.summary, FAINT), Text()]
     if drawing.rows:

@@ -5,7 +5,7 @@ from array import array
 
 import numpy as np
 
-from provision.instances.csv_cells import number, numbered_rows
+from provision.instances.csv_cells import number, numbered_rows, text
 from provision.models.errors import InputError
 from provision.simulation.kernel import NS_PER_S
 
@@ -53,14 +53,14 @@ def read_trace(path, names, seconds):
     """
     times, latest, left_out = {name: array("d") for name in names}, 0.0, 0
     for line, row in numbered_rows(path, COLUMNS):
-        time_s, name = number(path, line, row, "time_s"), row["workload"]
+        time_s, workload = number(path, line, row, "time_s"), text(path, line, row, "workload")
         if time_s < latest:
             raise InputError(f"{path}:{line}: time_s {time_s:g} comes after {latest:g}; sort the rows by time")
-        if name not in times:
-            raise InputError(f"{path}:{line}: workload {name!r} is not in the instance; it has {', '.join(names)}")
+        if workload not in times:
+            raise InputError(f"{path}:{line}: workload {workload!r} is not in the instance; it has {', '.join(names)}")
         latest = time_s
         if time_s < seconds:
-            times[name].append(time_s)
+            times[workload].append(time_s)
         else:
             left_out += 1
     return [np.floor(np.array(found) * NS_PER_S).astype(np.int64) for found in times.values()], left_out

@@ -112,7 +112,7 @@ def _range(name, text):
         steps = (last - first) / step
     except (ValueError, ArithmeticError):
         raise InputError(f"vary {name}={text}: not a range; write FIRST:LAST:STEP, as 0.8:1.4:0.05") from None
-    if not steps.is_finite() or steps < 0:
+    if not (step.is_finite() and steps.is_finite() and steps >= 0):
         raise InputError(f"vary {name}={text}: an empty range; the step should lead from {first} to {last}")
     _refuse_many(f"{name}={text}", int(steps) + 1)
     return [float(first + index * step) for index in range(int(steps) + 1)]

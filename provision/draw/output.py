@@ -1,0 +1,11 @@
+"""Rich on stdout."""
+
+from rich.console import Console
+
+
+class Output(Console):
+    """A console whose reader may go away, as ``head`` does: Rich itself would exit as if the answer were no."""
+
+    def on_broken_pipe(self):
+        """Leave it to the caller."""
+        raise BrokenPipeError
