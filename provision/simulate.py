@@ -19,7 +19,8 @@ def simulate(instance, plan, seconds=60.0, seed=0, **options):
     Every workload's requests arrive at its stated rate and go to its replicas by their shares of the plan's rates
     (weighted round robin). A replica's idle process takes a batch as soon as it is full or its oldest request has
     waited long enough; how long it then takes, the instance's performance data says, by the batch's size and by who
-    else on the slice is busy at any moment. Arrivals stop after ``seconds``; what has arrived is served to its end.
+    else on the slice is busy at any moment. Of replicas that take turns one at a time runs a batch; then the next in
+    order whose batch is due does. Arrivals stop after ``seconds``; what has arrived is served to its end.
 
     Parameters
     ----------
@@ -45,7 +46,6 @@ def simulate(instance, plan, seconds=60.0, seed=0, **options):
     if settings.trace:
         trace, left_out = read_trace(settings.trace, list(instance.workload), settings.seconds)
     _refuse_too_many(instance, settings, trace)
-    plan.refuse_turns("simulate")
     deployment = deploy(instance, plan)
     if settings.shadow:
         refuse_other_models(instance, plan)

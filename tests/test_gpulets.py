@@ -238,10 +238,8 @@ def test_unsupported_demands_and_queueing_are_refused():
         INSTANCE.replace(policy={"latency_budget": "queueing"})
 
 
-def test_turns_are_neither_simulated_nor_exported_nor_applied():
+def test_turns_are_neither_exported_nor_applied():
     plan = provision.solve(INSTANCE, "nexus").plan
-    with pytest.raises(InputError, match="simulate takes no plan with turns"):
-        provision.simulate(INSTANCE, plan, seconds=1)
     with pytest.raises(InputError, match="export takes no plan with turns"):
         provision.export(plan, "shell", "unused", INSTANCE)
     with pytest.raises(InputError, match="apply takes no plan with turns"):
