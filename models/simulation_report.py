@@ -141,7 +141,19 @@ class SimulationReport(Record):
     @property
     def ok(self):
         """Whether the P99 of every workload is within its SLO."""
-        return all(one.ok for one in self.workloads)
+        return not self.late
+
+    @property
+    def late(self):
+        """Names of the workloads whose P99 is over the SLO."""
+        return [one.workload for one in self.workloads if not one.ok]
+
+    @property
+    def violation_rate(self):
+        """Part of all requests after the warm-up that are not answered within their SLO."""
+        offered_rps = sum(one.offered_rps for one in self.workloads)
+        late_rps = sum(one.violation_rate * one.offered_rps for one in self.workloads)
+        return late_rps / offered_rps if offered_rps else 0.0
 
     def summary(self):
         """The JSON object of ``provision simulate --json``."""

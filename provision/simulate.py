@@ -40,8 +40,7 @@ def simulate(instance, plan, seconds=60.0, seed=0, **options):
     InputError
         For options out of range, a trace that cannot be used, or replicas that no performance data describes.
     """
-    with refused("simulate"):
-        settings = SimulationSettings(seconds=seconds, seed=seed, **options)
+    settings = checked(seconds=seconds, seed=seed, **options)
     trace, left_out = None, 0
     if settings.trace:
         trace, left_out = read_trace(settings.trace, list(instance.workload), settings.seconds)
@@ -62,6 +61,18 @@ def simulate(instance, plan, seconds=60.0, seed=0, **options):
         switches=tuple(switch for _, switches in rounds for switch in switches),
         notes=(*_notes(instance, plan, deployment, settings), *_unmeasured(instance, settings, workloads, left_out)),
     )
+
+
+def checked(**options):
+    """The SimulationSettings of these options.
+
+    Raises
+    ------
+    InputError
+        For options out of range.
+    """
+    with refused("simulate"):
+        return SimulationSettings(**options)
 
 
 def _refuse_too_many(instance, settings, trace):
