@@ -14,6 +14,7 @@ from provision.formulations import (
 from provision.heuristics import (
     gpulets,
     gpulets_ideal,
+    gpulets_plus,
     greedy,
     gslice,
     igniter,
@@ -29,7 +30,7 @@ from provision.models.errors import InputError
 MODULES = (
     auto, partition_counts, patterns, mixed_counts, greedy,
     lns, parvagpu, mig_serving, mig_serving_slow, paris, igniter,
-    gpulets_patterns, gpulets, gpulets_ideal, nexus, gslice, assignment_cpsat, assignment_milp,
+    gpulets_patterns, gpulets, gpulets_ideal, nexus, gslice, gpulets_plus, assignment_cpsat, assignment_milp,
 )
 
 
