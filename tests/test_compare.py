@@ -26,8 +26,8 @@ def test_plans_that_the_verifier_rejects_are_replayed_too(capsys):
 
 def test_numbers_are_those_of_verify_and_simulate(capsys):
     """Also where replicas take turns."""
-    [row] = rows(capsys, "gpulets-equal --methods nexus --simulate 5 --seed 3").values()
-    instance = provision.read("gpulets-equal")
+    [row] = rows(capsys, "gpulets-short-skew --methods nexus --simulate 5 --seed 3").values()
+    instance = provision.read("gpulets-short-skew")
     plan = provision.solve(instance, "nexus").plan
     report = provision.simulate(instance, plan, 5, 3)
     over = [one for one in report.workloads if one.p99.mean_ms > one.slo_ms]

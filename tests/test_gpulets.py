@@ -297,6 +297,28 @@ def test_turns_are_what_shared_parts_have():
             assert sum(gpu.slices[0].held_shares) <= 1 + 1e-9
 
 
+@pytest.mark.parametrize("method", HONEST[:3])
+def test_no_batch_could_be_larger(method):
+    """Plans of methods that know what holds: with the next size of any one batch the verifier finds fault."""
+    for instance in list(grid())[40::256]:
+        plan = provision.solve(instance, method).plan
+        for at, gpu in enumerate(plan.gpus if plan else ()):
+            for grown in filter(None, map(_grown, [gpu] * 12, range(12))):
+                changed = plan.model_copy(update={"gpus": (*plan.gpus[:at], grown, *plan.gpus[at + 1 :])})
+                assert {"latency", "rate"} & faults(instance, changed)
+
+
+def _grown(gpu, which):
+    """A GPU with the next batch size for one replica; None where there is none."""
+    replicas = gpu.slices[0].replicas
+    sizes = [size for size in DATA.batches if which < len(replicas) and size > replicas[which].batch]
+    if not sizes:
+        return None
+    larger = replicas[which].model_copy(update={"batch": sizes[0]})
+    piece = gpu.slices[0].model_copy(update={"replicas": (*replicas[:which], larger, *replicas[which + 1 :])})
+    return gpu.model_copy(update={"slices": (piece,)})
+
+
 def test_gslice_takes_no_turns():
     plan = provision.solve(requests("made", [200.0] * 5), "gslice").plan
     assert all(replica.turn is None for *_, replica in plan.replicas())
