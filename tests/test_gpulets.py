@@ -297,6 +297,13 @@ def test_turns_are_what_shared_parts_have():
             assert sum(gpu.slices[0].held_shares) <= 1 + 1e-9
 
 
+def test_halves_need_a_split_into_halves():
+    data = DATA.model_copy(update={"splits": ((1.0,), (0.2, 0.8))})
+    with pytest.raises(provision.UnsupportedError, match="no split halves; use --method nexus"):
+        provision.solve(requests("made", [50.0] * 5, data), "nexus-halves")
+    assert provision.solve(requests("made", [50.0] * 5, data), "nexus").verified
+
+
 @pytest.mark.parametrize("method", HONEST[:3])
 def test_no_batch_could_be_larger(method):
     """Plans of methods that know what holds: with the next size of any one batch the verifier finds fault."""
