@@ -6,8 +6,8 @@ derived from them (`gpulets_a100`); without it the shipped scenarios on the fitt
 ``auto`` is worse than another plan that holds.
 
 The first table of a family says for every plan GPUs and in brackets how many workloads break their SLO or rate: by the
-performance model, in a replay with constant arrivals, and in one with Poisson arrivals (P99 over SLO); cost and seconds
-are sums. The second says which part of all requests was late under Poisson arrivals. The third is what papers report
+performance model, in a replay with constant arrivals, and in one with Poisson arrivals (P99 over SLO, workflows counted
+too); cost and seconds are sums. The second says which part of all requests was late under Poisson arrivals. The third is what papers report
 beside what came out here: GPUs and broken workloads, or how many GPUs ParvaGPU saves against a system,
 1 - (its GPUs) / (the system's), averaged over the scenarios (SC 2024, section IV-B and D).
 """
@@ -54,8 +54,11 @@ class Run(NamedTuple):
 
 
 def _parvagpu(number, folder):
-    measured = scenario(folder, number)
-    return (measured, without_mig(measured)) if folder else (measured,)
+    shipped = provision.read(f"parvagpu-s{number}")
+    if not folder:
+        return (shipped,)
+    measured = scenario(folder, number).replace(fleet=shipped.fleet, objective=shipped.objective)
+    return measured, without_mig(measured)
 
 
 def _repeated(times, folder):
@@ -71,7 +74,7 @@ FAMILIES = {
     "parvagpu": Family(
         {f"S{row}": partial(_parvagpu, row) for row in range(1, 7)},
         ALL,
-        saved=(("mig-serving-fast", 0.41), ("gpulets", 0.465),
+        saved=(("mig-serving-fast", 0.41), ("gpulets", 0.465), ("gslice", None),
                ("parvagpu-single", mean([0, 0, 0, 0.125, 0.071, 0.111]))),
     ),
     "parvagpu-s5-repeated": Family(
@@ -132,11 +135,12 @@ def solved(instances, method, limit_s):
 
 
 def run(instances, method, replayed, options):
-    """The Run of a method; None when it can plan none of the instances."""
-    found = solved(instances, method, options.time_limit)
-    if found is None or found[1].plan is None or not replayed:
-        return found and Run(*found)
-    which, result = found
+    """The Run of a method; None when it can plan none of the instances or found no plan."""
+    which, result = solved(instances, method, options.time_limit) or (0, None)
+    if result is None or result.plan is None:
+        return None
+    if not replayed:
+        return Run(which, result)
     replays = [provision.simulate(instances[which], result.plan, options.seconds, arrival_cv=cv) for cv in (0.0, 1.0)]
     return Run(which, result, *replays)
 
@@ -144,15 +148,15 @@ def run(instances, method, replayed, options):
 def overview(method, runs):
     """A line of the first table."""
     found = [one[method] for one in runs.values() if method in one]
-    costs = [one.result.report.cost_per_hour if one.result.plan else None for one in found]
-    cost = None if None in costs else f"{sum(costs):.2f}"
+    costs = [one.result.report.cost_per_hour for one in found]
+    cost = None if None in costs or len(found) < len(runs) else f"{sum(costs):.2f}"
     seconds = sum(one.result.build_seconds + one.result.solve_seconds for one in found)
     return [method, *(plan_of(one.get(method)) for one in runs.values()), cost, f"{seconds:.3g}"]
 
 
 def plan_of(one):
-    """GPUs and broken workloads of a Run as text; None without a plan."""
-    if one is None or one.result.plan is None:
+    """GPUs and broken workloads of a Run as text; None where there is none."""
+    if one is None:
         return None
     report, replays = one.result.report, [replay for replay in one[2:] if replay]
     broken = [len(report.violated), *(len(replay.late) for replay in replays)]
@@ -171,7 +175,8 @@ def print_papers(family, runs):
     for system, paper in family.saved:
         pairs = [(found[REFERENCE], found[system]) for found in runs.values() if system in found]
         shares = [1 - ours.result.report.gpus / theirs.result.report.gpus for ours, theirs in pairs]
-        rows += [[f"saved against {system}", f"{paper:.1%}", f"{mean(shares):.1%}"]] if shares else []
+        here = f"{mean(shares):.1%}" if shares else None
+        rows.append([f"saved against {system}", None if paper is None else f"{paper:.1%}", here])
     for case, system, gpus, broken in family.reported:
         rows.append([f"{system} on {case}", f"{gpus} ({broken})", plan_of(runs[case][system])])
     if rows:

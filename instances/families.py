@@ -46,4 +46,5 @@ def repeated(instance, times):
             one.model_copy(update={"name": f"{one.name}-{copy}"})
             for copy in range(1, times + 1) for one in instance.workloads
         ),
+        workflows=(),
     )

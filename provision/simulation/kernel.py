@@ -102,6 +102,13 @@ def earliest(line):
 
 
 @compiled
+def next_ns(line):
+    """When the next event is; FOREVER when none is left."""
+    slot, arriving, starting = earliest(line)
+    return min(line.slots[slot].finish_ns, line.replicas[arriving].arrive_ns, line.replicas[starting].start_ns)
+
+
+@compiled
 def arrive(line, at):
     """Let the next request of a replica wait, or drop it."""
     replica = line.replicas[at]
