@@ -6,10 +6,10 @@ derived from them (`gpulets_a100`); without it the shipped scenarios on the fitt
 ``auto`` is worse than another plan that holds.
 
 The first table of a family says for every plan GPUs and in brackets how many workloads break their SLO or rate: by the
-performance model, in a replay with constant arrivals, and in one with Poisson arrivals (P99 over SLO, workflows counted
-too); cost and seconds are sums. The second says which part of all requests was late under Poisson arrivals. The third is what papers report
-beside what came out here: GPUs and broken workloads, or how many GPUs ParvaGPU saves against a system,
-1 - (its GPUs) / (the system's), averaged over the scenarios (SC 2024, section IV-B and D).
+performance model, in a replay with constant arrivals, and in one with Poisson arrivals (P99 over SLO; workflows count
+too). Cost and seconds are sums. The second says which part of all requests was late under Poisson arrivals. The third
+is what papers report beside what came out here: GPUs and broken workloads, or how many GPUs ParvaGPU saves against a
+system, 1 - (its GPUs) / (the system's), averaged over the scenarios (SC 2024, section IV-B and D).
 """
 
 import argparse

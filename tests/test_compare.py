@@ -6,6 +6,9 @@ import pytest
 
 import provision
 from provision.cli import main
+from provision.instances.families import FAMILIES
+
+SMALL = (*FAMILIES["parvagpu"][:3], *FAMILIES["igniter"][:2], *FAMILIES["gpulets"])
 
 
 def rows(capsys, line):
@@ -49,3 +52,17 @@ def test_columns_and_bad_options(capsys):
     assert "violated_workloads" not in capsys.readouterr().out
     assert main(["compare", "parvagpu-s1", "--simulate", "0"]) == 2
     assert capsys.readouterr().err == "error: simulate: seconds: should be greater than 0 (got 0.0)\n"
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_auto_is_never_worse(name):
+    """On the small instances of the families no other method has a better plan that holds, and most have one."""
+    instance, found = provision.read(name), {}
+    for method in provision.methods().values():
+        try:
+            found[method.name] = provision.solve(instance, method.name, 20.0 if method.name == "auto" else 1.0)
+        except provision.UnsupportedError:
+            continue
+    values = [one.objective for one in found.values() if one.verified]
+    assert len(values) >= 5
+    assert found["auto"].verified and found["auto"].objective <= min(values) * (1 + 1e-9)

@@ -25,8 +25,8 @@ COLUMNS = (
     "solve_seconds",
 )
 REPLAYED = ("violated_workloads", "late_workloads", "violation_rate")
-"""With ``--simulate``: workloads with a predicted violation, workloads and workflows whose replayed P99 is over the SLO,
-and the part of all replayed requests that are."""
+"""With ``--simulate``: workloads with a predicted violation, workloads (and workflows) whose replayed P99 is over the
+SLO, and the part of all replayed requests that are."""
 PERCENT = ("gap", "violation_rate")
 
 
