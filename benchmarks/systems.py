@@ -86,8 +86,9 @@ FAMILIES = {
     "igniter": Family(
         {name: partial(_shipped, f"igniter-{name}") for name in ("motivation", "testbed-12")},
         ALL,
-        reported=(("motivation", "igniter", 1, 0), ("motivation", "gpulets+", 2, 2), ("testbed-12", "igniter", 6, 0),
-                  ("testbed-12", "ffd", 5, 10), ("testbed-12", "gpulets+", 8, 3)),
+        reported=(("motivation", "igniter", 1, 0), ("motivation", "gslice+", 1, 2), ("motivation", "gpulets+", 2, 2),
+                  ("testbed-12", "igniter", 6, 0), ("testbed-12", "gslice+", 6, 3), ("testbed-12", "gpulets+", 8, 3),
+                  ("testbed-12", "ffd", 5, 10)),
     ),
     "gpulets": Family({name: partial(_shipped, f"gpulets-{name}") for name in SCENARIOS}, ALL),
 }

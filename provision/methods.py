@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from provision import auto
+from provision import auto, self_tuning
 from provision.formulations import (
     assignment_cpsat,
     assignment_milp,
@@ -30,7 +30,8 @@ from provision.models.errors import InputError
 MODULES = (
     auto, partition_counts, patterns, mixed_counts, greedy,
     lns, parvagpu, mig_serving, mig_serving_slow, paris, igniter,
-    gpulets_patterns, gpulets, gpulets_ideal, nexus, gslice, gpulets_plus, assignment_cpsat, assignment_milp,
+    gpulets_patterns, gpulets, gpulets_ideal, nexus, gslice, gpulets_plus, self_tuning,
+    assignment_cpsat, assignment_milp,
 )
 
 

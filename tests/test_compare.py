@@ -8,7 +8,7 @@ import provision
 from provision.cli import main
 from provision.instances.families import FAMILIES
 
-SMALL = (*FAMILIES["parvagpu"][:3], *FAMILIES["igniter"][:2], *FAMILIES["gpulets"])
+SMALL = (*FAMILIES["parvagpu"][:2], *FAMILIES["igniter"][:2], *FAMILIES["gpulets"])
 
 
 def rows(capsys, line):
