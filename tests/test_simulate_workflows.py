@@ -60,6 +60,16 @@ def test_a_batch_arrives_at_the_next_stage_at_once():
     assert stages["second"].p50.mean_ms == 20 and stages["second"].p99.mean_ms == 40
 
 
+def test_answers_before_the_process_is_free_move_on_when_it_is():
+    """A measured latency of 5 ms where the throughput says 10: the next stage begins after 10."""
+    instance = chain(["first"], ["second"])
+    [tables] = instance.performance
+    early = tables.model_dump() | {"models": {"m": {"points": [("whole", 1, 1, 100.0, 5.0)]}}}
+    instance = instance.replace(performance=[type(tables).model_validate(early)])
+    whole, stages = replayed(instance, alone(instance), arrival_cv=0.0)
+    assert stages["first"].p999.mean_ms == 5.0 and whole.p999.mean_ms == 15.0
+
+
 def test_a_workflow_of_one_workload_is_that_workload():
     """Also over two replicas; and the requests are those of the instance without workflows."""
     instance = chain(["only"], rate_rps=100.0)

@@ -1,7 +1,8 @@
 """Workflows replayed: requests that pass through several stages, on slices that are then played side by side.
 
 A request reaches a stage at the last answer of the stage before, on all workloads of the stage at once, and goes to
-their replicas by weighted round robin. Of events in one nanosecond requests that move on come last.
+their replicas by weighted round robin. Of events in one nanosecond requests that move on come last; where measured
+latencies say that a batch is answered before its process is free, they move on when it is.
 """
 
 from heapq import heappop, heappush
@@ -49,8 +50,8 @@ def arrivals_at_stages(instance, arrivals_ns):
 class _Flow:
     """The requests of a workflow: how many answers of its stage each waits for, and the latest of them so far."""
 
-    def __init__(self, workflow, arrival_ns):
-        self.stages, self.arrival_ns = workflow.stages, arrival_ns
+    def __init__(self, number, workflow, arrival_ns):
+        self.number, self.stages, self.arrival_ns = number, workflow.stages, arrival_ns
         self.left = np.full(len(arrival_ns), len(workflow.stages[0]))
         self.latest_ns = arrival_ns.copy()
 
@@ -67,9 +68,10 @@ class _Flow:
 class _Post:
     """A replica of a workload in a workflow: its requests in the order in which they reach it."""
 
-    def __init__(self, line, at, flow, stage, requests):
-        self.line, self.at, self.flow, self.stage, self.requests = line, at, flow, stage, requests
-        self.first = int(line.replicas["end"][at - 1]) if at else 0
+    def __init__(self, place, line, flow, stage, requests):
+        self.slice, self.at, self.line = place.slice, place.replica, line
+        self.flow, self.stage, self.requests = flow, stage, requests
+        self.first = int(line.replicas["end"][self.at - 1]) if self.at else 0
         self.taken, self.open = self.first, []
 
     def admit(self, request, now_ns):
@@ -109,7 +111,7 @@ def play(instance, deployment, lines, arrivals_ns):
         For every workflow its requests' arrivals and last answers, in whole nanoseconds.
     """
     times_ns = dict(zip(instance.workload, arrivals_ns, strict=True))
-    flows = [_Flow(one, times_ns[one.stages[0][0]]) for one in instance.workflows]
+    flows = [_Flow(number, one, times_ns[one.stages[0][0]]) for number, one in enumerate(instance.workflows)]
     doors = {name: _door(deployment.places[name], lines, flow, stage)
              for flow in flows for stage, names in enumerate(flow.stages) for name in names}
     _play_stages(flows, doors, lines)
@@ -124,7 +126,7 @@ def _door(places, lines, flow, stage):
     """The posts of a workload, and which of them each request goes to, in the order of arrival."""
     owner = route(len(flow.arrival_ns), [place.share for place in places])
     posts = [
-        _Post(lines[place.slice], place.replica, flow, stage, [] if stage else np.flatnonzero(owner == number).tolist())
+        _Post(place, lines[place.slice], flow, stage, [] if stage else np.flatnonzero(owner == number).tolist())
         for number, place in enumerate(places)
     ]
     return posts, iter(owner.tolist())
@@ -136,7 +138,7 @@ def _play_stages(flows, doors, lines):
     for posts, _ in doors.values():
         for post in posts:
             if post.stage + 1 < len(post.flow.stages):
-                feeding.setdefault(next(at for at, line in enumerate(lines) if line is post.line), []).append(post)
+                feeding.setdefault(post.slice, []).append(post)
     moving = []
     while feeding:
         due_ns, at = min((next_ns(lines[at]), at) for at in feeding)
@@ -149,13 +151,13 @@ def _play_stages(flows, doors, lines):
             return
         else:
             advance(lines[at], due_ns + 1)
-            for flow, request, stage, done_ns in _collect(feeding[at]):
-                heappush(moving, (done_ns, flows.index(flow), request, stage + 1))
+            for done_ns, *moved in _collect(feeding[at]):
+                heappush(moving, (max(done_ns, due_ns), *moved))
 
 
 def _collect(posts):
-    """Note all new answers of some posts; those with which a request moves on as (flow, request, stage, moment)."""
+    """Note all new answers of some posts; requests that move on as (moment, number of the flow, request, stage)."""
     return [
-        (post.flow, request, post.stage, int(post.flow.latest_ns[request]))
+        (int(post.flow.latest_ns[request]), post.flow.number, request, post.stage + 1)
         for post in posts for request, done_ns in post.answers() if post.flow.answer(request, post.stage, done_ns)
     ]
