@@ -16,7 +16,7 @@ from time import perf_counter
 from provision.heuristics import igniter
 from provision.models.gpu import WHOLE
 from provision.models.method import Method, Outcome
-from provision.simulate import simulate
+from provision.simulate import MOST_REQUESTS, simulate
 from provision.verify import verify
 
 NAME = "gslice+"
@@ -31,6 +31,8 @@ ROUNDING = 9
 def solve(instance, control):
     """iGniter's placement with equal shares, adjusted round by round."""
     started = perf_counter()
+    if REPLAY_S * sum(one.rate_rps for one in instance.workloads) > MOST_REQUESTS:
+        return Outcome("unknown", "completed", reason=f"{NAME}: more requests than a replay can hold; use igniter")
     placed = igniter.METHODS[0].run(instance, control)
     if placed.plan is None:
         return placed

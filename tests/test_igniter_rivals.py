@@ -64,6 +64,13 @@ def test_a_rate_for_more_than_a_gpu_is_refused():
     assert result.plan is None and result.status in ("unknown", "infeasible") and result.reason
 
 
+def test_more_requests_than_can_be_replayed_are_refused():
+    instance = provision.read("igniter-motivation")
+    many = [one.model_copy(update={"rate_rps": 1e7}) for one in instance.workloads]
+    result = provision.solve(instance.replace(workloads=many), "gslice+")
+    assert result.plan is None and "more requests than a replay can hold; use igniter" in result.reason
+
+
 def test_gslice_plus_breaks_the_slos_that_the_paper_says():
     """iGniter's Table 1: one GPU, AlexNet and ResNet-50 break theirs."""
     result = provision.solve(provision.read("igniter-motivation"), "gslice+")
