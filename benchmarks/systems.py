@@ -1,13 +1,15 @@
-"""All systems for isolated slices on the same instances: GPUs, cost, violations, seconds, beside ParvaGPU's paper.
+"""All systems on the same instances, as Markdown: GPUs, cost, violations predicted and met in replays, seconds.
 
-Run as ``python benchmarks/systems.py [DIR] [--families F,F] [--time-limit S]``; DIR is ParvaGPU's artefact
-(``prof_data`` and ``SLO``), whose measured tables are then used; without it the shipped scenarios on the fitted model
-are. Ends with exit 1 when a plan is violated or ``auto`` is worse than another method.
+Run as ``python benchmarks/systems.py [DIR] [--families F,F] [--time-limit S] [--seconds S]``; DIR is ParvaGPU's
+artefact (``prof_data`` and ``SLO``), whose measured tables are then used, and gpu-lets and its like run on data
+derived from them (`gpulets_a100`); without it the shipped scenarios on the fitted model are used. Ends with exit 1 when
+``auto`` is worse than another plan that holds.
 
-The last table compares how many GPUs ParvaGPU saves against a system, 1 - (its GPUs) / (the system's), averaged over
-the scenarios as in its paper (SC 2024, section IV-B and D); differences are in points. Some are to be expected for
-MIG-serving, which is known here from descriptions only (`provision.heuristics.mig_serving` says what is guessed). The
-paper gives no numbers for MIG-serving's slow algorithm and for PARIS.
+The first table of a family says for every plan GPUs and in brackets how many workloads break their SLO or rate: by the
+performance model, in a replay with constant arrivals, and in one with Poisson arrivals (P99 over SLO; workflows count
+too). Cost and seconds are sums. The second says which part of all requests was late under Poisson arrivals. The third
+is what papers report beside what came out here: GPUs and broken workloads, or how many GPUs ParvaGPU saves against a
+system, 1 - (its GPUs) / (the system's), averaged over the scenarios (SC 2024, section IV-B and D).
 """
 
 import argparse
@@ -16,104 +18,189 @@ from functools import partial
 from statistics import mean
 from typing import NamedTuple
 
+from gpulets_a100 import without_mig
 from isolated import scenario
 
 import provision
-from provision.commands.common import print_table
 from provision.instances.families import repeated
+from provision.instances.gpulets import SCENARIOS
+from provision.models.errors import UnsupportedError
 
 FAST = ("parvagpu", "parvagpu-single", "mig-serving-fast", "paris", "greedy", "auto")
 REFERENCE = "parvagpu"
-COLUMNS = ("scenario", "method", "GPUs", f"GPUs / {REFERENCE}'s", "cost per hour", "violations", "s")
 
 
 class Family(NamedTuple):
-    """Scenarios by name, each as a function of DIR; the methods to run; what the paper says ParvaGPU saves."""
+    """Cases by name, each a function of DIR that gives instances, of which a method gets the first that it can plan.
+
+    ``methods`` are those to run, ``replayed`` says whether plans are replayed. Papers report ``saved``, the part of a
+    system's GPUs that ParvaGPU saves, and ``reported``, GPUs and broken workloads by (case, system).
+    """
 
     cases: dict
     methods: tuple
-    paper: dict
+    saved: tuple = ()
+    reported: tuple = ()
+    replayed: bool = True
+
+
+class Run(NamedTuple):
+    """What a method found on the first or second instance of a case, and its plan replayed, where it is."""
+
+    which: int
+    result: provision.Result
+    constant: provision.SimulationReport | None = None
+    poisson: provision.SimulationReport | None = None
+
+
+def _parvagpu(number, folder):
+    shipped = provision.read(f"parvagpu-s{number}")
+    if not folder:
+        return (shipped,)
+    measured = scenario(folder, number).replace(fleet=shipped.fleet, objective=shipped.objective)
+    return measured, without_mig(measured)
 
 
 def _repeated(times, folder):
-    return repeated(scenario(folder, 5), times)
+    return (repeated(scenario(folder, 5), times),)
 
 
+def _shipped(name, folder):
+    return (provision.read(name),)
+
+
+ALL = tuple(provision.methods())
 FAMILIES = {
     "parvagpu": Family(
-        {f"S{row}": partial(scenario, number=row) for row in range(1, 7)},
-        (*FAST[:-2], "mig-serving-slow", *FAST[-2:]),
-        {"mig-serving-fast": 0.41, "parvagpu-single": mean([0, 0, 0, 0.125, 0.071, 0.111])},
+        {f"S{row}": partial(_parvagpu, row) for row in range(1, 7)},
+        ALL,
+        saved=(("mig-serving-fast", 0.41), ("gpulets", 0.465), ("gslice", None),
+               ("parvagpu-single", mean([0, 0, 0, 0.125, 0.071, 0.111]))),
     ),
     "parvagpu-s5-repeated": Family(
         {f"S5 x {times}": partial(_repeated, times) for times in range(1, 11)},
         FAST,
-        {"mig-serving-fast": 0.30, "parvagpu-single": 0.074},
+        saved=(("mig-serving-fast", 0.30), ("parvagpu-single", 0.074)),
+        replayed=False,
     ),
+    "igniter": Family(
+        {name: partial(_shipped, f"igniter-{name}") for name in ("motivation", "testbed-12")},
+        ALL,
+        reported=(("motivation", "igniter", 1, 0), ("motivation", "gslice+", 1, 2), ("motivation", "gpulets+", 2, 2),
+                  ("testbed-12", "igniter", 6, 0), ("testbed-12", "gslice+", 6, 3), ("testbed-12", "gpulets+", 8, 3),
+                  ("testbed-12", "ffd", 5, 10)),
+    ),
+    "gpulets": Family({name: partial(_shipped, f"gpulets-{name}") for name in SCENARIOS}, ALL),
 }
 
 
 def main():
-    """Print both tables of every family."""
+    """Print the tables of every family."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?")
-    parser.add_argument("--families", default="parvagpu", help=f"with commas between: {', '.join(FAMILIES)}")
-    parser.add_argument("--time-limit", type=float, default=30.0, help="seconds per method and scenario")
+    parser.add_argument("--families", default="parvagpu,igniter,gpulets", help=f"of {', '.join(FAMILIES)}")
+    parser.add_argument("--time-limit", type=float, default=30.0, help="seconds per method and case")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of arrivals in a replay")
     options = parser.parse_args()
-    good = [report(FAMILIES[name], options.folder, options.time_limit) for name in options.families.split(",")]
+    good = [report(name, FAMILIES[name], options) for name in options.families.split(",")]
     return 0 if all(good) else 1
 
 
-def report(family, folder, limit_s):
-    """Run a family and print its tables; whether every plan holds and no method is better than auto."""
-    warm_up(family, folder)
-    rows, savings, good = [], {name: [] for name in family.methods if name != REFERENCE}, True
-    for case, read in family.cases.items():
-        results = {name: provision.solve(read(folder), name, limit_s) for name in family.methods}
-        print(f"{case} done", file=sys.stderr)
-        reference = results[REFERENCE].report.gpus
-        rows += [row(case, result, reference) for result in results.values()]
-        for name, shares in savings.items():
-            shares.append(1 - reference / results[name].report.gpus)
-        good &= judged(case, results)
-    print_table(COLUMNS, rows)
-    print_table(
-        (f"{REFERENCE} against", "GPUs saved here", "in its paper", "difference"),
-        [[name, *compared(mean(shares), family.paper.get(name))] for name, shares in savings.items()],
-    )
-    return good
+def report(name, family, options):
+    """Run a family and print its tables; whether no plan that holds is better than auto's."""
+    cases = {case: read(options.folder) for case, read in family.cases.items()}
+    for method in family.methods:
+        solved(next(iter(cases.values())), method, 1.0)
+    runs = {}
+    for case, instances in cases.items():
+        found = {method: run(instances, method, family.replayed, options) for method in family.methods}
+        runs[case] = {method: one for method, one in found.items() if one}
+        print(f"{name}, {case} done", file=sys.stderr)
+    methods = [method for method in family.methods if any(method in found for found in runs.values())]
+    print(f"\n### {name}\n")
+    print_markdown(("method", *runs, "cost per hour", "s"), [overview(method, runs) for method in methods])
+    if family.replayed:
+        print_markdown(("late requests", *runs), [lateness(method, runs) for method in methods])
+    print_papers(family, runs)
+    return all(judged(case, found) for case, found in runs.items())
 
 
-def warm_up(family, folder):
-    """Let every method import and compile what it needs."""
-    read = next(iter(family.cases.values()))
-    for name in family.methods:
-        provision.solve(read(folder), name, 1.0)
+def solved(instances, method, limit_s):
+    """Which of the instances is the first that a method can plan, and what it finds there; None where there is none."""
+    for which, instance in enumerate(instances):
+        try:
+            return which, provision.solve(instance, method, limit_s)
+        except UnsupportedError:
+            continue
+    return None
 
 
-def row(case, result, reference):
-    """One line of the first table."""
-    found = result.report
-    seconds = round(result.build_seconds + result.solve_seconds, 4)
-    share = round(found.gpus / reference, 2)
-    return [case, result.method, found.gpus, share, found.cost_per_hour, len(found.violations), seconds]
+def run(instances, method, replayed, options):
+    """The Run of a method; None when it can plan none of the instances or found no plan."""
+    which, result = solved(instances, method, options.time_limit) or (0, None)
+    if result is None or result.plan is None:
+        return None
+    if not replayed:
+        return Run(which, result)
+    replays = [provision.simulate(instances[which], result.plan, options.seconds, arrival_cv=cv) for cv in (0.0, 1.0)]
+    return Run(which, result, *replays)
 
 
-def judged(case, results):
-    """Whether the plans of one scenario hold and none is better than auto's; what is not so goes to stderr."""
-    best = min(result.objective for result in results.values())
-    faults = [f"{name} violates" for name, result in results.items() if result.report.violations]
-    if results["auto"].objective > best * (1 + 1e-9):
-        faults.append("auto is not the best")
-    for fault in faults:
-        print(f"{case}: {fault}", file=sys.stderr)
-    return not faults
+def overview(method, runs):
+    """A line of the first table."""
+    found = [one[method] for one in runs.values() if method in one]
+    costs = [one.result.report.cost_per_hour for one in found]
+    cost = None if None in costs or len(found) < len(runs) else f"{sum(costs):.2f}"
+    seconds = sum(one.result.build_seconds + one.result.solve_seconds for one in found)
+    return [method, *(plan_of(one.get(method)) for one in runs.values()), cost, f"{seconds:.3g}"]
 
 
-def compared(here, paper):
-    """Shares saved here and in the paper, and by how many points they differ, as text; None where it gives none."""
-    found = f"{here:.1%}"
-    return (found, None, None) if paper is None else (found, f"{paper:.1%}", f"{100 * (here - paper):+.1f}")
+def plan_of(one):
+    """GPUs and broken workloads of a Run as text; None where there is none."""
+    if one is None:
+        return None
+    report, replays = one.result.report, [replay for replay in one[2:] if replay]
+    broken = [len(report.violated), *(len(replay.late) for replay in replays)]
+    return f"{report.gpus} ({', '.join(map(str, broken))})"
+
+
+def lateness(method, runs):
+    """A line of the second table."""
+    found = [one.get(method) for one in runs.values()]
+    return [method, *(f"{one.poisson.violation_rate:.1%}" if one and one.poisson else None for one in found)]
+
+
+def print_papers(family, runs):
+    """The third table, where papers report something."""
+    rows = []
+    for system, paper in family.saved:
+        pairs = [(found[REFERENCE], found[system]) for found in runs.values() if system in found]
+        shares = [1 - ours.result.report.gpus / theirs.result.report.gpus for ours, theirs in pairs]
+        here = f"{mean(shares):.1%}" if shares else None
+        rows.append([f"saved against {system}", None if paper is None else f"{paper:.1%}", here])
+    for case, system, gpus, broken in family.reported:
+        rows.append([f"{system} on {case}", f"{gpus} ({broken})", plan_of(runs[case][system])])
+    if rows:
+        print_markdown(("", "paper", "here"), rows)
+
+
+def judged(case, found):
+    """Whether no plan on auto's instance that holds is better than auto's; those that are go to stderr."""
+    ours = found["auto"]
+    better = [
+        name for name, one in found.items()
+        if one.result.verified and one.which == ours.which and one.result.objective < ours.result.objective * (1 - 1e-9)
+    ]
+    if better:
+        print(f"{case}: auto is worse than {', '.join(better)}", file=sys.stderr)
+    return not better
+
+
+def print_markdown(columns, rows):
+    """A Markdown table; nothing stands for None."""
+    for cells in (columns, ["---"] * len(columns), *rows):
+        print(f"| {' | '.join('' if cell is None else cell for cell in cells)} |")
+    print()
 
 
 if __name__ == "__main__":

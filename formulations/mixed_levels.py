@@ -111,7 +111,7 @@ def _refuse_several_files(instance, gpu):
     """Which pairs share a slice would depend on the file."""
     models = {one.model for one in instance.workloads if instance.sharing_of(gpu, [one.model])}
     if models and instance.sharing_of(gpu, models) is None:
-        raise UnsupportedError(f"mixed-counts needs the closed networks of {gpu} in one file; merge the files")
+        raise UnsupportedError(f"mixed-slices needs the closed networks of {gpu} in one file; merge the files")
 
 
 class _Ways(NamedTuple):

@@ -92,15 +92,16 @@ def required_share(tables, workload, rate):
 
 def efficient_shares(tables):
     """The share at the knee of every workload's affordable rates (MAXEFFICIENTPARTITION)."""
-    shares = np.array([0.0, *tables.shares])
-    found = []
-    for rates in tables.capacity_alone.T:
-        slopes = np.diff(np.append(0.0, rates) / rates.max()) / np.diff(shares)
-        bend = (slopes[:-1] - slopes[1:]) / (shares[2:] - shares[:-2])
-        bend[rates[:-1] == 0] = -np.inf
-        knee = bend.argmax() if bend.max() > DONE else (rates / shares[1:]).argmax()
-        found.append(int(knee))
-    return found
+    return [knee(tables.shares, rates) for rates in tables.capacity_alone.T]
+
+
+def knee(shares, rates):
+    """Index of the share, of rising ones, after which the rates that it can carry grow less."""
+    shares = np.array([0.0, *shares])
+    slopes = np.diff(np.append(0.0, rates) / rates.max()) / np.diff(shares)
+    bend = (slopes[:-1] - slopes[1:]) / (shares[2:] - shares[:-2])
+    bend[rates[:-1] == 0] = -np.inf
+    return int(bend.argmax() if bend.max() > DONE else (rates / shares[1:]).argmax())
 
 
 def find_best_fit(gpus, ideal, workload, rate, splitting=True):

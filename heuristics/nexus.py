@@ -18,6 +18,7 @@ from time import perf_counter
 
 import numpy as np
 
+from provision.models.errors import UnsupportedError
 from provision.models.feasibility import refusal
 from provision.models.gpu import WHOLE
 from provision.models.gpulets_plans import FEATURES, outcome
@@ -51,6 +52,8 @@ class _Variant:
         if refused:
             return refused
         tables = GpuletTables(instance, interference=False)
+        if 1 / self.parts not in tables.shares:
+            raise UnsupportedError(f"method {self.name} cannot plan GPUs that no split halves; use --method nexus")
         share = tables.shares.index(1 / self.parts)
         slow = [one.name for one, rps in zip(instance.workloads, tables.capacity_alone[share], strict=True) if not rps]
         if slow:

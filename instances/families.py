@@ -6,6 +6,7 @@ scenario S5 with every workload ten times.
 
 import re
 
+from provision.instances.gpulets import SCENARIOS
 from provision.instances.igniter import generate
 from provision.instances.shipped import shipped, shipped_instances
 
@@ -16,6 +17,7 @@ FAMILIES = {
     "parvagpu-shared": tuple(f"parvagpu-s{row}-shared" for row in range(1, 7)),
     "parvagpu-repeated": ("parvagpu-s5-x10", "parvagpu-s6-x10", "parvagpu-s5-x100"),
     "igniter": ("igniter-motivation", "igniter-testbed-12", "igniter-120-seed0", "igniter-1000-seed0"),
+    "gpulets": tuple(f"gpulets-{name}" for name in SCENARIOS),
 }
 """What ``provision bench`` runs, by family."""
 
@@ -44,4 +46,5 @@ def repeated(instance, times):
             one.model_copy(update={"name": f"{one.name}-{copy}"})
             for copy in range(1, times + 1) for one in instance.workloads
         ),
+        workflows=(),
     )

@@ -3,6 +3,7 @@
 from time import perf_counter
 
 from provision.models.gpu import WHOLE
+from provision.models.gpulets_batches import largest_batches
 from provision.models.method import Outcome
 from provision.models.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.prediction import predict_slice
@@ -12,7 +13,7 @@ FEATURES = frozenset({"limited_counts", "without_mig", "gpulets"})
 
 
 def gpulets_plan(tables, gpus, method):
-    """The plan for GPUs given as lists of (share, load), with the smallest batches that serve them.
+    """The plan for GPUs given as lists of (share, load), with the largest batches that hold.
 
     Shares are indices into ``tables.shares``; a load is a tuple of (workload, rate in requests/s).
     """
@@ -36,7 +37,7 @@ def _replicas(tables, parts):
             rate_rps=rate,
             turn=number if len(load) > 1 else None,
         )
-        for number, ((share, load), batches) in enumerate(zip(parts, tables.settle(parts), strict=True))
+        for number, ((share, load), batches) in enumerate(zip(parts, largest_batches(tables, parts), strict=True))
         for (one, rate), size in zip(load, batches, strict=True)
     )
 

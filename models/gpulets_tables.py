@@ -25,7 +25,7 @@ class GpuletTables:
     """
 
     def __init__(self, instance, interference=True):
-        self.instance = instance
+        self.instance, self.interference = instance, interference
         self.gpu = gpu_type(instance.fleet[0].gpu)
         self.data = instance.sharing_of(self.gpu.name, [one.model for one in instance.workloads])
         self.batches = np.array(self.data.batches)
@@ -107,7 +107,7 @@ class GpuletTables:
             batches = [self.fit(share, load, at) for (share, load), at in zip(parts, received, strict=True)]
             if None in batches:
                 return None
-            felt = [self._felt(share, load, chosen) for (share, load), chosen in zip(parts, batches, strict=True)]
+            felt = [self.felt(share, load, chosen) for (share, load), chosen in zip(parts, batches, strict=True)]
             if len(parts) == 1 or felt[::-1] == received:
                 return batches
             received = felt[::-1]
@@ -115,10 +115,10 @@ class GpuletTables:
     def pressures(self, parts):
         """What every part of a GPU that holds exerts on the other, at the smallest batches."""
         settled = zip(parts, self.settle(parts), strict=True)
-        return [self._felt(share, load, batches) for (share, load), batches in settled]
+        return [self.felt(share, load, batches) for (share, load), batches in settled]
 
-    def _felt(self, share, load, batches):
-        """Pressure that a part exerts."""
+    def felt(self, share, load, batches):
+        """Pressure that a part exerts with these batches."""
         return max(self.pressure[share, one, size] for (one, _), size in zip(load, batches, strict=True))
 
     def fits_memory(self, workloads):

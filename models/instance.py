@@ -1,6 +1,7 @@
 """A provisioning problem: fleet, workloads, performance data and policy."""
 
 import math
+from collections import Counter
 from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, Literal
@@ -9,7 +10,7 @@ from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
 from provision.models.fields import Name, Record, Text, Version
 from provision.models.performance import PerformanceFile, reference, resolve
-from provision.models.workload import ALONE, FleetEntry, Policy, Workload
+from provision.models.workload import ALONE, FleetEntry, Policy, Workflow, Workload
 
 SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'"}
 """Kinds of performance data whose GPUs are always shared, and whose they are."""
@@ -35,6 +36,7 @@ class Instance(Record):
         ),
     ]
     workloads: tuple[Workload, ...] = Field(min_length=1)
+    workflows: tuple[Workflow, ...] = ()
 
     @field_serializer("performance")
     def _by_name(self, performance):
@@ -58,7 +60,17 @@ class Instance(Record):
                     f"workloads[{index}].model: no performance data for {workload.model!r} on this fleet; "
                     f"there is data for {', '.join(sorted(self._known_models)) or 'no model'}"
                 )
+        self._check_workflows()
         return self
+
+    def _check_workflows(self):
+        """Workflows have names of their own and stages of workloads that exist, each in one stage."""
+        _refuse_twice("workflows", "name", [one.name for one in self.workflows])
+        for name, stages in Counter(name for one in self.workflows for name in one.workloads).items():
+            if name not in self.workload:
+                raise ValueError(f"workflows: no workload {name!r}; there is {', '.join(self.workload)}")
+            if stages > 1:
+                raise ValueError(f"workflows: {name!r} stands in {stages} stages; give each a workload of its own")
 
     @cached_property
     def _known_models(self):
@@ -91,7 +103,7 @@ class Instance(Record):
     def digest(self):
         """SHA-256 over everything that the answer depends on."""
         files = "".join(data.digest for data in self.performance)
-        rest = self.model_dump_json(exclude={"performance"})
+        rest = self.model_dump_json(exclude={"performance"} | ({"workflows"} if not self.workflows else set()))
         return sha256((rest + files).encode()).hexdigest()
 
     @property
@@ -113,6 +125,10 @@ class Instance(Record):
             if data.kind in kinds and data.gpu == gpu and all(model in data.models for model in models):
                 return data
         return None
+
+    def workflow_slo_ms(self, workflow):
+        """Longest time from a workflow's request to its last answer, in ms: the sum over its stages."""
+        return sum(max(self.workload[name].slo_ms for name in stage) for stage in workflow.stages)
 
     def budget_ms(self, workload):
         """Longest latency allowed for a workload, in ms: of a batch, under ``queueing`` of a task."""

@@ -60,3 +60,8 @@ class Report(Record):
     cost_per_hour: float | None
     internal_slack: float
     external_fragmentation: float
+
+    @property
+    def violated(self):
+        """Names of the workloads of which something is violated, sorted."""
+        return sorted({one.workload for one in self.violations} - {None})

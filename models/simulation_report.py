@@ -129,19 +129,33 @@ class Switch(Record):
 class SimulationReport(Record):
     """Every workload of a simulated plan, and whether all keep their SLOs.
 
-    ``notes`` say where the simulation had to assume more than it knew.
+    ``workflows`` are timed from the request to the last answer of the last stage. ``notes`` say where the simulation
+    had to assume more than it knew.
     """
 
     instance: Name
     settings: SimulationSettings
     workloads: tuple[SimulatedWorkload, ...]
+    workflows: tuple[SimulatedWorkload, ...] = ()
     switches: tuple[Switch, ...] = ()
     notes: tuple[Text, ...] = ()
 
     @property
     def ok(self):
-        """Whether the P99 of every workload is within its SLO."""
-        return all(one.ok for one in self.workloads)
+        """Whether the P99 of every workload and workflow is within its SLO."""
+        return not self.late
+
+    @property
+    def late(self):
+        """Names of the workloads and workflows whose P99 is over the SLO."""
+        return [one.workload for one in (*self.workloads, *self.workflows) if not one.ok]
+
+    @property
+    def violation_rate(self):
+        """Part of all requests after the warm-up that are not answered within their SLO."""
+        offered_rps = sum(one.offered_rps for one in self.workloads)
+        late_rps = sum(one.violation_rate * one.offered_rps for one in self.workloads)
+        return late_rps / offered_rps if offered_rps else 0.0
 
     def summary(self):
         """The JSON object of ``provision simulate --json``."""
@@ -151,6 +165,7 @@ class SimulationReport(Record):
             "instance": self.instance,
             "settings": self.settings.model_dump() | {"warmup_s": self.settings.measured_from_s},
             "workloads": [one.summary() for one in self.workloads],
+            "workflows": [one.summary() for one in self.workflows],
             **{name: sum(getattr(one, name) for one in self.workloads) for name in counts},
             "switches": [one.model_dump() for one in self.switches],
             "notes": list(self.notes),

@@ -44,6 +44,23 @@ class Workload(Record):
         return self
 
 
+class Workflow(Record):
+    """An application of several models: every request passes through the ``stages``, one after another.
+
+    A stage is workloads that all serve the request at once, and ends with the last of their answers. How the time of
+    the whole is split is said by the SLOs of the workloads: that of the workflow is the sum over its stages of the
+    longest.
+    """
+
+    name: Name
+    stages: tuple[Annotated[tuple[Name, ...], Field(min_length=1)], ...] = Field(min_length=1)
+
+    @property
+    def workloads(self):
+        """Names of all its workloads."""
+        return [name for stage in self.stages for name in stage]
+
+
 class FleetEntry(Record):
     """GPUs of one type at one price that may be used; ``count`` None means as many as needed.
 

@@ -22,6 +22,8 @@ MODULES = (
     "heuristics.gpulets_ideal",
     "heuristics.nexus",
     "heuristics.gslice",
+    "heuristics.gpulets_plus",
+    "self_tuning",
     "formulations.assignment_cpsat",
     "formulations.assignment_milp",
 )

@@ -7,7 +7,8 @@ from provision.simulation.arrivals import read_trace
 from provision.simulation.deployment import deploy
 from provision.simulation.replay import replay
 from provision.simulation.shadow import refuse_other_models
-from provision.simulation.statistics import summarise
+from provision.simulation.statistics import Timed, summarise
+from provision.simulation.workflows import refuse_without_stages
 
 MOST_REQUESTS = 5e7
 """More at once hardly fit into memory."""
@@ -19,7 +20,9 @@ def simulate(instance, plan, seconds=60.0, seed=0, **options):
     Every workload's requests arrive at its stated rate and go to its replicas by their shares of the plan's rates
     (weighted round robin). A replica's idle process takes a batch as soon as it is full or its oldest request has
     waited long enough; how long it then takes, the instance's performance data says, by the batch's size and by who
-    else on the slice is busy at any moment. Arrivals stop after ``seconds``; what has arrived is served to its end.
+    else on the slice is busy at any moment. Of replicas that take turns one at a time runs a batch; then the next in
+    order whose batch is due does. Requests of a workflow go from stage to stage. Arrivals stop after ``seconds``; what
+    has arrived is served to its end.
 
     Parameters
     ----------
@@ -39,29 +42,44 @@ def simulate(instance, plan, seconds=60.0, seed=0, **options):
     InputError
         For options out of range, a trace that cannot be used, or replicas that no performance data describes.
     """
-    with refused("simulate"):
-        settings = SimulationSettings(seconds=seconds, seed=seed, **options)
+    settings = checked(seconds=seconds, seed=seed, **options)
     trace, left_out = None, 0
     if settings.trace:
         trace, left_out = read_trace(settings.trace, list(instance.workload), settings.seconds)
     _refuse_too_many(instance, settings, trace)
-    plan.refuse_turns("simulate")
     deployment = deploy(instance, plan)
+    refuse_without_stages(instance, deployment, settings)
     if settings.shadow:
         refuse_other_models(instance, plan)
     rounds = [replay(instance, deployment, settings, number, trace) for number in range(settings.replications)]
-    tallies = zip(*(found for found, _ in rounds), strict=True)
     workloads = [
-        summarise(workload, _processes(deployment, workload.name), settings, found)
-        for workload, found in zip(instance.workloads, tallies, strict=True)
+        summarise(one, _processes(deployment, one.name), settings, found)
+        for one, *found in zip(instance.workloads, *(found for found, *_ in rounds), strict=True)
+    ]
+    workflows = [
+        summarise(Timed(one.name, instance.workflow_slo_ms(one)), 0, settings, found)
+        for one, *found in zip(instance.workflows, *(found for _, found, _ in rounds), strict=True)
     ]
     return SimulationReport(
         instance=instance.name,
         settings=settings,
         workloads=tuple(workloads),
-        switches=tuple(switch for _, switches in rounds for switch in switches),
+        workflows=tuple(workflows),
+        switches=tuple(switch for *_, switches in rounds for switch in switches),
         notes=(*_notes(instance, plan, deployment, settings), *_unmeasured(instance, settings, workloads, left_out)),
     )
+
+
+def checked(**options):
+    """The SimulationSettings of these options.
+
+    Raises
+    ------
+    InputError
+        For options out of range.
+    """
+    with refused("simulate"):
+        return SimulationSettings(**options)
 
 
 def _refuse_too_many(instance, settings, trace):

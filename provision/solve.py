@@ -111,7 +111,7 @@ def _rehearse(instance, method, settings):
     key = method.name, len({entry.gpu for entry in instance.fleet})
     if key not in _rehearsed:
         _rehearsed.add(key)
-        few = instance.replace(workloads=instance.workloads[:FEW])
+        few = instance.replace(workloads=instance.workloads[:FEW], workflows=())
         found = method.run(few, Control(REHEARSAL_S, parameters=settings | {"iterations": ITERATIONS, "slack": "no"}))
         if found.termination == "stopped":
             raise KeyboardInterrupt

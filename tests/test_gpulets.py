@@ -238,10 +238,8 @@ def test_unsupported_demands_and_queueing_are_refused():
         INSTANCE.replace(policy={"latency_budget": "queueing"})
 
 
-def test_turns_are_neither_simulated_nor_exported_nor_applied():
+def test_turns_are_neither_exported_nor_applied():
     plan = provision.solve(INSTANCE, "nexus").plan
-    with pytest.raises(InputError, match="simulate takes no plan with turns"):
-        provision.simulate(INSTANCE, plan, seconds=1)
     with pytest.raises(InputError, match="export takes no plan with turns"):
         provision.export(plan, "shell", "unused", INSTANCE)
     with pytest.raises(InputError, match="apply takes no plan with turns"):
@@ -297,6 +295,35 @@ def test_turns_are_what_shared_parts_have():
             turns = [one.turn for one in gpu.slices[0].replicas]
             assert all(turn is None or turns.count(turn) > 1 for turn in turns)
             assert sum(gpu.slices[0].held_shares) <= 1 + 1e-9
+
+
+def test_halves_need_a_split_into_halves():
+    data = DATA.model_copy(update={"splits": ((1.0,), (0.2, 0.8))})
+    with pytest.raises(provision.UnsupportedError, match="no split halves; use --method nexus"):
+        provision.solve(requests("made", [50.0] * 5, data), "nexus-halves")
+    assert provision.solve(requests("made", [50.0] * 5, data), "nexus").verified
+
+
+@pytest.mark.parametrize("method", HONEST[:3])
+def test_no_batch_could_be_larger(method):
+    """Plans of methods that know what holds: with the next size of any one batch the verifier finds fault."""
+    for instance in list(grid())[40::256]:
+        plan = provision.solve(instance, method).plan
+        for at, gpu in enumerate(plan.gpus if plan else ()):
+            for grown in filter(None, map(_grown, [gpu] * 12, range(12))):
+                changed = plan.model_copy(update={"gpus": (*plan.gpus[:at], grown, *plan.gpus[at + 1 :])})
+                assert {"latency", "rate"} & faults(instance, changed)
+
+
+def _grown(gpu, which):
+    """A GPU with the next batch size for one replica; None where there is none."""
+    replicas = gpu.slices[0].replicas
+    sizes = [size for size in DATA.batches if which < len(replicas) and size > replicas[which].batch]
+    if not sizes:
+        return None
+    larger = replicas[which].model_copy(update={"batch": sizes[0]})
+    piece = gpu.slices[0].model_copy(update={"replicas": (*replicas[:which], larger, *replicas[which + 1 :])})
+    return gpu.model_copy(update={"slices": (piece,)})
 
 
 def test_gslice_takes_no_turns():

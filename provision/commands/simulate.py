@@ -63,15 +63,14 @@ def _run(options):
 
 
 def _print(report):
-    print_table(COLUMNS, [_row(one) for one in report.workloads])
+    print_table(COLUMNS, [_row(one) for one in (*report.workloads, *report.workflows)])
     for one in report.switches:
         print(f"{one.workload} on GPU {one.gpu} went over to its standby process after {one.at_s:g} s: "
               f"SM share {one.from_share:g} to {one.to_share:g}")
-    over = [one.workload for one in report.workloads if not one.ok]
     total = report.summary()
     print(f"{total['arrived']} requests arrived = {total['served']} served + {total['dropped']} dropped + "
           f"{total['in_flight']} in flight at the end")
-    print(f"over their SLO: {', '.join(over)}" if over else "every P99 is within its SLO")
+    print(f"over their SLO: {', '.join(report.late)}" if report.late else "every P99 is within its SLO")
 
 
 def _row(one):

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from provision.models.errors import InputError
-from provision.models.prediction import fill_ms
+from provision.models.prediction import fill_ms, predict_slice
 from provision.simulation.latencies import batch_times
 from provision.simulation.slices import PlannedSlice
 
@@ -40,7 +40,7 @@ def deploy(instance, plan):
     known, slices = {}, []
     for at, gpu in enumerate(plan.gpus):
         for piece in filter(lambda piece: piece.replicas, gpu.slices):
-            alike = [(one.workload, one.batch, one.processes, one.sm_share) for one in piece.replicas]
+            alike = [(one.workload, one.batch, one.processes, one.sm_share, one.turn) for one in piece.replicas]
             key = (gpu.gpu, piece.profile, *alike)
             if key not in known:
                 known[key] = plan_slice(instance, at, gpu.gpu, piece)
@@ -52,10 +52,17 @@ def plan_slice(instance, at, gpu, piece):
     """The PlannedSlice of a slice of GPU ``at``, which has the type ``gpu``."""
     times = batch_times(instance, gpu, piece)
     delays_ms = [
-        fill_ms(instance.policy, instance.workload[one.workload], piece, times.latency_ms[-1, index, one.batch])
-        for index, one in enumerate(piece.replicas)
+        fill_ms(instance.policy, instance.workload[one.workload], piece, latency_ms)
+        for one, latency_ms in zip(piece.replicas, _full_ms(instance, gpu, piece, times), strict=True)
     ]
     return PlannedSlice(at, gpu, piece, times, tuple(delays_ms))
+
+
+def _full_ms(instance, gpu, piece, times):
+    """Latencies of full batches with all processes busy; of replicas that take turns as the policy judges them."""
+    if any(one.turn is not None for one in piece.replicas):
+        return [found.latency_ms for found in predict_slice(instance, gpu, piece)]
+    return [times.latency_ms[-1, index, one.batch] for index, one in enumerate(piece.replicas)]
 
 
 def _places(slices, name):

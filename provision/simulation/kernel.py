@@ -3,6 +3,10 @@
 Time is whole nanoseconds. Of events at the same time, batches end first, then requests arrive, then batches start;
 among equals the lower index comes first. A batch in service keeps the part of its work that is left and gets on at
 the speed that the processes busy at the moment leave it.
+
+Replicas that take turns stand in a ring, of which one runs a batch at a time. When it ends, the next in the ring
+whose batch is due starts; when none is due yet, the first that will be. So a batch that is due waits for one batch of
+each of the others at most: the round that the duty cycle of gpu-lets and Nexus counts.
 """
 
 from typing import NamedTuple
@@ -17,14 +21,15 @@ NS_PER_S = 1e9
 
 REPLICA = np.dtype(
     [(name, np.int64) for name in (
-        "batch", "delay_ns", "queue_limit", "step",
+        "batch", "delay_ns", "queue_limit", "step", "next_in_turn",
         "head", "tail", "upcoming", "end", "factor", "last_factor",
         "idle", "batches", "busy_ns", "dropped", "measured_drops", "arrive_ns", "start_ns",
     )]
 )
-"""A replica. ``step`` is what a busy process of it adds to the row of the tables. Of its requests those before
-``head`` have been taken, those before ``tail`` accepted, those before ``upcoming`` have arrived; ``factor`` is that of
-its next batch. ``arrive_ns`` and ``start_ns`` are its next events."""
+"""A replica. ``step`` is what a busy process of it adds to the row of the tables, ``next_in_turn`` the replica that
+follows in its ring, itself without turns. Of its requests those before ``head`` have been taken, those before ``tail``
+accepted, those before ``upcoming`` have arrived; ``factor`` is that of its next batch. ``idle`` counts the processes
+that may start; ``arrive_ns`` and ``start_ns`` are its next events."""
 
 SLOT = np.dtype(
     [(name, np.int64) for name in ("replica", "finish_ns", "begun_ns", "since_ns", "taken", "size")]
@@ -97,6 +102,13 @@ def earliest(line):
 
 
 @compiled
+def next_ns(line):
+    """When the next event is; FOREVER when none is left."""
+    slot, arriving, starting = earliest(line)
+    return min(line.slots[slot].finish_ns, line.replicas[arriving].arrive_ns, line.replicas[starting].start_ns)
+
+
+@compiled
 def arrive(line, at):
     """Let the next request of a replica wait, or drop it."""
     replica = line.replicas[at]
@@ -141,7 +153,31 @@ def start(line, at):
     replica.idle -= 1
     line.row[0] += replica.step
     plan_start(line, at, now_ns)
+    hold_turn(line, at)
     rescale(line, now_ns)
+
+
+@compiled
+def hold_turn(line, at):
+    """Keep all that take turns with a replica from starting."""
+    other = line.replicas[at].next_in_turn
+    while other != at:
+        line.replicas[other].idle, line.replicas[other].start_ns = 0, FOREVER
+        other = line.replicas[other].next_in_turn
+
+
+@compiled
+def pass_turn(line, at, now_ns):
+    """Plan the next batch of a replica and of those that take turns with it, in their order up to the first due."""
+    other = line.replicas[at].next_in_turn
+    while other != at:
+        line.replicas[other].idle = 1
+        plan_start(line, other, now_ns)
+        if line.replicas[other].start_ns == now_ns:
+            return
+        other = line.replicas[other].next_in_turn
+    line.replicas[at].idle += 1
+    plan_start(line, at, now_ns)
 
 
 @compiled
@@ -154,9 +190,8 @@ def finish(line, which):
     line.done_ns[slot.taken : slot.taken + slot.size] = done_ns
     replica.busy_ns += max(min(now_ns, line.window_ns[1]) - max(slot.begun_ns, line.window_ns[0]), 0)
     slot.finish_ns = FOREVER
-    replica.idle += 1
     line.row[0] -= replica.step
-    plan_start(line, slot.replica, now_ns)
+    pass_turn(line, slot.replica, now_ns)
     rescale(line, now_ns)
 
 

@@ -1,13 +1,13 @@
 """How long a batch takes, by its size and by who else on its slice is busy: one table per slice."""
 
 import math
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from provision.models.errors import InputError
 from provision.models.gpu import gpu_type
+from provision.models.gpulets import gpulets_of
 from provision.models.prediction import predict_slice, slice_members
 from provision.simulation.networks import network_times
 
@@ -19,9 +19,9 @@ class BatchTimes(NamedTuple):
     """Batch times of the replicas on a slice, in ms.
 
     The row of a table is the sum of ``step`` over all busy processes; when every ``step`` is 0, all that ever are
-    busy count as always busy. ``hold_ms`` and ``latency_ms`` are (rows, replicas, largest batch + 1): how long a
-    batch holds its process, and how long until its requests are answered. The two differ where a model loads a
-    batch while the one before it runs (iGniter's eq. 2), or measured throughput and latency disagree.
+    busy beside a replica count as always busy. ``hold_ms`` and ``latency_ms`` are (rows, replicas, largest batch + 1):
+    how long a batch holds its process, and how long until its requests are answered. The two differ where a model
+    loads a batch while the one before it runs (iGniter's eq. 2), or measured throughput and latency disagree.
     """
 
     step: np.ndarray
@@ -39,7 +39,8 @@ def batch_times(instance, gpu, piece):
 
     Every combination of busy processes is predicted as if no others were there. A batch that is not full takes what
     the smallest described batch takes that is no smaller; a combination that is not described what all processes
-    busy take. With too many combinations, all count as busy all the time.
+    busy take. With too many combinations, all count as busy all the time. Of replicas that take turns one at most is
+    busy.
 
     Raises
     ------
@@ -47,19 +48,27 @@ def batch_times(instance, gpu, piece):
         When the data does not describe the replicas as planned.
     """
     _refuse_unknown(instance, gpu, piece)
-    counts = [one.processes for one in piece.replicas]
     data = _networks(instance, gpu, piece)
-    effort = math.prod(count + 1 for count in counts) * sum(one.batch for one in piece.replicas)
-    if effort > (MOST_ENTRIES if data else MOST_PREDICTIONS):
-        step, busy = np.zeros(len(counts), int), np.array([counts])
-    else:
-        step = np.array([math.prod(count + 1 for count in counts[at + 1 :]) for at in range(len(counts))])
-        busy = np.array(list(product(*(range(count + 1) for count in counts))))
+    step, busy = _combinations(piece.replicas, MOST_ENTRIES if data else MOST_PREDICTIONS)
     if data:
         replicas = [(instance.workload[one.workload].model, one.batch) for one in piece.replicas]
         latency_ms = network_times(data, gpu_type(gpu).slice_compute(piece.profile), replicas, busy)
         return BatchTimes(step, latency_ms, latency_ms)
     return BatchTimes(step, *_predicted(instance, gpu, piece, busy))
+
+
+def _combinations(replicas, most):
+    """What a busy process of every replica adds to the row, and (rows, replicas) numbers of busy processes."""
+    parts = gpulets_of(replicas)
+    states = [sum(replicas[at].processes for at in part) + 1 for part in parts]
+    if math.prod(states) * sum(one.batch for one in replicas) > most:
+        return np.zeros(len(replicas), int), np.array([[one.processes for one in replicas]])
+    step, busy = np.zeros(len(replicas), int), np.zeros((math.prod(states), len(replicas)), int)
+    for number, (part, state) in enumerate(zip(parts, np.indices(states), strict=True)):
+        for order, at in enumerate(part, 1):
+            step[at] = order * math.prod(states[number + 1 :])
+            busy[:, at] = state.ravel() == order if len(part) > 1 else state.ravel()
+    return step, busy
 
 
 def _refuse_unknown(instance, gpu, piece):
@@ -87,12 +96,18 @@ def _predicted(instance, gpu, piece, busy):
     hold_ms, latency_ms = np.zeros((2, *busy.shape, max(one.batch for one in members) + 1))
     for row, counts in enumerate(busy.tolist()):
         for at in np.flatnonzero(counts):
-            larger = None
+            beside, larger = [_beside(members, who, at) for who in (counts, everyone)], None
             for size in range(members[at].batch, 0, -1):
-                found = (_times(instance, gpu, piece.profile, members, who, at, size) for who in (counts, everyone))
+                found = (_times(instance, gpu, piece.profile, members, who, at, size) for who in beside)
                 larger = times = next(filter(None, found), larger)
                 hold_ms[row, at, size], latency_ms[row, at, size] = times
     return hold_ms, latency_ms
+
+
+def _beside(members, counts, which):
+    """Numbers of busy processes, none of those that take turns with a replica."""
+    mates = next(part for part in gpulets_of(members) if which in part)
+    return [0 if at in mates and at != which else count for at, count in enumerate(counts)]
 
 
 def _times(instance, gpu, profile, members, counts, which, size):

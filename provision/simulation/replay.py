@@ -5,9 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.simulation.arrivals import renewal_ns, route
-from provision.simulation.kernel import FOREVER, NS_PER_MS, NS_PER_S, advance
+from provision.simulation.kernel import NS_PER_MS, NS_PER_S
 from provision.simulation.shadow import replay_with_shadows
 from provision.simulation.slices import answered, line_of
+from provision.simulation.workflows import arrivals_at_stages, play
 
 
 class Tally(NamedTuple):
@@ -45,22 +46,22 @@ def replay(instance, deployment, settings, replication, trace=None):
     Returns
     -------
     tuple
-        A Tally for every workload, and the Switches to standby processes.
+        A Tally for every workload, one for every workflow, and the Switches to standby processes.
     """
     keys = [(replication, at) for at in range(len(instance.workloads))]
     streams = [np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=key)) for key in keys]
-    arrivals_ns = trace or [
+    arrivals_ns = arrivals_at_stages(instance, trace or [
         renewal_ns(workload.rate_rps, settings.arrival_cv, settings.seconds, random)
         for workload, random in zip(instance.workloads, streams, strict=True)
-    ]
+    ])
     lines = _lines(deployment, settings, arrivals_ns, streams)
     switches = replay_with_shadows(instance, deployment.slices, lines, settings, replication) if settings.shadow else []
-    for line in lines:
-        advance(line, FOREVER)
-    return [
+    passed = play(instance, deployment, lines, arrivals_ns)
+    workloads = [
         _tally(settings, times_ns, [(lines[place.slice], place.replica) for place in places])
         for times_ns, places in zip(arrivals_ns, deployment.places.values(), strict=True)
-    ], switches
+    ]
+    return workloads, [_timed(settings, *times_ns, len(times_ns[0])) for times_ns in passed], switches
 
 
 def _lines(deployment, settings, arrivals_ns, streams):
@@ -87,16 +88,23 @@ def _factors(count, cv, random):
 
 def _tally(settings, arrivals_ns, replicas):
     """The Tally of a workload, from its replicas as (Line, index); without any, all its requests are dropped."""
-    measure_ns, end_ns = settings.measured_from_s * NS_PER_S, settings.seconds * NS_PER_S
     pairs = [answered(line, at) for line, at in replicas] or [np.zeros((2, 0), np.int64)]
     arrival_ns, done_ns = (np.concatenate(column) for column in zip(*pairs, strict=True))
     counts = {name: sum(int(line.replicas[name][at]) for line, at in replicas)
               for name in ("dropped", "measured_drops", "busy_ns", "batches")}
     if not replicas:
-        counts |= {"dropped": len(arrivals_ns), "measured_drops": int(np.sum(arrivals_ns >= measure_ns))}
+        measured_drops = int(np.sum(arrivals_ns >= settings.measured_from_s * NS_PER_S))
+        counts |= {"dropped": len(arrivals_ns), "measured_drops": measured_drops}
+    return _timed(settings, arrival_ns, done_ns, len(arrivals_ns), **counts)
+
+
+def _timed(settings, arrival_ns, done_ns, arrived, measured_drops=0, dropped=0, busy_ns=0, batches=0):
+    """The Tally of requests with these arrivals and answers."""
+    measure_ns, end_ns = settings.measured_from_s * NS_PER_S, settings.seconds * NS_PER_S
     served = int(np.sum(done_ns <= end_ns))
     return Tally(
         latencies_ms=np.sort((done_ns - arrival_ns)[arrival_ns >= measure_ns]) / NS_PER_MS,
         answers=int(np.sum((done_ns >= measure_ns) & (done_ns <= end_ns))),
-        arrived=len(arrivals_ns), served=served, in_flight=len(done_ns) - served, **counts,
+        arrived=arrived, served=served, in_flight=len(done_ns) - served,
+        measured_drops=measured_drops, dropped=dropped, busy_ns=busy_ns, batches=batches,
     )

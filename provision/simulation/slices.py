@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.models.errors import InputError
+from provision.models.gpulets import gpulets_of
 from provision.models.plan import Slice
 from provision.simulation.kernel import FOREVER, NS_PER_MS, NS_PER_S, REPLICA, SLOT, Line, rescale
 from provision.simulation.latencies import BatchTimes
@@ -56,6 +57,8 @@ def line_of(planned, settings, arrivals_ns, factors):
     replicas["delay_ns"] = np.minimum(delays_ms, LONGEST_NS / 2 / NS_PER_MS) * NS_PER_MS
     replicas["queue_limit"] = settings.queue_limit or FOREVER
     replicas["step"] = planned.times.step
+    for part in gpulets_of(planned.piece.replicas):
+        replicas["next_in_turn"][part] = np.roll(part, -1)
     slots = np.zeros(replicas["idle"].sum(), SLOT)
     slots["replica"], slots["finish_ns"] = np.repeat(np.arange(len(replicas)), replicas["idle"]), FOREVER
     window_ns = np.array([settings.measured_from_s, settings.seconds]) * NS_PER_S

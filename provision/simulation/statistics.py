@@ -1,6 +1,7 @@
 """From tallies to the report: quantiles with their confidence intervals, rates, counts."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -11,13 +12,20 @@ LEVELS = {"p50": 0.5, "p95": 0.95, "p99": TARGET, "p999": 0.999}
 CONFIDENCE = 0.95
 
 
+class Timed(NamedTuple):
+    """What is timed against an SLO and is no workload: a workflow."""
+
+    name: str
+    slo_ms: float
+
+
 def summarise(workload, processes, settings, tallies):
     """What the requests of one workload met.
 
     Parameters
     ----------
     workload
-        The Workload.
+        The Workload, or a Timed.
     processes
         Number of its processes.
     settings

@@ -1,0 +1,163 @@
+"""Workflows replayed: requests that pass through several stages, on slices that are then played side by side.
+
+A request reaches a stage at the last answer of the stage before, on all workloads of the stage at once, and goes to
+their replicas by weighted round robin. Of events in one nanosecond requests that move on come last; where measured
+latencies say that a batch is answered before its process is free, they move on when it is.
+"""
+
+from heapq import heappop, heappush
+
+import numpy as np
+
+from provision.models.errors import InputError
+from provision.simulation.arrivals import route
+from provision.simulation.kernel import FOREVER, advance, next_ns
+
+
+def refuse_without_stages(instance, deployment, settings):
+    """Complain when workflows cannot be replayed: under an option that knows no stages, or with stages that do not fit.
+
+    Raises
+    ------
+    InputError
+        Naming the option, or the workflow and its workload.
+    """
+    for option in ("trace", "queue_limit", "shadow"):
+        if instance.workflows and getattr(settings, option):
+            raise InputError(f"simulate: {option} is not for instances with workflows; leave one of them out")
+    for workflow in instance.workflows:
+        rates = {instance.workload[name].rate_rps for name in workflow.workloads}
+        if len(rates) > 1:
+            shown = ", ".join(f"{rate:g}" for rate in sorted(rates))
+            raise InputError(f"simulate: workflow {workflow.name}: every request passes through all its workloads, but "
+                             f"their rates are {shown} requests/s; give all the same")
+        for name in workflow.workloads:
+            if not deployment.places[name]:
+                raise InputError(f"simulate: workflow {workflow.name}: {name} has no replica in the plan; give it one")
+
+
+def arrivals_at_stages(instance, arrivals_ns):
+    """Arrivals of every workload: one stream for a workflow's first stage, none known yet for later ones."""
+    found = dict(zip(instance.workload, arrivals_ns, strict=True))
+    for workflow in instance.workflows:
+        first, *later = workflow.stages
+        times_ns = found[first[0]]
+        found |= dict.fromkeys(first, times_ns)
+        found |= {name: np.full(len(times_ns), FOREVER) for stage in later for name in stage}
+    return list(found.values())
+
+
+class _Flow:
+    """The requests of a workflow: how many answers of its stage each waits for, and the latest of them so far."""
+
+    def __init__(self, number, workflow, arrival_ns):
+        self.number, self.stages, self.arrival_ns = number, workflow.stages, arrival_ns
+        self.left = np.full(len(arrival_ns), len(workflow.stages[0]))
+        self.latest_ns = arrival_ns.copy()
+
+    def answer(self, request, stage, done_ns):
+        """Note an answer; whether it completes the stage and another follows."""
+        self.latest_ns[request] = max(self.latest_ns[request], done_ns)
+        self.left[request] -= 1
+        if self.left[request] or stage + 1 == len(self.stages):
+            return False
+        self.left[request] = len(self.stages[stage + 1])
+        return True
+
+
+class _Post:
+    """A replica of a workload in a workflow: its requests in the order in which they reach it."""
+
+    def __init__(self, place, line, flow, stage, requests):
+        self.slice, self.at, self.line = place.slice, place.replica, line
+        self.flow, self.stage, self.requests = flow, stage, requests
+        self.first = int(line.replicas["end"][self.at - 1]) if self.at else 0
+        self.taken, self.open = self.first, []
+
+    def admit(self, request, now_ns):
+        """Let a request of an earlier stage arrive."""
+        advance(self.line, now_ns)
+        replica, place = self.line.replicas[self.at], self.first + len(self.requests)
+        self.requests.append(request)
+        self.line.arrival_ns[place] = now_ns
+        if replica["upcoming"] == place:
+            replica["arrive_ns"] = now_ns
+
+    def answers(self):
+        """New answers as (request, moment)."""
+        head = int(self.line.replicas["head"][self.at])
+        self.open += range(self.taken, head)
+        self.taken, waiting = head, self.open
+        self.open = [place for place in waiting if not self.line.done_ns[place]]
+        done = [place for place in waiting if self.line.done_ns[place]] if len(self.open) < len(waiting) else ()
+        return [(self.requests[place - self.first], int(self.line.done_ns[place])) for place in done]
+
+
+def play(instance, deployment, lines, arrivals_ns):
+    """Play all slices, and send requests from stage to stage.
+
+    Parameters
+    ----------
+    instance, deployment
+        The Instance, the Deployment of the plan.
+    lines
+        The Line of every slice, played to its end.
+    arrivals_ns
+        Those of `arrivals_at_stages`.
+
+    Returns
+    -------
+    list of tuple
+        For every workflow its requests' arrivals and last answers, in whole nanoseconds.
+    """
+    times_ns = dict(zip(instance.workload, arrivals_ns, strict=True))
+    flows = [_Flow(number, one, times_ns[one.stages[0][0]]) for number, one in enumerate(instance.workflows)]
+    doors = {name: _door(deployment.places[name], lines, flow, stage)
+             for flow in flows for stage, names in enumerate(flow.stages) for name in names}
+    _play_stages(flows, doors, lines)
+    for line in lines:
+        advance(line, FOREVER)
+    for posts, _ in doors.values():
+        _collect(posts)
+    return [(flow.arrival_ns, flow.latest_ns) for flow in flows]
+
+
+def _door(places, lines, flow, stage):
+    """The posts of a workload, and which of them each request goes to, in the order of arrival."""
+    owner = route(len(flow.arrival_ns), [place.share for place in places])
+    posts = [
+        _Post(place, lines[place.slice], flow, stage, [] if stage else np.flatnonzero(owner == number).tolist())
+        for number, place in enumerate(places)
+    ]
+    return posts, iter(owner.tolist())
+
+
+def _play_stages(flows, doors, lines):
+    """Play the slices of all stages but the last ones, event by event, until no request moves on any more."""
+    feeding = {}
+    for posts, _ in doors.values():
+        for post in posts:
+            if post.stage + 1 < len(post.flow.stages):
+                feeding.setdefault(post.slice, []).append(post)
+    moving = []
+    while feeding:
+        due_ns, at = min((next_ns(lines[at]), at) for at in feeding)
+        if moving and moving[0][0] <= due_ns:
+            now_ns, number, request, stage = heappop(moving)
+            for name in flows[number].stages[stage]:
+                posts, owner = doors[name]
+                posts[next(owner)].admit(request, now_ns)
+        elif due_ns == FOREVER:
+            return
+        else:
+            advance(lines[at], due_ns + 1)
+            for done_ns, *moved in _collect(feeding[at]):
+                heappush(moving, (max(done_ns, due_ns), *moved))
+
+
+def _collect(posts):
+    """Note all new answers of some posts; requests that move on as (moment, number of the flow, request, stage)."""
+    return [
+        (int(post.flow.latest_ns[request]), post.flow.number, request, post.stage + 1)
+        for post in posts for request, done_ns in post.answers() if post.flow.answer(request, post.stage, done_ns)
+    ]
