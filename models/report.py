@@ -1,5 +1,6 @@
 """What the verifier says about a plan."""
 
+import math
 from typing import Literal
 
 from provision.models.fields import Record
@@ -60,3 +61,8 @@ class Report(Record):
     cost_per_hour: float | None
     internal_slack: float
     external_fragmentation: float
+
+    @property
+    def throughput_rps(self):
+        """Requests/s that all replicas together are predicted to carry at most."""
+        return math.fsum(one.throughput_rps for one in self.predictions)

@@ -10,6 +10,7 @@ from provision.formulations import (
     mixed_counts,
     partition_counts,
     patterns,
+    patterns_throughput,
 )
 from provision.heuristics import (
     gpulets,
@@ -27,7 +28,7 @@ from provision.heuristics import (
 from provision.models.errors import InputError
 
 MODULES = (
-    auto, partition_counts, patterns, mixed_counts, greedy,
+    auto, partition_counts, patterns, patterns_throughput, mixed_counts, greedy,
     lns, parvagpu, mig_serving, mig_serving_slow, paris, igniter,
     gpulets_patterns, gpulets, gpulets_ideal, nexus, gslice, assignment_cpsat, assignment_milp,
 )

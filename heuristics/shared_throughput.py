@@ -1,0 +1,73 @@
+"""Greedy for throughput under interference: a packing on few GPUs, spread over the whole fleet by moves and swaps.
+
+The first packing is that of `shared_greedy`. A replica is moved to another GPU, or changes places with one there, as
+long as that makes the throughput of both GPUs grow, each at the best operating points that a short search finds.
+"""
+
+from itertools import combinations, product
+from time import perf_counter
+
+from provision.heuristics.shared_greedy import packed
+from provision.models.shared_plans import plan_shared
+from provision.models.throughput_plans import throughput_problem
+
+BOXES = 30
+"""Boxes to search for the operating points of a set that is tried."""
+CLEARLY = 1e-9
+"""Relative growth that counts."""
+
+
+def solve(instance, control):
+    """Plan an instance for throughput on shared GPUs; see the module's text."""
+    def search(problem, started):
+        patterns = packed(problem, control.start)
+        if problem.short(patterns):
+            return patterns, {"status": "unknown", "termination": "completed"}
+        until = started + control.time_limit_s
+        return _spread(problem, patterns, until), {"status": "feasible", "termination": "completed"}
+
+    return plan_shared(instance, "greedy", search, throughput_problem)
+
+
+def _spread(problem, patterns, until):
+    """Patterns that no move or swap makes better, or those at hand when time is up."""
+    used = problem.used(patterns)
+    empty = [(stock, ()) for stock, one in enumerate(problem.fleet.stocks) for _ in range(one.count - used[stock])]
+    patterns = patterns + empty
+    improving = True
+    while improving:
+        improving = False
+        for one, other in combinations(range(len(patterns)), 2):
+            if perf_counter() > until:
+                return _filled(patterns)
+            best = max(_exchanged(patterns[one], patterns[other]), key=lambda pair: _value(problem, pair), default=None)
+            now = patterns[one], patterns[other]
+            if best and _value(problem, best) > _value(problem, now) * (1 + CLEARLY):
+                patterns[one], patterns[other] = best
+                improving = True
+    return _filled(patterns)
+
+
+def _exchanged(one, other):
+    """Two patterns after each move of a replica and each swap between them."""
+    for first, second in product({*one[1], None}, {*other[1], None}):
+        if first != second:
+            yield _with(one, first, second), _with(other, second, first)
+
+
+def _with(pattern, gone, come):
+    """A pattern without one class and with another, None for none."""
+    stock, members = pattern
+    left = list(members)
+    if gone is not None:
+        left.remove(gone)
+    return stock, tuple(sorted(left if come is None else [*left, come]))
+
+
+def _value(problem, patterns):
+    """Requests/s of patterns at the operating points of a short search; empty ones carry none."""
+    return problem.value(_filled(patterns), BOXES)
+
+
+def _filled(patterns):
+    return [pattern for pattern in patterns if pattern[1]]

@@ -1,0 +1,177 @@
+"""The most throughput that a set of replicas can have together on one GPU, under iGniter's model.
+
+Best-first branch and bound over boxes: ranges of units and of batches for every member. In a box nobody has less
+cache demand and power beside it than the least of the others; no point is worth more than beside these, and no set of
+points more than the best for the units of the GPU, which dynamic programming finds. These points are tried as they
+are, too. A box where they bring more than the least that was counted on is cut in two, between that and them.
+"""
+
+import heapq
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.compiled import compiled
+from provision.models.igniter_kernels import clock_at, delay_at
+
+NOTHING = -1.0
+"""What is worth less than everything that can be."""
+CLOSE = 1e-10
+"""Relative excess of a bound over a value that counts as none."""
+ROUNDS = 4
+"""How often the least that others bring is sharpened."""
+
+
+class Found(NamedTuple):
+    """``value`` (requests/s) of the best ``points`` (members, 2), units and batch as positions; NOTHING without any.
+
+    No points are worth more than ``bound``; it is NOTHING when no points can hold.
+    """
+
+    value: float
+    bound: float
+    points: np.ndarray
+
+
+@compiled
+def most_throughput(menu, members, boxes):
+    """The best points of some demands of a Menu that share a GPU, as far as so many boxes tell: a Found."""
+    size, value, left = len(members), NOTHING, NOTHING
+    best = np.zeros((size, 2), np.int64)
+    units, batches = menu.active_ms.shape[1:]
+    if size > min(menu.most, units):
+        return Found(value, left, best)
+    kept, made = np.empty((2 * boxes + 1, size, 4), np.int64), 1
+    kept[0] = np.array([0, units - 1, 0, batches - 1])
+    heap = [(-np.inf, 0)]
+    for _ in range(boxes):
+        if not len(heap) or -heap[0][0] <= value * (1 + CLOSE):
+            break
+        _, at = heapq.heappop(heap)
+        most, points, slack = _relaxed(menu, members, kept[at])
+        if most <= max(value, 0.0) * (1 + CLOSE):
+            continue
+        reached, tried = _tried(menu, members, points)
+        if reached > value:
+            value, best = reached, tried
+        widest = slack.argmax()
+        if slack[widest] == 0:
+            left = max(left, most)
+            continue
+        kept[made : made + 2] = kept[at]
+        _cut(kept[made : made + 2, widest], points[widest])
+        heapq.heappush(heap, (-most, made))
+        heapq.heappush(heap, (-most, made + 1))
+        made += 2
+    if len(heap):
+        left = max(left, -heap[0][0])
+    return Found(value, max(value, left), best)
+
+
+@compiled
+def _relaxed(menu, members, box):
+    """The most that points in a box may be worth, those points, and by member how much more they slow down others.
+
+    NOTHING when no points can hold.
+    """
+    size, units = len(members), menu.active_ms.shape[1]
+    points, slack = np.zeros((size, 2), np.int64), np.zeros(size)
+    cache, power_w = _least(menu, members, box)
+    best, taken = np.full((size + 1, units + 1), NOTHING), np.zeros((size + 1, units + 1), np.int64)
+    batch, best[0] = np.zeros((size, units), np.int64), 0.0
+    for at in range(size):
+        beside, beside_w = cache.sum() - cache[at], power_w.sum() - power_w[at]
+        for unit in range(box[at, 0], box[at, 1] + 1):
+            worth = NOTHING
+            for one in range(box[at, 2], box[at, 3] + 1):
+                carried = throughput(menu, members[at], unit, one, size, beside, beside_w, menu.loose_ms)
+                if carried > worth:
+                    worth, batch[at, unit] = carried, one
+            if worth > NOTHING:
+                for total in range(unit + 1, units + 1):
+                    before = best[at, total - unit - 1]
+                    if before > NOTHING and before + worth > best[at + 1, total]:
+                        best[at + 1, total], taken[at + 1, total] = before + worth, unit
+    most, total = best[size, units], units
+    for at in range(size - 1, -1, -1) if most > NOTHING else range(0):
+        points[at, 0] = unit = taken[at + 1, total]
+        points[at, 1] = one = batch[at, unit]
+        total -= unit + 1
+        model = menu.model[members[at]]
+        more_w = menu.power_w[model, unit, one] - power_w[at]
+        slack[at] = menu.cache[model, unit, one] - cache[at] + more_w * menu.clock_loss
+    return most, points, slack
+
+
+@compiled
+def _least(menu, members, box):
+    """Least cache demand and power of every member in a box; infinite where it has no points that can hold."""
+    size = len(members)
+    cache, power_w = np.zeros(size), np.zeros(size)
+    for _ in range(ROUNDS):
+        found, found_w = np.full(size, np.inf), np.full(size, np.inf)
+        for at in range(size):
+            model, beside, beside_w = menu.model[members[at]], cache.sum() - cache[at], power_w.sum() - power_w[at]
+            for unit in range(box[at, 0], box[at, 1] + 1):
+                for one in range(box[at, 2], box[at, 3] + 1):
+                    if throughput(menu, members[at], unit, one, size, beside, beside_w, menu.loose_ms) > NOTHING:
+                        found[at] = min(found[at], menu.cache[model, unit, one])
+                        found_w[at] = min(found_w[at], menu.power_w[model, unit, one])
+        if np.isinf(found).any() or ((found == cache) & (found_w == power_w)).all():
+            return found, found_w
+        cache, power_w = found, found_w
+    return cache, power_w
+
+
+@compiled
+def throughput(menu, demand, unit, batch, count, beside, beside_w, room_ms):
+    """Requests/s of a point among ``count`` replicas that bring some cache demand and power; NOTHING if it breaks."""
+    model = menu.model[demand]
+    clock = clock_at(menu, beside_w + menu.power_w[model, unit, batch])
+    busy_ms = menu.scheduling_ms[model] + menu.kernels[model] * delay_at(menu, count)
+    busy_ms += menu.active_ms[model, unit, batch] * (1 + menu.sensitivity[model] * beside)
+    if clock <= 0 or busy_ms > clock * room_ms[demand, batch]:
+        return NOTHING
+    return 1000 * (batch + 1) / (busy_ms / clock + menu.feedback_ms[model, batch])
+
+
+@compiled
+def _tried(menu, members, points):
+    """What points are worth together, the batches of members that break lowered until none does: value and points."""
+    tried = points.copy()
+    while True:
+        value, late = _together(menu, members, tried)
+        if late < 0:
+            return value, tried
+        if tried[late, 1] == 0:
+            return NOTHING, tried
+        tried[late, 1] -= 1
+
+
+@compiled
+def _together(menu, members, points):
+    """Requests/s of points on one GPU and the first member that breaks its SLO or rate, -1 for none."""
+    size, value = len(members), 0.0
+    cache, power_w = np.empty(size), np.empty(size)
+    for at in range(size):
+        where = menu.model[members[at]], points[at, 0], points[at, 1]
+        cache[at], power_w[at] = menu.cache[where], menu.power_w[where]
+    for at in range(size):
+        beside, beside_w = cache.sum() - cache[at], power_w.sum() - power_w[at]
+        carried = throughput(menu, members[at], points[at, 0], points[at, 1], size, beside, beside_w, menu.room_ms)
+        if carried == NOTHING:
+            return NOTHING, at
+        value += carried
+    return value, -1
+
+
+@compiled
+def _cut(halves, point):
+    """Cut a member's ranges, given twice, between their least and a point, along the side where that is further."""
+    low, high = halves[0, ::2], halves[0, 1::2]
+    far = point - low
+    if far.max() == 0:
+        far, point = high - low, high
+    side = far.argmax()
+    middle = (low[side] + point[side]) // 2
+    halves[0, 2 * side + 1], halves[1, 2 * side] = middle, middle + 1
