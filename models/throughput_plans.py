@@ -48,8 +48,9 @@ class ThroughputProblem(SharedProblem):
         return NOTHING * -values.count(NOTHING) if NOTHING in values else sum(values)
 
     def points(self, pattern):
-        """Best operating points of a pattern, (units, batch) as positions; None when none are found."""
-        found = self.found(pattern)
+        """Best operating points known of a pattern, (units, batch) as positions; None when none are found."""
+        found = self.found(pattern, 1)
+        found = found if found.value > NOTHING else self.found(pattern)
         return found.points if found.value > NOTHING else None
 
     def outcome(self, patterns, method, **found):
