@@ -25,7 +25,7 @@ from provision.models.throughput_plans import BOXES, FEATURES, throughput_proble
 NAME = "patterns-throughput"
 MOST_SETS = 20_000
 """More sets are not listed."""
-TOO_SMALL = "the fleet is too small to serve every workload; objective min_gpus tells how many GPUs it takes"
+TOO_SMALL = "the workloads do not fit on so few GPUs; objective min_gpus tells how many they take"
 INFEASIBLE = 2
 """SciPy's status."""
 SEARCHES = (200, 2000, BOXES)
@@ -63,29 +63,26 @@ class _Run:
         while not self._late():
             found = self._chosen(sets)
             if found.status == INFEASIBLE:
-                self.bound = None
-                return "proved", TOO_SMALL
+                return "infeasible", TOO_SMALL
             if found.x is None:
                 break
             self.bound = min(self.bound, safe_most(found))
-            taken = [one for one, many in zip(sets, np.round(found.x).astype(int), strict=True) for _ in range(many)]
-            open_ = [pattern for pattern in set(taken) if not self.problem.settled(pattern)]
-            for pattern, boxes in product(open_, SEARCHES):
-                if not self._late():
-                    self.problem.found(pattern, boxes)
-            self._note(taken)
-            if not open_:
+            taken = np.repeat(np.arange(len(sets)), np.round(found.x).astype(int))
+            if not self._settle([sets[at] for at in taken]):
                 return "completed", "the best sets of workloads hold no more than loosely"
         return "time_limit", LATE
 
     def told(self, termination, reason):
-        """The end of the search as fields of an Outcome; it proves something about one replica per workload alone."""
-        bound, status = self._told_bound, "feasible" if self.best else "unknown"
-        if termination == "proved":
-            status, termination = ("infeasible", "proved") if self.problem.classes.whole else (status, "completed")
-        elif self.problem.instance.proved(self.value, bound):
+        """The end of the search as fields of an Outcome; it proves something for one replica per workload alone."""
+        whole = self.problem.classes.whole
+        if termination == "infeasible":
+            status, termination = ("infeasible", "proved") if whole else ("unknown", "completed")
+            return {"status": status, "termination": termination, "reason": reason}
+        status = "feasible" if self.best else "unknown"
+        if self.problem.instance.proved(self.value, self._told_bound):
             status, termination = "optimal", "proved"
-        return {"status": status, "termination": termination, "bound": bound, "reason": "" if self.best else reason}
+        return {"status": status, "termination": termination, "bound": self._told_bound,
+                "reason": "" if self.best else reason}
 
     @property
     def _told_bound(self):
@@ -126,15 +123,20 @@ class _Run:
             options={"time_limit": max(self.deadline - perf_counter(), 0.1), "mip_rel_gap": 0.0},
         )
 
-    def _late(self):
-        return perf_counter() > self.deadline
-
-    def _note(self, taken):
-        """Keep sets that are better than the best so far, and tell."""
-        value = self.problem.value(taken)
+    def _settle(self, taken):
+        """Find the exact worth of sets, and keep them if they are better than the best; whether that was open."""
+        open_ = [pattern for pattern in set(taken) if not self.problem.settled(pattern)]
+        for pattern, boxes in product(open_, SEARCHES):
+            if not self._late():
+                self.problem.found(pattern, boxes)
+        value = self.problem.value(taken, boxes=1)
         if value > 0 and (self.value is None or value > self.value):
             self.best, self.value = taken, value
         self._tell()
+        return bool(open_)
+
+    def _late(self):
+        return perf_counter() > self.deadline
 
     def _tell(self):
         self.control.report(Incumbent(self.value, self._told_bound))

@@ -62,7 +62,7 @@ def _better(problem, one, other):
 
 def _exchanged(one, other):
     """Two patterns after each move of a replica and each swap between them."""
-    for first, second in product({*one[1], None}, {*other[1], None}):
+    for first, second in product((*dict.fromkeys(one[1]), None), (*dict.fromkeys(other[1]), None)):
         if first != second:
             yield _with(one, first, second), _with(other, second, first)
 
