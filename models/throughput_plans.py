@@ -57,7 +57,7 @@ class ThroughputProblem(SharedProblem):
         """The Outcome of a method that ends with these patterns, None for none."""
         if patterns is None:
             return Outcome(**found)
-        if not self.short(patterns) and None in [self.points(pattern) for pattern in patterns]:
+        if not self.short(patterns) and any(self.points(pattern) is None for pattern in patterns):
             return Outcome(**found | {"status": "unknown", "reason": f"{method} found no operating points in time"})
         return super().outcome(patterns, method, **found)
 
