@@ -17,7 +17,7 @@ from provision.models.method import FEATURES, Incumbent, Method, Outcome, needs
 MOST_WORKLOADS = 40
 MOST_GPUS = 20
 """Largest instances; beyond a dozen workloads under interference nothing is proven in minutes."""
-TAKEN = frozenset(FEATURES) - {"share_slices", "gpulets"}
+TAKEN = frozenset(FEATURES) - {"share_slices", "gpulets", "max_throughput"}
 NOT_WITH_INTERFERENCE = frozenset({"isolated_data", "max_share_per_gpu", "min_replicas"})
 """What iGniter's model, with one replica per workload, has no room for."""
 

@@ -61,6 +61,19 @@ def safe_bound(found):
     return max(0.0, value - SAFE * max(1.0, abs(value)))
 
 
+def safe_most(found):
+    """The upper bound of a result of ``milp`` that minimises the negative, a tolerance added.
+
+    Infinite when nothing was proven; negatively so when the model has no solution.
+    """
+    if found.status == 2:
+        return -math.inf
+    value = getattr(found, "mip_dual_bound", None)
+    if value is None or not math.isfinite(value):
+        return math.inf
+    return -value + SAFE * max(1.0, abs(value))
+
+
 def _common_unit(weights):
     """The largest number of which all weights, as decimals, are multiples; 0 when all are 0."""
     fractions = [Fraction(str(float(weight))) for weight in weights]

@@ -88,7 +88,7 @@ class Relaxation(PartitionCounts):
 
     def state(self):
         """All rows."""
-        self.minimise_weight()
+        self.aim()
         self.carry_rates()
         self.keep_replicas()
         self.fit_slots()
@@ -118,7 +118,7 @@ def solve(instance, control):
         return Outcome("infeasible", "proved", reason=refused, build_seconds=perf_counter() - started)
     relaxation.state()
     built = perf_counter()
-    bound = relaxation.lower_bound(built + BOUND_PART * control.time_limit_s)
+    bound = relaxation.proven_bound(built + BOUND_PART * control.time_limit_s)
     control.report(Incumbent(None, bound))
     if math.isinf(bound):
         reason = "the fleet has too few GPUs, even with slices shared; allow more"
@@ -151,7 +151,8 @@ METHODS = (
         run=solve,
         exact=True,
         source="this package",
-        features=frozenset(FEATURES) - {"interference", "gpulets", "max_replicas", "max_share_per_gpu"},
+        features=frozenset(FEATURES)
+        - {"interference", "gpulets", "max_replicas", "max_share_per_gpu", "max_throughput"},
         parameters={"ruins": 200_000},
     ),
 )

@@ -16,13 +16,14 @@ import numpy as np
 import pulp
 
 from provision.formulations.cover_bound import cover_bound
-from provision.formulations.dual_bound import dual_bound
+from provision.formulations.dual_bound import dual_bound, highs, safe_most
 from provision.formulations.spread import spread_out
 from provision.models.assemble import assemble
 from provision.models.cover import cheapest_cover
 from provision.models.deal import deal
 from provision.models.errors import InputError
 from provision.models.feasibility import refusal
+from provision.models.instance import THROUGHPUT
 from provision.models.method import FEATURES, Incumbent, Method, Outcome
 from provision.models.partitions import partitions_of
 from provision.models.segments import best_segments, cap_rps
@@ -76,12 +77,12 @@ class PartitionCounts:
     def _count(self, name):
         return self.problem.add_variable(name, 0, None, cat="Integer")
 
-    def minimise_weight(self):
+    def aim(self):
         """Objective: price per hour, or number, of the GPUs."""
         self.problem += pulp.lpDot(self._weights(), self.y)
 
-    def lower_bound(self, until):
-        """A lower bound on the objective, proven by a second solver until a perf_counter; infinite if infeasible."""
+    def proven_bound(self, until):
+        """A bound on the objective, proven by a second solver until a perf_counter; of infinite loss if infeasible."""
         return dual_bound(self.problem, self._weights(), until - perf_counter())
 
     def _weights(self):
@@ -138,8 +139,27 @@ class PartitionCounts:
         return chosen
 
 
+class ThroughputCounts(PartitionCounts):
+    """The model of an instance whose throughput counts: there may be more segments than its rates take."""
+
+    @cached_property
+    def bound(self):
+        """Upper bound on the objective: every slot is given to the workload that has most throughput there."""
+        most = self.partitions.slots @ self.segments.throughput_rps.max(axis=0)
+        each = [most[self.partitions.entry == index].max(initial=0) for index in range(len(self.instance.fleet))]
+        return sum(entry.count * rps for entry, rps in zip(self.instance.fleet, each, strict=True)) * (1 + TOLERANCE)
+
+    def aim(self):
+        """Objective, to minimise: the throughput of all segments, negative."""
+        self.problem += pulp.lpSum(-self.segments.throughput_rps[at] * count for at, count in self.x.items())
+
+    def proven_bound(self, until):
+        """A bound on the objective, proven by a second solver until a perf_counter; of infinite loss if infeasible."""
+        return safe_most(highs(self.problem, until - perf_counter()))
+
+
 def solve(instance, control):
-    """Plan an instance with the fewest or cheapest GPUs, proven where the solver gets that far."""
+    """Plan an instance with the fewest or cheapest GPUs or most throughput, proven where the solver gets that far."""
     started = perf_counter()
     solver = pulp_solver(control, control.time_limit_s)
     segments = best_segments(instance)
@@ -151,7 +171,7 @@ def solve(instance, control):
     built = perf_counter()
     model.problem.solve(solver)
     until = built + control.time_limit_s
-    if model.problem.sol_status == pulp.LpSolutionInfeasible and model.lower_bound(until) == math.inf:
+    if model.problem.sol_status == pulp.LpSolutionInfeasible and instance.loss(model.proven_bound(until)) == math.inf:
         outcome = Outcome("infeasible", "proved", reason=_what_would_fit(instance, segments, control))
     else:
         outcome = _outcome(model, until)
@@ -160,8 +180,8 @@ def solve(instance, control):
 
 def _model(instance, segments):
     """The whole model, ready to solve."""
-    model = PartitionCounts(instance, segments)
-    model.minimise_weight()
+    model = (ThroughputCounts if instance.objective == THROUGHPUT else PartitionCounts)(instance, segments)
+    model.aim()
     model.carry_rates()
     model.keep_replicas()
     model.cover()
@@ -199,8 +219,10 @@ def _outcome(model, until):
         return Outcome("unknown", "completed", bound=model.bound, reason=reason)
     plan = assemble(model.instance, model.segments, layouts, NAME)
     reached = model.instance.value(plan)
-    bound = model.bound if reached <= model.bound else max(model.bound, model.lower_bound(until))
-    if reached <= bound * (1 + TOLERANCE):
+    bound = model.bound
+    if not model.instance.proved(reached, bound):
+        bound = max(bound, model.proven_bound(until), key=model.instance.loss)
+    if model.instance.proved(reached, bound):
         return Outcome("optimal", "proved", plan, bound)
     return Outcome("feasible", "completed" if perf_counter() < until else "time_limit", plan, bound)
 

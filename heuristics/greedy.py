@@ -8,8 +8,8 @@
 3. The partitions for the chosen segments come from an integer program of a dozen variables; segments are then
    dealt into their slots.
 
-Where ParvaGPU applies, its plan is made too and the better one returned. Where workloads share GPUs under
-interference, `shared_greedy` plans instead.
+Where ParvaGPU applies, its plan is made too and the better one returned. For throughput the rest of the fleet is then
+filled (`filling`). Where workloads share GPUs under interference, `shared_greedy` or `shared_throughput` plans instead.
 """
 
 from dataclasses import dataclass, replace
@@ -19,16 +19,19 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import coo_array, csr_array, hstack, vstack
 
-from provision.heuristics import shared_greedy
+from provision.heuristics import shared_greedy, shared_throughput
+from provision.heuristics.filling import filled
 from provision.heuristics.parvagpu import METHODS as PARVAGPU
 from provision.models.assemble import assemble
 from provision.models.cover import cheapest_cover
 from provision.models.deal import deal
 from provision.models.feasibility import refusal
+from provision.models.instance import THROUGHPUT
 from provision.models.method import FEATURES, Method, Outcome, needs
 from provision.models.partitions import partitions_of
 from provision.models.segments import best_segments, cap_rps
 from provision.models.shared_plans import is_shared
+from provision.models.throughput_plans import is_shared_throughput
 
 PRICE_STEPS = 15
 """Whole numbers that a dual price is rounded to; covers cost time and memory in proportion."""
@@ -58,6 +61,8 @@ def solve(instance, control):
     """Plan an instance; see the module's text."""
     if is_shared(instance):
         return shared_greedy.solve(instance, control)
+    if is_shared_throughput(instance):
+        return shared_throughput.solve(instance, control)
     started = perf_counter()
     segments = best_segments(instance)
     refused = refusal(instance, segments, started)
@@ -66,6 +71,8 @@ def solve(instance, control):
     built = perf_counter()
     layouts = _plan(instance, segments)
     layouts = _better(instance, layouts, _parvagpu(instance, segments))
+    if layouts is not None and instance.objective == THROUGHPUT:
+        layouts = filled(instance, segments, layouts)
     spent = {"build_seconds": built - started}
     if layouts is None:
         reason = "greedy found no plan on this fleet; partition-counts may, or prove that there is none"
@@ -220,6 +227,7 @@ METHODS = (
         name="greedy",
         summary="cheapest covers mixed by a linear program, packed exactly (the fast default)",
         run=solve,
+        compiled=True,
         source="this package",
         features=frozenset(FEATURES) - {"max_replicas", "gpulets"},
     ),

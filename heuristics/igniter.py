@@ -238,7 +238,7 @@ def _method(variant, summary):
         summary=summary,
         run=variant,
         source="iGniter, TPDS 2022, Theorem 1, Algorithms 1 and 2",
-        features=frozenset({"limited_counts", "without_mig", "interference"}),
+        features=frozenset({"limited_counts", "without_mig", "interference", "max_throughput"}),
     )
 
 

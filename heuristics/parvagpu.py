@@ -140,7 +140,7 @@ def _method(variant, summary):
         summary=summary,
         run=variant,
         source="ParvaGPU, SC 2024, Algorithms 1 and 2",
-        features=frozenset({"limited_counts", "with_mig", "without_mps", "isolated_data"}),
+        features=frozenset({"limited_counts", "with_mig", "without_mps", "isolated_data", "max_throughput"}),
     )
 
 

@@ -76,6 +76,6 @@ def _igniter(problem):
     for stock in problem.fleet.stocks if len(instance.workloads) <= IGNITER_UP_TO else ():
         if (least_units(stock.tables) <= stock.tables.limit).all():
             entry = next(entry for entry in instance.fleet if entry.gpu == stock.gpu)
-            alone = instance.replace(fleet=(entry.model_copy(update={"count": None}),))
+            alone = instance.replace(fleet=(entry.model_copy(update={"count": None}),), objective="min_gpus")
             outcome = IGNITER[0].run(alone, Control())
             yield outcome.plan if outcome.status == "feasible" else None

@@ -5,7 +5,7 @@ import numpy as np
 from provision.instances.shipped import shipped
 from provision.models.errors import InputError
 
-TESTBED = "igniter-testbed-12"
+TESTBED, INSS = "igniter-testbed-12", "inss"
 
 
 def generate(workloads, seed):
@@ -27,6 +27,17 @@ def generate(workloads, seed):
         workloads=tuple(
             _varied(testbed.workloads[which], f"-{turn + 1}", factor) for turn, which, factor in rounds
         ),
+    )
+
+
+def generate_inss(seed):
+    """A random state of the shipped ``inss``: rates times U(0.5, 1.5)."""
+    inss = shipped(INSS)
+    factors = np.random.default_rng(seed).uniform(0.5, 1.5, len(inss.workloads)).tolist()
+    return inss.replace(
+        name=f"{INSS}-seed{seed}",
+        source=f"generated: {INSS}, rates times U(0.5, 1.5), seed {seed}",
+        workloads=tuple(_varied(one, "", factor) for one, factor in zip(inss.workloads, factors, strict=True)),
     )
 
 

@@ -43,19 +43,20 @@ def entry(result):
     )
 
 
-def better(new, old):
+def better(instance, new, old):
     """Whether an entry knows more than another (None: there is none) of the same state of the instance."""
     if old is None or old.digest != new.digest:
         return True
-    return new.value < old.value or (new.bound or 0) > (old.bound or 0)
+    return instance.better(new.value, old.value) or instance.tighter(new.bound, old.bound)
 
 
-def joined(new, old):
+def joined(instance, new, old):
     """The better plan with the better bound of two entries."""
     if old is None or old.digest != new.digest:
         return new
-    plan = new if new.value < old.value else old
-    return plan.model_copy(update={"bound": max(filter(None, (new.bound, old.bound)), default=None)})
+    plan = new if instance.better(new.value, old.value) else old
+    tight = new if instance.tighter(new.bound, old.bound) else old
+    return plan.model_copy(update={"bound": tight.bound})
 
 
 @cache

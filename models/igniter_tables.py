@@ -150,7 +150,7 @@ def tables_of(instance, gpu, demands):
     offsets = np.cumsum([0] + [len(one["units"]) for one in points])
     steps = np.arange(hardware.units + 2)
     merged = {name: np.concatenate([one[name] for one in points]) for name in none}
-    terms = np.array([_kernel_terms(data.models.get(demand[0])) for demand in demands])
+    terms = np.array([kernel_terms(data.models.get(demand[0])) for demand in demands])
     return Tables(
         first=np.array([start + np.searchsorted(one["units"], steps)
                         for start, one in zip(offsets, points, strict=False)]),
@@ -178,7 +178,7 @@ def igniter_data(instance, gpu):
     return next((data for data in instance.performance if data.gpu == gpu), None)
 
 
-def _kernel_terms(model):
+def kernel_terms(model):
     """PER_CLASS of a model, zeros for none."""
     return (model.kernel_delay_ms * model.kernels, model.kernels, model.cache_sensitivity) if model else (0.0,) * 3
 

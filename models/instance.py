@@ -10,23 +10,30 @@ from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
 from provision.models.fields import Name, Record, Text, Version
 from provision.models.performance import PerformanceFile, reference, resolve
+from provision.models.prediction import throughput_rps
 from provision.models.workload import ALONE, FleetEntry, Policy, Workflow, Workload
 
 SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'"}
 """Kinds of performance data whose GPUs are always shared, and whose they are."""
+THROUGHPUT, REQUESTS = "max_throughput", "requests/s"
+ROUNDING = 1e-9
+"""Relative difference at which a value counts as equal to its bound."""
+SOLVER_MARGIN = 2e-6
+"""The same for throughput: its bounds keep the tolerance that a solver is granted, which for GPUs is rounded away."""
 
 
 class Instance(Record):
     """A problem instance, immutable; its performance data is loaded when it is made.
 
     ``objective`` is ``min_cost``, the price of all GPUs per hour (their number when no prices are
-    given), or ``min_gpus``, their number whatever they cost.
+    given), ``min_gpus``, their number whatever they cost, or ``max_throughput``, the requests/s that all replicas on
+    a fixed fleet could carry together (InSS, problem 1).
     """
 
     version: Version
     name: Name
     source: Text = ""
-    objective: Literal["min_cost", "min_gpus"] = "min_cost"
+    objective: Literal["min_cost", "min_gpus", "max_throughput"] = "min_cost"
     policy: Policy = Policy()
     fleet: tuple[FleetEntry, ...] = Field(min_length=1)
     performance: Annotated[
@@ -54,6 +61,8 @@ class Instance(Record):
         for data in self._fleet_performance:
             if self.policy.latency_budget == "queueing" and data.kind in SHARED:
                 raise ValueError(f"policy.latency_budget: {ALONE}, not {SHARED[data.kind]} shared GPUs; use half_slo")
+        if self.objective == THROUGHPUT:
+            _refuse_unfixed(self.fleet, self.policy)
         for index, workload in enumerate(self.workloads):
             if workload.model not in self._known_models:
                 raise ValueError(
@@ -111,6 +120,33 @@ class Instance(Record):
         """Whether the objective counts money rather than GPUs."""
         return self.objective == "min_cost" and self.fleet[0].price_per_hour is not None
 
+    @property
+    def sense(self):
+        """1 where less of the objective is better, -1 where more is."""
+        return -1 if self.objective == THROUGHPUT else 1
+
+    @property
+    def unit(self):
+        """What the objective counts."""
+        return REQUESTS if self.objective == THROUGHPUT else "price per hour" if self.priced else "GPUs"
+
+    def loss(self, value):
+        """A value of the objective, or a bound on it, as a number of which less is better."""
+        return self.sense * value
+
+    def better(self, one, other):
+        """Whether a value of the objective is better than another; any is better than None."""
+        return one is not None and (other is None or self.loss(one) < self.loss(other))
+
+    def tighter(self, one, other):
+        """Whether a bound on the objective says more than another; any says more than None."""
+        return one is not None and (other is None or self.loss(one) > self.loss(other))
+
+    def proved(self, value, bound):
+        """Whether a bound on the objective proves that no value is better than this one."""
+        margin = SOLVER_MARGIN if self.objective == THROUGHPUT else ROUNDING
+        return None not in (value, bound) and self.loss(value) <= self.loss(bound) + margin * abs(bound)
+
     def performance_of(self, gpu, model):
         """The performance data of a model alone on slices of a GPU type; None when there is none."""
         return next(iter(self._performance_by_key.get((gpu, model), ())), None)
@@ -143,7 +179,9 @@ class Instance(Record):
         return entry.price_per_hour if self.priced else 1.0
 
     def value(self, plan):
-        """Objective of a plan: the price per hour, or the number, of its GPUs; infinite outside the fleet."""
+        """Objective of a plan: price per hour or number of its GPUs, infinite outside the fleet; or its throughput."""
+        if self.objective == THROUGHPUT:
+            return throughput_rps(self, plan)
         weights = [*map(self.weight, self.fleet), math.inf]
         return math.fsum(weights[entry] for entry in self.entries_of(plan))
 
@@ -181,6 +219,17 @@ def _refuse_unlike(fleet):
     for index, entry in enumerate(fleet):
         if first.setdefault((entry.gpu, entry.partitioned), entry.mps) != entry.mps:
             raise ValueError(f"fleet[{index}].mps: differs from that of another entry of {entry.gpu}; make them equal")
+
+
+def _refuse_unfixed(fleet, policy):
+    """The most throughput is that of a fixed fleet and of replicas that are judged whatever rate they are routed."""
+    for index, entry in enumerate(fleet):
+        if entry.count is None:
+            raise ValueError(f"fleet[{index}].count: {THROUGHPUT} needs a fixed fleet; say how many {entry.gpu} it has")
+    if policy.latency_budget != "half_slo":
+        raise ValueError(f"policy.latency_budget: {THROUGHPUT} takes no {policy.latency_budget}; use half_slo")
+    if policy.share_slices:
+        raise ValueError(f"policy.share_slices: {THROUGHPUT} takes no MIG slices shared by workloads; set it to false")
 
 
 def _refuse_twice(field, key, values):

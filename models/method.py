@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provision.models.errors import InputError, UnsupportedError
-from provision.models.instance import SHARED
+from provision.models.instance import SHARED, THROUGHPUT
 
 FEATURES = {
     "several_gpu_types": "more than one fleet entry",
@@ -19,11 +19,13 @@ FEATURES = {
     "interference": "interference between workloads on one slice (performance data of kind igniter)",
     "share_slices": "policy.share_slices (a bound for isolated segments does not hold there)",
     "gpulets": "parts of GPUs and turns on them (performance data of kind gpulets)",
+    "max_throughput": "objective max_throughput",
     "isolated_data": "performance data other than one file that tells how all models interfere (igniter, gpulets)",
 }
 """What an instance may ask of a method, and how to say it."""
 
 REMEDIES = (
+    ("max_throughput", "auto or greedy"),
     ("interference", "auto, patterns or igniter"),
     ("share_slices", "auto or mixed-slices"),
     ("gpulets", "auto, gpulets-patterns or gpulets"),
@@ -31,7 +33,9 @@ REMEDIES = (
 )
 """Methods that can do what few can; the first feature counts."""
 
-ONE_REPLICA = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "max_replicas"})
+ONE_REPLICA = frozenset(
+    {"several_gpu_types", "limited_counts", "without_mig", "interference", "max_replicas", "max_throughput"}
+)
 """What methods under interference take, which give every workload one replica where that is asked for."""
 
 
@@ -153,6 +157,7 @@ def needs(instance):
         "max_share_per_gpu": any(workload.max_share_per_gpu < 1 for workload in workloads),
         "interference": "igniter" in kinds,
         "gpulets": "gpulets" in kinds,
+        "max_throughput": instance.objective == THROUGHPUT,
         "isolated_data": shared != files or len(files) > len({data.gpu for data in files}),
     }
     asked = {feature for feature, present in found.items() if present}

@@ -1,5 +1,7 @@
 """What the replicas on one slice of a plan do, by the instance's performance data: the scalar path."""
 
+import math
+
 from provision.models.operating_points import Member
 from provision.models.queueing import p99_ms
 
@@ -29,6 +31,12 @@ def predict_slice(instance, gpu, piece):
     turns = any(member.turn is not None for member in members)
     described = data is not None and (data.kind == "gpulets" or not turns)
     return data.predict(piece.profile, members) if described else [None] * len(members)
+
+
+def throughput_rps(instance, plan):
+    """Requests/s that all replicas of a plan together could carry; those that no data describes carry none."""
+    found = (predict_slice(instance, gpu.gpu, piece) for gpu in plan.gpus for piece in gpu.slices if piece.replicas)
+    return math.fsum(one.throughput_rps for replicas in found for one in replicas if one is not None)
 
 
 def task_p99_ms(policy, workload, replica, found):

@@ -1,5 +1,6 @@
 """What the verifier says about a plan."""
 
+import math
 from typing import Literal
 
 from provision.models.fields import Record
@@ -65,3 +66,8 @@ class Report(Record):
     def violated(self):
         """Names of the workloads of which something is violated, sorted."""
         return sorted({one.workload for one in self.violations} - {None})
+
+    @property
+    def throughput_rps(self):
+        """Requests/s that all replicas together are predicted to carry at most."""
+        return math.fsum(one.throughput_rps for one in self.predictions)

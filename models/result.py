@@ -13,8 +13,9 @@ class Result:
     """Outcome of one method on one instance, verified.
 
     ``status`` is optimal, feasible, infeasible or unknown; ``termination`` why the method stopped
-    (proved, completed, time_limit, stopped). ``bound`` is a proven lower bound on the objective, ``gap``
-    (objective - bound) / objective; both are None when unknown. Without a plan ``plan``, ``objective``,
+    (proved, completed, time_limit, stopped). ``bound`` is a proven bound on the objective, a lower one or, for
+    throughput, an upper one; ``gap`` their distance over the objective; both are None when unknown. Without a plan
+    ``plan``, ``objective``,
     ``report`` and the counts are None and ``reason`` says why.
     """
 
@@ -39,7 +40,7 @@ class Result:
         """Relative distance from the bound; None when objective or bound is unknown."""
         if self.objective is None or self.bound is None:
             return None
-        return max(0.0, (self.objective - self.bound) / self.objective) if self.objective else 0.0
+        return abs(self.objective - self.bound) / self.objective if self.objective else 0.0
 
     @property
     def verified(self):

@@ -38,6 +38,10 @@ class SharedProblem:
         total = arrange(tables, np.array(members), len(members), units, points, TRIES)
         return points if total > 0 else None
 
+    def chosen(self, pattern):
+        """The operating points that a plan has for a pattern that can be planned."""
+        return self.points(pattern)
+
     def used(self, patterns):
         """How many GPUs of each type patterns take, in the order of the fleet's stocks."""
         counts = Counter(stock for stock, _ in patterns)
@@ -61,11 +65,15 @@ class SharedProblem:
     def _alone(self, one, order):
         return next((stock, (one,)) for stock in order if self.points((stock, (one,))) is not None)
 
+    def short(self, patterns):
+        """In words, the GPUs that patterns take beyond those of the fleet, by type."""
+        pairs = zip(self.fleet.stocks, self.used(patterns), strict=True)
+        return [f"{many} {stock.gpu} GPUs and the fleet has {stock.count}" for stock, many in pairs
+                if stock.count is not None and many > stock.count]
+
     def outcome(self, patterns, method, **found):
         """The Outcome of a method that ends with these patterns; without a plan when the fleet is smaller."""
-        pairs = zip(self.fleet.stocks, self.used(patterns), strict=True)
-        short = [f"{many} {stock.gpu} GPUs and the fleet has {stock.count}" for stock, many in pairs
-                 if stock.count is not None and many > stock.count]
+        short = self.short(patterns)
         if found["status"] == "infeasible":
             return Outcome(**found, reason=f"the fleet is too small: the best plan needs {' and '.join(short)}")
         if short:
@@ -82,7 +90,7 @@ class SharedProblem:
 
     def _gpu(self, pattern, waiting):
         stock = self.fleet.stocks[pattern[0]]
-        pairs = zip(pattern[1], self.points(pattern), strict=True)
+        pairs = zip(pattern[1], self.chosen(pattern), strict=True)
         replicas = tuple(self._replica(stock, point, waiting[one].pop()) for one, point in pairs)
         return PlannedGpu(gpu=stock.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=replicas),))
 
@@ -125,7 +133,7 @@ def shared_problem(instance):
     return SharedProblem(instance, classes, fleet_of(instance, classes.demands, len(classes.parts)))
 
 
-def plan_shared(instance, name, search):
+def plan_shared(instance, name, search, make=shared_problem):
     """The Outcome of a method: a refusal, or what its search says.
 
     Parameters
@@ -137,12 +145,14 @@ def plan_shared(instance, name, search):
     search
         Takes the SharedProblem and the ``perf_counter`` of the start; returns patterns and, by name, the status,
         termination and bound of an Outcome.
+    make
+        Makes the SharedProblem of the instance.
     """
     started = perf_counter()
     refused = refusal(instance, best_segments(instance), started)
     if refused:
         return refused
-    problem = shared_problem(instance)
+    problem = make(instance)
     built = perf_counter()
     patterns, found = search(problem, started)
     return problem.outcome(patterns, name, **found, build_seconds=built - started,

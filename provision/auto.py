@@ -10,7 +10,14 @@ from time import perf_counter
 
 import numpy as np
 
-from provision.formulations import assignment_cpsat, gpulets_patterns, mixed_slices, partition_counts, patterns
+from provision.formulations import (
+    assignment_cpsat,
+    gpulets_patterns,
+    mixed_slices,
+    partition_counts,
+    patterns,
+    patterns_throughput,
+)
 from provision.formulations.cover_bound import cover_bound
 from provision.heuristics import gpulets_ideal, greedy, lns
 from provision.models.errors import InputError, UnsupportedError
@@ -18,10 +25,8 @@ from provision.models.method import FEATURES, Incumbent, Method, Outcome, needs
 from provision.models.partitions import partitions_of
 from provision.models.segments import best_segments, cap_rps
 from provision.models.shared_plans import is_shared
+from provision.models.throughput_plans import is_shared_throughput
 from provision.slack import with_slack
-
-ROUNDING = 1e-9
-"""Relative difference at which an objective counts as equal to its bound."""
 
 
 def run(instance, control):
@@ -49,11 +54,14 @@ def run(instance, control):
 
 
 def _wants_slack(instance, control):
-    """Whether to look for slack; where slices are shared, greedy, which is quick enough for it, does not share them."""
+    """Whether to look for slack, of which a plan of most throughput has none.
+
+    Where slices are shared, greedy, which is quick enough for it, does not share them.
+    """
     asked = control.parameters.get("slack", "yes")
     if asked not in ("yes", "no"):
         raise InputError(f"slack={asked}: should be yes or no")
-    return asked == "yes" and not instance.policy.share_slices
+    return asked == "yes" and not needs(instance) & {"share_slices", "max_throughput"}
 
 
 def _loosened(instance, plan, control, started):
@@ -71,10 +79,13 @@ def _ladder(instance):
         return ((gpulets_ideal.solve, 0.5), (gpulets_patterns.solve, 1.0))
     if "interference" in asked:
         shared = ((lns.solve, 0.05), (patterns.solve, 1.0)) if is_shared(instance) else ()
-        return ((greedy.solve, 1.0), *shared)
+        most = ((patterns_throughput.solve, 1.0),) if is_shared_throughput(instance) else ()
+        return ((greedy.solve, 0.5 if most else 1.0), *shared, *most)
     if "share_slices" in asked:
         mixed = ((mixed_slices.solve, 1.0),) if asked <= mixed_slices.METHODS[0].features else ()
         return ((greedy.solve, 1.0), *mixed)
+    if "max_throughput" in asked:
+        return ((greedy.solve, 1.0), (partition_counts.solve, 1.0))
     last = ((_assign, 1.0),) if "max_share_per_gpu" in asked else ()
     return ((greedy.solve, 1.0), (_cover, 1.0), (partition_counts.solve, 0.5 if last else 1.0), *last)
 
@@ -99,11 +110,11 @@ def _cover(instance, control):
 
 def _onward(instance, control, best, seconds):
     """Control of a step that begins with the best plan so far and tells only what improves on it."""
-    value = instance.value(best.plan) if best.plan else np.inf
+    value = instance.value(best.plan) if best.plan else None
 
     def report(news):
-        known = value if news.objective is None else min(news.objective, value)
-        control.report(replace(news, objective=None if np.isinf(known) else known))
+        better = instance.better(news.objective, value)
+        control.report(news if better else replace(news, objective=value))
 
     return replace(control, time_limit_s=seconds, start=best.plan or control.start, report=report)
 
@@ -111,17 +122,15 @@ def _onward(instance, control, best, seconds):
 def _merged(instance, one, other):
     """The better plan and the better bound of two outcomes."""
     plans = [outcome.plan for outcome in (one, other) if outcome.plan is not None]
-    bounds = [outcome.bound for outcome in (one, other) if outcome.bound is not None]
-    plan = min(plans, key=instance.value, default=None)
+    plan = min(plans, key=lambda plan: instance.loss(instance.value(plan)), default=None)
+    bound = other.bound if instance.tighter(other.bound, one.bound) else one.bound
     reason = "" if plan else other.reason
-    return replace(one, plan=plan, bound=max(bounds, default=None), reason=reason,
+    return replace(one, plan=plan, bound=bound, reason=reason,
                    build_seconds=one.build_seconds + other.build_seconds)
 
 
 def _proved(instance, outcome):
-    if outcome.plan is None or outcome.bound is None:
-        return False
-    return instance.value(outcome.plan) <= outcome.bound * (1 + ROUNDING)
+    return outcome.plan is not None and instance.proved(instance.value(outcome.plan), outcome.bound)
 
 
 def _closed(outcome, termination, started):

@@ -9,6 +9,7 @@ MODULES = (
     "auto",
     "formulations.partition_counts",
     "formulations.patterns",
+    "formulations.patterns_throughput",
     "formulations.mixed_slices",
     "heuristics.greedy",
     "heuristics.lns",

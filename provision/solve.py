@@ -6,14 +6,15 @@ from importlib.metadata import version
 
 from provision.methods import method as find_method
 from provision.models.errors import InputError, MethodError
+from provision.models.instance import ROUNDING
 from provision.models.method import Control, needs
 from provision.models.result import Result
 from provision.size import check_size
 from provision.verify import verify
 
 LONGEST_S = 1e7
-FEW, ITERATIONS, REHEARSAL_S = 12, 10, 120.0
-"""Workloads, steps of ``lns`` and seconds at most of a rehearsal."""
+FEW, FEWER, ITERATIONS, REHEARSAL_S = 12, 3, 10, 120.0
+"""Workloads, or FEWER where all sets of them are listed, steps of ``lns`` and seconds at most of a rehearsal."""
 _rehearsed = set()
 
 
@@ -48,7 +49,7 @@ def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, start
     UnsupportedError
         When the instance needs what the method cannot do.
     MethodError
-        When the verifier rejects a plan that the method claims to be feasible.
+        When the verifier rejects a plan that the method claims to be feasible, or the plan beats the method's bound.
     """
     chosen = find_method(method)
     check_time_limit(time_limit_s)
@@ -69,6 +70,9 @@ def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, start
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
     if verdict is not None and not verdict.ok and outcome.status != "unknown":
         raise MethodError(f"method {method} returned a plan that fails: {verdict.violations[0].message}")
+    value = instance.value(outcome.plan) if outcome.plan is not None else None
+    if verdict is not None and verdict.ok and _refuted(instance, value, outcome.bound):
+        raise MethodError(f"method {method} claims a bound of {outcome.bound:.12g}, and its plan has {value:.12g}")
     return Result(
         instance=instance.name,
         digest=instance.digest,
@@ -80,7 +84,7 @@ def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, start
         reason=outcome.reason,
         plan=outcome.plan,
         report=verdict,
-        objective=instance.value(outcome.plan) if outcome.plan is not None else None,
+        objective=value,
         bound=outcome.bound,
         build_seconds=outcome.build_seconds,
         solve_seconds=outcome.solve_seconds,
@@ -100,6 +104,11 @@ def check_time_limit(time_limit_s):
         raise InputError(f"time limit {time_limit_s!r}: must be above 0 and at most {LONGEST_S:g} seconds")
 
 
+def _refuted(instance, value, bound):
+    """Whether a value is better than a bound on it, by more than rounding."""
+    return bound is not None and instance.loss(value) < instance.loss(bound) - ROUNDING * abs(bound)
+
+
 def _rehearse(instance, method, settings):
     """Let a method's kernels compile on a few workloads, once per process, before its time begins to count.
 
@@ -111,7 +120,8 @@ def _rehearse(instance, method, settings):
     key = method.name, len({entry.gpu for entry in instance.fleet})
     if key not in _rehearsed:
         _rehearsed.add(key)
-        few = instance.replace(workloads=instance.workloads[:FEW], workflows=())
+        few = instance.workloads[: FEWER if "max_throughput" in needs(instance) else FEW]
+        few = instance.replace(workloads=few, workflows=())
         found = method.run(few, Control(REHEARSAL_S, parameters=settings | {"iterations": ITERATIONS, "slack": "no"}))
         if found.termination == "stopped":
             raise KeyboardInterrupt

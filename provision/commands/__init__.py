@@ -5,7 +5,7 @@ VERBS = {
     "methods": ("lists", "list the methods and what they can do"),
     "gpus": ("lists", "list the GPU types with their MIG profiles"),
     "schema": ("lists", "print the JSON Schema of a kind of file"),
-    "solve": ("solve", "find the plan with the fewest or cheapest GPUs, prove it, verify it"),
+    "solve": ("solve", "find the plan with the fewest or cheapest GPUs or most throughput, prove it, verify it"),
     "verify": ("verify", "check a plan against its instance, independently of whoever made it"),
     "simulate": ("simulate", "replay a plan: what latencies do its workloads meet, queueing and all?"),
     "compare": ("compare", "run several methods on one instance and print one table"),

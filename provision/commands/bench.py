@@ -14,7 +14,7 @@ from provision.sweeps.run import solved
 COLUMNS = ("instance", "method", "status", "objective", "bound", "gap", "best_known", "excess", "seconds")
 NOT_APPLICABLE = "not applicable"
 ROUNDING = 1e-9
-"""Relative excess over the best known that counts as none."""
+"""Relative excess that counts as none."""
 
 
 def add_bench(parser):
@@ -65,11 +65,11 @@ def _row(name, settings, folder):
             result = solved(instance, settings, report=report)
     except UnsupportedError:
         return row | {"status": NOT_APPLICABLE}
-    if folder and result.verified and better(entry(result), known):
-        write(joined(entry(result), known), Path(folder) / f"{name}.json", force=True)
+    if folder and result.verified and better(instance, entry(result), known):
+        write(joined(instance, entry(result), known), Path(folder) / f"{name}.json", force=True)
     seconds = round(result.build_seconds + result.solve_seconds, 2)
     found = {"status": result.status, "objective": result.objective, "bound": result.bound, "gap": result.gap}
-    return row | found | {"excess": _excess(result, row["best_known"]), "seconds": seconds}
+    return row | found | {"excess": _excess(instance, result, row["best_known"]), "seconds": seconds}
 
 
 def _worse(row):
@@ -79,11 +79,11 @@ def _worse(row):
     return row["objective"] is None or (row["excess"] or 0) > ROUNDING
 
 
-def _excess(result, best_known):
-    """How far above the best known the objective is, as a fraction; None when one of them is missing."""
+def _excess(instance, result, best_known):
+    """How much worse than the best known the objective is, as a fraction; None when one of them is missing."""
     if result.objective is None or not best_known:
         return None
-    return result.objective / best_known - 1
+    return (instance.loss(result.objective) - instance.loss(best_known)) / best_known
 
 
 def _cell(value):

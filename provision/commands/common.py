@@ -106,5 +106,5 @@ def _standing(incumbent):
     """Incumbent, bound and gap in words."""
     text = f"best {shown(incumbent.objective)}, bound {shown(incumbent.bound)}"
     if incumbent.objective and incumbent.bound is not None:
-        text += f", gap {(incumbent.objective - incumbent.bound) / incumbent.objective:.1%}"
+        text += f", gap {abs(incumbent.objective - incumbent.bound) / incumbent.objective:.1%}"
     return text
