@@ -246,7 +246,7 @@ METHODS = (
         run=solve,
         exact=True,
         source="this package",
-        features=frozenset(FEATURES) - {"interference", "gpulets", "max_replicas", "max_share_per_gpu"},
+        features=frozenset(FEATURES) - {"interference", "gpulets", "max_replicas", "max_share_per_gpu", "variants"},
         parameters={"solver": DEFAULT_SOLVER},
     ),
 )

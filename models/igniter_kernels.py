@@ -16,24 +16,20 @@ TRIES = 20000
 
 
 @compiled
-def unbeaten(power_w, cache, active_ms, room_ms):
-    """Points without another of no more units, power, cache and active time, and no less room.
-
-    Points are ordered by units and ability, so that one is beaten only by an earlier one; the flags come back.
-    """
-    kept = np.empty(len(power_w), np.int64)
-    keep = np.zeros(len(power_w), np.bool_)
+def unbeaten(costs):
+    """Flags of the rows of (points, criteria) costs to which no earlier row is below or equal throughout."""
+    kept = np.empty(len(costs), np.int64)
+    keep = np.zeros(len(costs), np.bool_)
     many = 0
-    for at in range(len(power_w)):
+    for at in range(len(costs)):
         beaten = False
         for other in kept[:many]:
-            if (
-                power_w[other] <= power_w[at]
-                and cache[other] <= cache[at]
-                and active_ms[other] <= active_ms[at]
-                and room_ms[other] >= room_ms[at]
-            ):
-                beaten = True
+            beaten = True
+            for criterion in range(costs.shape[1]):
+                if costs[other, criterion] > costs[at, criterion]:
+                    beaten = False
+                    break
+            if beaten:
                 break
         if not beaten:
             keep[at] = True
@@ -55,11 +51,18 @@ def delay_at(tables, count):
 
 
 @compiled
+def busy_ms(tables, point, delay_ms, others):
+    """What a batch at a point takes of the GPU at full clock, beside others with some cache demand."""
+    slowed = 1 + tables.sensitivity[point] * max(others, 0.0)
+    return tables.scheduling_ms[point] + tables.kernels[point] * delay_ms + tables.active_ms[point] * slowed
+
+
+@compiled
 def settle(tables, members, size, units, points):
     """Operating points under which all members of a set keep SLO and rate.
 
-    Every member has the least ability that does at its units, and gets more units when none does. When units
-    change, all abilities start again from their least: so a larger batch on fewer units is not missed.
+    Every member has the least power that does at its units, and gets more units when none does. When units
+    change, all begin again with the least power: so a larger batch on fewer units is not missed.
 
     Parameters
     ----------
@@ -96,13 +99,11 @@ def settle(tables, members, size, units, points):
         while changed and not grown:
             changed = False
             for at in range(size):
-                one, point = members[at], points[at]
+                point, others = points[at], cache - tables.cache[points[at]]
                 clock = clock_at(tables, power_w)
-                fixed_ms = tables.scheduling_ms[one] + tables.kernels[one] * delay_ms
-                slowed = 1 + tables.sensitivity[one] * (cache - tables.cache[point])
-                end = tables.first[one, units[at] + 1]
+                end = tables.first[members[at], units[at] + 1]
                 while point < end and (
-                    clock <= 0 or fixed_ms + tables.active_ms[point] * slowed > clock * tables.room_ms[point]
+                    clock <= 0 or busy_ms(tables, point, delay_ms, others) > clock * tables.room_ms[point]
                 ):
                     point += 1
                     if point < end:
@@ -121,12 +122,12 @@ def settle(tables, members, size, units, points):
 
 
 @compiled
-def relax(tables, members, size, by_units, by_ability):
+def relax(tables, members, size, by_units, by_power, by_cache):
     """Units that a set needs at least, whatever its operating points.
 
-    Each member's units and ability are lower bounds found apart: the least units of any point, and the least
-    ability of any point, that holds beside neighbours at their least abilities. Both only grow, as they do with
-    more members; so a search may begin from the answer for a part of the set.
+    Each member's units, power and cache demand are lower bounds found apart: the least of any point that holds beside
+    neighbours that bring their least power and cache demand. All only grow, as they do with more members; so a search
+    may begin from the answer for a part of the set.
 
     Parameters
     ----------
@@ -136,8 +137,8 @@ def relax(tables, members, size, by_units, by_ability):
         Classes; the first ``size`` count.
     by_units
         For each the first point, by units, that may hold; overwritten.
-    by_ability
-        For each the first position in ``tables.by_ability`` that may hold; overwritten.
+    by_power, by_cache
+        For each the first position in ``tables.by_power`` and ``tables.by_cache`` that may hold; overwritten.
 
     Returns
     -------
@@ -153,48 +154,46 @@ def relax(tables, members, size, by_units, by_ability):
         changed = False
         cache, power_w = 0.0, 0.0
         for at in range(size):
-            cache += tables.cache[tables.by_ability[by_ability[at]]]
-            power_w += tables.power_w[tables.by_ability[by_ability[at]]]
+            cache += tables.cache[tables.by_cache[by_cache[at]]]
+            power_w += tables.power_w[tables.by_power[by_power[at]]]
         total = 0
         for at in range(size):
-            one = members[at]
-            least = tables.by_ability[by_ability[at]]
-            fixed_ms = tables.scheduling_ms[one] + tables.kernels[one] * delay_ms
-            slowed = 1 + tables.sensitivity[one] * max(cache - tables.cache[least], 0.0)
-            beside_w = power_w - tables.power_w[least]
-            end = tables.first[one, tables.limit + 1]
+            others = cache - tables.cache[tables.by_cache[by_cache[at]]]
+            beside_w = power_w - tables.power_w[tables.by_power[by_power[at]]]
+            end = tables.first[members[at], tables.limit + 1]
             point = by_units[at]
-            while point < end and not holds(tables, point, fixed_ms, slowed, beside_w):
+            while point < end and not holds(tables, point, delay_ms, others, beside_w):
                 point += 1
             if point == end:
                 return NONE, 0.0, 0.0
             by_units[at] = point
             total += tables.units[point]
-            place = by_ability[at]
-            while place < end and not holds(tables, tables.by_ability[place], fixed_ms, slowed, beside_w):
-                place += 1
-            if place == end:
-                return NONE, 0.0, 0.0
-            if place != by_ability[at]:
-                changed = True
-                by_ability[at] = place
+            for order, places in ((tables.by_power, by_power), (tables.by_cache, by_cache)):
+                place = places[at]
+                while place < end and not holds(tables, order[place], delay_ms, others, beside_w):
+                    place += 1
+                if place == end:
+                    return NONE, 0.0, 0.0
+                if place != places[at]:
+                    changed = True
+                    places[at] = place
         if total > tables.limit:
             return NONE, 0.0, 0.0
     return total, cache, power_w
 
 
 @compiled
-def holds(tables, point, fixed_ms, slowed, beside_w):
-    """Whether a point keeps SLO and rate, loosely, beside neighbours of some power."""
+def holds(tables, point, delay_ms, others, beside_w):
+    """Whether a point keeps SLO and rate, loosely, beside neighbours of some cache demand and power."""
     clock = clock_at(tables, beside_w + tables.power_w[point])
-    return clock > 0 and fixed_ms + tables.active_ms[point] * slowed <= clock * tables.loose_ms[point]
+    return clock > 0 and busy_ms(tables, point, delay_ms, others) <= clock * tables.loose_ms[point]
 
 
 @compiled
 def arrange(tables, members, size, units, points, tries):
     """Operating points for a set, as ``settle`` finds them or else by trying all that ``relax`` leaves.
 
-    Abilities are not monotone in the units, so a set on which ``settle`` fails may still be possible.
+    Power is not monotone in the units, so a set on which ``settle`` fails may still be possible.
 
     Parameters
     ----------
@@ -209,12 +208,12 @@ def arrange(tables, members, size, units, points, tries):
         All units together; NONE when the set is impossible even loosely; UNKNOWN when it is possible no more than
         loosely or the tries did not suffice.
     """
-    by_units, by_ability = np.empty(size, np.int64), np.empty(size, np.int64)
+    by_units, by_power, by_cache = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
     for at in range(size):
-        by_units[at] = by_ability[at] = tables.first[members[at], 0]
+        by_units[at] = by_power[at] = by_cache[at] = tables.first[members[at], 0]
         if by_units[at] == tables.first[members[at], tables.limit + 1]:
             return NONE
-    total, cache, power_w = relax(tables, members, size, by_units, by_ability)
+    total, cache, power_w = relax(tables, members, size, by_units, by_power, by_cache)
     if total == NONE:
         return NONE
     units[:size] = 0
@@ -238,10 +237,8 @@ def arrange(tables, members, size, units, points, tries):
         tries -= 1
         if tries < 0:
             return UNKNOWN
-        least = tables.by_ability[by_ability[depth]]
-        fixed_ms = tables.scheduling_ms[one] + tables.kernels[one] * delay_ms
-        slowed = 1 + tables.sensitivity[one] * max(cache - tables.cache[least], 0.0)
-        if not holds(tables, point, fixed_ms, slowed, power_w - tables.power_w[least]):
+        others = cache - tables.cache[tables.by_cache[by_cache[depth]]]
+        if not holds(tables, point, delay_ms, others, power_w - tables.power_w[tables.by_power[by_power[depth]]]):
             continue
         if depth + 1 < size:
             depth += 1
@@ -259,9 +256,7 @@ def all_hold(tables, members, size, points, room_ms):
     cache, power_w = tables.cache[points[:size]].sum(), tables.power_w[points[:size]].sum()
     delay_ms, clock = delay_at(tables, size), clock_at(tables, power_w)
     for at in range(size):
-        one, point = members[at], points[at]
-        fixed_ms = tables.scheduling_ms[one] + tables.kernels[one] * delay_ms
-        slowed = 1 + tables.sensitivity[one] * (cache - tables.cache[point])
-        if clock <= 0 or fixed_ms + tables.active_ms[point] * slowed > clock * room_ms[point]:
+        others = cache - tables.cache[points[at]]
+        if clock <= 0 or busy_ms(tables, points[at], delay_ms, others) > clock * room_ms[points[at]]:
             return False
     return True

@@ -53,11 +53,13 @@ class Instance(Record):
             if self.policy.latency_budget == "queueing" and data.kind in SHARED:
                 raise ValueError(f"policy.latency_budget: {ALONE}, not {SHARED[data.kind]} shared GPUs; use half_slo")
         for index, workload in enumerate(self.workloads):
-            if workload.model not in self._known_models:
-                raise ValueError(
-                    f"workloads[{index}].model: no performance data for {workload.model!r} on this fleet; "
-                    f"there is data for {', '.join(sorted(self._known_models)) or 'no model'}"
-                )
+            for number, model in enumerate(workload.models):
+                if model not in self._known_models:
+                    field = f"variants[{number - 1}]" if number else "model"
+                    raise ValueError(
+                        f"workloads[{index}].{field}: no performance data for {model!r} on this fleet; "
+                        f"there is data for {', '.join(sorted(self._known_models)) or 'no model'}"
+                    )
         return self
 
     @cached_property
@@ -113,6 +115,10 @@ class Instance(Record):
             if data.kind in kinds and data.gpu == gpu and all(model in data.models for model in models):
                 return data
         return None
+
+    def model_of(self, replica):
+        """The name of the model that a replica of a plan runs; its workload must be one of these."""
+        return replica.model or self.workload[replica.workload].model
 
     def budget_ms(self, workload):
         """Longest latency allowed for a workload, in ms: of a batch, under ``queueing`` of a task."""

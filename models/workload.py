@@ -18,9 +18,10 @@ ALONE = "queueing judges a replica that has its slice to itself"
 class Workload(Record):
     """One served DNN model with its SLO and request rate.
 
-    ``min_replicas`` and ``max_replicas`` bound the number of its replicas (iGniter and its like know one
-    replica per workload), ``max_share_per_gpu`` the largest
-    part of its planned rate that may be routed to one GPU, so that losing a GPU loses no more.
+    ``variants`` name further ways to run it (another precision, other kernels), each with performance data under its
+    name; every replica runs one of them or ``model``. ``min_replicas`` and ``max_replicas`` bound the number of its
+    replicas (iGniter and its like know one replica per workload), ``max_share_per_gpu`` the largest part of its planned
+    rate that may be routed to one GPU, so that losing a GPU loses no more.
     """
 
     name: Name
@@ -30,6 +31,23 @@ class Workload(Record):
     min_replicas: Annotated[int, Field(strict=True, ge=0, le=100)] = 1
     max_replicas: Annotated[int, Field(strict=True, ge=1, le=10**6)] | None = None
     max_share_per_gpu: Fraction = 1.0
+    variants: tuple[Name, ...] = Field(default=(), exclude_if=lambda variants: not variants)
+
+    @property
+    def models(self):
+        """Names of all models that a replica may run, the one that it runs unless it says so first."""
+        return (self.model, *self.variants)
+
+    def named(self, index):
+        """What a Replica calls the model ``models[index]``."""
+        return self.models[index] if index else None
+
+    @model_validator(mode="after")
+    def _variants_differ(self):
+        for index, variant in enumerate(self.variants):
+            if variant in self.models[: index + 1]:
+                raise ValueError(f"variants[{index}]: {variant!r} stands twice; name every model once")
+        return self
 
     @model_validator(mode="after")
     def _replicas_in_order(self):

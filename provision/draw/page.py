@@ -180,7 +180,7 @@ PLAIN = {
 }
 FARED = {
     "workload": _named,
-    "model": lambda one: _text(one.asked.model) if one.asked else "not in the instance",
+    "model": lambda one: _text(one.model),
     "SLO ms": lambda one: _quantity(one.asked and one.asked.slo_ms),
     "latency limit ms": lambda one: _quantity(one.budget_ms),
     "latency ms": lambda one: _quantity(one.latency_ms),

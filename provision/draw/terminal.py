@@ -186,6 +186,8 @@ def _legend(drawing, width):
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=FAINT)
     table.add_column("", min_width=3, no_wrap=True)
     table.add_column("workload", overflow="fold")
+    if drawing.varied:
+        table.add_column("model", overflow="fold")
     fates = ("capacity/s", "batch ms", "limit ms") if predicted else ()
     for title in ("replicas", "procs", "rate/s", *fates):
         table.add_column(title, justify="right", no_wrap=True)
@@ -194,7 +196,8 @@ def _legend(drawing, width):
         fates = [one.rate_rps, *((one.throughput_rps, one.latency_ms, one.budget_ms) if predicted else ())]
         shown = ["-" if value is None else number(value) for value in fates]
         counts = [Text(f"{one.replicas:,}", "" if one.replicas else WRONG), f"{one.processes:,}"]
-        table.add_row(swatch, Text(printable(one.name)), *counts, *shown)
+        models = [Text(printable(one.model))] * drawing.varied
+        table.add_row(swatch, Text(printable(one.name)), *models, *counts, *shown)
     return table
 
 
