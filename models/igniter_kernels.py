@@ -142,14 +142,14 @@ def relax(tables, members, size, by_units, by_power, by_cache):
 
     Returns
     -------
-    tuple
-        Least units of all together, or NONE when the GPU is too small; then their cache and power (W).
+    int
+        Least units of all together, or NONE when the GPU is too small.
     """
     delay_ms = delay_at(tables, size)
     changed = True
-    total, cache, power_w = 0, 0.0, 0.0
+    total = 0
     if size > tables.most:
-        return NONE, 0.0, 0.0
+        return NONE
     while changed:
         changed = False
         cache, power_w = 0.0, 0.0
@@ -165,7 +165,7 @@ def relax(tables, members, size, by_units, by_power, by_cache):
             while point < end and not holds(tables, point, delay_ms, others, beside_w):
                 point += 1
             if point == end:
-                return NONE, 0.0, 0.0
+                return NONE
             by_units[at] = point
             total += tables.units[point]
             for order, places in ((tables.by_power, by_power), (tables.by_cache, by_cache)):
@@ -173,13 +173,13 @@ def relax(tables, members, size, by_units, by_power, by_cache):
                 while place < end and not holds(tables, order[place], delay_ms, others, beside_w):
                     place += 1
                 if place == end:
-                    return NONE, 0.0, 0.0
+                    return NONE
                 if place != places[at]:
                     changed = True
                     places[at] = place
         if total > tables.limit:
-            return NONE, 0.0, 0.0
-    return total, cache, power_w
+            return NONE
+    return total
 
 
 @compiled
@@ -213,16 +213,27 @@ def arrange(tables, members, size, units, points, tries):
         by_units[at] = by_power[at] = by_cache[at] = tables.first[members[at], 0]
         if by_units[at] == tables.first[members[at], tables.limit + 1]:
             return NONE
-    total, cache, power_w = relax(tables, members, size, by_units, by_power, by_cache)
+    total = relax(tables, members, size, by_units, by_power, by_cache)
     if total == NONE:
         return NONE
     units[:size] = 0
     settled = settle(tables, members, size, units, points)
     if settled != NONE:
         return settled
-    spare = tables.limit - total
+    least = tables.cache[tables.by_cache[by_cache]], tables.power_w[tables.by_power[by_power]]
+    return _tried(tables, members[:size], points, tries, by_units, tables.limit - total, *least)
+
+
+@compiled
+def _tried(tables, members, points, tries, by_units, spare, least_cache, least_w):
+    """What ``arrange`` returns, by depth-first search: from ``by_units`` on, so many units more than these to spare.
+
+    Whoever has no point yet brings the least cache demand and power, which are given by member.
+    """
+    size, total = len(members), tables.units[by_units].sum()
     delay_ms = delay_at(tables, size)
     depth, taken, answer = 0, 0, NONE
+    cache, power_w = np.full(size + 1, least_cache.sum()), np.full(size + 1, least_w.sum())
     points[0] = by_units[0] - 1
     while depth >= 0:
         if points[depth] >= by_units[depth]:
@@ -237,26 +248,26 @@ def arrange(tables, members, size, units, points, tries):
         tries -= 1
         if tries < 0:
             return UNKNOWN
-        others = cache - tables.cache[tables.by_cache[by_cache[depth]]]
-        if not holds(tables, point, delay_ms, others, power_w - tables.power_w[tables.by_power[by_power[depth]]]):
+        cache[depth + 1] = cache[depth] + tables.cache[point] - least_cache[depth]
+        power_w[depth + 1] = power_w[depth] + tables.power_w[point] - least_w[depth]
+        brought = delay_ms, cache[depth + 1], power_w[depth + 1]
+        if not all_hold(tables, points[: depth + 1], *brought, tables.loose_ms):
             continue
         if depth + 1 < size:
             depth += 1
             points[depth] = by_units[depth] - 1
-        elif all_hold(tables, members, size, points, tables.room_ms):
+        elif all_hold(tables, points[:size], *brought, tables.room_ms):
             return total + taken
-        elif all_hold(tables, members, size, points, tables.loose_ms):
+        else:
             answer = UNKNOWN
     return answer
 
 
 @compiled
-def all_hold(tables, members, size, points, room_ms):
-    """Whether points that share a GPU all keep SLO and rate, given the room of every point."""
-    cache, power_w = tables.cache[points[:size]].sum(), tables.power_w[points[:size]].sum()
-    delay_ms, clock = delay_at(tables, size), clock_at(tables, power_w)
-    for at in range(size):
-        others = cache - tables.cache[points[at]]
-        if clock <= 0 or busy_ms(tables, points[at], delay_ms, others) > clock * room_ms[points[at]]:
+def all_hold(tables, points, delay_ms, cache, power_w, room_ms):
+    """Whether points keep SLO and rate among replicas of so much cache demand and power together, given their room."""
+    clock = clock_at(tables, power_w)
+    for point in points:
+        if clock <= 0 or busy_ms(tables, point, delay_ms, cache - tables.cache[point]) > clock * room_ms[point]:
             return False
     return True
