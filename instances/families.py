@@ -16,6 +16,7 @@ FAMILIES = {
     "parvagpu-shared": tuple(f"parvagpu-s{row}-shared" for row in range(1, 7)),
     "parvagpu-repeated": ("parvagpu-s5-x10", "parvagpu-s6-x10", "parvagpu-s5-x100"),
     "igniter": ("igniter-motivation", "igniter-testbed-12", "igniter-120-seed0", "igniter-1000-seed0"),
+    "variants": ("igniter-variants-12",),
 }
 """What ``provision bench`` runs, by family."""
 

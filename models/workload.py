@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from provision.models.fields import Count, Flag, Fraction, Name, NonNegative, Positive, Record
 from provision.models.gpu import WHOLE, gpu_type
@@ -42,12 +42,14 @@ class Workload(Record):
         """What a Replica calls the model ``models[index]``."""
         return self.models[index] if index else None
 
-    @model_validator(mode="after")
-    def _variants_differ(self):
-        for index, variant in enumerate(self.variants):
-            if variant in self.models[: index + 1]:
-                raise ValueError(f"variants[{index}]: {variant!r} stands twice; name every model once")
-        return self
+    @field_validator("variants")
+    @classmethod
+    def _differ(cls, variants, info):
+        names = (info.data.get("model"), *variants)
+        twice = [name for at, name in enumerate(names) if name in names[:at]]
+        if twice:
+            raise ValueError(f"{twice[0]!r} stands twice, model counted; name every model once")
+        return variants
 
     @model_validator(mode="after")
     def _replicas_in_order(self):

@@ -127,6 +127,7 @@ def _hover(replica, piece):
         replica.workload,
         f"{piece.profile} at memory slot {piece.planned_start}, SM share {replica.sm_share:.0%}",
         f"batch {replica.batch}, processes {replica.processes}, {replica.rate} requests/s",
+        *([f"runs {replica.model}"] if replica.model else []),
         *piece.problems,
     ]
     if replica.prediction:
