@@ -1,4 +1,4 @@
-"""Variants of workloads: chosen with the placement, exactly on small instances, and named wherever a plan goes."""
+"""Variants of workloads, chosen with the placement: exact on small instances, refused by what knows none."""
 
 import itertools
 
