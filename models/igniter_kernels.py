@@ -122,12 +122,13 @@ def settle(tables, members, size, units, points):
 
 
 @compiled
-def relax(tables, members, size, by_units, by_power, by_cache):
+def relax(tables, members, size, by_units, by_power):
     """Units that a set needs at least, whatever its operating points.
 
-    Each member's units, power and cache demand are lower bounds found apart: the least of any point that holds beside
-    neighbours that bring their least power and cache demand. All only grow, as they do with more members; so a search
-    may begin from the answer for a part of the set.
+    Each member's units and power are lower bounds found apart: the least units of any point, and the least power of
+    any point, that holds beside neighbours that bring their least power and cache demand. The last is that of any
+    point with so much power. All only grow, as they do with more members; so a search may begin from the answer for a
+    part of the set.
 
     Parameters
     ----------
@@ -137,8 +138,8 @@ def relax(tables, members, size, by_units, by_power, by_cache):
         Classes; the first ``size`` count.
     by_units
         For each the first point, by units, that may hold; overwritten.
-    by_power, by_cache
-        For each the first position in ``tables.by_power`` and ``tables.by_cache`` that may hold; overwritten.
+    by_power
+        For each the first position in ``tables.by_power`` that may hold; overwritten.
 
     Returns
     -------
@@ -154,11 +155,11 @@ def relax(tables, members, size, by_units, by_power, by_cache):
         changed = False
         cache, power_w = 0.0, 0.0
         for at in range(size):
-            cache += tables.cache[tables.by_cache[by_cache[at]]]
+            cache += tables.least_cache[by_power[at]]
             power_w += tables.power_w[tables.by_power[by_power[at]]]
         total = 0
         for at in range(size):
-            others = cache - tables.cache[tables.by_cache[by_cache[at]]]
+            others = cache - tables.least_cache[by_power[at]]
             beside_w = power_w - tables.power_w[tables.by_power[by_power[at]]]
             end = tables.first[members[at], tables.limit + 1]
             point = by_units[at]
@@ -168,15 +169,14 @@ def relax(tables, members, size, by_units, by_power, by_cache):
                 return NONE
             by_units[at] = point
             total += tables.units[point]
-            for order, places in ((tables.by_power, by_power), (tables.by_cache, by_cache)):
-                place = places[at]
-                while place < end and not holds(tables, order[place], delay_ms, others, beside_w):
-                    place += 1
-                if place == end:
-                    return NONE
-                if place != places[at]:
-                    changed = True
-                    places[at] = place
+            place = by_power[at]
+            while place < end and not holds(tables, tables.by_power[place], delay_ms, others, beside_w):
+                place += 1
+            if place == end:
+                return NONE
+            if place != by_power[at]:
+                changed = True
+                by_power[at] = place
         if total > tables.limit:
             return NONE
     return total
@@ -208,19 +208,19 @@ def arrange(tables, members, size, units, points, tries):
         All units together; NONE when the set is impossible even loosely; UNKNOWN when it is possible no more than
         loosely or the tries did not suffice.
     """
-    by_units, by_power, by_cache = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+    by_units, by_power = np.empty(size, np.int64), np.empty(size, np.int64)
     for at in range(size):
-        by_units[at] = by_power[at] = by_cache[at] = tables.first[members[at], 0]
+        by_units[at] = by_power[at] = tables.first[members[at], 0]
         if by_units[at] == tables.first[members[at], tables.limit + 1]:
             return NONE
-    total = relax(tables, members, size, by_units, by_power, by_cache)
+    total = relax(tables, members, size, by_units, by_power)
     if total == NONE:
         return NONE
     units[:size] = 0
     settled = settle(tables, members, size, units, points)
     if settled != NONE:
         return settled
-    least = tables.cache[tables.by_cache[by_cache]], tables.power_w[tables.by_power[by_power]]
+    least = tables.least_cache[by_power], tables.power_w[tables.by_power[by_power]]
     return _tried(tables, members[:size], points, tries, by_units, tables.limit - total, *least)
 
 

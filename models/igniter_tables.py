@@ -36,9 +36,9 @@ class Tables(NamedTuple):
 
     Arrays over points: ``model`` counts in the models of the class, ``units``, ``batch``, ``scheduling_ms``,
     ``kernels``, ``sensitivity``, ``active_ms``, ``room_ms`` (for plans), ``loose_ms`` (for bounds), ``power_w``,
-    ``cache``; ``by_power`` and ``by_cache`` list the points of each class by these. ``first`` is (classes, limit + 2):
-    the first point with at least so many units. Scalars of the GPU follow; ``clock_loss`` is the part of the clock
-    lost per W above the cap.
+    ``cache``; ``by_power`` lists the points of each class by power, and ``least_cache`` is the least cache demand of
+    those from there on. ``first`` is (classes, limit + 2): the first point with at least so many units. Scalars of the
+    GPU follow; ``clock_loss`` is the part of the clock lost per W above the cap.
     """
 
     first: np.ndarray
@@ -54,7 +54,7 @@ class Tables(NamedTuple):
     power_w: np.ndarray
     cache: np.ndarray
     by_power: np.ndarray
-    by_cache: np.ndarray
+    least_cache: np.ndarray
     delay_slope_ms: float
     delay_intercept_ms: float
     idle_w: float
@@ -153,12 +153,14 @@ def tables_of(instance, gpu, demands):
     grids = {model: _grid(data, model) for models, *_ in demands for model in models if model in data.models}
     points = [_points(grids, *demand) for demand in demands]
     offsets = np.cumsum([0] + [len(one["units"]) for one in points])
+    by_power = [_order(one, "power_w", "cache", "units") for one in points]
     steps = np.arange(hardware.units + 2)
     return Tables(
         first=np.array([start + np.searchsorted(one["units"], steps)
                         for start, one in zip(offsets, points, strict=False)]),
-        by_power=_ordered(points, offsets, "power_w", "cache", "units"),
-        by_cache=_ordered(points, offsets, "cache", "power_w", "units"),
+        by_power=np.concatenate([start + order for start, order in zip(offsets, by_power, strict=False)]),
+        least_cache=np.concatenate([np.minimum.accumulate(one["cache"][order[::-1]])[::-1]
+                                    for one, order in zip(points, by_power, strict=True)]),
         **_merged(points),
         delay_slope_ms=hardware.scheduling_slope_ms,
         delay_intercept_ms=hardware.scheduling_intercept_ms,
@@ -180,13 +182,8 @@ def igniter_data(instance, gpu):
     return next((data for data in instance.performance if data.gpu == gpu), None)
 
 
-def _ordered(points, offsets, *names):
-    """The points of each class by some fields, the first counts most."""
-    orders = (_order(one, *names) for one in points)
-    return np.concatenate([start + order for start, order in zip(offsets, orders, strict=False)])
-
-
 def _order(points, *names):
+    """The points of a class by some fields, the first counts most."""
     return np.lexsort([points[name] for name in reversed(names)])
 
 
