@@ -150,7 +150,8 @@ def tables_of(instance, gpu, demands):
     entry = next(entry for entry in instance.fleet if entry.gpu == gpu)
     data = igniter_data(instance, gpu)
     hardware = data.hardware
-    grids = {model: _grid(data, model) for models, *_ in demands for model in models if model in data.models}
+    known = {model for models, *_ in demands for model in models} & set(data.models)
+    grids = {model: _grid(data, model) for model in known}
     points = [_points(grids, *demand) for demand in demands]
     offsets = np.cumsum([0] + [len(one["units"]) for one in points])
     by_power = [_order(one, "power_w", "cache", "units") for one in points]
