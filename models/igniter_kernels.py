@@ -61,8 +61,8 @@ def busy_ms(tables, point, delay_ms, others):
 def settle(tables, members, size, units, points):
     """Operating points under which all members of a set keep SLO and rate.
 
-    Every member has the least power that does at its units, and gets more units when none does. When units
-    change, all begin again with the least power: so a larger batch on fewer units is not missed.
+    Every member has the least burden that does at its units, and gets more units when none does. When units
+    change, all begin again with the least burden: so a larger batch on fewer units is not missed.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def holds(tables, point, delay_ms, others, beside_w):
 def arrange(tables, members, size, units, points, tries):
     """Operating points for a set, as ``settle`` finds them or else by trying all that ``relax`` leaves.
 
-    Power is not monotone in the units, so a set on which ``settle`` fails may still be possible.
+    Burdens are not monotone in the units, so a set on which ``settle`` fails may still be possible.
 
     Parameters
     ----------

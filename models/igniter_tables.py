@@ -8,7 +8,9 @@ With iGniter's model (TPDS 2022, eqs. 1-11) a replica of batch b on u units keep
 
 where n counts the replicas on the GPU, S is the cache demand of the others, P the power of all, and room(b) the
 shorter of budget - t_load - t_feedback and b / rate - t_feedback. Cache and power of a model both grow with b / k_act,
-the *ability*: of its points with equal units and room, the one of less ability suits all neighbours better.
+the *ability*: of its points with equal units and room, the one of less ability suits all neighbours better. Between
+models that is told by the *burden*, a guess at what a point slows its neighbours by: so much by its cache demand, and
+so much by its power once the GPU is over the cap.
 
 Whatever is planned here has one replica per workload, as in the paper, with its SM share in whole units. Only a
 workload that a GPU cannot serve alone is split, into the least number of equal parts.
@@ -32,7 +34,7 @@ ROUNDING = 1e-12
 
 
 class Tables(NamedTuple):
-    """Operating points of all classes on one GPU type, those of a class together, by units and then by power.
+    """Operating points of all classes on one GPU type, those of a class together, by units and then by burden.
 
     Arrays over points: ``model`` counts in the models of the class, ``units``, ``batch``, ``scheduling_ms``,
     ``kernels``, ``sensitivity``, ``active_ms``, ``room_ms`` (for plans), ``loose_ms`` (for bounds), ``power_w``,
@@ -199,12 +201,15 @@ def shares_of(hardware):
 
 
 def _grid(data, model):
-    """Terms of a model at (units, batches), the units, and the part of the clock left to it alone."""
+    """Terms of a model at (units, batches), the units, the part of the clock left to it alone, and the burden."""
     batch = np.arange(1, data.max_batch + 1)
     units = np.arange(1, data.hardware.units + 1)[:, None]
     terms = solo_terms(data, model, batch, shares_of(data.hardware)[:, None])
     over_w = np.maximum(data.hardware.idle_power_w + terms.power_w - data.hardware.power_cap_w, 0)
-    return terms, np.broadcast_to(units, terms.batch.shape), 1 - _clock_loss(data.hardware) * over_w
+    clock_loss = _clock_loss(data.hardware)
+    sensitivity = np.mean([one.cache_sensitivity for one in data.models.values()])
+    burden = sensitivity * terms.cache + clock_loss * terms.power_w
+    return terms, np.broadcast_to(units, terms.batch.shape), 1 - clock_loss * over_w, burden
 
 
 def _clock_loss(hardware):
@@ -221,8 +226,8 @@ def _points(grids, models, budget_ms, rate_rps):
     known = [(number, grids[model]) for number, model in enumerate(models) if model in grids]
     nothing = [_possible(0, next(iter(grids.values())), 0.0, 0.0)]
     flat = _merged([_possible(*one, budget_ms, rate_rps) for one in known] or nothing)
-    order = _order(flat, "units", "power_w", "cache", "active_ms")
-    flat = {name: column[order] for name, column in flat.items()}
+    order = _order(flat, "units", "burden", "active_ms")
+    flat = {name: column[order] for name, column in flat.items() if name != "burden"}
     costs = [flat[name] for name in ("power_w", "cache", "active_ms", "scheduling_ms", "kernels")]
     keep = unbeaten(np.stack([*costs, flat["active_ms"] * flat["sensitivity"], -flat["loose_ms"]], axis=1))
     return {name: column[keep] for name, column in flat.items()}
@@ -230,7 +235,7 @@ def _points(grids, models, budget_ms, rate_rps):
 
 def _possible(number, grid, budget_ms, rate_rps):
     """The points at which one model, of this number, can hold alone."""
-    terms, units, clock = grid
+    terms, units, clock, burden = grid
     every_ms = np.divide(1000 * terms.batch, rate_rps) if rate_rps > 0 else np.full_like(terms.batch, np.inf)
     room, loose = (
         np.minimum(budget_ms * slack - terms.load_ms, every_ms * slack) - terms.feedback_ms
@@ -240,5 +245,5 @@ def _possible(number, grid, budget_ms, rate_rps):
     columns = {"model": np.full(units.shape, number), "units": units, "batch": terms.batch.astype(int),
                "scheduling_ms": terms.scheduling_ms, "kernels": terms.kernels.astype(float),
                "sensitivity": terms.cache_sensitivity, "active_ms": terms.active_ms, "room_ms": room,
-               "loose_ms": loose, "power_w": terms.power_w, "cache": terms.cache}
+               "loose_ms": loose, "power_w": terms.power_w, "cache": terms.cache, "burden": burden}
     return {name: column[possible] for name, column in columns.items()}
