@@ -98,6 +98,7 @@ def test_a_variant_is_used_where_it_is_better_and_never_costs_more():
 def test_the_joint_choice_saves_a_gpu(shipped, solved):
     """Four V100s, proven; five, proven, with what needs least alone, and for every one choice by model."""
     assert (solved.status, solved.report.gpus) == ("optimal", 4) and solved.verified
+    assert provision.solve(shipped, "greedy").report.gpus == 4
     models = [one.models for one in shipped.workloads]
     units = [least_alone(of_models(shipped, choice)) for choice in zip(*models, strict=True)]
     alone = of_models(shipped, [names[min((0, 1), key=lambda at: units[at][index])]
