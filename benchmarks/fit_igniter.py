@@ -1,4 +1,4 @@
-"""Fits iGniter's coefficients to its public V100 profile and writes them, and T4 ones derived from them."""
+"""Fits iGniter's coefficients to its public V100 profile; writes them, and what is derived: a T4's, and variants."""
 
 import argparse
 from pathlib import Path
@@ -22,6 +22,17 @@ DERIVED_SOURCE = (
     "same use of the GPU; PCIe, kernels and scheduling delays unchanged. Good for weighing a T4's price against a "
     "V100's, for no more."
 )
+FASTER, HUNGRIER = 0.85, 3
+"""Factors for active times and for L2 utilisation and sensitivity of variants with large tiles; assumed."""
+TILES = "-large-tiles"
+VARIANTS_SOURCE = (
+    "The four models as in igniter-v100, fitted to measurements, and of each a variant NAME-large-tiles that is "
+    "DERIVED, NOT measured: made up to illustrate the choice of variants. Rule, after VELTAIR (ASPLOS 2022, section "
+    "4), where code with larger tiles is faster alone and loses more beside others: active times 15 % shorter; L2 "
+    "utilisation, and the slowdown by that of others, three times those of the measured model at the same batch and "
+    "share; power the same there; transfers, kernels and scheduling delays unchanged. The factors are assumed: VELTAIR "
+    "gives none for GPUs."
+)
 
 
 def main():
@@ -31,7 +42,7 @@ def main():
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder to write to")
     arguments = parser.parse_args()
     v100 = import_igniter(arguments.profile).model_copy(update=ABOUT)
-    for data in (v100, derived_t4(v100)):
+    for data in (v100, derived_t4(v100), derived_variants(v100)):
         content = data.model_dump(mode="json")
         text = yaml.safe_dump(content, sort_keys=False, width=110, default_flow_style=None)
         (arguments.out / f"{data.name}.yaml").write_text(text)
@@ -63,6 +74,24 @@ def _derived_model(model, power_ratio):
         "cache_sensitivity": BANDWIDTH_RATIO / COMPUTE_RATIO,
         "power_w_per_rps": COMPUTE_RATIO * power_ratio,
         "power_base_w": power_ratio,
+    }
+    scaled = {name: rounded(getattr(model, name) * factor) for name, factor in factors.items()}
+    return model.model_copy(update=scaled | {"error": None})
+
+
+def derived_variants(v100):
+    """The file with variants on the V100; see VARIANTS_SOURCE."""
+    large = {name + TILES: _large_tiles(model) for name, model in v100.models.items()}
+    about = {"name": "igniter-v100-variants-derived", "source": VARIANTS_SOURCE}
+    return v100.model_copy(update=about | {"models": v100.models | large})
+
+
+def _large_tiles(model):
+    """Power and L2 utilisation are linear in the processing ability, which grows as active times fall."""
+    factors = {
+        **dict.fromkeys(("k1_ms", "k2_ms", "k3_ms", "k5_ms", "power_w_per_rps"), FASTER),
+        "cache_per_rps": FASTER * HUNGRIER,
+        **dict.fromkeys(("cache_base", "cache_sensitivity"), HUNGRIER),
     }
     scaled = {name: rounded(getattr(model, name) * factor) for name, factor in factors.items()}
     return model.model_copy(update=scaled | {"error": None})

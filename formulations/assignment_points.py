@@ -1,4 +1,4 @@
-"""Assignment on iGniter's data: every workload takes one operating point on one whole GPU.
+"""Assignment on iGniter's data: every workload takes one operating point, of one of its models, on one whole GPU.
 
 That is the paper's rule: bounds hold for plans with one replica per workload and SM shares in whole units.
 """
@@ -21,6 +21,7 @@ from provision.models.segments import best_segments
 class Points:
     """Ways to run one workload on a whole GPU of one fleet entry, as arrays of one length.
 
+    ``model`` counts in the models of the workload.
     Its batch takes ``gpu_ms = busy / clock`` (iGniter, eqs. 1-5 and 8) and must be done within a deadline D, the
     lesser of what the latency budget and the rate leave. Multiplied by clock / D that is linear in the neighbours,
     the L2 utilisation and the excess of power over the cap, the last two of the whole GPU:
@@ -28,6 +29,7 @@ class Points:
     ``power`` and the excess are fractions of the cap.
     """
 
+    model: np.ndarray
     batch: np.ndarray
     units: np.ndarray
     power: np.ndarray
@@ -43,27 +45,31 @@ class Points:
 
 
 def points_of(instance, workload, entry):
-    """The undominated Points of a workload that hold alone on a GPU; empty when there are none."""
-    data = instance.performance_of(entry.gpu, workload.model)
-    table = _every_point(instance, workload, data, entry.mps) if data and not entry.partitioned else None
-    return Points(*(np.zeros((9, 0)) if table is None else table))
+    """The Points of a workload that hold alone on a GPU, undominated by others of a model; empty without any."""
+    tables = [np.zeros((10, 0))]
+    for number, model in enumerate(workload.models):
+        data = instance.performance_of(entry.gpu, model)
+        if data and not entry.partitioned:
+            table = _every_point(instance, workload, data, model, entry.mps)
+            tables.append(np.insert(table, 0, number, axis=0))
+    return Points(*np.concatenate(tables, axis=1))
 
 
-def _every_point(instance, workload, data, mps):
-    """Fields of the undominated Points, as rows.
+def _every_point(instance, workload, data, model, mps):
+    """Fields of the undominated Points of a model but the first, as rows.
 
     Point p dominates q when it takes no more units, power and cache, and has no less slack D - A and no less
     tolerance (D - S) / A, with A the active and S the scheduling time, alone at full clock. Proof: in an
     environment with clock f/F a point holds when x + A y <= D, where x >= S is its scheduling time and y >= 1
     its cache factor, both divided by the clock; x and y are the same functions of the neighbours for all points
-    of a workload. The (x, y) that a point tolerates form a triangle with the corners (S, 1), (D - A, 1) and
+    of a model. The (x, y) that a point tolerates form a triangle with the corners (S, 1), (D - A, 1) and
     (S, (D - S) / A), so p tolerates what q does. Less power means no lower clock, so the x and y that p meets
     are no larger than q's; and less power and cache leave all neighbours no worse off.
     """
     hardware = data.hardware
     units = np.arange(1, hardware.units + 1) if mps else np.array([hardware.units])
     batch, units = (axis.ravel() for axis in np.meshgrid(np.arange(1, data.max_batch + 1), units))
-    terms = solo_terms(data, workload.model, batch, hardware.unit_share * units)
+    terms = solo_terms(data, model, batch, hardware.unit_share * units)
     deadline_ms = _deadlines(instance, workload, terms)
     slack, tolerance = deadline_ms - terms.active_ms, (deadline_ms - terms.scheduling_ms) / terms.active_ms
     clock = 1 - _lost(hardware) * np.maximum((hardware.idle_power_w + terms.power_w) / hardware.power_cap_w - 1, 0)
@@ -86,7 +92,7 @@ def _lost(hardware):
 
 
 def _fields(hardware, terms, units, deadline_ms):
-    """The fields of Points, in order, as rows."""
+    """The fields of Points but the first, in order, as rows."""
     per_neighbour_ms = terms.kernels * hardware.scheduling_slope_ms
     per_sharing_ms = terms.kernels * hardware.extra_delay_ms(2) - per_neighbour_ms
     per_cache = terms.active_ms * terms.cache_sensitivity / deadline_ms
@@ -116,7 +122,8 @@ class PointCandidates(Candidates):
         self.hardware = [self._hardware(entry) for entry in instance.fleet]
 
     def _hardware(self, entry):
-        data = [self.instance.performance_of(entry.gpu, one.model) for one in self.instance.workloads]
+        data = [self.instance.performance_of(entry.gpu, model)
+                for one in self.instance.workloads for model in one.models]
         return next((one.hardware for one in data if one), None)
 
     def rows(self, copies, program, name):
@@ -152,7 +159,7 @@ class PointCandidates(Candidates):
 
     def _gpu_holds(self, gpu):
         replicas = gpu.slices[0].replicas
-        members = [Member(self.instance.workload[one.workload].model, one.batch, 1, one.sm_share) for one in replicas]
+        members = [Member(self.instance.model_of(one), one.batch, 1, one.sm_share) for one in replicas]
         found = self.instance.performance_of(gpu.gpu, members[0].model).predict(WHOLE, members)
         return sum(one.sm_share for one in replicas) <= 1 + TOLERANCE and all(
             one is not None

@@ -124,4 +124,4 @@ class SharingRows(Rows):
         one, points = self.instance.workloads[w], self.points[w, g]
         share = round(float(points.units[o]) * self.hardware[g].unit_share, 9)
         return Replica(workload=one.name, batch=int(points.batch[o]), sm_share=min(share, 1.0),
-                       rate_rps=self.instance.planned_rps(one))
+                       rate_rps=self.instance.planned_rps(one), model=one.named(int(points.model[o])))

@@ -9,9 +9,9 @@ from provision.models.igniter_tables import hardness
 
 @dataclass(frozen=True)
 class Merged:
-    """Demands (model, budget in ms, rate in requests/s), each for ``counts`` replicas.
+    """Demands (models, budget in ms, rate in requests/s), each for ``counts`` replicas.
 
-    ``chains`` are classes of one model and near budgets, by falling rate, and the merged demand of each.
+    ``chains`` are classes of the same models and near budgets, by falling rate, and the merged demand of each.
     """
 
     demands: tuple
@@ -47,9 +47,9 @@ def coarse(classes, target):
 
 
 def _alike(demands, share):
-    """Rows of demands of one model and near budgets, by rate."""
-    for model in sorted({demand[0] for demand in demands}):
-        rows = [row for row, demand in enumerate(demands) if demand[0] == model]
+    """Rows of demands of the same models and near budgets, by rate."""
+    for models in sorted({demand[0] for demand in demands}):
+        rows = [row for row, demand in enumerate(demands) if demand[0] == models]
         budgets = np.unique([demands[row][1] for row in rows])
         for chunk in np.array_split(budgets, min(len(budgets), int(np.sqrt(len(rows) * share)) + 1)):
             near = [row for row in rows if chunk[0] <= demands[row][1] <= chunk[-1]]

@@ -152,7 +152,7 @@ METHODS = (
         exact=True,
         source="this package",
         features=frozenset(FEATURES)
-        - {"interference", "gpulets", "max_replicas", "max_share_per_gpu", "max_throughput"},
+        - {"interference", "gpulets", "max_replicas", "max_share_per_gpu", "max_throughput", "variants"},
         parameters={"ruins": 200_000},
     ),
 )

@@ -1,9 +1,9 @@
 """Options of pricing: the ways in which a class can stand on a GPU, and what the dearest of them are worth.
 
 Operating points of one model with equal units and batch bring the same power and cache demand and take the same
-time: they differ in the room that their classes leave. So a model with many classes offers one option for each units
-and batch, worth as much as the dearest class with room enough; how often that class occurs is then forgotten, which
-bounds forgive. A model with few offers every class apart.
+time: they differ in the room that their classes leave. So models with many classes offer one option for each variant,
+units and batch, worth as much as the dearest class with room enough; how often that class occurs is then forgotten,
+which bounds forgive. Models with few offer every class apart.
 """
 
 from typing import NamedTuple
@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.models.compiled import compiled
-from provision.models.igniter_kernels import clock_at, delay_at
+from provision.models.igniter_kernels import busy_ms, clock_at, delay_at
+from provision.models.igniter_tables import models_apart
 
 MANY = 20
-"""Replicas of a model from which its classes are offered together."""
+"""Replicas of the same models from which their classes are offered together."""
 SLIGHT = 1e-9
 """Rounding of sums of cache demand and power (W)."""
 
@@ -49,11 +50,12 @@ class Offers(NamedTuple):
 
 def options_of(tables, demands, counts):
     """The Options of some demands, each for so many replicas."""
-    models, model = np.unique([demand[0] for demand in demands], return_inverse=True)
-    many = (np.bincount(model, counts) >= MANY)[model]
-    kind = np.where(many, model, len(models) + np.arange(len(demands)))
+    models = models_apart(demands)
+    many = (np.bincount(models, counts) >= MANY)[models]
+    kind = np.where(many, models, models.max() + 1 + np.arange(len(demands)))
     owner = np.repeat(np.arange(len(demands)), tables.first[:, -1] - tables.first[:, 0])
-    alike, option = np.unique(np.stack([kind[owner], tables.units, tables.batch]), axis=1, return_inverse=True)
+    keys = np.stack([kind[owner], tables.units, tables.batch, tables.model])
+    alike, option = np.unique(keys, axis=1, return_inverse=True)
     points = np.lexsort((tables.loose_ms, option.ravel()))
     first = np.searchsorted(option.ravel()[points], np.arange(alike.shape[1] + 1))
     copies = np.where(many, tables.most, counts)
@@ -86,12 +88,11 @@ def offers_in(tables, options, worth, one, cell):
     least_cache, least_w = (count - 1) * options.cache[0], (count - 1) * options.power_w[0]
     size, begin, kind = 0, 0, -1
     for option in range(many if clock > 0 else 0):
-        point, owner = options.points[options.first[option]], options.owner[options.first[option]]
+        point = options.points[options.first[option]]
         own, own_w = tables.cache[point], tables.power_w[point]
         if own + least_cache > cache[1] + SLIGHT or own_w + least_w > power_w[1] + SLIGHT:
             continue
-        slowed = 1 + tables.sensitivity[owner] * max(cache[0] - own, 0.0)
-        gpu_ms = tables.scheduling_ms[owner] + tables.kernels[owner] * delay_ms + tables.active_ms[point] * slowed
+        gpu_ms = busy_ms(tables, point, delay_ms, cache[0] - own)
         at = _first_above(options.room_ms, options.first[option], options.first[option + 1], gpu_ms / clock)
         if at == options.first[option + 1] or worth[at] == 0:
             continue

@@ -1,6 +1,6 @@
 """The master problem of column generation over one-GPU patterns: covering classes at the least price of GPUs.
 
-Rows are classes of equal demand. A place for one demand also serves an easier one of the same model: columns of no
+Rows are classes of equal demand. A place for one demand also serves an easier one of the same models: columns of no
 cost along the Hasse edges of this order pass places on. Patterns are deduplicated by content. A GPU has the price of
 the cheapest tier of its type; where that has a count, a row counts the GPUs beyond, which cost what the next tiers
 add.
@@ -10,11 +10,11 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import block_array, coo_array, hstack
 
-from provision.models.igniter_tables import least_units
+from provision.models.igniter_tables import least_units, models_apart
 
 
 class Master:
-    """The master problem over ``demands``, (model, budget in ms, rate in requests/s), and how often each occurs.
+    """The master problem over ``demands``, (models, budget in ms, rate in requests/s), and how often each occurs.
 
     The GPU types of ``fleet`` have tables of these demands; prices are in multiples of its dearest.
     """
@@ -120,9 +120,9 @@ class _Tiers:
 
 def _serves(demands):
     """(classes, classes) flags: a place for the first, another class, serves the second."""
-    model = np.unique([demand[0] for demand in demands], return_inverse=True)[1]
+    models = models_apart(demands)
     budget_ms, rate_rps = np.array([demand[1:] for demand in demands]).T
-    found = (model[:, None] == model) & (budget_ms[:, None] <= budget_ms) & (rate_rps[:, None] >= rate_rps)
+    found = (models[:, None] == models) & (budget_ms[:, None] <= budget_ms) & (rate_rps[:, None] >= rate_rps)
     np.fill_diagonal(found, False)
     return found
 

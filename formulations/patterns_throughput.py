@@ -17,7 +17,9 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from provision.formulations.dual_bound import safe_most
 from provision.formulations.throughput_bound import throughput_bound
+from provision.models.errors import UnsupportedError
 from provision.models.igniter_boxes import NOTHING
+from provision.models.instance import THROUGHPUT
 from provision.models.method import Incumbent, Method
 from provision.models.shared_plans import plan_shared
 from provision.models.throughput_plans import BOXES, FEATURES, throughput_problem
@@ -35,7 +37,16 @@ TOO_MANY = f"more than {MOST_SETS} sets of workloads can share a GPU, too many t
 
 
 def solve(instance, control):
-    """Plan until proved or out of time; Ctrl-C returns the best so far."""
+    """Plan until proved or out of time; Ctrl-C returns the best so far.
+
+    Raises
+    ------
+    UnsupportedError
+        When the objective is another.
+    """
+    if instance.objective != THROUGHPUT:
+        raise UnsupportedError(f"method {NAME} plans for objective {THROUGHPUT}; use auto or patterns")
+
     def search(problem, started):
         run = _Run(problem, control, started + control.time_limit_s)
         try:

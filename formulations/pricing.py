@@ -148,7 +148,7 @@ def _noted(tables, members, worth, top, known):
 
 @compiled
 def hardened(tables, found, harder_first, harder):
-    """Replace, in every pattern, classes by harder ones of the same model as long as the pattern can be planned.
+    """Replace, in every pattern, classes by harder ones of the same models as long as the pattern can be planned.
 
     ``harder[harder_first[c] : harder_first[c + 1]]`` are the next harder classes of c.
     """

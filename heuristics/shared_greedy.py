@@ -10,7 +10,7 @@ import numpy as np
 from provision.heuristics.igniter import METHODS as IGNITER
 from provision.heuristics.shared_packing import Costs, empty_packing, pack
 from provision.models.igniter_tables import least_units
-from provision.models.method import Control
+from provision.models.method import Control, needs
 from provision.models.shared_plans import plan_shared
 
 EAGERNESS = (0.01, 0.1, 0.3, 1.0)
@@ -71,9 +71,11 @@ def _pack(problem, costs, eager):
 
 
 def _igniter(problem):
-    """iGniter's plans on each GPU type; none where they are dear to make or break SLOs."""
+    """iGniter's plans on each GPU type; none where they are dear to make or break SLOs, nor of variants."""
     instance = problem.instance
-    for stock in problem.fleet.stocks if len(instance.workloads) <= IGNITER_UP_TO else ():
+    if len(instance.workloads) > IGNITER_UP_TO or "variants" in needs(instance):
+        return
+    for stock in problem.fleet.stocks:
         if (least_units(stock.tables) <= stock.tables.limit).all():
             entry = next(entry for entry in instance.fleet if entry.gpu == stock.gpu)
             alone = instance.replace(fleet=(entry.model_copy(update={"count": None}),), objective="min_gpus")

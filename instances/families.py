@@ -19,6 +19,7 @@ FAMILIES = {
     "igniter": ("igniter-motivation", "igniter-testbed-12", "igniter-120-seed0", "igniter-1000-seed0"),
     "gpulets": tuple(f"gpulets-{name}" for name in SCENARIOS),
     "inss": ("inss", *(f"inss-seed{seed}" for seed in range(4))),
+    "variants": ("igniter-variants-12",),
 }
 """What ``provision bench`` runs, by family."""
 

@@ -67,6 +67,7 @@ def _replica(instance, segments, kind, workload, rate_rps):
         batch=int(segments.batch[workload, kind]),
         processes=int(segments.processes[workload, kind]),
         rate_rps=rate_rps,
+        model=instance.workloads[workload].named(segments.model[workload, kind]),
     )
 
 

@@ -93,5 +93,5 @@ def _same(before, after, batch=False):
 
 
 def _key(replica, batch=False):
-    """What a replica that goes on keeps: workload, processes and SM share, with ``batch`` its batch size."""
-    return replica.workload, replica.processes, replica.sm_share, replica.batch if batch else 0
+    """What a replica that goes on keeps: workload, model, processes and SM share, with ``batch`` its batch size."""
+    return replica.workload, replica.model, replica.processes, replica.sm_share, replica.batch if batch else 0

@@ -38,9 +38,9 @@ def _too_much(workload, best_rps):
 
 
 def _explain(instance, workload):
-    latency = fastest_ms(instance, workload.model)
+    latency = min(fastest_ms(instance, model) for model in workload.models)
     if math.isinf(latency):
-        return f"workload {workload.name}: no slice of this fleet can run {workload.model} at all"
+        return f"workload {workload.name}: no slice of this fleet can run {' or '.join(workload.models)} at all"
     enough = latency / instance.policy.budget_ms(1.0)
     return (
         f"workload {workload.name}: no slice meets slo_ms {workload.slo_ms:g} (batch latency at most "

@@ -16,24 +16,20 @@ TRIES = 20000
 
 
 @compiled
-def unbeaten(power_w, cache, active_ms, room_ms):
-    """Points without another of no more units, power, cache and active time, and no less room.
-
-    Points are ordered by units and ability, so that one is beaten only by an earlier one; the flags come back.
-    """
-    kept = np.empty(len(power_w), np.int64)
-    keep = np.zeros(len(power_w), np.bool_)
+def unbeaten(costs):
+    """Flags of the rows of (points, criteria) costs to which no earlier row is below or equal throughout."""
+    kept = np.empty(len(costs), np.int64)
+    keep = np.zeros(len(costs), np.bool_)
     many = 0
-    for at in range(len(power_w)):
+    for at in range(len(costs)):
         beaten = False
         for other in kept[:many]:
-            if (
-                power_w[other] <= power_w[at]
-                and cache[other] <= cache[at]
-                and active_ms[other] <= active_ms[at]
-                and room_ms[other] >= room_ms[at]
-            ):
-                beaten = True
+            beaten = True
+            for criterion in range(costs.shape[1]):
+                if costs[other, criterion] > costs[at, criterion]:
+                    beaten = False
+                    break
+            if beaten:
                 break
         if not beaten:
             keep[at] = True
@@ -55,11 +51,18 @@ def delay_at(tables, count):
 
 
 @compiled
+def busy_ms(tables, point, delay_ms, others):
+    """What a batch at a point takes of the GPU at full clock, beside others with some cache demand."""
+    slowed = 1 + tables.sensitivity[point] * max(others, 0.0)
+    return tables.scheduling_ms[point] + tables.kernels[point] * delay_ms + tables.active_ms[point] * slowed
+
+
+@compiled
 def settle(tables, members, size, units, points):
     """Operating points under which all members of a set keep SLO and rate.
 
-    Every member has the least ability that does at its units, and gets more units when none does. When units
-    change, all abilities start again from their least: so a larger batch on fewer units is not missed.
+    Every member has the least burden that does at its units, and gets more units when none does. When units
+    change, all begin again with the least burden: so a larger batch on fewer units is not missed.
 
     Parameters
     ----------
@@ -96,13 +99,11 @@ def settle(tables, members, size, units, points):
         while changed and not grown:
             changed = False
             for at in range(size):
-                one, point = members[at], points[at]
+                point, others = points[at], cache - tables.cache[points[at]]
                 clock = clock_at(tables, power_w)
-                fixed_ms = tables.scheduling_ms[one] + tables.kernels[one] * delay_ms
-                slowed = 1 + tables.sensitivity[one] * (cache - tables.cache[point])
-                end = tables.first[one, units[at] + 1]
+                end = tables.first[members[at], units[at] + 1]
                 while point < end and (
-                    clock <= 0 or fixed_ms + tables.active_ms[point] * slowed > clock * tables.room_ms[point]
+                    clock <= 0 or busy_ms(tables, point, delay_ms, others) > clock * tables.room_ms[point]
                 ):
                     point += 1
                     if point < end:
@@ -121,12 +122,13 @@ def settle(tables, members, size, units, points):
 
 
 @compiled
-def relax(tables, members, size, by_units, by_ability):
+def relax(tables, members, size, by_units, by_power):
     """Units that a set needs at least, whatever its operating points.
 
-    Each member's units and ability are lower bounds found apart: the least units of any point, and the least
-    ability of any point, that holds beside neighbours at their least abilities. Both only grow, as they do with
-    more members; so a search may begin from the answer for a part of the set.
+    Each member's units and power are lower bounds found apart: the least units of any point, and the least power of
+    any point, that holds beside neighbours that bring their least power and cache demand. The last is that of any
+    point with so much power. All only grow, as they do with more members; so a search may begin from the answer for a
+    part of the set.
 
     Parameters
     ----------
@@ -136,65 +138,62 @@ def relax(tables, members, size, by_units, by_ability):
         Classes; the first ``size`` count.
     by_units
         For each the first point, by units, that may hold; overwritten.
-    by_ability
-        For each the first position in ``tables.by_ability`` that may hold; overwritten.
+    by_power
+        For each the first position in ``tables.by_power`` that may hold; overwritten.
 
     Returns
     -------
-    tuple
-        Least units of all together, or NONE when the GPU is too small; then their cache and power (W).
+    int
+        Least units of all together, or NONE when the GPU is too small.
     """
     delay_ms = delay_at(tables, size)
     changed = True
-    total, cache, power_w = 0, 0.0, 0.0
+    total = 0
     if size > tables.most:
-        return NONE, 0.0, 0.0
+        return NONE
     while changed:
         changed = False
         cache, power_w = 0.0, 0.0
         for at in range(size):
-            cache += tables.cache[tables.by_ability[by_ability[at]]]
-            power_w += tables.power_w[tables.by_ability[by_ability[at]]]
+            cache += tables.least_cache[by_power[at]]
+            power_w += tables.power_w[tables.by_power[by_power[at]]]
         total = 0
         for at in range(size):
-            one = members[at]
-            least = tables.by_ability[by_ability[at]]
-            fixed_ms = tables.scheduling_ms[one] + tables.kernels[one] * delay_ms
-            slowed = 1 + tables.sensitivity[one] * max(cache - tables.cache[least], 0.0)
-            beside_w = power_w - tables.power_w[least]
-            end = tables.first[one, tables.limit + 1]
+            others = cache - tables.least_cache[by_power[at]]
+            beside_w = power_w - tables.power_w[tables.by_power[by_power[at]]]
+            end = tables.first[members[at], tables.limit + 1]
             point = by_units[at]
-            while point < end and not holds(tables, point, fixed_ms, slowed, beside_w):
+            while point < end and not holds(tables, point, delay_ms, others, beside_w):
                 point += 1
             if point == end:
-                return NONE, 0.0, 0.0
+                return NONE
             by_units[at] = point
             total += tables.units[point]
-            place = by_ability[at]
-            while place < end and not holds(tables, tables.by_ability[place], fixed_ms, slowed, beside_w):
+            place = by_power[at]
+            while place < end and not holds(tables, tables.by_power[place], delay_ms, others, beside_w):
                 place += 1
             if place == end:
-                return NONE, 0.0, 0.0
-            if place != by_ability[at]:
+                return NONE
+            if place != by_power[at]:
                 changed = True
-                by_ability[at] = place
+                by_power[at] = place
         if total > tables.limit:
-            return NONE, 0.0, 0.0
-    return total, cache, power_w
+            return NONE
+    return total
 
 
 @compiled
-def holds(tables, point, fixed_ms, slowed, beside_w):
-    """Whether a point keeps SLO and rate, loosely, beside neighbours of some power."""
+def holds(tables, point, delay_ms, others, beside_w):
+    """Whether a point keeps SLO and rate, loosely, beside neighbours of some cache demand and power."""
     clock = clock_at(tables, beside_w + tables.power_w[point])
-    return clock > 0 and fixed_ms + tables.active_ms[point] * slowed <= clock * tables.loose_ms[point]
+    return clock > 0 and busy_ms(tables, point, delay_ms, others) <= clock * tables.loose_ms[point]
 
 
 @compiled
 def arrange(tables, members, size, units, points, tries):
     """Operating points for a set, as ``settle`` finds them or else by trying all that ``relax`` leaves.
 
-    Abilities are not monotone in the units, so a set on which ``settle`` fails may still be possible.
+    Burdens are not monotone in the units, so a set on which ``settle`` fails may still be possible.
 
     Parameters
     ----------
@@ -209,21 +208,32 @@ def arrange(tables, members, size, units, points, tries):
         All units together; NONE when the set is impossible even loosely; UNKNOWN when it is possible no more than
         loosely or the tries did not suffice.
     """
-    by_units, by_ability = np.empty(size, np.int64), np.empty(size, np.int64)
+    by_units, by_power = np.empty(size, np.int64), np.empty(size, np.int64)
     for at in range(size):
-        by_units[at] = by_ability[at] = tables.first[members[at], 0]
+        by_units[at] = by_power[at] = tables.first[members[at], 0]
         if by_units[at] == tables.first[members[at], tables.limit + 1]:
             return NONE
-    total, cache, power_w = relax(tables, members, size, by_units, by_ability)
+    total = relax(tables, members, size, by_units, by_power)
     if total == NONE:
         return NONE
     units[:size] = 0
     settled = settle(tables, members, size, units, points)
     if settled != NONE:
         return settled
-    spare = tables.limit - total
+    least = tables.least_cache[by_power], tables.power_w[tables.by_power[by_power]]
+    return _tried(tables, members[:size], points, tries, by_units, tables.limit - total, *least)
+
+
+@compiled
+def _tried(tables, members, points, tries, by_units, spare, least_cache, least_w):
+    """What ``arrange`` returns, by depth-first search: from ``by_units`` on, so many units more than these to spare.
+
+    Whoever has no point yet brings the least cache demand and power, which are given by member.
+    """
+    size, total = len(members), tables.units[by_units].sum()
     delay_ms = delay_at(tables, size)
     depth, taken, answer = 0, 0, NONE
+    cache, power_w = np.full(size + 1, least_cache.sum()), np.full(size + 1, least_w.sum())
     points[0] = by_units[0] - 1
     while depth >= 0:
         if points[depth] >= by_units[depth]:
@@ -238,30 +248,26 @@ def arrange(tables, members, size, units, points, tries):
         tries -= 1
         if tries < 0:
             return UNKNOWN
-        least = tables.by_ability[by_ability[depth]]
-        fixed_ms = tables.scheduling_ms[one] + tables.kernels[one] * delay_ms
-        slowed = 1 + tables.sensitivity[one] * max(cache - tables.cache[least], 0.0)
-        if not holds(tables, point, fixed_ms, slowed, power_w - tables.power_w[least]):
+        cache[depth + 1] = cache[depth] + tables.cache[point] - least_cache[depth]
+        power_w[depth + 1] = power_w[depth] + tables.power_w[point] - least_w[depth]
+        brought = delay_ms, cache[depth + 1], power_w[depth + 1]
+        if not all_hold(tables, points[: depth + 1], *brought, tables.loose_ms):
             continue
         if depth + 1 < size:
             depth += 1
             points[depth] = by_units[depth] - 1
-        elif all_hold(tables, members, size, points, tables.room_ms):
+        elif all_hold(tables, points[:size], *brought, tables.room_ms):
             return total + taken
-        elif all_hold(tables, members, size, points, tables.loose_ms):
+        else:
             answer = UNKNOWN
     return answer
 
 
 @compiled
-def all_hold(tables, members, size, points, room_ms):
-    """Whether points that share a GPU all keep SLO and rate, given the room of every point."""
-    cache, power_w = tables.cache[points[:size]].sum(), tables.power_w[points[:size]].sum()
-    delay_ms, clock = delay_at(tables, size), clock_at(tables, power_w)
-    for at in range(size):
-        one, point = members[at], points[at]
-        fixed_ms = tables.scheduling_ms[one] + tables.kernels[one] * delay_ms
-        slowed = 1 + tables.sensitivity[one] * (cache - tables.cache[point])
-        if clock <= 0 or fixed_ms + tables.active_ms[point] * slowed > clock * room_ms[point]:
+def all_hold(tables, points, delay_ms, cache, power_w, room_ms):
+    """Whether points keep SLO and rate among replicas of so much cache demand and power together, given their room."""
+    clock = clock_at(tables, power_w)
+    for point in points:
+        if clock <= 0 or busy_ms(tables, point, delay_ms, cache - tables.cache[point]) > clock * room_ms[point]:
             return False
     return True

@@ -14,7 +14,7 @@ import numpy as np
 
 from provision.models.gpu import WHOLE, gpu_type
 from provision.models.igniter import solo_terms
-from provision.models.igniter_tables import LOOSE, PER_CLASS, ROUNDING, igniter_data, kernel_terms, shares_of
+from provision.models.igniter_tables import LOOSE, ROUNDING, igniter_data, shares_of
 
 
 class Menu(NamedTuple):
@@ -44,7 +44,7 @@ class Menu(NamedTuple):
 
 
 def menu_of(instance, gpu, demands):
-    """The Menu of some demands (model, budget in ms, rate in requests/s) on whole GPUs of a type.
+    """The Menu of some demands ((model,), budget in ms, rate in requests/s) on whole GPUs of a type.
 
     A demand whose model the data does not know has no room.
     """
@@ -52,9 +52,9 @@ def menu_of(instance, gpu, demands):
     hardware, names = data.hardware, sorted(data.models)
     batch, shares = np.arange(1, data.max_batch + 1), shares_of(data.hardware)[:, None]
     terms = [solo_terms(data, name, batch, shares) for name in names]
-    kernel = np.array([kernel_terms(data.models[name]) for name in names], float)
-    known = [demand[0] in data.models for demand in demands]
-    model = np.array([names.index(demand[0]) if knows else 0 for demand, knows in zip(demands, known, strict=True)])
+    models = [data.models[name] for name in names]
+    known = [model in data.models for (model,), *_ in demands]
+    model = np.array([names.index(model) if knows else 0 for ((model,), *_), knows in zip(demands, known, strict=True)])
     room, loose = (
         np.array([_room_ms(terms[one], demand, slack) if knows else np.full(len(batch), -np.inf)
                   for one, demand, knows in zip(model, demands, known, strict=True)])
@@ -65,7 +65,9 @@ def menu_of(instance, gpu, demands):
         power_w=np.array([one.power_w for one in terms]),
         cache=np.array([one.cache for one in terms]),
         feedback_ms=np.array([one.feedback_ms[0] for one in terms]),
-        **{name: np.ascontiguousarray(term) for name, term in zip(PER_CLASS, kernel.T, strict=True)},
+        scheduling_ms=np.array([one.kernel_delay_ms * one.kernels for one in models], float),
+        kernels=np.array([one.kernels for one in models], float),
+        sensitivity=np.array([one.cache_sensitivity for one in models], float),
         model=model,
         room_ms=room,
         loose_ms=loose,

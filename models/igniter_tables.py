@@ -1,12 +1,16 @@
 """Tables for planning under interference: classes of equal demands and the operating points worth considering.
 
+The points of a class are those of all its models, which are the variants of its workloads.
+
 With iGniter's model (TPDS 2022, eqs. 1-11) a replica of batch b on u units keeps its SLO and rate exactly when
 
     t_sched + n_k delay(n) + k_act(b, u) (1 + alpha_cache S) <= clock(P) room(b)
 
 where n counts the replicas on the GPU, S is the cache demand of the others, P the power of all, and room(b) the
-shorter of budget - t_load - t_feedback and b / rate - t_feedback. Cache and power both grow with b / k_act, the
-*ability*: of two points with equal units and room, the one of less ability suits all neighbours better.
+shorter of budget - t_load - t_feedback and b / rate - t_feedback. Cache and power of a model both grow with b / k_act,
+the *ability*: of its points with equal units and room, the one of less ability suits all neighbours better. Between
+models that is told by the *burden*, a guess at what a point slows its neighbours by: so much by its cache demand, and
+so much by its power once the GPU is over the cap.
 
 Whatever is planned here has one replica per workload, as in the paper, with its SM share in whole units. Only a
 workload that a GPU cannot serve alone is split, into the least number of equal parts.
@@ -29,31 +33,30 @@ ROUNDING = 1e-12
 """Relative excess that is rounding: a plan may meet a limit exactly."""
 
 
-PER_CLASS = ("scheduling_ms", "kernels", "sensitivity")
-"""Fields of Tables that hold a number per class."""
-
-
 class Tables(NamedTuple):
-    """Operating points of all classes on one GPU type, those of a class together, by units and then by ability.
+    """Operating points of all classes on one GPU type, those of a class together, by units and then by burden.
 
-    Arrays over points: ``units``, ``batch``, ``active_ms``, ``room_ms`` (for plans), ``loose_ms`` (for bounds),
-    ``power_w``, ``cache``; ``by_ability`` lists the points of each class by ability. ``first`` is (classes,
-    limit + 2): the first point with at least so many units. Arrays over classes: ``scheduling_ms``, ``kernels``,
-    ``sensitivity``. Scalars of the GPU follow; ``clock_loss`` is the part of the clock lost per W above the cap.
+    Arrays over points: ``model`` counts in the models of the class, ``units``, ``batch``, ``scheduling_ms``,
+    ``kernels``, ``sensitivity``, ``active_ms``, ``room_ms`` (for plans), ``loose_ms`` (for bounds), ``power_w``,
+    ``cache``; ``by_power`` lists the points of each class by power, and ``least_cache`` is the least cache demand of
+    those from there on. ``first`` is (classes, limit + 2): the first point with at least so many units. Scalars of the
+    GPU follow; ``clock_loss`` is the part of the clock lost per W above the cap.
     """
 
     first: np.ndarray
+    model: np.ndarray
     units: np.ndarray
     batch: np.ndarray
+    scheduling_ms: np.ndarray
+    kernels: np.ndarray
+    sensitivity: np.ndarray
     active_ms: np.ndarray
     room_ms: np.ndarray
     loose_ms: np.ndarray
     power_w: np.ndarray
     cache: np.ndarray
-    by_ability: np.ndarray
-    scheduling_ms: np.ndarray
-    kernels: np.ndarray
-    sensitivity: np.ndarray
+    by_power: np.ndarray
+    least_cache: np.ndarray
     delay_slope_ms: float
     delay_intercept_ms: float
     idle_w: float
@@ -65,7 +68,7 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True)
 class Classes:
-    """Distinct demands (model, budget in ms, rate in requests/s), hardest first, and the replicas of each.
+    """Distinct demands (models, budget in ms, rate in requests/s), hardest first, and the replicas of each.
 
     ``parts`` are (workload index, rate) of every replica to place; ``members`` the parts of each class.
     ``whole`` says that no workload had to be split.
@@ -98,7 +101,7 @@ def classes_of(instance):
         planned = instance.planned_rps(workload)
         pieces = max(math.ceil(planned / most_rps[index] * (1 - ROUNDING)), 1)
         for _ in range(pieces):
-            key = (workload.model, instance.budget_ms(workload), planned / pieces)
+            key = (workload.models, instance.budget_ms(workload), planned / pieces)
             found.setdefault(key, []).append(len(parts))
             parts.append((index, planned / pieces))
     demands = tuple(sorted(found, key=hardness))
@@ -129,13 +132,19 @@ def one_replica_each(instance):
 
 def hardness(demand):
     """Sort key: no demand can serve one that comes before it, but for equals."""
-    model, budget_ms, rate_rps = demand
-    return model, budget_ms, -rate_rps
+    models, budget_ms, rate_rps = demand
+    return models, budget_ms, -rate_rps
 
 
 def serves(harder, easier):
-    """Whether a place for one demand can take another: same model, no shorter budget, no higher rate."""
+    """Whether a place for one demand can take another: same models, no shorter budget, no higher rate."""
     return harder[0] == easier[0] and harder[1] <= easier[1] and harder[2] >= easier[2]
+
+
+def models_apart(demands):
+    """(demands,) numbers that tell their models apart."""
+    numbers = {models: number for number, models in enumerate(sorted({demand[0] for demand in demands}))}
+    return np.array([numbers[demand[0]] for demand in demands])
 
 
 def tables_of(instance, gpu, demands):
@@ -143,21 +152,19 @@ def tables_of(instance, gpu, demands):
     entry = next(entry for entry in instance.fleet if entry.gpu == gpu)
     data = igniter_data(instance, gpu)
     hardware = data.hardware
-    known = {demand[0] for demand in demands} & set(data.models)
+    known = {model for models, *_ in demands for model in models} & set(data.models)
     grids = {model: _grid(data, model) for model in known}
-    none = _points(next(iter(grids.values())), 0.0, 0.0)
-    points = [_points(grids[model], *demand) if model in known else none for model, *demand in demands]
+    points = [_points(grids, *demand) for demand in demands]
     offsets = np.cumsum([0] + [len(one["units"]) for one in points])
+    by_power = [_order(one, "power_w", "cache", "units") for one in points]
     steps = np.arange(hardware.units + 2)
-    merged = {name: np.concatenate([one[name] for one in points]) for name in none}
-    terms = np.array([kernel_terms(data.models.get(demand[0])) for demand in demands])
     return Tables(
         first=np.array([start + np.searchsorted(one["units"], steps)
                         for start, one in zip(offsets, points, strict=False)]),
-        by_ability=np.concatenate([start + np.lexsort((one["units"], one["cache"], one["power_w"]))
-                                   for start, one in zip(offsets, points, strict=False)]),
-        **merged,
-        **{name: np.ascontiguousarray(term) for name, term in zip(PER_CLASS, terms.T, strict=True)},
+        by_power=np.concatenate([start + order for start, order in zip(offsets, by_power, strict=False)]),
+        least_cache=np.concatenate([np.minimum.accumulate(one["cache"][order[::-1]])[::-1]
+                                    for one, order in zip(points, by_power, strict=True)]),
+        **_merged(points),
         delay_slope_ms=hardware.scheduling_slope_ms,
         delay_intercept_ms=hardware.scheduling_intercept_ms,
         idle_w=hardware.idle_power_w,
@@ -178,9 +185,14 @@ def igniter_data(instance, gpu):
     return next((data for data in instance.performance if data.gpu == gpu), None)
 
 
-def kernel_terms(model):
-    """PER_CLASS of a model, zeros for none."""
-    return (model.kernel_delay_ms * model.kernels, model.kernels, model.cache_sensitivity) if model else (0.0,) * 3
+def _order(points, *names):
+    """The points of a class by some fields, the first counts most."""
+    return np.lexsort([points[name] for name in reversed(names)])
+
+
+def _merged(parts):
+    """Arrays by name, joined."""
+    return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
 
 
 def shares_of(hardware):
@@ -189,12 +201,15 @@ def shares_of(hardware):
 
 
 def _grid(data, model):
-    """Terms of a model at (units, batches), the units, and the part of the clock left to it alone."""
+    """Terms of a model at (units, batches), the units, the part of the clock left to it alone, and the burden."""
     batch = np.arange(1, data.max_batch + 1)
     units = np.arange(1, data.hardware.units + 1)[:, None]
     terms = solo_terms(data, model, batch, shares_of(data.hardware)[:, None])
     over_w = np.maximum(data.hardware.idle_power_w + terms.power_w - data.hardware.power_cap_w, 0)
-    return terms, np.broadcast_to(units, terms.batch.shape), 1 - _clock_loss(data.hardware) * over_w
+    clock_loss = _clock_loss(data.hardware)
+    sensitivity = np.mean([one.cache_sensitivity for one in data.models.values()])
+    burden = sensitivity * terms.cache + clock_loss * terms.power_w
+    return terms, np.broadcast_to(units, terms.batch.shape), 1 - clock_loss * over_w, burden
 
 
 def _clock_loss(hardware):
@@ -202,19 +217,33 @@ def _clock_loss(hardware):
     return -hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz
 
 
-def _points(grid, budget_ms, rate_rps):
-    """The points of one demand that can hold alone and are worth considering, as arrays by name."""
-    terms, units, clock = grid
+def _points(grids, models, budget_ms, rate_rps):
+    """The points of one demand that can hold alone and are worth considering, as arrays by name.
+
+    A point without another of no more units, power, cache, scheduling and active time, slowdown by cache and kernels,
+    and no less room, is worth it.
+    """
+    known = [(number, grids[model]) for number, model in enumerate(models) if model in grids]
+    nothing = [_possible(0, next(iter(grids.values())), 0.0, 0.0)]
+    flat = _merged([_possible(*one, budget_ms, rate_rps) for one in known] or nothing)
+    order = _order(flat, "units", "burden", "active_ms")
+    flat = {name: column[order] for name, column in flat.items() if name != "burden"}
+    costs = [flat[name] for name in ("power_w", "cache", "active_ms", "scheduling_ms", "kernels")]
+    keep = unbeaten(np.stack([*costs, flat["active_ms"] * flat["sensitivity"], -flat["loose_ms"]], axis=1))
+    return {name: column[keep] for name, column in flat.items()}
+
+
+def _possible(number, grid, budget_ms, rate_rps):
+    """The points at which one model, of this number, can hold alone."""
+    terms, units, clock, burden = grid
     every_ms = np.divide(1000 * terms.batch, rate_rps) if rate_rps > 0 else np.full_like(terms.batch, np.inf)
     room, loose = (
         np.minimum(budget_ms * slack - terms.load_ms, every_ms * slack) - terms.feedback_ms
         for slack in (1 + ROUNDING, 1 + LOOSE)
     )
     possible = (terms.scheduling_ms + terms.active_ms <= clock * loose) & (clock > 0)
-    columns = {"units": units, "batch": terms.batch.astype(int), "active_ms": terms.active_ms, "room_ms": room,
-               "loose_ms": loose, "power_w": terms.power_w, "cache": terms.cache}
-    flat = {name: column[possible] for name, column in columns.items()}
-    order = np.lexsort((flat["active_ms"], flat["cache"], flat["power_w"], flat["units"]))
-    flat = {name: column[order] for name, column in flat.items()}
-    keep = unbeaten(*(flat[name] for name in ("power_w", "cache", "active_ms", "loose_ms")))
-    return {name: column[keep] for name, column in flat.items()}
+    columns = {"model": np.full(units.shape, number), "units": units, "batch": terms.batch.astype(int),
+               "scheduling_ms": terms.scheduling_ms, "kernels": terms.kernels.astype(float),
+               "sensitivity": terms.cache_sensitivity, "active_ms": terms.active_ms, "room_ms": room,
+               "loose_ms": loose, "power_w": terms.power_w, "cache": terms.cache, "burden": burden}
+    return {name: column[possible] for name, column in columns.items()}

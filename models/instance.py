@@ -63,14 +63,23 @@ class Instance(Record):
                 raise ValueError(f"policy.latency_budget: {ALONE}, not {SHARED[data.kind]} shared GPUs; use half_slo")
         if self.objective == THROUGHPUT:
             _refuse_unfixed(self.fleet, self.policy)
+            self._refuse_choice()
         for index, workload in enumerate(self.workloads):
-            if workload.model not in self._known_models:
-                raise ValueError(
-                    f"workloads[{index}].model: no performance data for {workload.model!r} on this fleet; "
-                    f"there is data for {', '.join(sorted(self._known_models)) or 'no model'}"
-                )
+            for number, model in enumerate(workload.models):
+                if model not in self._known_models:
+                    field = f"variants[{number - 1}]" if number else "model"
+                    raise ValueError(
+                        f"workloads[{index}].{field}: no performance data for {model!r} on this fleet; "
+                        f"there is data for {', '.join(sorted(self._known_models)) or 'no model'}"
+                    )
         self._check_workflows()
         return self
+
+    def _refuse_choice(self):
+        """Under interference the most throughput is sought with one model per workload."""
+        several = [index for index, workload in enumerate(self.workloads) if workload.variants]
+        if several and any(data.kind == "igniter" for data in self._fleet_performance):
+            raise ValueError(f"workloads[{several[0]}].variants: not for {THROUGHPUT} on shared GPUs; leave them out")
 
     def _check_workflows(self):
         """Workflows have names of their own and stages of workloads that exist, each in one stage."""
@@ -165,6 +174,10 @@ class Instance(Record):
     def workflow_slo_ms(self, workflow):
         """Longest time from a workflow's request to its last answer, in ms: the sum over its stages."""
         return sum(max(self.workload[name].slo_ms for name in stage) for stage in workflow.stages)
+
+    def model_of(self, replica):
+        """The name of the model that a replica of a plan runs; its workload must be one of these."""
+        return replica.model or self.workload[replica.workload].model
 
     def budget_ms(self, workload):
         """Longest latency allowed for a workload, in ms: of a batch, under ``queueing`` of a task."""

@@ -16,6 +16,7 @@ FEATURES = {
     "min_replicas": "min_replicas other than 1",
     "max_replicas": "max_replicas for isolated slices",
     "max_share_per_gpu": "max_share_per_gpu below 1",
+    "variants": "variants of a workload",
     "interference": "interference between workloads on one slice (performance data of kind igniter)",
     "share_slices": "policy.share_slices (a bound for isolated segments does not hold there)",
     "gpulets": "parts of GPUs and turns on them (performance data of kind gpulets)",
@@ -26,6 +27,7 @@ FEATURES = {
 
 REMEDIES = (
     ("max_throughput", "auto or greedy"),
+    ("variants", "auto, or leave variants out"),
     ("interference", "auto, patterns or igniter"),
     ("share_slices", "auto or mixed-slices"),
     ("gpulets", "auto, gpulets-patterns or gpulets"),
@@ -34,7 +36,7 @@ REMEDIES = (
 """Methods that can do what few can; the first feature counts."""
 
 ONE_REPLICA = frozenset(
-    {"several_gpu_types", "limited_counts", "without_mig", "interference", "max_replicas", "max_throughput"}
+    {"several_gpu_types", "limited_counts", "without_mig", "interference", "max_replicas", "max_throughput", "variants"}
 )
 """What methods under interference take, which give every workload one replica where that is asked for."""
 
@@ -155,6 +157,7 @@ def needs(instance):
         "max_replicas": any(workload.max_replicas is not None for workload in workloads),
         "share_slices": instance.policy.share_slices,
         "max_share_per_gpu": any(workload.max_share_per_gpu < 1 for workload in workloads),
+        "variants": any(workload.variants for workload in workloads),
         "interference": "igniter" in kinds,
         "gpulets": "gpulets" in kinds,
         "max_throughput": instance.objective == THROUGHPUT,

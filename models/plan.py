@@ -11,7 +11,7 @@ class Replica(Record):
 
     ``sm_share`` is the part of the slice's SMs that each process may use, ``rate_rps`` the part of the
     workload's rate that is routed here. Replicas of one ``turn`` on a slice take turns on one share of its SMs;
-    without a turn a replica has a share of its own.
+    without a turn a replica has a share of its own. ``model`` is the variant that runs, None for the workload's model.
     """
 
     workload: Name
@@ -20,6 +20,7 @@ class Replica(Record):
     sm_share: Fraction = 1.0
     rate_rps: NonNegative
     turn: Count | None = None
+    model: Name | None = None
 
 
 class Slice(Record):

@@ -59,12 +59,11 @@ def slice_members(instance, piece):
 
     A replica that has the slice to itself is judged with all its processes busy, whatever its rate.
     """
-    workloads = [instance.workload.get(replica.workload) for replica in piece.replicas]
-    if None in workloads:
+    if any(replica.workload not in instance.workload for replica in piece.replicas):
         return None
-    shared = len(workloads) > 1
+    shared = len(piece.replicas) > 1
     return tuple(
-        Member(workload.model, one.batch, one.processes, one.sm_share, one.rate_rps if shared else 0.0, one.turn,
-               instance.policy.fill_ms(workload.slo_ms))
-        for workload, one in zip(workloads, piece.replicas, strict=True)
+        Member(instance.model_of(one), one.batch, one.processes, one.sm_share, one.rate_rps if shared else 0.0,
+               one.turn, instance.policy.fill_ms(instance.workload[one.workload].slo_ms))
+        for one in piece.replicas
     )

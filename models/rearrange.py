@@ -8,7 +8,7 @@ from provision.models.plan import Plan, PlannedGpu, Replica, Slice
 class _Slot:
     """A slice that is or may be: where it stands, whether it is there already, and what runs in it.
 
-    That is (workload, throughput_rps, batch, processes), or None.
+    That is (workload, throughput_rps, batch, processes, model), the last as in a Replica, or None.
     """
 
     def __init__(self, kind, profile, start, kept=False, replica=None):
@@ -29,7 +29,7 @@ def rearranged(instance, segments, partitions, running, choice):
         entry = instance.fleet[partitions.entry[partition]]
         heads.append(PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=()))
         slots.append(_new(segments, _places(segments, instance, partitions, partition)))
-    _start(segments, slots, choice.started)
+    _start(instance, segments, slots, choice.started)
     rates = _rates(instance, slots)
     gpus = [
         head.model_copy(update={"slices": tuple(
@@ -48,7 +48,7 @@ def _kept(running, gpu, position, stays):
     slot = _Slot(going.kind, piece.profile, piece.start, kept=True)
     if (gpu, position) in stays:
         throughput_rps, batch = running.capacity[going]
-        slot.replica = (going.workload, throughput_rps, batch, going.processes)
+        slot.replica = (going.workload, throughput_rps, batch, going.processes, going.model)
     return slot
 
 
@@ -67,16 +67,16 @@ def _places(segments, instance, partitions, partition):
     return [(start, kinds[at]) for start, at in state]
 
 
-def _start(segments, slots, started):
+def _start(instance, segments, slots, started):
     """Put the replicas that start into free slots of their kind, existing slices first, then running GPUs."""
     free, idle = {}, [slot for held in slots for slot in held if slot.replica is None]
     for slot in sorted(idle, key=lambda one: not one.kept):
         free.setdefault(slot.kind, []).append(slot)
     for workload, kind in zip(*np.nonzero(started), strict=True):
-        at = (workload, kind)
+        at, model = (workload, kind), instance.workloads[workload].named(segments.model[workload, kind])
         for _ in range(started[at]):
             found = (segments.throughput_rps[at], segments.batch[at], segments.processes[at])
-            free[kind].pop(0).replica = (int(workload), float(found[0]), int(found[1]), int(found[2]))
+            free[kind].pop(0).replica = (int(workload), float(found[0]), int(found[1]), int(found[2]), model)
 
 
 def _rates(instance, slots):
@@ -93,7 +93,7 @@ def _rates(instance, slots):
 def _slice(instance, slot, rates):
     if slot.replica is None:
         return Slice(profile=slot.profile, start=slot.start)
-    workload, throughput_rps, batch, processes = slot.replica
+    workload, throughput_rps, batch, processes, model = slot.replica
     replica = Replica(workload=instance.workloads[workload].name, batch=batch, processes=processes,
-                      rate_rps=float(throughput_rps * rates[workload]))
+                      rate_rps=float(throughput_rps * rates[workload]), model=model)
     return Slice(profile=slot.profile, start=slot.start, replicas=(replica,))

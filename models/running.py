@@ -17,11 +17,15 @@ APART = "plan: a GPU holds slices that cannot stand together; provision verify s
 
 
 class Going(NamedTuple):
-    """How a slice goes on: the kind, workload by index, processes; -1 where it serves nobody or none that is left."""
+    """How a slice goes on: the kind, workload by index, processes; -1 where it serves nobody or none that is left.
+
+    ``model`` is as in a Replica.
+    """
 
     kind: int
     workload: int
     processes: int
+    model: str | None
 
 
 class Turn(NamedTuple):
@@ -90,9 +94,9 @@ def _going(piece, kind, rows):
             "replanning is for slices of one replica each"
         )
     if not piece.replicas:
-        return Going(kind, -1, 0)
+        return Going(kind, -1, 0, None)
     replica = piece.replicas[0]
-    return Going(kind, rows.get(replica.workload, -1), replica.processes)
+    return Going(kind, rows.get(replica.workload, -1), replica.processes, replica.model)
 
 
 def _turns(instance, segments, entry, gpu):
@@ -122,6 +126,8 @@ def _capacity(instance, segments, going):
     if going.kind < 0 or going.workload < 0:
         return None
     kind, workload = segments.kinds[going.kind], instance.workloads[going.workload]
-    entry = instance.fleet[kind.entry]
-    throughput_rps, _, batch, _ = best_point(instance, entry, kind.profile, workload, going.processes)
+    entry, model = instance.fleet[kind.entry], going.model or workload.model
+    if model not in workload.models:
+        return None
+    throughput_rps, _, batch, _ = best_point(instance, entry, kind.profile, workload, model, going.processes)
     return (throughput_rps, int(batch)) if throughput_rps else None

@@ -1,4 +1,4 @@
-"""Isolated segments: for every workload, the best way to run it alone on each kind of slice."""
+"""Isolated segments: for every workload, the best way to run it alone on each kind of slice, its variant included."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,7 +27,7 @@ class Segments:
     """Best-throughput operating points under the latency budget (ParvaGPU's optimal triplets).
 
     Arrays are (workloads, kinds); a throughput of 0 says that no operating point meets the budget. Under the queueing
-    policy throughput is the rate up to which tasks meet it.
+    policy throughput is the rate up to which tasks meet it. ``model`` counts in the workload's ``models``.
     """
 
     kinds: tuple[SliceKind, ...]
@@ -35,6 +35,7 @@ class Segments:
     latency_ms: np.ndarray
     batch: np.ndarray
     processes: np.ndarray
+    model: np.ndarray
 
     def of_entry(self, entry):
         """Indices of the kinds that the GPUs of a fleet entry offer."""
@@ -81,7 +82,8 @@ def _best_segments(key, max_processes):
     budgets = np.array([instance.budget_ms(workload) for workload in instance.workloads]) * (1 + ROUNDING)
     rows = {}
     for index, workload in enumerate(instance.workloads):
-        rows.setdefault(workload.model, []).append(index)
+        for number, model in enumerate(workload.models):
+            rows.setdefault((model, number), []).append(index)
     columns = [
         (_kind(number, entry, profile), column)
         for number, entry in enumerate(instance.fleet)
@@ -89,9 +91,9 @@ def _best_segments(key, max_processes):
         if (column := _column(instance, entry, profile, rows, budgets, max_processes)).any()
         or _shareable(instance, entry, profile)
     ]
-    values = np.array([column for _, column in columns]).reshape(len(columns), len(budgets), 4)
-    throughput, latency, batch, processes = values.transpose(2, 1, 0)
-    tables = throughput, latency, batch.astype(int), processes.astype(int)
+    values = np.array([column for _, column in columns]).reshape(len(columns), len(budgets), 5)
+    throughput, latency, *chosen = values.transpose(2, 1, 0)
+    tables = throughput, latency, *(column.astype(int) for column in chosen)
     for table in tables:
         table.flags.writeable = False
     return Segments(tuple(kind for kind, _ in columns), *tables)
@@ -109,23 +111,25 @@ def _shareable(instance, entry, profile):
 
 
 def _column(instance, entry, profile, rows, budgets, max_processes):
-    """(workloads, 4) array of throughput, latency, batch, processes on one kind; zeros where none."""
-    column = np.zeros((len(budgets), 4))
+    """(workloads, 5) array of throughput, latency, batch, processes, model on one kind; zeros where none."""
+    column = np.zeros((len(budgets), 5))
     limit = _most_processes(entry, profile)
     limit = limit if max_processes is None else min(limit, max_processes)
-    for model, indices in rows.items():
-        data = instance.performance_of(entry.gpu, model)
+    for (model, number), indices in rows.items():
+        data, indices = instance.performance_of(entry.gpu, model), np.array(indices)
         if data is not None:
-            column[indices] = _best(instance)(data.operating_points(model, profile), limit, budgets[indices])
+            found = _best(instance)(data.operating_points(model, profile), limit, budgets[indices])
+            better = found[:, 0] > column[indices, 0]
+            column[indices[better]] = np.insert(found[better], 4, number, axis=1)
     return column
 
 
-def best_point(instance, entry, profile, workload, processes):
-    """(throughput, latency, batch, processes) of the best operating point with so many processes; zeros without one."""
-    data = instance.performance_of(entry.gpu, workload.model)
+def best_point(instance, entry, profile, workload, model, processes):
+    """(throughput, latency, batch, processes) of a model's best operating point with so many processes, or zeros."""
+    data = instance.performance_of(entry.gpu, model)
     if data is None or processes > _most_processes(entry, profile):
         return 0.0, 0.0, 0, processes
-    points = data.operating_points(workload.model, profile).where_processes(processes)
+    points = data.operating_points(model, profile).where_processes(processes)
     return _best(instance)(points, processes, np.array([instance.budget_ms(workload) * (1 + ROUNDING)]))[0].tolist()
 
 

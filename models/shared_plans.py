@@ -15,7 +15,7 @@ from provision.models.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.segments import best_segments
 from provision.models.stocks import Fleet, fleet_of
 
-FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference"})
+FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "variants"})
 """What methods that plan shared GPUs can do."""
 
 
@@ -95,13 +95,15 @@ class SharedProblem:
         return PlannedGpu(gpu=stock.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=replicas),))
 
     def _replica(self, stock, point, part):
-        workload, rate_rps = self.classes.parts[part]
+        index, rate_rps = self.classes.parts[part]
+        workload, tables = self.instance.workloads[index], stock.tables
         shares = shares_of(igniter_data(self.instance, stock.gpu).hardware)
         return Replica(
-            workload=self.instance.workloads[workload].name,
-            batch=int(stock.tables.batch[point]),
-            sm_share=float(shares[stock.tables.units[point] - 1]),
+            workload=workload.name,
+            batch=int(tables.batch[point]),
+            sm_share=float(shares[tables.units[point] - 1]),
             rate_rps=rate_rps,
+            model=workload.named(tables.model[point]),
         )
 
     def patterns(self, plan):

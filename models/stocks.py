@@ -71,7 +71,7 @@ def fleet_of(instance, demands, replicas):
     unit = Fraction(math.gcd(*(weight.numerator for weight in weights)) or 1,
                     math.lcm(*(weight.denominator for weight in weights)))
     prices = [int(weight / unit) for weight in weights]
-    beyond, models, tiers = BEYOND * replicas * (max(prices) or 1), {demand[0] for demand in demands}, {}
+    beyond, models, tiers = BEYOND * replicas * (max(prices) or 1), {one for demand in demands for one in demand[0]}, {}
     for entry, price in zip(instance.fleet, prices, strict=True):
         if (data := igniter_data(instance, entry.gpu)) and models & set(data.models):
             tiers.setdefault(entry.gpu, []).append((price, entry.count))

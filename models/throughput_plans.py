@@ -12,7 +12,7 @@ from provision.models.plan import Replica
 from provision.models.shared_plans import FEATURES as SHARED_FEATURES
 from provision.models.shared_plans import SharedProblem, shared_problem
 
-FEATURES = SHARED_FEATURES | {"max_throughput"}
+FEATURES = SHARED_FEATURES - {"variants"} | {"max_throughput"}
 """What methods that plan throughput on shared GPUs can do."""
 BOXES = 20_000
 """Boxes in which a set's best operating points are sought; a few hundred nearly always prove them."""

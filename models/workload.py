@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from provision.models.fields import Count, Flag, Fraction, Name, NonNegative, Positive, Record
 from provision.models.gpu import WHOLE, gpu_type
@@ -18,9 +18,10 @@ ALONE = "queueing judges a replica that has its slice to itself"
 class Workload(Record):
     """One served DNN model with its SLO and request rate.
 
-    ``min_replicas`` and ``max_replicas`` bound the number of its replicas (iGniter and its like know one
-    replica per workload), ``max_share_per_gpu`` the largest
-    part of its planned rate that may be routed to one GPU, so that losing a GPU loses no more.
+    ``variants`` name further ways to run it (another precision, other kernels), each with performance data under its
+    name; every replica runs one of them or ``model``. ``min_replicas`` and ``max_replicas`` bound the number of its
+    replicas (iGniter and its like know one replica per workload), ``max_share_per_gpu`` the largest part of its planned
+    rate that may be routed to one GPU, so that losing a GPU loses no more.
     """
 
     name: Name
@@ -30,6 +31,25 @@ class Workload(Record):
     min_replicas: Annotated[int, Field(strict=True, ge=0, le=100)] = 1
     max_replicas: Annotated[int, Field(strict=True, ge=1, le=10**6)] | None = None
     max_share_per_gpu: Fraction = 1.0
+    variants: tuple[Name, ...] = Field(default=(), exclude_if=lambda variants: not variants)
+
+    @property
+    def models(self):
+        """Names of all models that a replica may run, the one that it runs unless it says so first."""
+        return (self.model, *self.variants)
+
+    def named(self, index):
+        """What a Replica calls the model ``models[index]``."""
+        return self.models[index] if index else None
+
+    @field_validator("variants")
+    @classmethod
+    def _differ(cls, variants, info):
+        names = (info.data.get("model"), *variants)
+        twice = [name for at, name in enumerate(names) if name in names[:at]]
+        if twice:
+            raise ValueError(f"{twice[0]!r} stands twice, model counted; name every model once")
+        return variants
 
     @model_validator(mode="after")
     def _replicas_in_order(self):

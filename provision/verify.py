@@ -191,9 +191,9 @@ class _Verifier:
         workload, where = self.instance.workload[replica.workload], (at, position, replica.workload)
         if found is None:
             message = (
-                f"no performance data for {workload.model} at batch {replica.batch}, {replica.processes} processes, "
-                f"SM share {replica.sm_share:g} on {piece.profile} with {len(piece.replicas) - 1} neighbours "
-                "(out of memory or never measured)"
+                f"no performance data for {self.instance.model_of(replica)} at batch {replica.batch}, "
+                f"{replica.processes} processes, SM share {replica.sm_share:g} on {piece.profile} with "
+                f"{len(piece.replicas) - 1} neighbours (out of memory or never measured)"
             )
             self._violate("operating_point", message, *where)
             return
@@ -226,12 +226,16 @@ class _Verifier:
             self._violate("rate", message, *where, replica.rate_rps, found.throughput_rps)
 
     def _check_workload(self, at, position, replica):
-        """Note where a workload's rate goes; the workload must exist."""
-        if replica.workload not in self.instance.workload:
+        """Note where a workload's rate goes; the workload must exist, and have the model that the replica runs."""
+        workload = self.instance.workload.get(replica.workload)
+        if workload is None:
             message = f"the instance {self.instance.name} has no such workload"
             self._violate("operating_point", message, at, position, replica.workload)
-        else:
-            self.routed[replica.workload].append((at, replica.rate_rps))
+            return
+        self.routed[replica.workload].append((at, replica.rate_rps))
+        if self.instance.model_of(replica) not in workload.models:
+            message = f"runs {replica.model}, the models of the workload are {', '.join(workload.models)}"
+            self._violate("operating_point", message, at, position, replica.workload)
 
     def _check_rate(self, workload):
         """A workload's whole rate is routed, to enough replicas, not too much of it to one GPU."""

@@ -1,6 +1,7 @@
 """Random small instances that ask for every combination of features, and what is wrong with the answers on them."""
 
 import numpy as np
+from drawn_variants import with_variants
 from sharing_oracle import random_sharing
 
 import provision
@@ -19,7 +20,7 @@ KINDS = (
     (random_sharing, dict(gpus=("v100", "t4"))),
 )
 """MIG and whole GPUs, one type and several, tables, closed networks and interference."""
-FLAGS = ("priced", "limited", "least", "most", "spread", "headroom", "share_slices")
+FLAGS = ("priced", "limited", "least", "most", "spread", "headroom", "share_slices", "variants")
 COMBINATIONS = len(KINDS) * 2 ** len(FLAGS)
 """The first so many seeds ask for every combination of kinds and flags, the others for a few features each."""
 FEW = 0.2
@@ -40,17 +41,19 @@ def instance_of(seed):
     queueing = alone and rng.random() < QUEUEING
     policy = {"headroom": float("headroom" in asked) / 8, "share_slices": "share_slices" in asked}
     policy["latency_budget"] = "queueing" if queueing else "half_slo"
-    return plain.replace(
+    instance = plain.replace(
         fleet=tuple(_entry(rng, asked, one) for one in plain.fleet),
         workloads=tuple(_workload(rng, asked, one) for one in plain.workloads),
         policy=plain.policy.model_copy(update=policy),
     )
+    return with_variants(instance, seed) if "variants" in asked else instance
 
 
 def throughput_of(seed):
     """The same instance on a fixed fleet for most throughput; None where that is not for its policy."""
     plain = instance_of(seed)
-    if plain.policy.latency_budget == "queueing" or plain.policy.share_slices:
+    several = any(one.variants for one in plain.workloads)
+    if plain.policy.latency_budget == "queueing" or plain.policy.share_slices or several:
         return None
     rng = np.random.default_rng(seed)
     fleet = [one.model_copy(update={"count": int(rng.integers(1, 5))}) for one in plain.fleet]

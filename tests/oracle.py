@@ -110,12 +110,12 @@ def best_rps(instance, entry, workload, profile):
     """Most throughput of one segment within the latency budget, looked up row by row."""
     key = (instance.digest, entry.gpu, workload.name, profile)
     if key not in _CACHE:
-        data = instance.performance_of(entry.gpu, workload.model)
         limit = entry.type.slice_mps_clients(profile) if entry.mps else 1
         _CACHE[key] = max(
             (
                 row.throughput_rps
-                for row in data.models[workload.model].points
+                for model in workload.models
+                for row in instance.performance_of(entry.gpu, model).models[model].points
                 if row.profile == profile and row.processes <= limit
                 and row.latency_ms <= workload.slo_ms / 2 * instance.policy.safety
             ),

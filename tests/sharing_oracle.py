@@ -95,7 +95,7 @@ def _in_stock(instance, entries):
 
 
 def _fits(instance, e, block, feasible):
-    """Whether some batches and units serve all of a block on one GPU; its parts must fit too."""
+    """Whether some models, batches and units serve all of a block on one GPU; its parts must fit too."""
     key = e, tuple(one.name for one in block)
     if key not in feasible:
         parts = itertools.combinations(block, len(block) - 1) if len(block) > 1 else ()
@@ -107,12 +107,12 @@ def _some_batches(instance, e, block):
     entry = instance.fleet[e]
     if not entry.mps and len(block) > 1:
         return False
-    batches = itertools.product(range(1, LARGEST_BATCH + 1), repeat=len(block))
-    return any(_enough_units(instance, entry, block, chosen) for chosen in batches)
+    ways = (itertools.product(one.models, range(1, LARGEST_BATCH + 1)) for one in block)
+    return any(_enough_units(instance, entry, block, chosen) for chosen in itertools.product(*ways))
 
 
-def _enough_units(instance, entry, block, batches):
-    """Whether units suffice at these batches.
+def _enough_units(instance, entry, block, ways):
+    """Whether units suffice at these models and batches.
 
     Whoever is late needs more: at any sufficient units the others take no less than now, and so does the GPU's
     clock. So units grow to the least that suffice, or past the GPU.
@@ -121,8 +121,7 @@ def _enough_units(instance, entry, block, batches):
     limit = round(1 / data.hardware.unit_share)
     units = [1 if entry.mps else limit] * len(block)
     while sum(units) <= limit:
-        members = [Member(one.model, batch, 1, many / limit)
-                   for one, batch, many in zip(block, batches, units, strict=True)]
+        members = [Member(*way, 1, many / limit) for way, many in zip(ways, units, strict=True)]
         late = [not _served(instance, one, found)
                 for one, found in zip(block, data.predict("whole", members), strict=True)]
         if not any(late):

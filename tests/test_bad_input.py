@@ -157,6 +157,16 @@ CASES = {
         instance("workloads.0.model", "gpt-9"),
         "workloads[0].model: no performance data for 'gpt-9'",
     ),
+    "variant_unknown": (
+        instance("workloads.0.variants", ["vgg16", "gpt-9"]),
+        "workloads[0].variants[1]: no performance data for 'gpt-9'",
+    ),
+    "variant_twice": (
+        instance("workloads.0.variants", ["vgg16", "vgg16"]),
+        "workloads[0].variants: 'vgg16' stands twice, model counted; name every model once",
+    ),
+    "variant_is_the_model": (instance("workloads.0.variants", ["resnet50"]), "'resnet50' stands twice"),
+    "variant_text": (instance("workloads.0.variants", "vgg16"), "workloads[0].variants: should be a valid tuple"),
     "model_missing": (instance("workloads.0.model", MISSING), "workloads[0].model: is missing; add it"),
     "slo_nan": (instance("workloads.0.slo_ms", NAN), "workloads[0].slo_ms: should be a finite number (got nan)"),
     "slo_nan_yaml": (

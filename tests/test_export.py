@@ -252,5 +252,5 @@ def test_names_that_collide_stay_apart():
 
 def test_replica_record_is_what_is_exported():
     """Exporters name every field of a replica; a new one needs a decision here."""
-    assert set(Replica.model_fields) == {"workload", "batch", "processes", "sm_share", "rate_rps", "turn"}
+    assert set(Replica.model_fields) == {"workload", "batch", "processes", "sm_share", "rate_rps", "turn", "model"}
     assert set(Slice.model_fields) == {"profile", "start", "replicas"}

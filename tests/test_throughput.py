@@ -90,7 +90,7 @@ def test_no_points_beat_the_bound_of_a_set(chosen, random, boxes):
     """Random points that hold by the scalar path are worth no more; the points found are worth what is said."""
     group = [INSS.workloads[at] for at in sorted(chosen)]
     data, units = INSS.performance[0], INSS.performance[0].hardware.units
-    menu = menu_of(INSS, "v100", [(one.model, INSS.budget_ms(one), INSS.planned_rps(one)) for one in group])
+    menu = menu_of(INSS, "v100", [((one.model,), INSS.budget_ms(one), INSS.planned_rps(one)) for one in group])
     found = most_throughput(menu, np.arange(len(group)), boxes)
 
     def worth(points):

@@ -17,7 +17,7 @@ class Commands:
     template
         Words with fields in braces, or None when something else starts the servers. No shell reads it.
     models
-        Model of each workload, for the field ``model``.
+        Model of each workload, for the field ``model`` of replicas that name none.
     """
 
     def __init__(self, template=None, models=None):
@@ -27,9 +27,9 @@ class Commands:
         """The command of a replica as one line of shell words; None without a template."""
         if self.template is None:
             return None
-        values = replica.model_dump(include=set(FIELDS)) | {"profile": profile}
+        values = replica.model_dump(include=set(FIELDS), exclude_none=True) | {"profile": profile}
         if replica.workload in self.models:
-            values["model"] = self.models[replica.workload]
+            values.setdefault("model", self.models[replica.workload])
         try:
             words = [word.format(**values) for word in shlex.split(self.template)]
         except KeyError as error:
@@ -127,6 +127,8 @@ def _replica_layout(kind, piece, replica, mps, commands):
         "PROVISION_BATCH": str(replica.batch),
         "PROVISION_PROCESSES": str(replica.processes),
     }
+    if replica.model is not None:
+        environment["PROVISION_MODEL"] = replica.model
     if mps:
         environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{100 * replica.sm_share:.6g}"
     if mps and len(piece.replicas) == 1:

@@ -45,7 +45,7 @@ class Style(NamedTuple):
 
 
 class ReplicaBox(NamedTuple):
-    """A replica, to scale; ``rates_rps`` has one rate for every GPU of the row."""
+    """A replica, to scale; ``model`` as in a Replica, ``rates_rps`` has one rate for every GPU of the row."""
 
     start: float
     size: float
@@ -53,6 +53,7 @@ class ReplicaBox(NamedTuple):
     batch: int
     processes: int
     sm_share: float
+    model: str | None
     rates_rps: tuple
     prediction: Prediction | None
 
@@ -114,6 +115,7 @@ class Served(NamedTuple):
 
     name: str
     style: Style
+    model: str
     replicas: int
     processes: int
     rate_rps: float
@@ -156,6 +158,11 @@ class Drawing:
             for _, replica in row.boxes:
                 boxes[replica.workload].append(replica)
         return tuple(_served(name, boxes[name], style, self.instance) for name, style in self.styles.items())
+
+    @property
+    def varied(self):
+        """Whether some replica runs another model than its workload's first."""
+        return any(replica.model for *_, replica in self.plan.replicas())
 
     @property
     def title(self):
@@ -210,7 +217,7 @@ def _likeness(gpu):
 
 
 def _work(replica):
-    return replica.workload, replica.batch, replica.processes, replica.sm_share
+    return replica.workload, replica.batch, replica.processes, replica.sm_share, replica.model
 
 
 def _ordered(gpu):
@@ -320,6 +327,7 @@ def _served(name, boxes, style, instance):
     return Served(
         name=name,
         style=style,
+        model=_models(boxes, asked),
         replicas=sum(len(box.rates_rps) for box in boxes),
         processes=sum(len(box.rates_rps) * box.processes for box in boxes),
         rate_rps=sum(sum(box.rates_rps) for box in boxes),
@@ -331,6 +339,12 @@ def _served(name, boxes, style, instance):
         budget_ms=instance.budget_ms(asked) if asked else None,
         planned_rps=instance.planned_rps(asked) if asked else None,
     )
+
+
+def _models(boxes, asked):
+    """What the replicas of a workload run, as text; the model that it asks for where there are none."""
+    default = asked.model if asked else "not in the instance"
+    return ", ".join(sorted({box.model or default for box in boxes} or {default}))
 
 
 def number(value):
@@ -369,9 +383,10 @@ def shorten(text, fits):
 
 
 def facts(replica):
-    """Batch and processes, utilisation where it is known, and rate of a replica, in short."""
+    """Batch and processes, utilisation where it is known, rate and variant of a replica, in short."""
     load = [] if replica.utilisation is None else [f"{replica.utilisation:.0%}"]
-    return [f"b{replica.batch} p{replica.processes}", *load, f"{replica.rate}/s"]
+    variant = [] if replica.model is None else [printable(replica.model)]
+    return [f"b{replica.batch} p{replica.processes}", *load, f"{replica.rate}/s", *variant]
 
 
 def details(replica):

@@ -127,6 +127,7 @@ def _hover(replica, piece):
         replica.workload,
         f"{piece.profile} at memory slot {piece.planned_start}, SM share {replica.sm_share:.0%}",
         f"batch {replica.batch}, processes {replica.processes}, {replica.rate} requests/s",
+        *([f"runs {replica.model}"] if replica.model else []),
         *piece.problems,
     ]
     if replica.prediction:
@@ -180,7 +181,7 @@ PLAIN = {
 }
 FARED = {
     "workload": _named,
-    "model": lambda one: _text(one.asked.model) if one.asked else "not in the instance",
+    "model": lambda one: _text(one.model),
     "SLO ms": lambda one: _quantity(one.asked and one.asked.slo_ms),
     "latency limit ms": lambda one: _quantity(one.budget_ms),
     "latency ms": lambda one: _quantity(one.latency_ms),

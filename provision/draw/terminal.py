@@ -20,8 +20,8 @@ JOINTS = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"
 
 ASCII = str.maketrans(JOINTS[1:] + FILLS[1:] + "·…", "|||-+++-+++-+++" + "/:\\'" + ".~")
 LABEL_WIDTH = 14
-FATES_WIDTH = 72
-"""Columns for what stands in front of a strip, at most; and for predictions in the legend, at least."""
+FATES_WIDTH, MODELS_WIDTH = 72, 100
+"""Columns for what stands in front of a strip, at most; and for predictions, and models, in the legend, at least."""
 
 WRONG = Style(color="red", bold=True)
 FAINT = Style(dim=True)
@@ -182,11 +182,14 @@ def _filled(text, width, fill):
 
 
 def _legend(drawing, width):
-    """A table of the workloads; with an instance and room enough, of how they fare too."""
+    """A table of the workloads; with room enough the models that they run, and with an instance how they fare."""
     predicted = drawing.instance is not None and width >= FATES_WIDTH
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=FAINT)
     table.add_column("", min_width=3, no_wrap=True)
     table.add_column("workload", overflow="fold")
+    varied = drawing.varied and width >= MODELS_WIDTH
+    if varied:
+        table.add_column("model", overflow="fold")
     fates = ("capacity/s", "batch ms", "limit ms") if predicted else ()
     for title in ("replicas", "procs", "rate/s", *fates):
         table.add_column(title, justify="right", no_wrap=True)
@@ -195,7 +198,8 @@ def _legend(drawing, width):
         fates = [one.rate_rps, *((one.throughput_rps, one.latency_ms, one.budget_ms) if predicted else ())]
         shown = ["-" if value is None else number(value) for value in fates]
         counts = [Text(f"{one.replicas:,}", "" if one.replicas else WRONG), f"{one.processes:,}"]
-        table.add_row(swatch, Text(printable(one.name)), *counts, *shown)
+        models = [Text(printable(one.model))] * varied
+        table.add_row(swatch, Text(printable(one.name)), *models, *counts, *shown)
     return table
 
 

@@ -40,6 +40,8 @@ def _segment(index, position, piece, sizes):
         raise InputError(f"{where}: a deployment map has no {piece.profile}, it knows {', '.join(sizes)}")
     if len(piece.replicas) != 1:
         raise InputError(f"{where}: has {len(piece.replicas)} workloads, a deployment map knows one per slice")
+    if piece.replicas[0].model is not None:
+        raise InputError(f"{where}: runs {piece.replicas[0].model}, a deployment map has no variants of a workload")
     if piece.replicas[0].sm_share < 1:
         raise InputError(f"{where}: sm_share {piece.replicas[0].sm_share:g}, a deployment map has no SM percentages")
     return piece.replicas[0]

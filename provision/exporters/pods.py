@@ -42,7 +42,7 @@ def deployments(instance, machines, attach):
         Gives for a slice the ``resources`` of each container and further fields of the pod.
     """
     names = slugs(workload.name for workload in instance.workloads)
-    images = slugs({workload.model: None for workload in instance.workloads})
+    images = slugs({model: None for workload in instance.workloads for model in workload.models})
     return yaml_text(
         *(
             _deployment(node, slice_name(index, position), piece, names, _containers(instance, piece, images), attach)
@@ -84,7 +84,7 @@ def _containers(instance, piece, images):
     """A container per server process of a slice, with what it serves in its environment."""
     processes = [replica for replica in piece.replicas for _ in range(replica.processes)]
     for number, replica in enumerate(processes):
-        model = instance.workload[replica.workload].model
+        model = instance.model_of(replica)
         environment = {
             "PROVISION_WORKLOAD": replica.workload,
             "PROVISION_MODEL": model,

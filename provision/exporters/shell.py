@@ -70,7 +70,7 @@ def _slice(instance, kind, device, name, piece):
         largest = max(piece.replicas, key=lambda replica: replica.sm_share)
         yield f"start_mps {name} {percentage(largest)}"
     for order, replica in enumerate(piece.replicas):
-        model = instance.workload[replica.workload].model
-        described = (replica.workload, model, replica.batch, replica.processes, f"{replica.rate_rps:.6g}")
+        described = (replica.workload, instance.model_of(replica), replica.batch, replica.processes,
+                     f"{replica.rate_rps:.6g}")
         limit = percentage(replica) if uses_mps(piece) else ""
         yield shlex.join(["describe", name, str(order), limit, *map(str, described)])

@@ -92,7 +92,7 @@ def _config(instance, replica, name, delay_ms):
     """The model's configuration; a batch may wait for as long as the policy leaves room for, in whole microseconds."""
     workload = instance.workload[replica.workload]
     return CONFIG.format(
-        workload=replica.workload, model=workload.model, slo=workload.slo_ms, rate=replica.rate_rps,
+        workload=replica.workload, model=instance.model_of(replica), slo=workload.slo_ms, rate=replica.rate_rps,
         name=name, batch=replica.batch, processes=replica.processes,
         delay_us=int(delay_ms * 1000),
     )

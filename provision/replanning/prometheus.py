@@ -32,7 +32,7 @@ def rates_now(url, instance, query=None, label="model"):
     query
         PromQL whose result is a vector of requests/s; None for TRITON.
     label
-        The label of the vector that holds a workload's name, or its model's where no two workloads share one.
+        The label of the vector that holds a workload's name, or those of its models where no two workloads share one.
 
     Raises
     ------
@@ -45,12 +45,13 @@ def rates_now(url, instance, query=None, label="model"):
     by_name = {}
     for sample in _samples(url, query or TRITON):
         by_name.setdefault(sample["metric"].get(label), []).append(sample)
-    models = Counter(workload.model for workload in instance.workloads)
+    takers = Counter(model for workload in instance.workloads for model in workload.models)
     rates = {}
     for workload in instance.workloads:
-        by_model = by_name.get(workload.model) if models[workload.model] == 1 else None
-        if found := by_name.get(workload.name, by_model):
-            rates[workload.name] = _value(url, label, found)
+        models = workload.models if all(takers[model] == 1 for model in workload.models) else ()
+        names = (workload.name,) if workload.name in by_name else models
+        if found := [by_name[name] for name in names if name in by_name]:
+            rates[workload.name] = sum(_value(url, label, samples) for samples in found)
     if not rates:
         there = ", ".join(sorted(map(str, by_name))[:10]) or "nothing"
         raise InputError(f"prometheus {url}: no workload of {instance.name} under label {label!r}; there is {there}")

@@ -40,7 +40,9 @@ def deploy(instance, plan):
     known, slices = {}, []
     for at, gpu in enumerate(plan.gpus):
         for piece in filter(lambda piece: piece.replicas, gpu.slices):
-            alike = [(one.workload, one.batch, one.processes, one.sm_share, one.turn) for one in piece.replicas]
+            alike = [
+                (one.workload, one.model, one.batch, one.processes, one.sm_share, one.turn) for one in piece.replicas
+            ]
             key = (gpu.gpu, piece.profile, *alike)
             if key not in known:
                 known[key] = plan_slice(instance, at, gpu.gpu, piece)

@@ -51,7 +51,7 @@ def batch_times(instance, gpu, piece):
     data = _networks(instance, gpu, piece)
     step, busy = _combinations(piece.replicas, MOST_ENTRIES if data else MOST_PREDICTIONS)
     if data:
-        replicas = [(instance.workload[one.workload].model, one.batch) for one in piece.replicas]
+        replicas = [(instance.model_of(one), one.batch) for one in piece.replicas]
         latency_ms = network_times(data, gpu_type(gpu).slice_compute(piece.profile), replicas, busy)
         return BatchTimes(step, latency_ms, latency_ms)
     return BatchTimes(step, *_predicted(instance, gpu, piece, busy))
@@ -84,7 +84,7 @@ def _refuse_unknown(instance, gpu, piece):
 
 def _networks(instance, gpu, piece):
     """The closed networks that describe replicas of different workloads on one slice, else None."""
-    models = [instance.workload[one.workload].model for one in piece.replicas]
+    models = [instance.model_of(one) for one in piece.replicas]
     data = instance.sharing_of(gpu, models) if len(models) > 1 else None
     return data if data and data.kind == "closed-network" else None
 

@@ -22,7 +22,7 @@ ROUNDING = 9
 def refuse_other_models(instance, plan):
     """Complain when a plan has a replica that iGniter's model does not describe."""
     for at, position, _, replica in plan.replicas():
-        data = instance.performance_of(plan.gpus[at].gpu, instance.workload[replica.workload].model)
+        data = instance.performance_of(plan.gpus[at].gpu, instance.model_of(replica))
         if data.kind != "igniter":
             raise InputError(
                 f"shadow: {replica.workload} on GPU {at}, slice {position} is not under iGniter's model, so nothing "
