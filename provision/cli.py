@@ -10,9 +10,11 @@ from provision.commands import (
     compare,
     export,
     fit,
+    fit_layers,
     imports,
     lists,
     profile,
+    profile_layers,
     replan,
     show,
     simulate,
@@ -27,7 +29,7 @@ from provision.solve import MethodError
 
 VERBS = (
     lists, solve, verify, simulate, compare, show, imports, bench, export, what_if, fit, profile, status, apply, replan,
-    veltair,
+    veltair, profile_layers, fit_layers,
 )
 DONE, UNUSABLE, INTERRUPTED = 0, 2, 130
 
