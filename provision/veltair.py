@@ -40,7 +40,7 @@ class Study:
     report
         Called after every search for a capacity.
     served
-        The shipped networks by name, or as ``fit_layers.measured_networks`` makes them.
+        The shipped networks by name, or as ``veltair_fit.measured_networks`` makes them.
     """
 
     def __init__(self, queries=2000, seed=0, report=lambda done: None, served=None):

@@ -1,6 +1,7 @@
 """Layer times: the file, fits that find what made the times, and the profiler where PyTorch is installed."""
 
 import json
+from functools import cache
 from importlib.metadata import PackageNotFoundError
 
 import numpy as np
@@ -9,20 +10,22 @@ import yaml
 
 from provision.cli import main
 from provision.commands import profile_layers
+from provision.heuristics.veltair_fit import CONSTANTS, by_network, compared, cpu_of, fit_cpu, measured_networks
+from provision.heuristics.veltair_versions import candidates_of
 from provision.instances.files import validate
 from provision.instances.layer_times import read_layer_times, shipped_layer_times
 from provision.instances.read import write
-from provision.models.fit_layers import Roofline, by_network, compared, fit_roofline, measured_networks
 from provision.models.layer_slowdowns import by_level, fit_proxy
 from provision.models.layer_times import LayerTimes, MeasuredCpu
 from provision.models.layers import Layer, Network, conv, dense, depthwise
+from provision.models.layers_cpu import alone_s
 from provision.models.layers_networks import networks
 from provision.profiling import cpu
 from provision.profiling.layer_timing import Setting, jobs, measure, settings
 from provision.profiling.layer_work import versions_of, work
 
 MACHINE = {"cpu": "test", "cores": 4, "l3_mib": 32.0, "torch": "2"}
-TRUTH = Roofline(core_flops=90e9, core_bps=12e9, start_s=8e-6)
+TRUTH = cpu_of((90e9, 20e9, 8e-6), 4)
 BACKGROUND = [{"level": 0.5, "gbps": 5.0}, {"level": 1.0, "gbps": 10.0}]
 U, V = 0.01, 0.02
 
@@ -39,28 +42,30 @@ def layers_of(*names):
             zip(networks()[name].layers, networks()[name].firsts, strict=True) if layer.name == first]
 
 
-def time_ms(layer, cores, slower=1.0):
-    """What TRUTH says."""
-    work = np.array([[layer.flops], [layer.bytes]], float)
-    return float(1e3 * TRUTH.time_s(work, cores)[0]) * slower
+@cache
+def time_ms(layer, cores):
+    """What TRUTH says, tried tiling by tiling."""
+    return 1e3 * min(alone_s(one, cores, TRUTH) for one in candidates_of(layer, TRUTH))
 
 
 @pytest.fixture(scope="module")
 def ideal():
-    """Times that a roofline and a linear slowdown make exactly; the second version is always slower."""
+    """Times that the analytical model and a linear slowdown make exactly; the second version is always slower."""
     rows = []
     for name, layer in layers_of("resnet50", "bert-large"):
         own = layer.bytes / time_ms(layer, 1) / 1e6
         rows += [[name, layer.name, "whole", cores, 0.0, time_ms(layer, cores), 0.01] for cores in (1, 2)]
         for level, gbps in ((0.5, 5.0), (1.0, 10.0)):
-            rows.append([name, layer.name, "whole", 1, level, time_ms(layer, 1, 1 + gbps * (U + V * own)), 0.01])
-        rows.append([name, layer.name, "quarters", 1, 0.0, time_ms(layer, 1, 1.1), 0.01])
-        rows.append([name, layer.name, "quarters", 1, 1.0, time_ms(layer, 1, 1.5), 0.01])
+            rows.append([name, layer.name, "whole", 1, level, time_ms(layer, 1) * (1 + gbps * (U + V * own)), 0.01])
+        rows.append([name, layer.name, "quarters", 1, 0.0, time_ms(layer, 1) * 1.1, 0.01])
+        rows.append([name, layer.name, "quarters", 1, 1.0, time_ms(layer, 1) * 1.5, 0.01])
     return made(rows, BACKGROUND)
 
 
-def test_the_roofline_that_made_the_times_is_found(ideal):
-    assert fit_roofline(ideal) == pytest.approx(TRUTH, rel=1e-3)
+def test_the_cpu_that_made_the_times_is_found(ideal):
+    found = fit_cpu(ideal)
+    assert [getattr(found, name) for name in CONSTANTS] == pytest.approx([getattr(TRUTH, name) for name in CONSTANTS],
+                                                                         rel=0.01)
     rows = compared(ideal, TRUTH)
     assert all(abs(row["error"]) < 1e-6 and row["version"] == "whole" for row in rows)
     totals = {(row["network"], row["cores"]): row for row in by_network(rows)}
@@ -89,10 +94,10 @@ def test_changing_versions_gains_where_another_is_faster(ideal):
 
 
 def test_layers_get_the_effort_they_were_measured_to_take():
-    """A layer twice as slow as the others' roofline takes twice the effort; what was not measured, that of all."""
+    """A layer twice as slow as the others have it takes twice the effort; what was not measured, that of all."""
     names, slow = [name for name in networks() if name != "bert-large"], "conv4_1b"
     found = measured_networks(made([
-        [name, layer.name, "whole", 1, 0.0, time_ms(layer, 1, 1 + (name == "resnet50" and layer.name == slow)), 0.0]
+        [name, layer.name, "whole", 1, 0.0, time_ms(layer, 1) * (1 + (name == "resnet50" and layer.name == slow)), 0.0]
         for name, layer in layers_of(*names)
     ]))
     effort = {layer.name: layer.effort for layer in found["resnet50"].layers}
@@ -125,7 +130,7 @@ def test_files_round_trip_and_commands_read_them(tmp_path, capsys, ideal):
         assert read_layer_times(tmp_path / name) == ideal
     assert main(["fit-layers", str(tmp_path / "t.json"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["roofline"]["core_flops"] == pytest.approx(90e9, rel=1e-3) and found["machine"]["cores"] == 4
+    assert found["cpu"]["core_flops"] == pytest.approx(90e9, rel=0.01) and found["machine"]["cores"] == 4
     command = ["fit-layers", str(tmp_path / "t.yaml"), "--out", str(tmp_path / "t.csv")]
     assert main(command) == 0 and "GFLOP/s" in capsys.readouterr().out
     assert (tmp_path / "t.csv").read_text().startswith("network,layer,version,cores,measured_ms,predicted_ms,error\n")
@@ -134,7 +139,7 @@ def test_files_round_trip_and_commands_read_them(tmp_path, capsys, ideal):
 
 
 def test_experiments_run_on_measured_efforts(tmp_path, capsys, ideal):
-    """Layers as the roofline has them change nothing much; a slow network needs more cores."""
+    """A network whose layers are slow beside the others' needs more cores."""
     write(made([row._replace(median_ms=row.median_ms * (3 if row.network == "resnet50" else 1)) for row in ideal.times],
                BACKGROUND), tmp_path / "slow.yaml")
     cores = []
@@ -150,7 +155,7 @@ def test_what_ships_can_be_used():
     for name in shipped_layer_times():
         times = read_layer_times(name)
         assert {row.network for row in times.times} == set(networks())
-        assert fit_roofline(times).core_flops > 1e9 and fit_proxy(times)
+        assert fit_cpu(times).core_flops > 1e9 and fit_proxy(times)
 
 
 def test_settings_leave_the_background_a_core():

@@ -1,7 +1,7 @@
 """``provision profile-layers``: measure layers on the CPU at hand, alone and beside a load in the background."""
 
 from provision.commands.common import add_force, counting, listed
-from provision.commands.fit_layers import print_fit
+from provision.commands.fit_layers import fitted, print_fit
 from provision.instances.files import check_writable, validate
 from provision.instances.read import write
 from provision.models.errors import InputError
@@ -40,7 +40,7 @@ def _run(options):
                "machine": machine, "background": background, "times": rows}
     times = validate(LayerTimes, content, "profile-layers")
     write(times, options.out, options.force)
-    print_fit(times)
+    print_fit(times, fitted(times))
     if given_up := len(todo) * len(work) - len(rows):
         print(f"{given_up} of {len(todo) * len(work)} times are missing: other programs had the cores")
     print(f"written to {options.out}")

@@ -5,10 +5,10 @@ from pathlib import Path
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
 from provision.draw.figures import check_picture
 from provision.draw.veltair import draw_veltair
+from provision.heuristics.veltair_fit import measured_networks
 from provision.instances.files import check_writable, write_text
 from provision.instances.layer_times import read_layer_times
 from provision.models.errors import InputError
-from provision.models.fit_layers import measured_networks
 from provision.sweeps.table import as_csv
 from provision.veltair import FIGURES, Study, searches
 from provision.veltair_shapes import differences, shapes
