@@ -15,9 +15,8 @@ NOTICEABLE = 0.005
 DIFFERENCES = (
     (("3", "10", "14"),
      "The modelled layers scale almost alike over the cores: model-wise scheduling wastes few of them, and larger "
-     "blocks mostly save conflicts. Where layers differ, as measured ones do (--measured), those of little efficiency "
-     "get more cores for a target that goes by operations (Algorithm 1, line 3): layer-wise scheduling is then not the "
-     "least use of cores."),
+     "blocks mostly save conflicts. Which blocks are best while there are few conflicts follows from rounding up to "
+     "whole cores, and changes with how efficient each layer is (--measured)."),
     (("12", "13", "14"),
      "In the model one version that bears interference is close to the best at every level for nearly all layers: "
      "compiling it gains, changing versions at run time gains nothing more. The versions picked need only keep a "

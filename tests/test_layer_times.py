@@ -15,6 +15,7 @@ from provision.heuristics.veltair_versions import candidates_of
 from provision.instances.files import validate
 from provision.instances.layer_times import read_layer_times, shipped_layer_times
 from provision.instances.read import write
+from provision.models.errors import InputError
 from provision.models.layer_slowdowns import by_level, fit_proxy
 from provision.models.layer_times import LayerTimes, MeasuredCpu
 from provision.models.layers import Layer, Network, conv, dense, depthwise
@@ -210,6 +211,12 @@ def test_a_tiny_network_is_measured():
         assert [(row.layer, row.version) for row in rows] == [(layer.name, version) for _, layer, version in todo]
         assert all(row.median_ms > 0 and row[3:5] == setting for row in rows) and sum(done) == len(todo)
         assert streaming is None if setting.level == 0 else streaming.gbps > 0
+
+
+def test_a_process_that_ends_early_is_one_line():
+    pytest.importorskip("torch")
+    with pytest.raises(InputError, match="ended early"):
+        measure([("resnet50", Layer("fc", -1, 1, 1, 1), "whole")], Setting(1, 0.0), cpu.usable_cores(), 1.0, 0.001, len)
 
 
 def test_the_command_measures_and_writes(tmp_path, capsys, monkeypatch):
