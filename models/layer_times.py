@@ -4,6 +4,7 @@ Layers of the same shape are measured once, under the name of the first. The bac
 own that streams through memory for a part of the time, its level; ``gbps`` is what it streamed meanwhile.
 """
 
+from collections import Counter
 from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
 
@@ -64,6 +65,8 @@ class LayerTimes(Record):
                 raise ValueError(f"times: {row.network} has no layer {row.layer!r}")
         if len(self.median_ms) < len(self.times):
             raise ValueError("times: a layer was measured twice in one version, on as many cores, at one level")
+        if not self.fastest_alone:
+            raise ValueError("times: no layer was measured alone in all its versions; measure again")
         if unknown := {row.level for row in self.times} - {0, *self.gbps}:
             raise ValueError(f"background: level {min(unknown):g} is missing, which times have")
         return self
@@ -85,14 +88,15 @@ class LayerTimes(Record):
 
     @cached_property
     def fastest(self):
-        """The LayerTime of the fastest version, by (network, layer, cores, level)."""
-        fastest = {}
-        for row in sorted(self.times, key=lambda row: row.median_ms):
-            fastest.setdefault((row.network, row.layer, row.cores, row.level), row)
-        return fastest
+        """The LayerTime of the fastest version, by (network, layer, cores, level), where all versions were measured."""
+        versions = Counter(key[:2] for key in {row[:3] for row in self.times})
+        rows = {}
+        for row in self.times:
+            rows.setdefault((row.network, row.layer, row.cores, row.level), []).append(row)
+        return {key: min(several, key=lambda row: row.median_ms)
+                for key, several in rows.items() if len(several) == versions[key[:2]]}
 
     @cached_property
     def fastest_alone(self):
-        """The LayerTimes of the versions fastest alone, in the order of the file."""
-        alone = {row for (*_, level), row in self.fastest.items() if level == 0}
-        return [row for row in self.times if row in alone]
+        """The LayerTimes of the versions fastest alone."""
+        return [row for (*_, level), row in self.fastest.items() if level == 0]

@@ -29,6 +29,7 @@ MACHINE = {"cpu": "test", "cores": 4, "l3_mib": 32.0, "torch": "2"}
 TRUTH = cpu_of((90e9, 20e9, 8e-6), 4)
 BACKGROUND = [{"level": 0.5, "gbps": 5.0}, {"level": 1.0, "gbps": 10.0}]
 U, V = 0.01, 0.02
+LATE = {0.5: 5.0, 1.0: 1.5}
 
 
 def made(times, background=()):
@@ -51,15 +52,15 @@ def time_ms(layer, cores):
 
 @pytest.fixture(scope="module")
 def ideal():
-    """Times that the analytical model and a linear slowdown make exactly; the second version is always slower."""
+    """Times that the analytical model and a linear slowdown make exactly; a second version gains beside full load."""
     rows = []
     for name, layer in layers_of("resnet50", "bert-large"):
         own = layer.bytes / time_ms(layer, 1) / 1e6
-        rows += [[name, layer.name, "whole", cores, 0.0, time_ms(layer, cores), 0.01] for cores in (1, 2)]
+        for version, slower in (("whole", 1.0), ("quarters", 1.1)):
+            rows += [[name, layer.name, version, cores, 0.0, time_ms(layer, cores) * slower, 0.01] for cores in (1, 2)]
         for level, gbps in ((0.5, 5.0), (1.0, 10.0)):
             rows.append([name, layer.name, "whole", 1, level, time_ms(layer, 1) * (1 + gbps * (U + V * own)), 0.01])
-        rows.append([name, layer.name, "quarters", 1, 0.0, time_ms(layer, 1) * 1.1, 0.01])
-        rows.append([name, layer.name, "quarters", 1, 1.0, time_ms(layer, 1) * 1.5, 0.01])
+            rows.append([name, layer.name, "quarters", 1, level, time_ms(layer, 1) * LATE[level], 0.01])
     return made(rows, BACKGROUND)
 
 
@@ -94,6 +95,13 @@ def test_changing_versions_gains_where_another_is_faster(ideal):
     assert (2, 1) not in rows and rows[1, 0.5]["fastest"] == {"whole": len(slower)}
 
 
+def test_a_layer_without_all_its_versions_is_not_judged(ideal):
+    """What is left of the versions is not the fastest."""
+    fewer = made([row for row in ideal.times if row[:4] != ("resnet50", "fc", "whole", 2)], BACKGROUND)
+    assert set(ideal.fastest) - set(fewer.fastest) == {("resnet50", "fc", 2, 0.0)}
+    assert len(fewer.fastest_alone) == len(ideal.fastest_alone) - 1
+
+
 def test_layers_get_the_effort_they_were_measured_to_take():
     """A layer twice as slow as the others have it takes twice the effort; what was not measured, that of all."""
     names, slow = [name for name in networks() if name != "bert-large"], "conv4_1b"
@@ -111,7 +119,8 @@ def test_layers_get_the_effort_they_were_measured_to_take():
     ({"times": []}, "times: "), ({"times": [["vgg", "fc", "whole", 1, 0.0, 1.0, 0.0]]}, "no network 'vgg' ships"),
     ({"times": [["resnet50", "fd", "whole", 1, 0.0, 1.0, 0.0]]}, "has no layer 'fd'"),
     ({"times": [["resnet50", "fc", "whole", 1, 0.0, 1.0, 0.0]] * 2}, "measured twice"),
-    ({"times": [["resnet50", "fc", "whole", 1, 0.5, 1.0, 0.0]]}, "level 0.5 is missing"),
+    ({"times": [["resnet50", "fc", "whole", 1, level, 1.0, 0.0] for level in (0.0, 0.5)]}, "level 0.5 is missing"),
+    ({"times": [["resnet50", "fc", "whole", 1, 0.5, 1.0, 0.0]]}, "no layer was measured alone"),
     ({"times": [["resnet50", "fc", "whole", 1, 0.0, float("nan"), 0.0]]}, "times[0]"), ({"kind": "times"}, "kind"),
     ({"machine": {"cpu": "x", "cores": 0, "torch": "2"}}, "machine.cores"),
 ])
