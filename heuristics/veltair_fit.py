@@ -17,6 +17,7 @@ from provision.models.layers_networks import networks
 
 COMPARED = ("network", "layer", "version", "cores", "measured_ms", "predicted_ms", "error")
 CONSTANTS = ("core_flops", "core_l3_bps", "fork_s")
+REFERENCE = "resnet50"
 BALANCE = 0.5
 """Bytes per operation that a core is first taken to read."""
 STEP = 0.01
@@ -88,13 +89,19 @@ def by_network(rows):
 
 
 def measured_networks(times):
-    """The shipped networks, their layers with the effort that they were measured to take on one core."""
+    """The shipped networks, their layers with the effort that they were measured to take on one core.
+
+    Efforts are relative to the mean of REFERENCE by operations: the modelled CPU's efficiency is set to that network.
+    """
     rows = compared(times, fit_cpu(times))
-    effort = {(row["network"], row["layer"]): 1 / (1 + row["error"]) for row in rows if row["cores"] == 1}
+    ratio = {(row["network"], row["layer"]): 1 / (1 + row["error"]) for row in rows if row["cores"] == 1}
+    efforts = {name: [ratio.get((name, first), 1.0) for first in network.firsts]
+               for name, network in networks().items()}
+    mean = np.average(efforts[REFERENCE], weights=[layer.flops for layer in networks()[REFERENCE].layers])
     return {
         name: network._replace(layers=tuple(
-            layer._replace(effort=effort.get((name, first), 1.0))
-            for layer, first in zip(network.layers, network.firsts, strict=True)
+            layer._replace(effort=float(effort / mean))
+            for layer, effort in zip(network.layers, efforts[name], strict=True)
         ))
         for name, network in networks().items()
     }
