@@ -1,7 +1,8 @@
 """VELTAIR and what it is compared with, serving DNN queries on a shared CPU (ASPLOS 2022, section 5).
 
-The machine is an analytical model (``models/layers_cpu``); nothing here was measured on a CPU. A scheduler serves
-queries that arrive at random; its capacity is the highest rate at which 95 % of them are within their QoS.
+The machine is an analytical model (``models/layers_cpu``) of networks whose layers may have measured efforts. A
+scheduler serves queries that arrive at random; its capacity is the highest rate at which 95 % of them are within their
+QoS.
 
 Guessed: Planaria's part is played by the layer-wise scheduling of section 3.2; AS and FULL differ from it by Algorithm
 2, AC and FULL by the versions. A query alone is one that the same scheduler serves with nobody else on the CPU.
@@ -26,6 +27,7 @@ SCHEDULERS = {
     "layer-wise": Rules(1, whole=False, compiled=False),
     "blocks-6": Rules(6, whole=False, compiled=False),
     "blocks-11": Rules(11, whole=False, compiled=False),
+    "blocks-27": Rules(27, whole=False, compiled=False),
     PREMA: None,
     "veltair-as": Rules(ADAPTIVE, whole=False, compiled=False),
     "veltair-ac": Rules(1, whole=False, compiled=True),

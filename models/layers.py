@@ -27,6 +27,10 @@ class Layer(NamedTuple):
         Numbers in the input: fewer than ``batch * m * k`` where the windows of a convolution overlap.
     weights
         Whether the second matrix holds weights; else it holds activations.
+    kernel, stride
+        Width and step of a convolution's windows; 0 for other layers.
+    effort
+        Time for computing, relative to what the micro-kernel's efficiency gives.
     """
 
     name: str
@@ -36,6 +40,9 @@ class Layer(NamedTuple):
     inputs: int
     batch: int = 1
     weights: bool = True
+    kernel: int = 0
+    stride: int = 0
+    effort: float = 1.0
 
     @property
     def flops(self):
@@ -46,6 +53,21 @@ class Layer(NamedTuple):
     def weight_count(self):
         """Number of weights."""
         return self.batch * self.n * self.k if self.weights else 0
+
+    @property
+    def bytes(self):
+        """Of the input, the second matrix and the output, each counted once."""
+        return BYTES * (self.inputs + self.batch * self.n * (self.k + self.m))
+
+    @property
+    def depthwise(self):
+        """Whether every channel is convolved on its own."""
+        return self.kernel > 0 and self.batch > 1
+
+    @property
+    def channels(self):
+        """Of a convolution's input."""
+        return self.batch * self.n if self.depthwise else self.k // self.kernel**2
 
 
 class Network(NamedTuple):
@@ -61,16 +83,23 @@ class Network(NamedTuple):
         """Operations of a query."""
         return sum(layer.flops for layer in self.layers)
 
+    @property
+    def firsts(self):
+        """For every layer the name of the first one of its shape."""
+        first = {layer._replace(name=""): layer.name for layer in reversed(self.layers)}
+        return [first[layer._replace(name="")] for layer in self.layers]
+
 
 def conv(name, size, channels, filters, kernel=1, stride=1):
     """A convolution with ``size`` x ``size`` outputs."""
-    return Layer(name, size * size, filters, channels * kernel * kernel, channels * (size * stride) ** 2)
+    inputs = channels * (size * stride) ** 2
+    return Layer(name, size * size, filters, channels * kernel * kernel, inputs, kernel=kernel, stride=stride)
 
 
 def depthwise(name, size, channels, stride=1, kernel=3):
     """A convolution of every channel with a filter of its own."""
-    batch = channels // LANE_CHANNELS
-    return Layer(name, size * size, LANE_CHANNELS, kernel * kernel, channels * (size * stride) ** 2, batch)
+    batch, inputs = channels // LANE_CHANNELS, channels * (size * stride) ** 2
+    return Layer(name, size * size, LANE_CHANNELS, kernel * kernel, inputs, batch, kernel=kernel, stride=stride)
 
 
 def dense(name, rows, inputs, outputs):

@@ -1,4 +1,4 @@
-"""How long layers take on a shared many-core CPU: an analytical model, nothing measured.
+"""How long layers take on a shared many-core CPU: an analytical model. At most a layer's ``effort`` is measured.
 
 A layer runs in one *version*: its product is cut into tiles of rows x columns outputs and the sums, where ``split``
 is above 1, into parts. Each piece is a *chunk* of work for one core; the bytes that it works on, its panels of both
@@ -84,7 +84,7 @@ def version(layer, rows, columns, split, cpu):
     chunks = down * across * layer.batch * split
     return np.array((
         chunks,
-        2 * padded * depth / (cpu.core_flops * cpu.efficiency),
+        layer.effort * 2 * padded * depth / (cpu.core_flops * cpu.efficiency),
         (left * across + right * down + outputs) / chunks,
         left * across + right * down + outputs,
         left * across + right * -(-layer.m // min(rows, TILE_ROWS)) + outputs,

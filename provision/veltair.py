@@ -3,7 +3,8 @@
 The numbers come from an analytical model of a CPU and a replay of scheduler decisions by discrete events; nobody ran
 code on the paper's testbed for them. What can be compared is the shapes: ``veltair_shapes`` says which come out.
 
-Guessed: arrivals of figure 3 are uniform over the run, the same for all schedulers; figure 10 plans by what one to
+Added to figure 3: blocks of 27 layers, half of ResNet-50. Guessed: arrivals of figure 3 are uniform over the run, the
+same for all schedulers (equally spaced, no query would ever be late until all are); figure 10 plans by what one to
 five queries of ResNet-50 leave idle; figure 12 serves every network by itself and all of them mixed; figure 14a plans
 with the thresholds that a system load leaves, the part of all cores that average cores take.
 """
@@ -15,7 +16,8 @@ from provision.heuristics.veltair_blocks import block_end, blocks_of, first_pivo
 from provision.heuristics.veltair_versions import MOST_VERSIONS
 from provision.models.layers_networks import networks
 
-FIXED = ("model-wise", "layer-wise", "blocks-6", "blocks-11")
+BLOCKS = {"blocks-6": 6, "blocks-11": 11, "blocks-27": 27}
+FIXED = ("model-wise", "layer-wise", *BLOCKS)
 EVALUATED = ("layer-wise", "veltair-as", "veltair-ac", "veltair-full")
 OTHERS = ("model-wise", "blocks-6", "blocks-11", PREMA, "veltair-printed")
 RATES_RPS = (50, 100, 125, 150, 175, 200, 225, 250, 300)
@@ -37,11 +39,13 @@ class Study:
         Of arrivals.
     report
         Called after every search for a capacity.
+    served
+        The shipped networks by name, or as ``veltair_fit.measured_networks`` makes them.
     """
 
-    def __init__(self, queries=2000, seed=0, report=lambda done: None):
-        self.queries, self.seed, self.report = queries, seed, report
-        self.machine = Machine(networks().values())
+    def __init__(self, queries=2000, seed=0, report=lambda done: None, served=None):
+        self.queries, self.seed, self.report, self.networks = queries, seed, report, served or networks()
+        self.machine = Machine(self.networks.values())
         self._capacities = {}
 
     def figure_3(self):
@@ -74,7 +78,7 @@ class Study:
         return [
             {"load": load, "class": self._class(load), "scheduler": name,
              "capacity_rps": self._capacity(name, load), "gain": self._gain(name, load)}
-            for load in (*networks(), MIX)
+            for load in (*self.networks, MIX)
             for name in (*EVALUATED, *OTHERS)
         ]
 
@@ -85,7 +89,7 @@ class Study:
             {"load": load, "scheduler": name, "capacity_rps": self._capacity(name, load),
              "latency_over_alone": _mean_ratio(found, self.machine.alone(name).latency_s, served),
              "latency_over_all_cores": _mean_ratio(found, quickest_s, served)}
-            for load in (*networks(), MIX)
+            for load in (*self.networks, MIX)
             for name in EVALUATED
             for served in [self._load(load)]
             for found in [self.machine.serve(name, served, self._capacity(name, load))]
@@ -112,7 +116,7 @@ class Study:
         """Capacity of FULL on the mixed load by the most versions of a layer."""
         load, rows = self._load(MIX), []
         for most in range(1, MOST_VERSIONS + 1):
-            machine = Machine(networks().values(), most=most)
+            machine = Machine(self.networks.values(), most=most)
             rows.append({"most_versions": most, "capacity_rps": machine.capacity_rps("veltair-full", load)})
             self.report(1)
         return [row | {"gain": row["capacity_rps"] / rows[0]["capacity_rps"] - 1} for row in rows]
@@ -138,14 +142,14 @@ class Study:
 
     def _served(self, load):
         """Indices of the networks of a load."""
-        names = list(networks())
+        names = list(self.networks)
         return np.arange(len(names)) if load == MIX else np.array([names.index(load)])
 
     def _load(self, load, poisson=True):
         return self.machine.load(self._served(load), self.queries, self.seed, poisson)
 
     def _class(self, load):
-        return MIX if load == MIX else networks()[load].weight
+        return MIX if load == MIX else self.networks[load].weight
 
     def _capacity(self, name, load):
         if (name, load) not in self._capacities:

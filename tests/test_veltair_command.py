@@ -45,6 +45,10 @@ def test_figure_3_falls_with_the_rate_and_is_written_once(tmp_path, capsys):
     assert "exists already" in capsys.readouterr().err
     assert main([*command, "--force"]) in (0, 1)
     assert (tmp_path / "out" / "figure-3.csv").read_text() == text
+    capsys.readouterr()
+    code = main(["veltair", "--figure", "3", "--queries", "150", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert code == (0 if all(shape["holds"] for shape in found["shapes"]) else 1)
 
 
 @pytest.mark.parametrize(("extra", "message"), [
@@ -76,13 +80,16 @@ def test_all_figures_are_drawn(tmp_path, monkeypatch, capsys):
 
 def test_shapes_that_do_not_come_out():
     """Verdicts follow the numbers."""
-    rows = [{"rate_rps": rate, "scheduler": name, "satisfied": part} for rate in RATES_RPS
-            for name, part in (("model-wise", 0.9), ("layer-wise", 0.5), ("blocks-6", 0.95), ("blocks-11", 0.8))]
-    assert [shape.holds for shape in shapes({"3": rows})] == [True, False]
-    rows[-1]["satisfied"] = 0.99
-    assert [shape.holds for shape in shapes({"3": rows})] == [True, True]
+    names = ("model-wise", "layer-wise", "blocks-6", "blocks-11", "blocks-27")
+    rows = [{"rate_rps": rate, "scheduler": name, "satisfied": part, "mean_latency_ms": 10 - part} for rate in RATES_RPS
+            for name, part in zip(names, (0.9, 0.5, 0.95, 0.8, 0.7), strict=True)]
+    assert [shape.holds for shape in shapes({"3": rows})] == [True, False, False]
+    rows[-2]["satisfied"] = 0.99
+    assert [shape.holds for shape in shapes({"3": rows})] == [True, True, False]
+    rows[-1]["mean_latency_ms"] = 1
+    assert [shape.holds for shape in shapes({"3": rows})] == [True, True, True]
     rows[0]["satisfied"] = 0.96
-    assert [shape.holds for shape in shapes({"3": rows})] == [False, True]
+    assert [shape.holds for shape in shapes({"3": rows})] == [False, True, True]
     gaps = [{"system_load": load, "scheduler": name, "core_gap": gap} for load in LOADS
             for name, gap in (("veltair-as", 0.2), ("model-wise", 0.3))]
     assert [shape.holds for shape in shapes({"14a": gaps})] == [False, True]

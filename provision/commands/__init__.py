@@ -42,6 +42,14 @@ VERBS = {
         "veltair",
         "serve DNNs on a modelled 64-core CPU as VELTAIR's figures do; exit 1 when a shape does not come out",
     ),
+    "profile-layers": (
+        "profile_layers",
+        "measure layers with PyTorch on this CPU, in several versions, alone and beside a load that streams memory",
+    ),
+    "fit-layers": (
+        "fit_layers",
+        "fit the analytical CPU model to measured layer times: how far off it is, how a background slows layers",
+    ),
 }
 """The module of each verb, whose function ``add_VERB`` declares the arguments, and what the verb does."""
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provision.draw.output import Output
+from provision.models.errors import InputError
 
 PLAIN = TextColumn("{task.description}", markup=False)
 """Names of the user's, in which brackets mean nothing."""
@@ -25,6 +26,24 @@ def add_json(parser):
 def add_force(parser):
     """The ``--force`` option."""
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")
+
+
+def listed(option, text, kind, low, high):
+    """The numbers that an option lists with commas.
+
+    Raises
+    ------
+    InputError
+        When one is no ``kind`` (int or float) or not between ``low`` and ``high``.
+    """
+    try:
+        numbers = [kind(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(low <= number <= high for number in numbers):
+        whole = "whole " if kind is int else ""
+        raise InputError(f"--{option} {text}: write {whole}numbers from {low} to {high}, with commas between")
+    return numbers
 
 
 def print_json(content):

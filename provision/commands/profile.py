@@ -2,7 +2,7 @@
 
 import itertools
 
-from provision.commands.common import add_force, counting, print_table
+from provision.commands.common import add_force, counting, listed, print_table
 from provision.instances.csv_cells import csv_text
 from provision.instances.files import check_writable, write_text
 from provision.instances.read import write
@@ -13,6 +13,8 @@ from provision.profiling.table import COLUMNS, row, segments
 
 SHOWN = ("model", "batch", "processes", "neighbour", "latency_ms", "gpu_ms", "throughput_rps")
 CPU = Device("cpu", "whole")
+MOST = 4096
+"""Requests in a batch, or processes."""
 
 
 def add_profile(parser):
@@ -57,21 +59,11 @@ def _points(options):
     """The points to measure."""
     if not 0 < options.seconds < 3600:
         raise InputError(f"--seconds {options.seconds:g}: should be above 0 and below an hour")
-    batches, processes = (_numbers(name, getattr(options, name)) for name in ("batches", "processes"))
+    batches, processes = (listed(name, getattr(options, name), int, 1, MOST) for name in ("batches", "processes"))
     return [
         Point(model, batch, number, _neighbour(options.beside))
         for model, number, batch in itertools.product(options.models, processes, batches)
     ]
-
-
-def _numbers(name, text):
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1 or max(numbers) > 4096:
-        raise InputError(f"--{name} {text}: write whole numbers from 1 on with commas, as 1,2,4")
-    return numbers
 
 
 def _neighbour(text):

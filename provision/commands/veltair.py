@@ -5,7 +5,9 @@ from pathlib import Path
 from provision import draw
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
 from provision.draw.figures import check_picture
+from provision.heuristics.veltair_fit import measured_networks
 from provision.instances.files import check_writable, write_text
+from provision.instances.layer_times import read_layer_times
 from provision.models.errors import InputError
 from provision.sweeps.table import as_csv
 from provision.veltair import FIGURES, Study, searches
@@ -21,6 +23,8 @@ def add_veltair(parser):
     parser.add_argument("--figure", default="all", choices=(*FIGURES, "all"), help="which (default: all)")
     parser.add_argument("--queries", type=int, default=2000, metavar="N", help="queries a run (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the arrivals (default: 0)")
+    parser.add_argument("--measured", metavar="F",
+                        help="layers as efficient as measured: a file of profile-layers or a shipped name")
     parser.add_argument("--out", metavar="DIR", help="write the tables (.csv) and pictures (.png) here")
     add_force(parser)
     add_json(parser)
@@ -30,17 +34,19 @@ def add_veltair(parser):
 def _run(options):
     figures = FIGURES if options.figure == "all" else {options.figure: FIGURES[options.figure]}
     _check(options, figures)
+    times = read_layer_times(options.measured) if options.measured else None
     with counting("searching for capacities", searches(figures)) as advance:
-        study = Study(options.queries, options.seed, advance)
+        study = Study(options.queries, options.seed, advance, times and measured_networks(times))
         found = {part: getattr(study, f"figure_{part}")() for parts in figures.values() for part in parts}
     judged, why = shapes(found), differences(figures)
     files = _write(found, Path(options.out), options.force) if options.out else []
     if options.json:
         tables = {f"figure_{part}": rows for part, rows in found.items()}
         print_json(tables | {"shapes": [shape._asdict() for shape in judged], "differences": why,
-                             "queries": options.queries, "seed": options.seed, "files": files})
+                             "queries": options.queries, "seed": options.seed, "measured": options.measured,
+                             "files": files})
     else:
-        _print(found, judged, why, files)
+        _print(times, found, judged, why, files)
     return 0 if all(shape.holds for shape in judged) else 1
 
 
@@ -69,8 +75,10 @@ def _shown(rows):
     return [{name: value for name, value in row.items() if name not in HIDDEN} for row in rows]
 
 
-def _print(found, judged, why, files):
+def _print(times, found, judged, why, files):
     print("modelled, not measured: no code ran on the paper's testbed for these numbers")
+    if times:
+        print(f"how efficient each layer is: as measured on {times.machine.cpu} with PyTorch {times.machine.torch}")
     for part, rows in found.items():
         print(f"\nFigure {part}")
         rows = _shown(rows)

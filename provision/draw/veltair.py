@@ -8,8 +8,8 @@ from provision.draw.figures import write_figure
 
 STYLES = {
     "model-wise": ("#5f6772", ":", "s"), "layer-wise": ("#c45a00", "--", "o"), "blocks-6": ("#1b7837", "-", "^"),
-    "blocks-11": ("#762a83", "-.", "v"), "veltair-as": ("#1b7837", "-", "^"), "veltair-ac": ("#762a83", "-.", "v"),
-    "veltair-full": ("#0b5394", "-", "D"),
+    "blocks-11": ("#762a83", "-.", "v"), "blocks-27": ("#0b5394", "-", "D"),
+    "veltair-as": ("#1b7837", "-", "^"), "veltair-ac": ("#762a83", "-.", "v"), "veltair-full": ("#0b5394", "-", "D"),
 }
 """Colour, dashes and marker of every scheduler, so that lines differ in print as well."""
 ADAPTED = ("veltair-as", "veltair-ac", "veltair-full")

@@ -1,0 +1,65 @@
+"""How much a known load in the background slows layers down, by version, and a linear proxy for it.
+
+VELTAIR's proxy is linear in the miss rate and the accesses of L3, which it reads from hardware counters (section
+4.3). Virtual machines rarely have those; here the load is known instead. With B GB/s streamed in the background and
+a GB/s that a layer itself moves when it is alone, its slowdown is 1 + u B + v B a; u and v by least squares on every
+other row, the rest judges them.
+"""
+
+from collections import Counter
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+
+LEAST_ROWS = 8
+
+
+class Proxy(NamedTuple):
+    """``weights`` u and v; ``r_squared`` on the rows left out."""
+
+    weights: list
+    r_squared: float
+
+
+def slowdowns(times):
+    """Rows measured beside a load and alone, with the slowdown: (LayerTime, slowdown) each."""
+    alone_ms = {row[:4]: row.median_ms for row in times.times if row.level == 0}
+    return [(row, row.median_ms / alone_ms[row[:4]]) for row in times.times if row.level > 0 and row[:4] in alone_ms]
+
+
+def fit_proxy(times):
+    """The Proxy of LayerTimes; None when too little was measured beside a load."""
+    found = slowdowns(times)
+    if len(found) < LEAST_ROWS:
+        return None
+    streamed = np.array([times.gbps[row.level] for row, _ in found])
+    own = np.array([times.shapes[row.network][row.layer].bytes * slower / row.median_ms / 1e6 for row, slower in found])
+    features, extra = np.stack([streamed, streamed * own], axis=1), np.array([slower for _, slower in found]) - 1
+    weights = np.linalg.lstsq(features[::2], extra[::2], rcond=None)[0]
+    error = extra[1::2] - features[1::2] @ weights
+    return Proxy(weights.tolist(), float(1 - error.var() / extra[1::2].var()))
+
+
+def by_level(times):
+    """By cores and level: slowdown of the versions fastest alone, and what changing to the fastest there would gain.
+
+    Among versions that take about as long noise picks one, so ``changed`` and ``gain`` are upper estimates. ``fastest``
+    counts the layers by their fastest version.
+    """
+    found = {}
+    for best in times.fastest.values():
+        alone = times.fastest.get((best.network, best.layer, best.cores, 0))
+        if alone and (kept_ms := times.median_ms.get((*alone[:4], best.level))):
+            one = (kept_ms / alone.median_ms, kept_ms / best.median_ms - 1, best.version != alone.version, best.version)
+            found.setdefault((best.cores, best.level), []).append(one)
+    return [_at_level(cores, level, times, found[cores, level]) for cores, level in sorted(found)]
+
+
+def _at_level(cores, level, times, layers):
+    slowdown, gain, changed, versions = zip(*layers, strict=True)
+    return {
+        "cores": cores, "level": level, "gbps": times.gbps.get(level, 0.0), "layers": len(layers),
+        "slowdown": fmean(slowdown), "changed": sum(changed), "gain": fmean(gain),
+        "fastest": dict(Counter(versions).most_common()),
+    }

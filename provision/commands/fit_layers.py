@@ -1,0 +1,63 @@
+"""``provision fit-layers``: measured layer times beside the analytical CPU model, and how a background slows layers."""
+
+from provision.commands.common import add_force, add_json, print_json, print_table
+from provision.heuristics.veltair_fit import CONSTANTS, by_network, compared, fit_cpu
+from provision.instances.files import check_writable, write_text
+from provision.instances.layer_times import read_layer_times
+from provision.models.layer_slowdowns import by_level, fit_proxy
+from provision.sweeps.table import as_csv
+
+
+def add_fit_layers(parser):
+    """Declare the verb's arguments."""
+    parser.add_argument("times", metavar="F", help="a file of profile-layers, or a shipped name")
+    parser.add_argument("--out", metavar="F", help="write measured and predicted times of all layers here (.csv)")
+    add_force(parser)
+    add_json(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options):
+    if options.out:
+        check_writable(options.out, options.force)
+    times = read_layer_times(options.times)
+    found = fitted(times)
+    if options.out:
+        write_text(options.out, as_csv(found["layers"]), options.force)
+    if options.json:
+        print_json({"machine": times.machine.model_dump()} | found | {"file": options.out})
+        return 0
+    print_fit(times, found)
+    if options.out:
+        print(f"written to {options.out}")
+    return 0
+
+
+def fitted(times):
+    """What LayerTimes say: constants of the CPU, networks and layers beside the model, levels, the proxy."""
+    cpu, proxy = fit_cpu(times), fit_proxy(times)
+    layers = compared(times, cpu)
+    return {
+        "cpu": {name: getattr(cpu, name) for name in CONSTANTS}, "networks": by_network(layers), "layers": layers,
+        "levels": by_level(times), "proxy": proxy and proxy._asdict(),
+    }
+
+
+def print_fit(times, found):
+    """Print what ``fitted`` found."""
+    machine, cpu, networks, levels = times.machine, found["cpu"], found["networks"], found["levels"]
+    print(f"measured on {machine.cpu}, {machine.cores} cores, L3 {machine.l3_mib or '?'} MiB, PyTorch {machine.torch}")
+    print(f"a core does {cpu['core_flops'] / 1e9:.4g} GFLOP/s and reads {cpu['core_l3_bps'] / 1e9:.3g} GB/s, "
+          f"a layer starts in {cpu['fork_s'] * 1e6:.3g} us")
+    print("\nVersions fastest alone, beside the analytical model")
+    print_table(list(networks[0]), [list(row.values()) for row in networks])
+    print("\nBeside a load that streams memory")
+    print_table(list(levels[0]), [[*list(row.values())[:-1], _counts(row["fastest"])] for row in levels])
+    if found["proxy"]:
+        print("proxy (known load instead of hardware counters): slowdown = 1 + B ({:.3g} + {:.3g} a), B and a in GB/s; "
+              "R2 {:.2f} on rows left out".format(*found["proxy"]["weights"], found["proxy"]["r_squared"]))
+
+
+def _counts(fastest):
+    """Versions with the number of layers that each runs fastest."""
+    return ", ".join(f"{version} {count}" for version, count in fastest.items())

@@ -1,0 +1,61 @@
+"""A background load of known interference: a process on one core that streams through memory for a part of the time.
+
+It copies one half of a buffer to the other, twice the L3 in all, so that what it reads is no longer in any cache.
+"""
+
+import multiprocessing
+import os
+import time
+from contextlib import contextmanager
+
+import numpy as np
+
+from provision.models.errors import InputError
+
+STEP_BYTES = 4 * 2**20
+PATIENCE_S = 60
+UNKNOWN_L3_MIB = 512
+
+
+@contextmanager
+def background(level, core, l3_mib):
+    """Stream on a core for ``level`` of the time; yields the function that tells the mean GB/s since then.
+
+    Parameters
+    ----------
+    level
+        Between 0 and 1; at 0 there is no process.
+    core
+        Number of the core.
+    l3_mib
+        Size of the L3; None if it is not known.
+    """
+    if level == 0:
+        yield None
+        return
+    context = multiprocessing.get_context("spawn")
+    copied, ready = context.Value("Q", 0), context.Event()
+    half_bytes = int((l3_mib or UNKNOWN_L3_MIB) * 2**20)
+    process = context.Process(target=_stream, args=(level, core, half_bytes, copied, ready), daemon=True)
+    process.start()
+    try:
+        if not ready.wait(PATIENCE_S):
+            raise InputError("profile-layers: the background load did not start; see what it printed")
+        before, since_s = copied.value, time.monotonic()
+        yield lambda: 2 * (copied.value - before) / (time.monotonic() - since_s) / 1e9
+    finally:
+        process.kill()
+        process.join()
+
+
+def _stream(level, core, half_bytes, copied, ready):
+    """Run in a process of its own, as long as the one that started it."""
+    os.sched_setaffinity(0, {core})
+    source, target = np.ones(half_bytes, np.uint8), np.zeros(half_bytes, np.uint8)
+    ready.set()
+    while multiprocessing.parent_process().is_alive():
+        for at in range(0, half_bytes, STEP_BYTES):
+            start_s = time.thread_time()
+            target[at : at + STEP_BYTES] = source[at : at + STEP_BYTES]
+            copied.value += min(STEP_BYTES, half_bytes - at)
+            time.sleep((time.thread_time() - start_s) * (1 / level - 1))

@@ -1,0 +1,55 @@
+"""The CPU at hand, as Linux describes it."""
+
+import os
+import platform
+import re
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from provision.models.errors import InputError
+from provision.models.layer_times import MeasuredCpu
+
+CPU_INFO = Path("/proc/cpuinfo")
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+UNITS_KIB = {"K": 1, "M": 1024, "G": 1024**2}
+
+
+def usable_cores():
+    """Numbers of the cores that this process may use.
+
+    Raises
+    ------
+    InputError
+        Where processes cannot be pinned to cores.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        raise InputError(f"profile-layers: {platform.system()} cannot pin processes to cores; run it on Linux")
+    return sorted(os.sched_getaffinity(0))
+
+
+def measured_cpu():
+    """The MeasuredCpu at hand.
+
+    Raises
+    ------
+    InputError
+        Without PyTorch, or where processes cannot be pinned.
+    """
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        raise InputError("profile-layers: PyTorch is not installed; pip install 'provision[profile]'") from None
+    names = re.findall(r"model name\s*: (.+)", CPU_INFO.read_text()) if CPU_INFO.exists() else []
+    return MeasuredCpu(
+        cpu=(names or [platform.machine()])[0], cores=len(usable_cores()), l2_mib=_cache_mib(2), l3_mib=_cache_mib(3),
+        torch=torch,
+    )
+
+
+def _cache_mib(level):
+    """Size of the first core's cache of a level; None if it is not told."""
+    for cache in sorted(CACHES.glob("index*")):
+        if (cache / "level").read_text().strip() == str(level):
+            size = (cache / "size").read_text().strip()
+            return int(size[:-1]) * UNITS_KIB[size[-1]] / 1024
+    return None

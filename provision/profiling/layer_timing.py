@@ -1,0 +1,158 @@
+"""Measuring layers on a CPU: in every version, on 1, 2, ... cores, alone and beside a background load.
+
+A process pinned to so many cores repeats a layer after a warm-up; the median counts. Other programs on the machine
+are kept out as far as possible: on one core a repetition takes its CPU time; on several it is timed by the clock and
+does not count when the kernel took a core away meanwhile. What is never left in peace is not measured.
+
+The background has a core of its own, so what slows a layer down is shared memory and caches, not a shared core. A
+layer runs again right after itself, so its weights are often still in a cache: less is read from memory than between
+other layers.
+"""
+
+import os
+import resource
+import time
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.errors import InputError
+from provision.models.layer_times import LayerTime, Streaming
+from provision.profiling.background import background
+from provision.profiling.layer_work import versions_of, work
+
+WARM_UP = 3
+LEAST_REPETITIONS = 5
+PATIENCE_S = 1.0
+"""After which a layer is given up whose repetitions are disturbed."""
+QUARTILES = (25, 50, 75)
+
+
+class Setting(NamedTuple):
+    """How many cores layers get, and the level of the background."""
+
+    cores: int
+    level: float
+
+
+def settings(cores, levels, usable):
+    """Settings in which the background has a core of its own."""
+    return [Setting(number, level) for level in levels for number in cores if number + (level > 0) <= usable]
+
+
+def jobs(networks):
+    """What is measured in every setting: (network's name, Layer, version), layers of the same shape once."""
+    return [
+        (network.name, layer, version)
+        for network in networks
+        for layer, first in zip(network.layers, network.firsts, strict=True)
+        if layer.name == first
+        for version in versions_of(layer)
+    ]
+
+
+def measure(jobs, setting, usable, l3_mib, seconds, advance):
+    """Measure jobs in one setting.
+
+    Parameters
+    ----------
+    jobs
+        As ``jobs`` makes them.
+    setting
+        The Setting.
+    usable
+        Numbers of the cores that may be used; the background gets the last one.
+    l3_mib
+        Size of the L3; None if it is not known.
+    seconds
+        How long a layer is repeated, a few times at least.
+    advance
+        Called with the number of jobs that were done.
+
+    Returns
+    -------
+    list of LayerTime without the jobs that were never left in peace, and the Streaming (None at level 0)
+
+    Raises
+    ------
+    InputError
+        When the measuring process ends before its time.
+    """
+    rows, level = [], setting.level
+    with background(level, usable[-1], l3_mib) as streamed_gbps, _measurer(usable[: setting.cores], seconds) as ask:
+        for network, layer, version in jobs:
+            if found := ask(layer, version):
+                rows.append(LayerTime(network, layer.name, version, *setting, *found))
+            advance(1)
+        return rows, Streaming(level=level, gbps=round(streamed_gbps(), 2)) if level else None
+
+
+@contextmanager
+def _measurer(cores, seconds):
+    """A process pinned to cores; yields the function that has it measure a layer in a version."""
+    context = get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_serve, args=(there, cores, seconds), daemon=True)
+    process.start()
+    there.close()
+
+    def ask(layer, version):
+        try:
+            here.send((layer, version))
+            return here.recv()
+        except (EOFError, OSError):
+            raise InputError("profile-layers: the measuring process ended early; see what it printed") from None
+
+    try:
+        yield ask
+    finally:
+        process.kill()
+        process.join()
+
+
+def _serve(asked, cores, seconds):
+    """Measure whatever is asked for, until nobody is left to ask."""
+    os.sched_setaffinity(0, cores)
+    import torch
+
+    torch.set_num_threads(len(cores))
+    with suppress(EOFError):
+        while True:
+            asked.send(_timed(*asked.recv(), seconds))
+
+
+def _timed(layer, version, seconds):
+    """Median in ms and relative distance of the quartiles; None when it was never left in peace."""
+    import torch
+
+    with torch.inference_mode():
+        run = work(layer, version)
+        for _ in range(WARM_UP):
+            run()
+        took_s = _repeated(run, seconds, torch.get_num_threads())
+    if len(took_s) < LEAST_REPETITIONS:
+        return None
+    low_s, median_s, high_s = np.percentile(took_s, QUARTILES)
+    return float(f"{1e3 * median_s:.4g}"), round(float((high_s - low_s) / median_s), 2)
+
+
+def _repeated(run, seconds, threads):
+    """Times of the repetitions that count."""
+    clock = time.thread_time if threads == 1 else time.perf_counter
+    took_s, begin_s = [], time.monotonic()
+    while (passed_s := time.monotonic() - begin_s) < PATIENCE_S:
+        if passed_s > seconds and len(took_s) >= LEAST_REPETITIONS:
+            break
+        taken, start_s = _taken_away(), clock()
+        run()
+        end_s = clock()
+        if threads == 1 or _taken_away() == taken:
+            took_s.append(end_s - start_s)
+    return took_s
+
+
+def _taken_away():
+    """How often the kernel took a core from a thread of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
