@@ -17,8 +17,8 @@ def shared_slices():
         ("vgg19", 32, 1, 224.565), ("inceptionv3", 32, 2, 425.06),
     ]  # fmt: skip
     together = [
-        ("bert", 128, 1, 19), ("densenet121", 8, 4, 353), ("inceptionv3", 32, 1, 34.94), ("mobilenetv2", 8, 3, 677),
-        ("resnet50", 12, 1, 14.9), ("vgg19", 16, 2, 129.435),
+        ("bert", 48, 1, 19), ("densenet121", 8, 4, 353), ("inceptionv3", 8, 1, 34.94), ("mobilenetv2", 8, 3, 677),
+        ("resnet50", 2, 1, 14.9), ("vgg19", 12, 2, 129.435),
     ]  # fmt: skip
     slices = [Slice(profile="1g.10gb", start=start, replicas=(_replica(*one),)) for start, one in enumerate(alone)]
     slices.append(Slice(profile="3g.40gb", start=4, replicas=tuple(_replica(*one) for one in together)))
