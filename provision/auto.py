@@ -154,10 +154,6 @@ METHODS = (
         exact=True,
         source="this package",
         features=frozenset(FEATURES) - {"max_replicas"},
-        parameters={"slack": "yes"} | {
-            name: value
-            for method in (partition_counts.METHODS[0], mixed_slices.METHODS[0])
-            for name, value in method.parameters.items()
-        },
+        parameters={**partition_counts.METHODS[0].parameters, **mixed_slices.METHODS[0].parameters, "slack": "yes"},
     ),
 )

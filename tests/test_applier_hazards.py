@@ -20,6 +20,7 @@ from provision.models.errors import InputError
 from provision.models.plan import Plan
 
 pytest_plugins = ["applier_fixtures"]
+NONE_NAMED = "names no GPU"
 
 
 def planned_file(folder, wanted):
@@ -28,10 +29,10 @@ def planned_file(folder, wanted):
     return [str(folder / "plan.json"), "--state", str(folder / "s")]
 
 
-@pytest.mark.parametrize("gpus", ["", "0,", " "])
-def test_no_gpus_are_not_all_gpus(node, folder, gpus, capsys):
+@pytest.mark.parametrize(("gpus", "why"), [("", "an argument is empty"), ("0,", NONE_NAMED), (" ", NONE_NAMED)])
+def test_no_gpus_are_not_all_gpus(node, folder, gpus, why, capsys):
     assert main(["apply", *planned_file(folder, plan([("7g.80gb", 0)])), "--yes", "--gpus", gpus]) == 2
-    assert "names no GPU" in capsys.readouterr().err and node.counts[1] == 0
+    assert why in capsys.readouterr().err and node.counts[1] == 0
 
 
 def test_a_gpu_named_twice_is_one_gpu(node, state):

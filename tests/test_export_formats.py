@@ -218,6 +218,12 @@ def test_double_memory_on_hopper_is_refused():
             assert "checkpoint-a100-80gb-mig-0.json" in mig_parted.render(plan, None, 8).files
 
 
+def delay_ms(instance, predicted, together):
+    """How long a batch may wait: half of the SLO, less its latency but where MIG slices may be shared and its own is."""
+    shared = instance.policy.share_slices and (predicted.gpu, predicted.slice) in together
+    return max(0.0, instance.workload[predicted.workload].slo_ms / 2 - (0.0 if shared else predicted.latency_ms))
+
+
 @settings(max_examples=25, deadline=None)
 @example((0, 8))
 @example((1, 8))
@@ -236,10 +242,8 @@ def test_triton(case):
         assert group.kind == ModelInstanceGroup.KIND_GPU and list(group.gpus) == [0] and len(config.instance_group) == 1
         assert list(config.dynamic_batching.preferred_batch_size) == [config.max_batch_size]
         found[config.max_batch_size, group.count, config.dynamic_batching.max_queue_delay_microseconds] += 1
-    delays = [
-        int(max(0, instance.workload[one.workload].slo_ms / 2 - one.latency_ms) * 1000)
-        for one in provision.verify(instance, plan).predictions
-    ]
+    together = {(gpu, position) for gpu, position, piece, _ in plan.replicas() if len(piece.replicas) > 1}
+    delays = [int(delay_ms(instance, one, together) * 1000) for one in provision.verify(instance, plan).predictions]
     replicas = [one for _, _, _, one in plan.replicas()]
     assert found == Counter((one.batch, one.processes, us) for one, us in zip(replicas, delays, strict=True))
     check_ports(files)

@@ -185,3 +185,15 @@ def test_the_relaxation_has_the_tolerance_of_the_verifier():
         instance = small_instance(0).replace(workloads=[
             {"name": "a", "model": "resnet50", "slo_ms": 2 * budget_ms * part, "rate_rps": 1.0}])
         assert relaxed(instance, best_segments(instance)).batch[0, -1, 0, 0] == 8
+
+
+def test_ctrl_c_keeps_the_best_plan_so_far():
+    """Interrupted as soon as it has a plan: that plan, verified, and the bound."""
+    def stop(incumbent):
+        if incumbent.objective is not None:
+            raise KeyboardInterrupt
+
+    instance = small_instance(3)
+    result = provision.solve(instance, "mixed-slices", report=stop)
+    assert result.verified and result.termination in ("stopped", "proved")
+    assert result.bound <= result.objective
