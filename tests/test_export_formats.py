@@ -219,7 +219,7 @@ def test_double_memory_on_hopper_is_refused():
 
 
 def delay_ms(instance, predicted, together):
-    """How long a batch may wait: half of the SLO, less its latency but where MIG slices may be shared and its own is."""
+    """How long a batch may wait: half of the SLO, less its latency unless it shares a MIG slice."""
     shared = instance.policy.share_slices and (predicted.gpu, predicted.slice) in together
     return max(0.0, instance.workload[predicted.workload].slo_ms / 2 - (0.0 if shared else predicted.latency_ms))
 
