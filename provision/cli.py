@@ -18,6 +18,7 @@ from provision.commands import (
     simulate,
     solve,
     status,
+    train,
     veltair,
     verify,
     what_if,
@@ -27,7 +28,7 @@ from provision.solve import MethodError
 
 VERBS = (
     lists, solve, verify, simulate, compare, show, imports, bench, export, what_if, fit, profile, status, apply, replan,
-    veltair,
+    veltair, train,
 )
 DONE, UNUSABLE, INTERRUPTED = 0, 2, 130
 

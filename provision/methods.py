@@ -18,6 +18,7 @@ from provision.heuristics import (
     greedy,
     gslice,
     igniter,
+    inss,
     lns,
     mig_serving,
     mig_serving_slow,
@@ -30,7 +31,7 @@ from provision.models.errors import InputError
 MODULES = (
     auto, partition_counts, patterns, patterns_throughput, mixed_counts, greedy,
     lns, parvagpu, mig_serving, mig_serving_slow, paris, igniter,
-    gpulets_patterns, gpulets, gpulets_ideal, nexus, gslice, assignment_cpsat, assignment_milp,
+    gpulets_patterns, gpulets, gpulets_ideal, nexus, gslice, inss, assignment_cpsat, assignment_milp,
 )
 
 
