@@ -50,8 +50,10 @@ def marginal_prices(instance):
     InputError
         When workloads share slices, or some workload cannot be served.
     """
-    if needs(instance) & {"interference", "share_slices"}:
-        raise InputError("marginal prices are those of isolated slices; leave out share_slices and igniter data")
+    if needs(instance) & {"interference", "share_slices", "max_throughput"}:
+        raise InputError(
+            "marginal prices are those of isolated slices; leave out share_slices, igniter data and max_throughput"
+        )
     now = relaxed(instance)
     if not np.isfinite(now.value):
         raise InputError("marginal prices: the fleet cannot carry this demand; solve says what would fit")

@@ -230,7 +230,7 @@ def _plan(instance, segments, control, levels, filling, left_s, known):
 
 def _state(model):
     """The rows that both models have."""
-    model.minimise_weight()
+    model.aim()
     model.carry_rates()
     model.keep_replicas()
     model.fit_slots()

@@ -146,8 +146,8 @@ class ThroughputCounts(PartitionCounts):
     def bound(self):
         """Upper bound on the objective: every slot is given to the workload that has most throughput there."""
         most = self.partitions.slots @ self.segments.throughput_rps.max(axis=0)
-        of_entry = [most[self.partitions.entry == index].max(initial=0) for index in range(len(self.instance.fleet))]
-        return sum(entry.count * rps for entry, rps in zip(self.instance.fleet, of_entry, strict=True)) * (1 + TOLERANCE)
+        each = [most[self.partitions.entry == index].max(initial=0) for index in range(len(self.instance.fleet))]
+        return sum(entry.count * rps for entry, rps in zip(self.instance.fleet, each, strict=True)) * (1 + TOLERANCE)
 
     def aim(self):
         """Objective, to minimise: the throughput of all segments, negative."""

@@ -1,7 +1,7 @@
 """Most throughput on a fixed fleet under interference, exactly: InSS's problem (1) on iGniter's model.
 
 Replicas are dealt to the GPUs in sets. A set is worth the most throughput of its operating points (``igniter_boxes``).
-What cannot share a GPU cannot with more beside it either, so all sets that can are listed from the smaller to the larger.
+What cannot share a GPU cannot with more beside it either, so sets that can are listed from the smaller to the larger.
 An integer program takes sets of the most worth in which every replica stands once, on no more GPUs than there are.
 Sets are worth their bounds at first; the exact worth of those taken is found and the program solved again, until it
 takes sets of exact worth alone: these are the best.
@@ -15,15 +15,17 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from provision.formulations.dual_bound import safe_most
-from provision.models.igniter_boxes import CLOSE, NOTHING
+from provision.formulations.throughput_bound import throughput_bound
+from provision.models.igniter_boxes import NOTHING
 from provision.models.method import Incumbent, Method
 from provision.models.shared_plans import plan_shared
-from provision.models.throughput_plans import BOXES, FEATURES, throughput_problem
+from provision.models.throughput_plans import FEATURES, throughput_problem
 
 NAME = "patterns-throughput"
 MOST_SETS = 20_000
 """More sets are not listed."""
 TOO_SMALL = "the fleet is too small to serve every workload; objective min_gpus tells how many GPUs it takes"
+LATE = "no plan found in time"
 TOO_MANY = f"more than {MOST_SETS} sets of workloads can share a GPU, too many to list; use greedy"
 
 
@@ -45,13 +47,14 @@ class _Run:
 
     def __init__(self, problem, control, deadline):
         self.problem, self.control, self.deadline = problem, control, deadline
-        self.best, self.value, self.bound = None, None, None
+        self.best, self.value, self.bound = None, None, throughput_bound(problem)
+        self._tell()
 
     def search(self):
         """Why the search ends, and the reason for ending without a plan."""
         sets = self._listed()
         if sets is None:
-            return "completed", TOO_MANY
+            return ("time_limit", LATE) if perf_counter() > self.deadline else ("completed", TOO_MANY)
         while perf_counter() < self.deadline:
             taken = self._taken(sets)
             if taken is None:
@@ -62,7 +65,7 @@ class _Run:
             self._note(taken)
             if not open_:
                 return "completed", "the best sets of workloads hold no more than loosely"
-        return "time_limit", "no plan found in time"
+        return "time_limit", LATE
 
     def told(self, termination, reason):
         """The end of the search as fields of an Outcome."""
@@ -84,18 +87,22 @@ class _Run:
         """All sets that can share a GPU, as patterns; None when they are too many or time is up."""
         counts, found = self.problem.classes.counts, []
         for stock in range(len(self.problem.fleet.stocks)):
-            grown = [(stock, ())]
-            for stock, members in grown:
+            grown, can_be = [()], {()}
+            for members in grown:
                 for one in range(members[-1] if members else 0, len(counts)):
-                    if members.count(one) < counts[one] and self._can_be(larger := (stock, (*members, one))):
+                    larger = (*members, one)
+                    if members.count(one) < counts[one] and self._can_be(stock, larger, can_be):
                         grown.append(larger)
+                        can_be.add(larger)
                 if len(found) + len(grown) > MOST_SETS or perf_counter() > self.deadline:
                     return None
-            found += grown[1:]
+            found += [(stock, members) for members in grown[1:]]
         return found
 
-    def _can_be(self, pattern):
-        return self.problem.found(pattern, 1).bound > NOTHING
+    def _can_be(self, stock, members, can_be):
+        """Whether a set can share a GPU, when it is known which of the smaller sets can."""
+        smaller = (members[:at] + members[at + 1 :] for at in range(len(members)))
+        return all(one in can_be for one in smaller) and self.problem.found((stock, members), 1).bound > NOTHING
 
     def _taken(self, sets):
         """Sets of the most worth by their bounds, in which every replica stands once; None when there are none.
@@ -112,7 +119,7 @@ class _Run:
                          LinearConstraint(of_stock, ub=[stock.count for stock in stocks])],
             options={"time_limit": max(self.deadline - perf_counter(), 0.1), "mip_rel_gap": 0.0},
         )
-        self.bound = min(self.bound or np.inf, safe_most(found))
+        self.bound = min(self.bound, safe_most(found))
         if found.x is None:
             return None
         return [pattern for pattern, many in zip(sets, np.round(found.x).astype(int), strict=True) for _ in range(many)]
@@ -122,6 +129,9 @@ class _Run:
         value = self.problem.value(taken)
         if value > 0 and (self.value is None or value > self.value):
             self.best, self.value = taken, value
+        self._tell()
+
+    def _tell(self):
         self.control.report(Incumbent(self.value, self._told_bound))
 
 

@@ -28,7 +28,7 @@ MARGIN = 1e-5
 """More than a rate that is asked for where the solver's tolerance has let a plan carry a little less."""
 ALLOWED = ("batches", "replicas", "slices")
 """What may change: batch sizes and rate shares; replicas, new slices and GPUs too; everything."""
-CANNOT = {"interference", "share_slices", "max_share_per_gpu"}
+CANNOT = {"interference", "share_slices", "max_share_per_gpu", "max_throughput"}
 GIVEN_BACK = Turn((), ())
 
 
@@ -75,7 +75,7 @@ def replan_counts(instance, plan, slice_cost, replica_cost, allow="slices", limi
         When workloads share slices or limit their share per GPU.
     """
     if asked := needs(instance) & CANNOT:
-        raise UnsupportedError(f"replan cannot plan {' and '.join(sorted(asked))}; it is for isolated slices")
+        raise UnsupportedError(f"replan cannot plan {' and '.join(sorted(asked))}; it counts GPUs of isolated slices")
     segments = best_segments(instance)
     if problems := unservable(instance, segments):
         return Replanned("infeasible: " + "; ".join(problems), 0.0, [], set(), None, None), segments, None, None

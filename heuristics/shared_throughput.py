@@ -40,12 +40,20 @@ def _spread(problem, patterns, until):
         for one, other in combinations(range(len(patterns)), 2):
             if perf_counter() > until:
                 return _filled(patterns)
-            best = max(_exchanged(patterns[one], patterns[other]), key=lambda pair: _value(problem, pair), default=None)
-            now = patterns[one], patterns[other]
-            if best and _value(problem, best) > _value(problem, now) * (1 + CLEARLY):
-                patterns[one], patterns[other] = best
+            better = _better(problem, patterns[one], patterns[other])
+            if better:
+                patterns[one], patterns[other] = better
                 improving = True
     return _filled(patterns)
+
+
+def _better(problem, one, other):
+    """The best two patterns after a move or swap between two, None when that is not better."""
+    best, most = None, _value(problem, (one, other)) * (1 + CLEARLY)
+    for pair in _exchanged(one, other):
+        if _bound(problem, pair) > most and (value := _value(problem, pair)) > most:
+            best, most = pair, value
+    return best
 
 
 def _exchanged(one, other):
@@ -67,6 +75,11 @@ def _with(pattern, gone, come):
 def _value(problem, patterns):
     """Requests/s of patterns at the operating points of a short search; empty ones carry none."""
     return problem.value(_filled(patterns), BOXES)
+
+
+def _bound(problem, patterns):
+    """Most that patterns can be worth, at a glance."""
+    return sum(problem.found(pattern, 1).bound for pattern in _filled(patterns))
 
 
 def _filled(patterns):

@@ -12,7 +12,7 @@ from provision.models.errors import InputError
 from provision.models.fit_igniter import IgniterMeasurements, fit
 
 SOURCE = "Fitted by this package from iGniter's public V100 profile, github.com/icloud-ecnu/igniter."
-TESTBED = "igniter-testbed-12"
+TESTBED, INSS = "igniter-testbed-12", "inss"
 
 
 def import_igniter(path, gpu="v100"):
@@ -59,6 +59,17 @@ def generate(workloads, seed):
         workloads=tuple(
             _varied(testbed.workloads[which], f"-{turn + 1}", factor) for turn, which, factor in rounds
         ),
+    )
+
+
+def generate_inss(seed):
+    """A random state of the shipped ``inss``: rates times U(0.5, 1.5)."""
+    inss = shipped(INSS)
+    factors = np.random.default_rng(seed).uniform(0.5, 1.5, len(inss.workloads)).tolist()
+    return inss.replace(
+        name=f"{INSS}-seed{seed}",
+        source=f"generated: {INSS}, rates times U(0.5, 1.5), seed {seed}",
+        workloads=tuple(_varied(one, "", factor) for one, factor in zip(inss.workloads, factors, strict=True)),
     )
 
 

@@ -76,7 +76,9 @@ def _relaxed(menu, members, box):
     """
     size, units = len(members), menu.active_ms.shape[1]
     points, slack = np.zeros((size, 2), np.int64), np.zeros(size)
-    cache, power_w = _least(menu, members, box)
+    cache, power_w = _narrowed(menu, members, box)
+    if np.isinf(cache).any():
+        return NOTHING, points, slack
     best, taken = np.full((size + 1, units + 1), NOTHING), np.zeros((size + 1, units + 1), np.int64)
     batch, best[0] = np.zeros((size, units), np.int64), 0.0
     for at in range(size):
@@ -104,22 +106,33 @@ def _relaxed(menu, members, box):
 
 
 @compiled
-def _least(menu, members, box):
-    """Least cache demand and power of every member in a box; infinite where it has no points that can hold."""
+def _narrowed(menu, members, box):
+    """Narrow a box to the ranges of points that can hold; least cache demand and power of every member in it.
+
+    They are infinite for a member without such points.
+    """
     size = len(members)
-    cache, power_w = np.zeros(size), np.zeros(size)
+    cache, power_w, narrow = np.zeros(size), np.zeros(size), np.empty(4, np.int64)
     for _ in range(ROUNDS):
-        found, found_w = np.full(size, np.inf), np.full(size, np.inf)
+        changed = False
         for at in range(size):
             model, beside, beside_w = menu.model[members[at]], cache.sum() - cache[at], power_w.sum() - power_w[at]
+            least, least_w = np.inf, np.inf
+            narrow[::2], narrow[1::2] = box[at, 1::2], box[at, ::2]
             for unit in range(box[at, 0], box[at, 1] + 1):
-                for one in range(box[at, 2], box[at, 3] + 1):
-                    if throughput(menu, members[at], unit, one, size, beside, beside_w, menu.loose_ms) > NOTHING:
-                        found[at] = min(found[at], menu.cache[model, unit, one])
-                        found_w[at] = min(found_w[at], menu.power_w[model, unit, one])
-        if np.isinf(found).any() or ((found == cache) & (found_w == power_w)).all():
-            return found, found_w
-        cache, power_w = found, found_w
+                for batch in range(box[at, 2], box[at, 3] + 1):
+                    if throughput(menu, members[at], unit, batch, size, beside, beside_w, menu.loose_ms) > NOTHING:
+                        least = min(least, menu.cache[model, unit, batch])
+                        least_w = min(least_w, menu.power_w[model, unit, batch])
+                        narrow[0], narrow[1] = min(narrow[0], unit), max(narrow[1], unit)
+                        narrow[2], narrow[3] = min(narrow[2], batch), max(narrow[3], batch)
+            changed = changed or least != cache[at] or least_w != power_w[at]
+            cache[at], power_w[at] = least, least_w
+            if np.isinf(least):
+                return cache, power_w
+            box[at] = narrow
+        if not changed:
+            break
     return cache, power_w
 
 
@@ -133,6 +146,18 @@ def throughput(menu, demand, unit, batch, count, beside, beside_w, room_ms):
     if clock <= 0 or busy_ms > clock * room_ms[demand, batch]:
         return NOTHING
     return 1000 * (batch + 1) / (busy_ms / clock + menu.feedback_ms[model, batch])
+
+
+@compiled
+def alone(menu):
+    """(demands, units) most requests/s of a replica alone on a GPU, with so many units; NOTHING where it cannot."""
+    worth = np.full((len(menu.model), menu.active_ms.shape[1]), NOTHING)
+    for one in range(worth.shape[0]):
+        for unit in range(worth.shape[1]):
+            for batch in range(menu.active_ms.shape[2]):
+                carried = throughput(menu, one, unit, batch, 1, 0.0, 0.0, menu.loose_ms)
+                worth[one, unit] = max(worth[one, unit], carried)
+    return worth
 
 
 @compiled

@@ -14,7 +14,7 @@ from provision.models.workload import ALONE, FleetEntry, Policy, Workload
 
 SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'"}
 """Kinds of performance data whose GPUs are always shared, and whose they are."""
-THROUGHPUT = "max_throughput"
+THROUGHPUT, REQUESTS = "max_throughput", "requests/s"
 ROUNDING = 1e-9
 """Relative difference at which a value counts as equal to its bound."""
 SOLVER_MARGIN = 2e-6
@@ -112,6 +112,11 @@ class Instance(Record):
     def sense(self):
         """1 where less of the objective is better, -1 where more is."""
         return -1 if self.objective == THROUGHPUT else 1
+
+    @property
+    def unit(self):
+        """What the objective counts."""
+        return REQUESTS if self.objective == THROUGHPUT else "price per hour" if self.priced else "GPUs"
 
     def loss(self, value):
         """A value of the objective, or a bound on it, as a number of which less is better."""

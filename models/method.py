@@ -25,8 +25,8 @@ FEATURES = {
 """What an instance may ask of a method, and how to say it."""
 
 REMEDIES = (
-    ("interference", "auto, patterns or igniter"),
     ("max_throughput", "auto or greedy"),
+    ("interference", "auto, patterns or igniter"),
     ("share_slices", "auto or mixed-counts"),
     ("gpulets", "auto, gpulets-patterns or gpulets"),
     ("max_replicas", "partition-counts"),

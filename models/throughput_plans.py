@@ -45,7 +45,7 @@ class ThroughputProblem(SharedProblem):
     def value(self, patterns, boxes=BOXES):
         """Requests/s of patterns together; below 0 by NOTHING for each without operating points."""
         values = [self.found(pattern, boxes).value for pattern in patterns]
-        return sum(values) if min(values) > NOTHING else NOTHING * values.count(NOTHING)
+        return NOTHING * -values.count(NOTHING) if NOTHING in values else sum(values)
 
     def points(self, pattern):
         """Best operating points of a pattern, (units, batch) as positions; None when none are found."""

@@ -47,6 +47,16 @@ def instance_of(seed):
     )
 
 
+def throughput_of(seed):
+    """The same instance on a fixed fleet for most throughput; None where that is not for its policy."""
+    plain = instance_of(seed)
+    if plain.policy.latency_budget == "queueing" or plain.policy.share_slices:
+        return None
+    rng = np.random.default_rng(seed)
+    fleet = [one.model_copy(update={"count": int(rng.integers(1, 5))}) for one in plain.fleet]
+    return plain.replace(objective="max_throughput", fleet=fleet)
+
+
 def _entry(rng, asked, entry):
     price = float(np.round(rng.uniform(1, 5), 2)) if "priced" in asked else None
     count = int(rng.choice([0, 1, 3, 8, 20])) if "limited" in asked else None
@@ -76,12 +86,13 @@ def faults_of(instance, names, time_limit_s):
 
 
 def _disagreements(instance, results):
-    """Verified plans below a bound, or where another method proved that there is none."""
+    """Verified plans better than a bound, or where another method proved that there is none."""
     values = {name: one.objective for name, one in results.items() if one.verified}
     found = []
     for name, one in results.items():
         for other, value in values.items():
-            if one.status == "infeasible" or (one.bound or 0) > value * (1 + 1e-9):
+            beaten = one.bound is not None and instance.loss(value) < instance.loss(one.bound) - 1e-9 * abs(value)
+            if one.status == "infeasible" or beaten:
                 claim = "infeasible" if one.status == "infeasible" else f"bound {one.bound:g}"
                 found.append(f"{instance.name}: {claim} by {name}, a plan of {value:g} by {other}")
     return found

@@ -114,6 +114,17 @@ def fleet(*entries):
     return instance("fleet", list(entries))
 
 
+def two(field, value, other, another):
+    """What ``solve`` is given: the instance with two fields changed."""
+    return as_json(changed(changed(INSTANCE, field, value), other, another)), "solve instance.json"
+
+
+def throughput(field, value):
+    """What ``solve`` is given: the instance for most throughput on one GPU, with one field changed."""
+    fixed = changed(changed(INSTANCE, "objective", "max_throughput"), "fleet", [A100 | {"count": 1}])
+    return as_json(changed(fixed, field, value)), "solve instance.json"
+
+
 def laughs():
     """A short YAML file of ten to the ninth values."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
@@ -204,7 +215,18 @@ CASES = {
     "version_true": (instance("version", True), "version: should be 1 (got True)"),
     "objective": (
         instance("objective", "max_fun"),
-        "objective: should be 'min_cost' or 'min_gpus' (got 'max_fun')",
+        "objective: should be 'min_cost', 'min_gpus' or 'max_throughput' (got 'max_fun')",
+    ),
+    "throughput_uncounted": (throughput("fleet.0.count", MISSING), "fleet[0].count: max_throughput needs a fixed"),
+    "throughput_queueing": (throughput("policy", {"latency_budget": "queueing"}), "takes no queueing; use half_slo"),
+    "throughput_shared": (throughput("policy", {"share_slices": True}), "policy.share_slices: max_throughput takes no"),
+    "throughput_replan": (
+        (throughput("name", "tiny")[0] | as_json(PLAN, "plan.json"), "replan instance.json plan.json"),
+        "replan cannot plan max_throughput",
+    ),
+    "throughput_prices": (
+        (throughput("name", "tiny")[0], "what-if instance.json --prices"),
+        "leave out share_slices, igniter data and max_throughput",
     ),
     # Fleet and policy.
     "fleet_empty": (fleet(), "fleet: Tuple should have at least 1 item"),
@@ -409,11 +431,6 @@ def test_one_line_and_exit_2(made, words, at, capsys):
     assert words in err
     assert len(err) < 1200 and err.rstrip("\n").isprintable()
     assert not Path("out.yaml").exists() and not Path("out.json").exists()
-
-
-def two(field, value, other, another):
-    """What ``solve`` is given: the instance with two fields changed."""
-    return as_json(changed(changed(INSTANCE, field, value), other, another)), "solve instance.json"
 
 
 ONE = [A100 | {"count": 1}]

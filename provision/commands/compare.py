@@ -10,6 +10,7 @@ from provision.solve import solve
 COLUMNS = (
     "method",
     "status",
+    "objective",
     "gpus",
     "gpcs",
     "cost_per_hour",

@@ -6,12 +6,13 @@ from provision.instances.files import check_writable
 from provision.instances.read import read, write
 from provision.methods import method as find_method
 from provision.models.errors import InputError
+from provision.models.instance import THROUGHPUT
 from provision.solve import solve
 
 
 def add_parsers(verbs):
     """Declare the verb."""
-    text = "find the plan with the fewest or cheapest GPUs, prove it, verify it"
+    text = "find the plan with the fewest or cheapest GPUs or most throughput, prove it, verify it"
     parser = verbs.add_parser("solve", help=text, description=text)
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
@@ -61,7 +62,7 @@ def _parameters(options):
 
 
 def _print(instance, result, out):
-    print(headline(result))
+    print(headline(instance, result))
     if result.plan is None:
         return
     draw_terminal(result.plan, instance)
@@ -69,16 +70,17 @@ def _print(instance, result, out):
         print(f"plan written to {out}")
 
 
-def headline(result):
+def headline(instance, result):
     """Status, objective, bound and times in one or two lines."""
     if result.plan is None:
         return f"{result.instance}: {result.status} ({result.termination}): {result.reason}"
     report = result.report
     cost = f", {report.cost_per_hour:.2f} per hour" if report.cost_per_hour is not None else ""
     verdict = "verified" if report.ok else f"violates {len(report.violations)} rules"
+    throughput = f"{shown(result.objective)} requests/s on " if instance.objective == THROUGHPUT else ""
     bound = f"bound {shown(result.bound)}, gap {result.gap:.1%}" if result.bound is not None else "no bound"
     return (
-        f"{result.instance}: {report.gpus} GPUs, {report.gpcs} GPCs{cost} - {result.status} "
+        f"{result.instance}: {throughput}{report.gpus} GPUs, {report.gpcs} GPCs{cost} - {result.status} "
         f"({result.termination}), {bound}\n"
         f"method {result.method}, {verdict}, internal slack {report.internal_slack:.1%}, external fragmentation "
         f"{report.external_fragmentation:.1%}, build {result.build_seconds:.3f} s, solve "

@@ -86,7 +86,7 @@ def _found(instance, sweep, values, options):
         found["rows"] = _rows(instance, points, settings, table, options)
     found["breakpoints"] = _breakpoints(instance, values, settings, options)
     if sweep:
-        found["answers"] = words.answers(found["base"], values, found["rows"], found["breakpoints"])
+        found["answers"] = words.answers(found["base"], values, found["rows"], found["breakpoints"], instance.unit)
     found["answers"] += [line for name, points in found["breakpoints"].items() for line in words.changes(name, points)]
     return found
 

@@ -39,7 +39,7 @@ def draw_sweep(path, instance, base, values, rows, breakpoints, force=False):
     check_picture(path, force)
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.subplots()
-    unit = "price per hour" if instance.priced else "GPUs"
+    unit = instance.unit
     numeric = [name for name, column in values.items() if all(isinstance(value, float) for value in column)]
     if len(values) == 1 and numeric:
         _steps(axes, numeric[0], base, rows, breakpoints.get(numeric[0], []), unit)

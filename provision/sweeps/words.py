@@ -3,6 +3,7 @@
 from itertools import pairwise
 from operator import itemgetter
 
+from provision.models.instance import REQUESTS
 from provision.sweeps.breakpoints import INFEASIBLE
 
 FACTORS = {"rate": ("more traffic", "less traffic"), "slo": ("longer SLOs", "shorter SLOs")}
@@ -12,7 +13,7 @@ FINE = 1e-5
 """Factors that differ by less are told as one."""
 
 
-def answers(base, values, rows, breakpoints):
+def answers(base, values, rows, breakpoints, unit="GPUs"):
     """Sentences on a sweep.
 
     Parameters
@@ -25,21 +26,24 @@ def answers(base, values, rows, breakpoints):
         The rows of the sweep.
     breakpoints
         Breakpoints by parameter, for those that they were sought for.
+    unit
+        What the objective counts.
     """
-    now = f"As it is: {_what(base)}."
+    now = f"As it is: {_what(base, unit)}."
     if len(values) > 1 and all(len(values) == len(set(values) & set(row)) for row in rows):
-        return [now, _range(rows)]
+        return [now, _range(rows, unit)]
     lines = [now]
     for name in values:
         along = [row for row in rows if name in row]
-        lines += _ends(name, base, along) + _next_gpu(name, base, along, breakpoints.get(name))
+        lines += _ends(name, base, along, unit)
+        lines += _next_gpu(name, base, along, breakpoints.get(name)) if unit != REQUESTS else []
     return lines
 
 
-def _ends(name, base, rows):
+def _ends(name, base, rows, unit):
     """One sentence for the first and one for the last value of a parameter."""
     ends = [rows[0], rows[-1]] if len(rows) > 1 else rows
-    return [f"{call(name, row[name])}: {_what(row)}{_instead(base, row)}." for row in ends]
+    return [f"{call(name, row[name])}: {_what(row, unit)}{_instead(base, row, unit)}." for row in ends]
 
 
 def _next_gpu(name, base, rows, found):
@@ -68,13 +72,13 @@ def _grows(change):
     return INFEASIBLE not in change[2:] and sum(change.after.values()) > sum(change.before.values())
 
 
-def _range(rows):
+def _range(rows, unit):
     """A grid of several parameters in one sentence."""
     planned = [row for row in rows if row["objective"] is not None]
     text = f"Of {len(rows)} points, {len(planned)} can be served"
     if planned:
         least, most = (pick(planned, key=lambda row: row["objective"]) for pick in (min, max))
-        text += f", with {_what(least)} to {_what(most)}"
+        text += f", with {_what(least, unit)} to {_what(most, unit)}"
     return f"{text}; {sum(row['status'] == 'optimal' for row in rows)} proven optimal."
 
 
@@ -108,16 +112,18 @@ def counts(gpus):
     return gpus if gpus == INFEASIBLE else " and ".join(f"{number} {name}" for name, number in gpus.items()) or "no GPU"
 
 
-def _what(row):
+def _what(row, unit):
     if row["objective"] is None:
         return f"{row['status']} ({row['reason']})" if row["reason"] else row["status"]
     number = "1 GPU" if row["gpus"] == 1 else f"{row['gpus']} GPUs"
     cost = f" ({row['cost_per_hour']:.2f} per hour)" if row["cost_per_hour"] is not None else ""
     proof = "" if row["status"] == "optimal" else ", not proven"
-    return number + cost + proof
+    carried = f"{row['objective']:.6g} {unit} on " if unit == REQUESTS else ""
+    return carried + number + cost + proof
 
 
-def _instead(base, row):
-    if None in (base["gpus"], row["gpus"]) or base["gpus"] == row["gpus"]:
+def _instead(base, row, unit):
+    told = "objective" if unit == REQUESTS else "gpus"
+    if None in (base[told], row[told]) or base[told] == row[told]:
         return ", as now" if base["gpus"] == row["gpus"] and base["objective"] == row["objective"] else ""
-    return f" instead of {base['gpus']}"
+    return f" instead of {base[told]:.6g}"
