@@ -7,10 +7,10 @@ row, and tell what system they were trained for.
 """
 
 import io
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import BadZipFile
-from zlib import error as DeflateError  # noqa: N812
 
 import numpy as np
 
@@ -22,10 +22,12 @@ LEVELS = 20
 """How many SM shares a head tells apart."""
 LARGEST = 127
 """Of the integers that stand for weights."""
+OWN = ("rates_rps", "episodes", "seed")
+"""Fields of a Trained in which systems of one kind may differ."""
 
 
 class Trained(Record):
-    """What a policy was trained for, and how long: the GPUs, each workload's model and SLO, the top of its rates."""
+    """What a policy was trained for, and how long: the GPUs, each workload's model, SLO and rate."""
 
     version: Version = 1
     gpu: Name
@@ -43,12 +45,8 @@ class Trained(Record):
         return all(getattr(self, name) == getattr(asked, name) for name in Trained.model_fields if name not in OWN)
 
 
-OWN = ("rates_rps", "episodes", "seed")
-"""What systems of one kind may differ in."""
-
-
 def trained_for(system, **more):
-    """A Trained for a System, with its workloads' planned rates as the top of the rates."""
+    """A Trained for a System."""
     workloads = system.instance.workloads
     return Trained(
         gpu=system.data.gpu, gpus=system.gpus, performance=system.data.name,
@@ -72,15 +70,15 @@ class Policy(NamedTuple):
         return np.stack([heads[..., : system.gpus].argmax(-1), heads[..., system.gpus :].argmax(-1)], axis=-1)
 
 
-def observation(top_rps, system, rates_rps, queued):
-    """The state as the network sees it: rates over the top of their range, backlogs over the largest batch.
+def observation(usual_rps, system, rates_rps, queued):
+    """The state as the network sees it: rates over those that are usual, backlogs over the largest batch.
 
     Returns
     -------
     ndarray
         (systems, 2 * workloads).
     """
-    parts = np.divide(rates_rps, top_rps, out=np.zeros_like(rates_rps), where=top_rps > 0)
+    parts = np.divide(rates_rps, usual_rps, out=np.zeros_like(rates_rps), where=usual_rps > 0)
     return np.concatenate([parts, queued / system.data.max_batch], axis=1).astype(np.float32)
 
 
@@ -118,7 +116,7 @@ def read_policy(path):
         _refuse_misshapen(policy)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}; give the path of a policy") from None
-    except (ValueError, KeyError, EOFError, NotImplementedError, BadZipFile, DeflateError):
+    except (ValueError, KeyError, EOFError, NotImplementedError, BadZipFile, zlib.error):
         raise InputError(f"{path}: is no policy; write one with provision train INSTANCE --out {path}") from None
     return policy
 

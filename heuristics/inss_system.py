@@ -36,20 +36,23 @@ class System:
     Raises
     ------
     UnsupportedError
-        When its objective is another or its GPUs have fewer units than there are workloads.
+        When its objective is not throughput, it has no GPU, or its GPUs fewer units than there are workloads.
     """
 
     def __init__(self, instance):
-        self.instance = instance
         if instance.objective != THROUGHPUT:
-            raise UnsupportedError(f"inss plans for the objective {THROUGHPUT}, not {instance.objective}; use --method auto")
+            raise UnsupportedError(f"inss plans for {THROUGHPUT}, not for {instance.objective}; use --method auto")
+        self.instance = instance
         self.data = instance.performance_of(instance.fleet[0].gpu, instance.workloads[0].model)
         self.gpus, self.units = instance.fleet[0].count, self.data.hardware.units
-        if len(instance.workloads) > self.units:
-            raise UnsupportedError(f"inss plans at most {self.units} workloads, one per unit; use --method auto")
         self.rates_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
         self.slo_ms = instance.policy.safety * np.array([one.slo_ms for one in instance.workloads])
         self.budget_ms = np.array([instance.budget_ms(one) for one in instance.workloads])
+        if not self.gpus or self.workloads > self.units:
+            raise UnsupportedError(
+                f"inss plans up to {self.units} workloads on at least one GPU, not {self.workloads} on {self.gpus}; "
+                "use --method auto"
+            )
 
     @property
     def workloads(self):

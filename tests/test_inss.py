@@ -122,14 +122,11 @@ def with_rates(rates):
 
 
 def test_the_shipped_policy_serves_its_system():
-    """At rates from half to all of the instance's; it is small."""
+    """At random states of the family; it is small."""
     assert SHIPPED.stat().st_size < 200 * 1024
-    rng, held = np.random.default_rng(3), 0
-    for _ in range(20):
-        result = provision.solve(with_rates(rng.uniform(0.5, 1, SYSTEM.workloads)), "inss")
-        held += result.status == "feasible"
-        assert result.verified == (result.status == "feasible")
-    assert held >= 19
+    results = [provision.solve(provision.read(f"inss-seed{seed}"), "inss") for seed in range(20)]
+    assert all(result.verified == (result.status == "feasible") for result in results)
+    assert sum(result.verified for result in results) >= 19
 
 
 def test_same_answer_again():
@@ -147,7 +144,7 @@ def test_other_systems_are_refused_with_the_remedy(change):
 
 
 def test_other_objectives_are_refused():
-    with pytest.raises(UnsupportedError, match="inss plans for the objective max_throughput, not min_gpus"):
+    with pytest.raises(UnsupportedError, match="inss plans for max_throughput, not for min_gpus"):
         provision.solve(INSTANCE.replace(objective="min_gpus"), "inss")
 
 

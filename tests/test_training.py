@@ -20,7 +20,7 @@ pytest.importorskip("gymnasium")
 
 from provision.training import train  # noqa: E402
 from provision.training.agent import Agent  # noqa: E402
-from provision.training.environment import PENALTY, STEPS, Serving  # noqa: E402
+from provision.training.environment import HIGHEST, LOWEST, PENALTY, STEPS, Serving  # noqa: E402
 from provision.training.train import Training  # noqa: E402
 
 SYSTEM = System(provision.read("inss"))
@@ -83,7 +83,8 @@ def test_episodes_keep_to_their_spaces_and_seeds():
         assert one.observation_space.contains(found[0]) and np.array_equal(found[0], same[0])
         assert np.array_equal(found[1], same[1]) and not found[2].any()
         assert found[3].all() == (step == STEPS - 1)
-        assert (one.rates_rps >= SYSTEM.rates_rps / 2 - 1e-9).all() and (one.rates_rps <= SYSTEM.rates_rps).all()
+        parts = one.rates_rps / SYSTEM.rates_rps
+        assert parts.min() > LOWEST - 1e-9 and parts.max() < HIGHEST + 1e-9
     assert not np.array_equal(one.reset(seed=5)[0], one.reset(seed=6)[0])
 
 
@@ -91,30 +92,21 @@ def test_values_of_states_are_those_over_all_joint_actions():
     """Eq. 7's expectation, head by head, against the sum over every action of a system of two workloads."""
     small = System(SYSTEM.instance.replace(workloads=SYSTEM.instance.workloads[:2]))
     agent, state = Agent(small, 3, 1), torch.rand(1, 4)
+    actions = torch.tensor([(a, c, b, d) for a, b, c, d in product(range(4), range(4), range(LEVELS), range(LEVELS))])
+    actions = actions.view(-1, 2, 2)
     with torch.no_grad():
-        chances, values = agent._log_chances(state), agent._least(agent.networks.critics, state)
-        soft = agent._soft_values(chances, values)
-        logs, expected = [head.flatten(0, 1) for head in chances], 0.0
-        for gpus in product(range(4), repeat=2):
-            for levels in product(range(LEVELS), repeat=2):
-                action = torch.tensor([list(zip(gpus, levels, strict=True))])
-                log = sum(logs[0][i, gpus[i]] + logs[1][i, levels[i]] for i in range(2))
-                value = sum(values[0][0, i, gpus[i]] + values[1][0, i, levels[i]] for i in range(2))
-                assert value == pytest.approx(float(sum_of(agent, values, action)), rel=1e-5, abs=1e-6)
-                expected += log.exp() * (value - agent.temperature * log)
-    assert float(soft) == pytest.approx(float(expected), rel=1e-4)
-
-
-def sum_of(agent, values, action):
-    """The agent's value of one action."""
-    outputs = torch.cat(values, dim=-1).flatten(1)
-    return agent._of_actions(outputs, action)
+        chances, outputs = agent._log_chances(state), agent.networks.critics[0](state)
+        logs = sum(chances[kind][0, one, actions[:, one, kind]] for one in range(2) for kind in range(2))
+        values = agent._of_actions(outputs.expand(len(actions), -1), actions)
+        expected = (logs.exp() * (values - agent.temperature * logs)).sum()
+        assert float(logs.exp().sum()) == pytest.approx(1, rel=1e-4)
+        assert float(agent._soft_values(chances, agent._cut(outputs))) == pytest.approx(float(expected), rel=1e-4)
 
 
 def test_the_agent_learns_what_pays():
     """A reward for one GPU and one level of every workload: soon they are the most likely."""
-    agent, rng = Agent(SYSTEM, 0, 100), np.random.default_rng(0)
-    for _ in range(150):
+    agent, rng = Agent(SYSTEM, 0, 400), np.random.default_rng(0)
+    for _ in range(80):
         states = rng.random((100, 16), np.float32)
         actions = agent.act(states, rng)
         rewards = (actions == np.array([2, 7])).mean((1, 2), dtype=np.float32)
@@ -157,7 +149,8 @@ def test_the_command_trains_resumes_and_draws(monkeypatch, tmp_path, capsys):
 
 @pytest.mark.parametrize("arguments, words", [
     (["inss", "--episodes", "0"], "--episodes 0: should be from 1"), (["inss", "--seed", "-1"], "--seed -1"),
-    (["inss", "--png", "x.gif"], "PNG or SVG"), (["igniter-testbed-12"], "objective max_throughput, not min_cost"),
+    (["inss", "--png", "x.gif"], "PNG or SVG"),
+    (["igniter-testbed-12"], "inss plans for max_throughput, not for min_cost"),
     (["parvagpu-s1"], "inss cannot plan"), (["inss", "--resume"], "leave out --resume"),
 ])
 def test_what_cannot_be_trained_is_one_line(arguments, words, tmp_path, capsys, monkeypatch):

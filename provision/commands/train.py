@@ -28,7 +28,7 @@ def add_parsers(verbs):
     """Declare the verb."""
     text = "train a policy for --method inss: soft actor-critic in InSS's analytic model of the instance's system"
     parser = verbs.add_parser("train", help=text, description=text)
-    parser.add_argument("instance", metavar="INSTANCE", help="its rates are the highest to train for")
+    parser.add_argument("instance", metavar="INSTANCE", help="trained for half to one and a half times its rates")
     parser.add_argument("--out", required=True, metavar="F", help="write the policy here, checkpoints to F.state")
     parser.add_argument("--episodes", type=int, default=EPISODES, metavar="N", help=f"in all (default: {EPISODES})")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of all random numbers (default: 0)")

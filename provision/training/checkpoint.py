@@ -27,15 +27,23 @@ def load(path, system, seed):
     InputError
         When the file cannot be read, is no checkpoint, or one of another system or seed.
     """
+    state, trained = _read(path)
     training = Training(system, seed)
+    if trained.model_copy(update={"episodes": 0}) != training.policy.trained:
+        raise InputError(
+            f"{path}: was written for another instance than {system.instance.name} or another seed than {seed} "
+            f"(--seed {trained.seed}); leave out --resume to begin anew"
+        )
+    training.restore(state)
+    return training
+
+
+def _read(path):
+    """A state and the Trained that it is of."""
     try:
         state = torch.load(io.BytesIO(Path(path).read_bytes()), weights_only=True)
-        trained = Trained.model_validate_json(state["trained"])
-        if not trained.fits(system) or trained.rates_rps != training.policy.trained.rates_rps or trained.seed != seed:
-            raise InputError(f"{path}: was written for another instance or --seed {trained.seed}; leave out --resume")
-        training.restore(state)
+        return state, Trained.model_validate_json(state["trained"])
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {reason(error)}; leave out --resume to begin anew") from None
-    except (RuntimeError, KeyError, TypeError, EOFError, pickle.UnpicklingError):
+    except (RuntimeError, ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError):
         raise InputError(f"{path}: is no checkpoint of provision train; leave out --resume to begin anew") from None
-    return training

@@ -22,8 +22,8 @@ STEPS = 200
 """Steps of an episode (Table 1, T)."""
 PENALTY = 100.0
 """For all tasks of a workload late (section 6.1, omega)."""
-LOWEST = 0.5
-"""Rates are from this part of the instance's to all of it."""
+LOWEST, HIGHEST = 0.5, 1.5
+"""Between these parts of the instance's rates are those of an episode."""
 DRIFT_EVERY, DRIFT = 10, 0.05
 """Steps after which rates move, and how far, as a part of their range."""
 MOMENTS = (np.arange(64)[:, None, None] + 0.5) / 64
@@ -37,7 +37,7 @@ class Serving(VectorEnv):
     Parameters
     ----------
     system
-        The System; its rates are the top of their ranges.
+        The System; its rates are in the middle of their ranges.
     episodes
         How many.
     """
@@ -56,7 +56,7 @@ class Serving(VectorEnv):
         """Rates anywhere in their ranges, about to move up or down; nothing waits."""
         super().reset(seed=seed)
         self.clock = 0
-        self.rates_rps = self.system.rates_rps * self.np_random.uniform(LOWEST, 1, self.shape)
+        self.rates_rps = self.system.rates_rps * self.np_random.uniform(LOWEST, HIGHEST, self.shape)
         self.direction = self.np_random.choice([-1, 1], self.shape)
         self.queued = np.zeros(self.shape)
         return self._observe(), {}
@@ -90,7 +90,7 @@ class Serving(VectorEnv):
         """Let a second pass for the rates."""
         self.clock += 1
         if self.clock % DRIFT_EVERY == 0:
-            low_rps, high_rps = LOWEST * self.system.rates_rps, self.system.rates_rps
+            low_rps, high_rps = LOWEST * self.system.rates_rps, HIGHEST * self.system.rates_rps
             moved = self.rates_rps + self.direction * DRIFT * (high_rps - low_rps)
             self.direction = np.where((moved < low_rps) | (moved > high_rps), -self.direction, self.direction)
             self.rates_rps = np.clip(moved, low_rps, high_rps)

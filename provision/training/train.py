@@ -31,6 +31,8 @@ class Training:
     """
 
     def __init__(self, system, seed):
+        # Several threads add up in another order each time, and do not pay for networks so small.
+        torch.set_num_threads(1)
         self.system, self.seed = system, seed
         self.environment = Serving(system, SIDE_BY_SIDE)
         self.agent, self.replay = Agent(system, seed, SIDE_BY_SIDE), Replay(system)
