@@ -177,7 +177,7 @@ def solve(instance, control):
         return Outcome("infeasible", "proved", reason=refused, build_seconds=perf_counter() - started)
     _state(relaxed)
     built = perf_counter()
-    bound = relaxed.lower_bound(built + BOUND_PART * control.time_limit_s)
+    bound = relaxed.proven_bound(built + BOUND_PART * control.time_limit_s)
     control.report(Incumbent(None, bound))
     plan = None if math.isinf(bound) else _best_plan(instance, segments, control, bound, started)
     times = {"build_seconds": built - started, "solve_seconds": perf_counter() - built}

@@ -9,6 +9,7 @@ takes sets of exact worth alone: these are the best.
 The bound holds for one replica per workload, as in the paper: it is given when every workload says ``max_replicas: 1``.
 """
 
+from itertools import product
 from time import perf_counter
 
 import numpy as np
@@ -19,12 +20,16 @@ from provision.formulations.throughput_bound import throughput_bound
 from provision.models.igniter_boxes import NOTHING
 from provision.models.method import Incumbent, Method
 from provision.models.shared_plans import plan_shared
-from provision.models.throughput_plans import FEATURES, throughput_problem
+from provision.models.throughput_plans import BOXES, FEATURES, throughput_problem
 
 NAME = "patterns-throughput"
 MOST_SETS = 20_000
 """More sets are not listed."""
-TOO_SMALL = "the fleet is too small to serve every workload; objective min_gpus tells how many GPUs it takes"
+TOO_SMALL = "the workloads do not fit on so few GPUs; objective min_gpus tells how many they take"
+INFEASIBLE = 2
+"""SciPy's status."""
+SEARCHES = (200, 2000, BOXES)
+"""Boxes in which the operating points of a set are sought, more as long as time is left."""
 LATE = "no plan found in time"
 TOO_MANY = f"more than {MOST_SETS} sets of workloads can share a GPU, too many to list; use greedy"
 
@@ -54,28 +59,29 @@ class _Run:
         """Why the search ends, and the reason for ending without a plan."""
         sets = self._listed()
         if sets is None:
-            return ("time_limit", LATE) if perf_counter() > self.deadline else ("completed", TOO_MANY)
-        while perf_counter() < self.deadline:
-            taken = self._taken(sets)
-            if taken is None:
+            return ("time_limit", LATE) if self._late() else ("completed", TOO_MANY)
+        while not self._late():
+            found = self._chosen(sets)
+            if found.status == INFEASIBLE:
                 return "infeasible", TOO_SMALL
-            open_ = [pattern for pattern in set(taken) if not self.problem.settled(pattern)]
-            for pattern in open_:
-                self.problem.found(pattern)
-            self._note(taken)
-            if not open_:
+            if found.x is None:
+                break
+            self.bound = min(self.bound, safe_most(found))
+            taken = np.repeat(np.arange(len(sets)), np.round(found.x).astype(int))
+            if not self._settle([sets[at] for at in taken]):
                 return "completed", "the best sets of workloads hold no more than loosely"
         return "time_limit", LATE
 
     def told(self, termination, reason):
-        """The end of the search as fields of an Outcome."""
-        proved = self.problem.instance.proved(self.value, self._told_bound)
+        """The end of the search as fields of an Outcome; it proves something for one replica per workload alone."""
+        whole = self.problem.classes.whole
         if termination == "infeasible":
-            proved = self.problem.classes.whole
-            status, termination = "infeasible" if proved else "unknown", "completed"
-        else:
-            status = "optimal" if proved else "unknown" if self.best is None else "feasible"
-        return {"status": status, "termination": "proved" if proved else termination, "bound": self._told_bound,
+            status, termination = ("infeasible", "proved") if whole else ("unknown", "completed")
+            return {"status": status, "termination": termination, "reason": reason}
+        status = "feasible" if self.best else "unknown"
+        if self.problem.instance.proved(self.value, self._told_bound):
+            status, termination = "optimal", "proved"
+        return {"status": status, "termination": termination, "bound": self._told_bound,
                 "reason": "" if self.best else reason}
 
     @property
@@ -94,7 +100,7 @@ class _Run:
                     if members.count(one) < counts[one] and self._can_be(stock, larger, can_be):
                         grown.append(larger)
                         can_be.add(larger)
-                if len(found) + len(grown) > MOST_SETS or perf_counter() > self.deadline:
+                if len(found) + len(grown) > MOST_SETS or self._late():
                     return None
             found += [(stock, members) for members in grown[1:]]
         return found
@@ -104,32 +110,33 @@ class _Run:
         smaller = (members[:at] + members[at + 1 :] for at in range(len(members)))
         return all(one in can_be for one in smaller) and self.problem.found((stock, members), 1).bound > NOTHING
 
-    def _taken(self, sets):
-        """Sets of the most worth by their bounds, in which every replica stands once; None when there are none.
-
-        Notes the bound on all that can be taken.
-        """
+    def _chosen(self, sets):
+        """SciPy's result for sets of the most worth, by their bounds, in which every replica stands once."""
         classes, stocks = self.problem.classes, self.problem.fleet.stocks
         worth = np.array([self.problem.found(pattern, 1).bound for pattern in sets])
         holds = np.array([np.bincount(members, minlength=len(classes.counts)) for _, members in sets]).T
         of_stock = np.array([[kind == stock for kind, _ in sets] for stock in range(len(stocks))], float)
-        found = milp(
+        return milp(
             -worth, integrality=np.ones(len(sets)), bounds=Bounds(0, np.where(worth > NOTHING, np.inf, 0)),
             constraints=[LinearConstraint(holds, classes.counts, classes.counts),
                          LinearConstraint(of_stock, ub=[stock.count for stock in stocks])],
             options={"time_limit": max(self.deadline - perf_counter(), 0.1), "mip_rel_gap": 0.0},
         )
-        self.bound = min(self.bound, safe_most(found))
-        if found.x is None:
-            return None
-        return [pattern for pattern, many in zip(sets, np.round(found.x).astype(int), strict=True) for _ in range(many)]
 
-    def _note(self, taken):
-        """Keep sets that are better than the best so far, and tell."""
-        value = self.problem.value(taken)
+    def _settle(self, taken):
+        """Find the exact worth of sets, and keep them if they are better than the best; whether that was open."""
+        open_ = [pattern for pattern in set(taken) if not self.problem.settled(pattern)]
+        for pattern, boxes in product(open_, SEARCHES):
+            if not self._late():
+                self.problem.found(pattern, boxes)
+        value = self.problem.value(taken, boxes=1)
         if value > 0 and (self.value is None or value > self.value):
             self.best, self.value = taken, value
         self._tell()
+        return bool(open_)
+
+    def _late(self):
+        return perf_counter() > self.deadline
 
     def _tell(self):
         self.control.report(Incumbent(self.value, self._told_bound))

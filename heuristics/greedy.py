@@ -227,6 +227,7 @@ METHODS = (
         name="greedy",
         summary="cheapest covers mixed by a linear program, packed exactly (the fast default)",
         run=solve,
+        compiled=True,
         source="this package",
         features=frozenset(FEATURES) - {"max_replicas", "gpulets"},
     ),

@@ -11,8 +11,8 @@ from provision.heuristics.shared_greedy import packed
 from provision.models.shared_plans import plan_shared
 from provision.models.throughput_plans import throughput_problem
 
-BOXES = 30
-"""Boxes to search for the operating points of a set that is tried."""
+BOXES, MORE_BOXES = 30, 1000
+"""Boxes to search for the operating points of a set that is tried, and of one that is kept."""
 CLEARLY = 1e-9
 """Relative growth that counts."""
 
@@ -24,7 +24,11 @@ def solve(instance, control):
         if problem.short(patterns):
             return patterns, {"status": "unknown", "termination": "completed"}
         until = started + control.time_limit_s
-        return _spread(problem, patterns, until), {"status": "feasible", "termination": "completed"}
+        patterns = _spread(problem, patterns, until)
+        for pattern in patterns:
+            if perf_counter() < until:
+                problem.found(pattern, MORE_BOXES)
+        return patterns, {"status": "feasible", "termination": "completed"}
 
     return plan_shared(instance, "greedy", search, throughput_problem)
 
@@ -58,7 +62,7 @@ def _better(problem, one, other):
 
 def _exchanged(one, other):
     """Two patterns after each move of a replica and each swap between them."""
-    for first, second in product({*one[1], None}, {*other[1], None}):
+    for first, second in product((*dict.fromkeys(one[1]), None), (*dict.fromkeys(other[1]), None)):
         if first != second:
             yield _with(one, first, second), _with(other, second, first)
 

@@ -76,33 +76,57 @@ def _relaxed(menu, members, box):
     """
     size, units = len(members), menu.active_ms.shape[1]
     points, slack = np.zeros((size, 2), np.int64), np.zeros(size)
+    worth, batch = np.full((size, units), NOTHING), np.zeros((size, units), np.int64)
     cache, power_w = _narrowed(menu, members, box)
     if np.isinf(cache).any():
         return NOTHING, points, slack
-    best, taken = np.full((size + 1, units + 1), NOTHING), np.zeros((size + 1, units + 1), np.int64)
-    batch, best[0] = np.zeros((size, units), np.int64), 0.0
     for at in range(size):
         beside, beside_w = cache.sum() - cache[at], power_w.sum() - power_w[at]
         for unit in range(box[at, 0], box[at, 1] + 1):
-            worth = NOTHING
-            for one in range(box[at, 2], box[at, 3] + 1):
-                carried = throughput(menu, members[at], unit, one, size, beside, beside_w, menu.loose_ms)
-                if carried > worth:
-                    worth, batch[at, unit] = carried, one
-            if worth > NOTHING:
-                for total in range(unit + 1, units + 1):
-                    before = best[at, total - unit - 1]
-                    if before > NOTHING and before + worth > best[at + 1, total]:
-                        best[at + 1, total], taken[at + 1, total] = before + worth, unit
-    most, total = best[size, units], units
-    for at in range(size - 1, -1, -1) if most > NOTHING else range(0):
-        points[at, 0] = unit = taken[at + 1, total]
-        points[at, 1] = one = batch[at, unit]
-        total -= unit + 1
-        model = menu.model[members[at]]
-        more_w = menu.power_w[model, unit, one] - power_w[at]
-        slack[at] = menu.cache[model, unit, one] - cache[at] + more_w * menu.clock_loss
+            batches = box[at, 2], box[at, 3] + 1
+            worth[at, unit], batch[at, unit] = _best(menu, members[at], unit, batches, size, beside, beside_w)
+    most, points[:, 0] = _shared_out(worth)
+    for at in range(size if most > NOTHING else 0):
+        points[at, 1] = batch[at, points[at, 0]]
+        where = menu.model[members[at]], points[at, 0], points[at, 1]
+        slack[at] = menu.cache[where] - cache[at] + (menu.power_w[where] - power_w[at]) * menu.clock_loss
     return most, points, slack
+
+
+@compiled
+def _best(menu, demand, unit, batches, count, beside, beside_w):
+    """The most requests/s of a batch in a range among replicas that bring some cache demand and power, and that batch.
+
+    NOTHING where none holds.
+    """
+    worth, best = NOTHING, 0
+    for batch in range(batches[0], batches[1]):
+        carried = throughput(menu, demand, unit, batch, count, beside, beside_w, menu.loose_ms)
+        if carried > worth:
+            worth, best = carried, batch
+    return worth, best
+
+
+@compiled
+def _shared_out(worth):
+    """The most that units of a GPU are worth, shared out to members who make of them what ``worth`` says; their units.
+
+    ``worth`` is (members, units), units as positions.
+    """
+    size, units = worth.shape
+    best, taken = np.full((size + 1, units + 1), NOTHING), np.zeros((size, units + 1), np.int64)
+    best[0] = 0.0
+    for at in range(size):
+        for unit in range(units):
+            for total in range(unit + 1, units + 1 if worth[at, unit] > NOTHING else 0):
+                before = best[at, total - unit - 1]
+                if before > NOTHING and before + worth[at, unit] > best[at + 1, total]:
+                    best[at + 1, total], taken[at, total] = before + worth[at, unit], unit
+    chosen, left = np.zeros(size, np.int64), units
+    for at in range(size - 1, -1, -1):
+        chosen[at] = taken[at, left]
+        left -= chosen[at] + 1
+    return best[size, units], chosen
 
 
 @compiled
@@ -151,12 +175,11 @@ def throughput(menu, demand, unit, batch, count, beside, beside_w, room_ms):
 @compiled
 def alone(menu):
     """(demands, units) most requests/s of a replica alone on a GPU, with so many units; NOTHING where it cannot."""
-    worth = np.full((len(menu.model), menu.active_ms.shape[1]), NOTHING)
-    for one in range(worth.shape[0]):
-        for unit in range(worth.shape[1]):
-            for batch in range(menu.active_ms.shape[2]):
-                carried = throughput(menu, one, unit, batch, 1, 0.0, 0.0, menu.loose_ms)
-                worth[one, unit] = max(worth[one, unit], carried)
+    demands, (_, units, batches) = len(menu.model), menu.active_ms.shape
+    worth = np.empty((demands, units))
+    for one in range(demands):
+        for unit in range(units):
+            worth[one, unit], _ = _best(menu, one, unit, (0, batches), 1, 0.0, 0.0)
     return worth
 
 

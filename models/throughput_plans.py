@@ -43,18 +43,23 @@ class ThroughputProblem(SharedProblem):
         return pattern in self.known and self.known[pattern][1] >= BOXES
 
     def value(self, patterns, boxes=BOXES):
-        """Requests/s of patterns together; below 0 by NOTHING for each without operating points."""
+        """Requests/s of patterns together; NOTHING for each without operating points when there are such."""
         values = [self.found(pattern, boxes).value for pattern in patterns]
-        return NOTHING * -values.count(NOTHING) if NOTHING in values else sum(values)
+        return NOTHING * values.count(NOTHING) if NOTHING in values else sum(values)
 
     def points(self, pattern):
-        """Best operating points of a pattern, (units, batch) as positions; None when none are found."""
-        found = self.found(pattern)
+        """Best operating points known of a pattern, (units, batch) as positions; None when none are found."""
+        found = self.found(pattern, 1)
+        found = found if found.value > NOTHING else self.found(pattern)
         return found.points if found.value > NOTHING else None
 
     def outcome(self, patterns, method, **found):
         """The Outcome of a method that ends with these patterns, None for none."""
-        return Outcome(**found) if patterns is None else super().outcome(patterns, method, **found)
+        if patterns is None:
+            return Outcome(**found)
+        if not self.short(patterns) and None in [self.points(pattern) for pattern in patterns]:
+            return Outcome(**found | {"status": "unknown", "reason": f"{method} found no operating points in time"})
+        return super().outcome(patterns, method, **found)
 
     def _replica(self, stock, point, part):
         workload, rate_rps = self.classes.parts[part]

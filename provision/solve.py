@@ -13,8 +13,8 @@ from provision.size import check_size
 from provision.verify import verify
 
 LONGEST_S = 1e7
-FEW, ITERATIONS, REHEARSAL_S = 12, 10, 120.0
-"""Workloads, steps of ``lns`` and seconds at most of a rehearsal."""
+FEW, FEWER, ITERATIONS, REHEARSAL_S = 12, 3, 10, 120.0
+"""Workloads, or FEWER where all sets of them are listed, steps of ``lns`` and seconds at most of a rehearsal."""
 _rehearsed = set()
 
 
@@ -124,7 +124,7 @@ def _rehearse(instance, method, settings):
     key = method.name, len({entry.gpu for entry in instance.fleet})
     if key not in _rehearsed:
         _rehearsed.add(key)
-        few = instance.replace(workloads=instance.workloads[:FEW])
+        few = instance.replace(workloads=instance.workloads[: FEWER if "max_throughput" in needs(instance) else FEW])
         found = method.run(few, Control(REHEARSAL_S, parameters=settings | {"iterations": ITERATIONS, "slack": "no"}))
         if found.termination == "stopped":
             raise KeyboardInterrupt

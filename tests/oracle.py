@@ -94,7 +94,7 @@ def set_in(names, other):
 def _carried(instance, entry, slices, owners):
     parts = []
     for index, workload in enumerate(instance.workloads):
-        rates = [_best(instance, entry, workload, name) for name, owner in zip(slices, owners, strict=True)
+        rates = [best_rps(instance, entry, workload, name) for name, owner in zip(slices, owners, strict=True)
                  if owner == index]
         planned = instance.planned_rps(workload)
         served = [rate for rate in rates if rate > 0]
@@ -106,7 +106,7 @@ def _carried(instance, entry, slices, owners):
 _CACHE = {}
 
 
-def _best(instance, entry, workload, profile):
+def best_rps(instance, entry, workload, profile):
     """Most throughput of one segment within the latency budget, looked up row by row."""
     key = (instance.digest, entry.gpu, workload.name, profile)
     if key not in _CACHE:

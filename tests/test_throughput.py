@@ -19,6 +19,7 @@ from provision.models.igniter_boxes import most_throughput
 from provision.models.igniter_menus import menu_of
 from provision.models.method import Outcome
 from provision.models.operating_points import Member
+from provision.models.throughput_plans import throughput_problem
 
 SMALL = (("a30",), ("t4",), ("a30", "t4"), ("v100", "t4"))
 INSS = provision.read("inss")
@@ -128,6 +129,13 @@ def test_more_workloads_than_can_be_listed_still_have_a_bound(monkeypatch):
     result, best = provision.solve(INSS, "patterns-throughput"), provision.solve(INSS, "greedy")
     assert result.plan is None and "too many to list" in result.reason
     assert best.objective <= result.bound < 2 * best.objective
+
+
+def test_a_set_without_operating_points_is_worth_nothing():
+    problem = throughput_problem(INSS)
+    one, all_ = (0, (0,)), (0, tuple(range(len(problem.classes.demands))))
+    assert problem.points(all_) is None and problem.found(all_).bound == problem.value([one, all_]) == -1
+    assert problem.value([one, all_, all_]) == -2 and problem.value([one]) > 0 and problem.points(one) is not None
 
 
 def test_bounds_are_for_one_replica_each():

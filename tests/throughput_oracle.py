@@ -1,8 +1,8 @@
-"""Brute force for the most throughput of tiny instances: every way to fill every GPU, on what is asked of the models."""
+"""Brute force for the most throughput of tiny instances: every way to fill every GPU, asking the models alone."""
 
 import itertools
 
-from oracle import _best, fillings
+from oracle import best_rps, fillings
 
 from provision.models.operating_points import Member
 
@@ -25,7 +25,7 @@ def _owned(instance, entry):
     """Fillings of a GPU, and for each slice the workload on it or None."""
     for profiles in fillings(entry):
         for owners in itertools.product([None, *instance.workloads], repeat=len(profiles)):
-            if all(one is None or _best(instance, entry, one, profile) > 0
+            if all(one is None or best_rps(instance, entry, one, profile) > 0
                    for profile, one in zip(profiles, owners, strict=True)):
                 yield profiles, owners
 
@@ -35,7 +35,7 @@ def _held(instance, entry, profiles, owners):
     rates = {one.name: [] for one in instance.workloads}
     for profile, one in zip(profiles, owners, strict=True):
         if one is not None:
-            rates[one.name].append(_best(instance, entry, one, profile))
+            rates[one.name].append(best_rps(instance, entry, one, profile))
     return tuple((round(sum(found), 6), len(found)) for found in rates.values())
 
 
@@ -48,7 +48,7 @@ def _serves(instance, state):
 
 
 def most_shared(instance):
-    """Most requests/s with one replica of each workload on whole GPUs shared under interference; None without a plan."""
+    """Most requests/s with one replica of each workload on GPUs that they share; None when no plan serves all."""
     gpus = [entry for entry in instance.fleet for _ in range(entry.count)]
     worth, best = {}, None
     for at in itertools.product(range(len(gpus)), repeat=len(instance.workloads)):
