@@ -18,7 +18,7 @@ from provision.models.operating_points import Member
 torch = pytest.importorskip("torch")
 pytest.importorskip("gymnasium")
 
-from provision.training import train  # noqa: E402
+from provision.training import replay, train  # noqa: E402
 from provision.training.agent import Agent  # noqa: E402
 from provision.training.environment import HIGHEST, LOWEST, PENALTY, STEPS, Serving  # noqa: E402
 from provision.training.train import Training  # noqa: E402
@@ -110,9 +110,21 @@ def test_the_agent_learns_what_pays():
         states = rng.random((100, 16), np.float32)
         actions = agent.act(states, rng)
         rewards = (actions == np.array([2, 7])).mean((1, 2), dtype=np.float32)
-        agent.learn(*map(torch.from_numpy, (states, actions, 10 * rewards, states)))
+        agent.learn(*map(torch.from_numpy, (states, actions, 100 * rewards, states)))
     chances = agent._log_chances(torch.from_numpy(states))
     assert (chances[0].argmax(-1) == 2).float().mean() > 0.9 and (chances[1].argmax(-1) == 7).float().mean() > 0.9
+
+
+def test_the_buffer_keeps_the_latest_and_rewards_fall_short_of_the_best(monkeypatch):
+    monkeypatch.setattr(replay, "CAPACITY", 150)
+    kept, rng = replay.Replay(SYSTEM), np.random.default_rng(0)
+    for start in range(0, 400, 40):
+        rewards = np.arange(start, start + 40, dtype=np.float32)
+        states = np.tile(rewards[:, None], 16)
+        kept.add(states, np.zeros((40, 8, 2), int), rewards, states)
+        assert (kept.sample(rng) is None) == (start < 80)
+    states, _, rewards, _ = kept.sample(rng)
+    assert states.min() >= 250 and torch.equal(rewards, replay.SCALE * (states[:, 0] - 399))
 
 
 def test_resumed_training_is_the_same_as_uninterrupted(monkeypatch, tmp_path):
@@ -127,6 +139,7 @@ def test_resumed_training_is_the_same_as_uninterrupted(monkeypatch, tmp_path):
     second = load(tmp_path / "state", SYSTEM, 4)
     second.run()
     assert np.array_equal(second.history, whole.history) and second.episodes == 32
+    assert second.best[0] == whole.best[0] >= first.best[0]
     for one, other in zip(second.agent.layers(), whole.agent.layers(), strict=True):
         assert all(map(np.array_equal, one, other))
     assert not np.array_equal(first.agent.layers()[0][0], second.agent.layers()[0][0])

@@ -20,8 +20,6 @@ BETWEEN_CHECKPOINTS = 5
 """Rounds of episodes from one checkpoint to the next."""
 LATEST = 16
 """Episodes that the closing words are about."""
-COLUMNS = ("reward", "late", "throughput_rps")
-"""Of a history."""
 
 
 def add_parsers(verbs):
@@ -99,14 +97,17 @@ def _train(training, options):
 
 def _print(training, options):
     """What the last episodes came to."""
-    means = dict(zip(COLUMNS, training.history[-LATEST:].mean(axis=0).tolist(), strict=True))
+    reward, late, throughput_rps = training.history[-LATEST:].mean(axis=0).tolist()
     if options.json:
-        known = {"instance": training.system.instance.name, "episodes": training.episodes, "seed": options.seed}
-        print_json(known | means | {"policy_file": options.out, "png_file": options.png})
+        print_json({
+            "instance": training.system.instance.name, "episodes": training.episodes, "seed": options.seed,
+            "reward": reward, "late": late, "throughput_rps": throughput_rps, "best_reward": training.best[0],
+            "policy_file": options.out, "png_file": options.png,
+        })
         return
     print(
-        f"{training.episodes} episodes, in the last {min(LATEST, training.episodes)}: reward {means['reward']:.4g} a "
-        f"step, {means['late']:.2%} of the tasks late, {means['throughput_rps']:.6g} requests/s (as it explores)"
+        f"{training.episodes} episodes; in the last {LATEST} reward {reward:.4g} a step, {late:.2%} of the tasks late, "
+        f"{throughput_rps:.6g} requests/s as it explored; the policy has reward {training.best[0]:.4g}"
     )
     for path in filter(None, (options.out, options.png)):
         print(f"written to {path}")

@@ -80,11 +80,11 @@ class Agent:
         return self.networks.log_temperature.exp()
 
     @torch.no_grad()
-    def act(self, observations, rng):
-        """Actions drawn by the policy; (systems, workloads, 2)."""
-        chances = self._log_chances(torch.from_numpy(observations))
-        drawn = [(head.numpy() + rng.gumbel(size=head.shape)).argmax(-1) for head in chances]
-        return np.stack(drawn, axis=-1)
+    def act(self, observations, rng=None):
+        """Actions drawn by the policy, without random numbers the most likely ones; (systems, workloads, 2)."""
+        chances = [head.numpy() for head in self._log_chances(torch.from_numpy(observations))]
+        noise = [rng.gumbel(size=head.shape) if rng else 0.0 for head in chances]
+        return np.stack([(head + more).argmax(-1) for head, more in zip(chances, noise, strict=True)], axis=-1)
 
     def learn(self, states, actions, rewards, after):
         """One update of everything from a mini-batch, tensors with one row per transition (lines 11-14)."""

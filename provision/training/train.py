@@ -1,7 +1,8 @@
 """InSS's Algorithm 2: episodes of the environment, after every step of which the agent learns from a mini-batch.
 
 ``SIDE_BY_SIDE`` episodes run at once and share the updates, which takes a small part of the time that an update for
-every transition would.
+every transition would. An actor can get worse again: each is tried after every round of episodes, with its most likely
+actions at the same random states, and the best so far is the policy (the public program picks among its actors too).
 """
 
 import json
@@ -15,6 +16,8 @@ from provision.training.environment import STEPS, Serving
 from provision.training.replay import Replay
 
 SIDE_BY_SIDE = 16
+TRIALS, TRIAL_SEED = 256, 0
+"""How many states actors are tried at."""
 COLUMNS = ("reward", "late", "throughput_rps")
 """What the history has of every episode: means over its steps."""
 
@@ -37,6 +40,8 @@ class Training:
         self.environment = Serving(system, SIDE_BY_SIDE)
         self.agent, self.replay = Agent(system, seed, SIDE_BY_SIDE), Replay(system)
         self.rng = np.random.default_rng(seed)
+        self.trials = Serving(system, TRIALS)
+        self.best = -np.inf, self.agent.layers()
         self.history = np.zeros((0, len(COLUMNS)))
 
     @property
@@ -46,8 +51,8 @@ class Training:
 
     @property
     def policy(self):
-        """The Policy as it stands."""
-        return Policy(trained_for(self.system, episodes=self.episodes, seed=self.seed), self.agent.layers())
+        """The best Policy so far."""
+        return Policy(trained_for(self.system, episodes=self.episodes, seed=self.seed), self.best[1])
 
     def run(self):
         """The next episodes (lines 3-16)."""
@@ -62,6 +67,14 @@ class Training:
             total += np.column_stack([rewards, info["late"], info["throughput_rps"]])
             states = after
         self.history = np.concatenate([self.history, total / STEPS])
+        self._try()
+
+    def _try(self):
+        """Keep the actor if none before it was better."""
+        states, _ = self.trials.reset(seed=TRIAL_SEED)
+        reward = float(self.trials.step(self.agent.act(states))[1].mean())
+        if reward > self.best[0]:
+            self.best = reward, self.agent.layers()
 
     def state(self):
         """All that a later ``restore`` needs to go on from here."""
@@ -72,6 +85,7 @@ class Training:
             "replay": self.replay.columns, "count": self.replay.count,
             "rng": json.dumps(self.rng.bit_generator.state),
             "history": torch.from_numpy(self.history),
+            "best": [self.best[0], *(list(map(torch.from_numpy, pair)) for pair in self.best[1])],
         }
 
     def restore(self, state):
@@ -82,3 +96,5 @@ class Training:
         self.replay.columns, self.replay.count = state["replay"], state["count"]
         self.rng.bit_generator.state = json.loads(state["rng"])
         self.history = state["history"].numpy()
+        reward, *layers = state["best"]
+        self.best = reward, tuple(tuple(part.numpy() for part in pair) for pair in layers)
