@@ -11,7 +11,7 @@ from provision.heuristics.shared_greedy import packed
 from provision.models.shared_plans import plan_shared
 from provision.models.throughput_plans import throughput_problem
 
-BOXES, MORE_BOXES = 30, 1000
+BOXES, MORE_BOXES = 10, 1000
 """Boxes to search for the operating points of a set that is tried, and of one that is kept."""
 CLEARLY = 1e-9
 """Relative growth that counts."""
@@ -37,7 +37,7 @@ def _spread(problem, patterns, until):
     """Patterns that no move or swap makes better, or those at hand when time is up."""
     used = problem.used(patterns)
     empty = [(stock, ()) for stock, one in enumerate(problem.fleet.stocks) for _ in range(one.count - used[stock])]
-    patterns = patterns + empty
+    patterns = empty + patterns
     improving = True
     while improving:
         improving = False
@@ -53,7 +53,7 @@ def _spread(problem, patterns, until):
 
 def _better(problem, one, other):
     """The best two patterns after a move or swap between two, None when that is not better."""
-    best, most = None, _value(problem, (one, other)) * (1 + CLEARLY)
+    best, most = None, max(_value(problem, (one, other)), 0) * (1 + CLEARLY)
     for pair in _exchanged(one, other):
         if _bound(problem, pair) > most and (value := _value(problem, pair)) > most:
             best, most = pair, value

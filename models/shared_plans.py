@@ -38,6 +38,10 @@ class SharedProblem:
         total = arrange(tables, np.array(members), len(members), units, points, TRIES)
         return points if total > 0 else None
 
+    def chosen(self, pattern):
+        """The operating points that a plan has for a pattern that can be planned."""
+        return self.points(pattern)
+
     def used(self, patterns):
         """How many GPUs of each type patterns take, in the order of the fleet's stocks."""
         counts = Counter(stock for stock, _ in patterns)
@@ -86,7 +90,7 @@ class SharedProblem:
 
     def _gpu(self, pattern, waiting):
         stock = self.fleet.stocks[pattern[0]]
-        pairs = zip(pattern[1], self.points(pattern), strict=True)
+        pairs = zip(pattern[1], self.chosen(pattern), strict=True)
         replicas = tuple(self._replica(stock, point, waiting[one].pop()) for one, point in pairs)
         return PlannedGpu(gpu=stock.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=replicas),))
 

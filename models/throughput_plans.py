@@ -47,19 +47,17 @@ class ThroughputProblem(SharedProblem):
         values = [self.found(pattern, boxes).value for pattern in patterns]
         return NOTHING * values.count(NOTHING) if NOTHING in values else sum(values)
 
-    def points(self, pattern):
-        """Best operating points known of a pattern, (units, batch) as positions; None when none are found."""
+    def chosen(self, pattern):
+        """The best operating points known, (units, batch) as positions, or such as hold."""
         found = self.found(pattern, 1)
-        found = found if found.value > NOTHING else self.found(pattern)
-        return found.points if found.value > NOTHING else None
+        if found.value > NOTHING:
+            return found.points
+        tables, points = self.fleet.stocks[pattern[0]].tables, self.points(pattern)
+        return np.column_stack([tables.units[points], tables.batch[points]]) - 1
 
     def outcome(self, patterns, method, **found):
         """The Outcome of a method that ends with these patterns, None for none."""
-        if patterns is None:
-            return Outcome(**found)
-        if not self.short(patterns) and None in [self.points(pattern) for pattern in patterns]:
-            return Outcome(**found | {"status": "unknown", "reason": f"{method} found no operating points in time"})
-        return super().outcome(patterns, method, **found)
+        return Outcome(**found) if patterns is None else super().outcome(patterns, method, **found)
 
     def _replica(self, stock, point, part):
         workload, rate_rps = self.classes.parts[part]

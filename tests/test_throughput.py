@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from importlib import import_module
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -135,7 +136,18 @@ def test_a_set_without_operating_points_is_worth_nothing():
     problem = throughput_problem(INSS)
     one, all_ = (0, (0,)), (0, tuple(range(len(problem.classes.demands))))
     assert problem.points(all_) is None and problem.found(all_).bound == problem.value([one, all_]) == -1
-    assert problem.value([one, all_, all_]) == -2 and problem.value([one]) > 0 and problem.points(one) is not None
+    assert problem.value([one, all_, all_]) == -2 and problem.value([one]) > 0
+
+
+def test_where_the_search_finds_no_points_a_plan_has_such_as_hold():
+    """The points of a least packing serve for plans too; they are worth no more than the best."""
+    problem = throughput_problem(INSS)
+    pattern = next((0, pair) for pair in combinations(range(8), 2) if problem.points((0, pair)) is not None)
+    problem.known[pattern] = most_throughput(problem.menus[0], np.array(pattern[1]), 1)._replace(value=-1.0), 1
+    held = problem.chosen(pattern)
+    assert (held >= 0).all() and held[:, 0].sum() + 2 <= INSS.performance[0].hardware.units
+    del problem.known[pattern]
+    assert (problem.chosen(pattern) >= 0).all() and problem.found(pattern).value > 0
 
 
 def test_bounds_are_for_one_replica_each():

@@ -81,7 +81,7 @@ def _excess(instance, result, best_known):
     """How much worse than the best known the objective is, as a fraction; None when one of them is missing."""
     if result.objective is None or not best_known:
         return None
-    return instance.loss(result.objective / best_known - 1)
+    return (instance.loss(result.objective) - instance.loss(best_known)) / best_known
 
 
 def _cell(value):
