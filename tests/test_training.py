@@ -132,12 +132,14 @@ def test_resumed_training_is_the_same_as_uninterrupted(monkeypatch, tmp_path):
 
     monkeypatch.setattr(train, "STEPS", 10)
     whole, first = Training(SYSTEM, 4), Training(SYSTEM, 4)
-    for _ in range(2):
+    for _ in range(4):
         whole.run()
-    first.run()
+    for _ in range(2):
+        first.run()
     save(first, tmp_path / "state")
     second = load(tmp_path / "state", SYSTEM, 4)
-    second.run()
+    for _ in range(2):
+        second.run()
     assert np.array_equal(second.history, whole.history) and second.episodes == 32
     assert second.best[0] == whole.best[0] >= first.best[0]
     for one, other in zip(second.agent.layers(), whole.agent.layers(), strict=True):

@@ -15,7 +15,7 @@ from provision.training.agent import Agent
 from provision.training.environment import STEPS, Serving
 from provision.training.replay import Replay
 
-SIDE_BY_SIDE = 16
+SIDE_BY_SIDE = 8
 TRIALS, TRIAL_SEED = 256, 0
 """How many states actors are tried at."""
 COLUMNS = ("reward", "late", "throughput_rps")
