@@ -25,6 +25,7 @@ MODULES = (
     "heuristics.gslice",
     "heuristics.gpulets_plus",
     "self_tuning",
+    "heuristics.inss",
     "formulations.assignment_cpsat",
     "formulations.assignment_milp",
 )

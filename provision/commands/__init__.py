@@ -42,6 +42,10 @@ VERBS = {
         "veltair",
         "serve DNNs on a modelled 64-core CPU as VELTAIR's figures do; exit 1 when a shape does not come out",
     ),
+    "train": (
+        "train",
+        "train a policy for --method inss: soft actor-critic in InSS's analytic model of the instance's system",
+    ),
     "profile-layers": (
         "profile_layers",
         "measure layers with PyTorch on this CPU, in several versions, alone and beside a load that streams memory",

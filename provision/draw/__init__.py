@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-PICTURES = ("fit_plot", "latencies", "picture", "sweep", "trace", "veltair")
+PICTURES = ("fit_plot", "latencies", "picture", "sweep", "trace", "training", "veltair")
 """Modules that draw with matplotlib; as ``draw.picture`` and so on they are imported when first used."""
 
 

@@ -1,0 +1,112 @@
+"""``provision train``: a policy of InSS's scheduler, trained for the system of an instance."""
+
+from contextlib import suppress
+from importlib.util import find_spec
+
+from provision import draw
+from provision.commands.common import add_force, add_json, counting, print_json
+from provision.draw.figures import check_picture
+from provision.heuristics.inss import METHODS
+from provision.heuristics.inss_policy import packed
+from provision.heuristics.inss_system import System
+from provision.instances.files import check_writable, write_bytes
+from provision.instances.read import read
+from provision.models.errors import InputError
+
+EPISODES = 800
+"""After so many the paper's training has converged (section 6.3)."""
+MOST_EPISODES = 10**6
+BETWEEN_CHECKPOINTS = 5
+"""Rounds of episodes from one checkpoint to the next."""
+LATEST = 16
+"""Episodes that the closing words are about."""
+
+
+def add_train(parser):
+    """Declare the verb's arguments."""
+    parser.add_argument("instance", metavar="INSTANCE", help="trained for half to one and a half times its rates")
+    parser.add_argument("--out", required=True, metavar="F", help="write the policy here, checkpoints to F.state")
+    parser.add_argument("--episodes", type=int, default=EPISODES, metavar="N", help=f"in all (default: {EPISODES})")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of all random numbers (default: 0)")
+    parser.add_argument("--resume", action="store_true", help="go on from F.state, up to N episodes in all")
+    parser.add_argument("--png", metavar="F", help="draw how it converges (.png or .svg)")
+    add_force(parser)
+    add_json(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options):
+    system = _system(options)
+    training = _training(system, options)
+    with suppress(KeyboardInterrupt):
+        _train(training, options)
+    if not training.episodes:
+        raise KeyboardInterrupt
+    write_bytes(options.out, packed(training.policy), options.force or options.resume)
+    if options.png:
+        title = f"{system.instance.name}, seed {options.seed}"
+        draw.training.draw_training(training.history, title, options.png, options.force)
+    _print(training, options)
+    return 0 if training.episodes >= options.episodes else 1
+
+
+def _system(options):
+    """The system to train for; complains about what cannot work before any work."""
+    for package in ("torch", "gymnasium"):
+        if find_spec(package) is None:
+            raise InputError(f"train needs {package}, which is not installed; pip install 'provision[rl]'")
+    if not 0 < options.episodes <= MOST_EPISODES:
+        raise InputError(f"--episodes {options.episodes}: should be from 1 to {MOST_EPISODES}")
+    if options.seed < 0:
+        raise InputError(f"--seed {options.seed}: should be 0 or more")
+    for path in (options.out, f"{options.out}.state"):
+        check_writable(path, options.force or options.resume)
+    if options.png:
+        check_picture(options.png, options.force)
+    if options.png == options.out:
+        raise InputError(f"{options.out}: named by --out and by --png; give each a name of its own")
+    instance = read(options.instance)
+    METHODS[0].check(instance)
+    return System(instance)
+
+
+def _training(system, options):
+    """A new Training, or the one of the checkpoint."""
+    from provision.training.checkpoint import load
+    from provision.training.train import Training
+
+    return load(f"{options.out}.state", system, options.seed) if options.resume else Training(system, options.seed)
+
+
+def _train(training, options):
+    """Run the episodes that are left, with checkpoints on the way."""
+    from provision.training.checkpoint import save
+
+    with counting(f"training on {training.system.instance.name}", options.episodes) as advance:
+        advance(training.episodes)
+        rounds = 0
+        while training.episodes < options.episodes:
+            before = training.episodes
+            training.run()
+            rounds += 1
+            advance(training.episodes - before)
+            if rounds % BETWEEN_CHECKPOINTS == 0 or training.episodes >= options.episodes:
+                save(training, f"{options.out}.state")
+
+
+def _print(training, options):
+    """What the last episodes came to."""
+    reward, late, throughput_rps = training.history[-LATEST:].mean(axis=0).tolist()
+    if options.json:
+        print_json({
+            "instance": training.system.instance.name, "episodes": training.episodes, "seed": options.seed,
+            "reward": reward, "late": late, "throughput_rps": throughput_rps, "best_reward": training.best[0],
+            "policy_file": options.out, "png_file": options.png,
+        })
+        return
+    print(
+        f"{training.episodes} episodes; in the last {LATEST} reward {reward:.4g} a step, {late:.2%} of the tasks late, "
+        f"{throughput_rps:.6g} requests/s as it explored; the policy has reward {training.best[0]:.4g}"
+    )
+    for path in filter(None, (options.out, options.png)):
+        print(f"written to {path}")

@@ -1,0 +1,49 @@
+"""How training converges, in the manner of InSS's figures 13 and 14: reward, late tasks and throughput by episode."""
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from provision.draw.figures import write_figure
+from provision.draw.layout import DARK, PALETTE
+
+FAINT, GRID = "#5f6772", "#e3e6ea"
+SIZE_INCHES = (11, 4.2)
+SMOOTHED = 16
+"""Episodes over which the lines are means."""
+SETTINGS = {"svg.hashsalt": "provision", "axes.edgecolor": FAINT, "text.color": DARK, "axes.labelcolor": DARK}
+
+
+def draw_training(history, title, path, force=False):
+    """Draw a history into a file.
+
+    Parameters
+    ----------
+    history
+        (episodes, 3): reward, part of the tasks that are late, requests/s of all workloads.
+    title
+        Above the picture.
+    path, force
+        Where to; the suffix, ``.png`` or ``.svg``, is the format. Whether an existing file may be replaced.
+    """
+    reward, late, throughput_rps = history.T
+    with rc_context(SETTINGS):
+        figure = Figure(figsize=SIZE_INCHES, layout="constrained")
+        figure.suptitle(title)
+        left, right = figure.subplots(1, 2)
+        _line(left, reward, "mean reward of a step", PALETTE[4][0])
+        _line(right, 100 * late, "late tasks, %", PALETTE[6][0])
+        _line(right.twinx(), throughput_rps, "throughput, requests/s", PALETTE[2][0])
+        for axes in (left, right):
+            axes.set_xlabel("episode")
+            axes.grid(color=GRID)
+        write_figure(figure, path, force)
+
+
+def _line(axes, values, label, colour):
+    """Values as dots and their moving mean as a line."""
+    episodes = np.arange(1, len(values) + 1)
+    several = min(SMOOTHED, len(values))
+    axes.plot(episodes, values, ".", markersize=2, color=colour, alpha=0.4)
+    axes.plot(episodes[several - 1 :], np.convolve(values, np.ones(several) / several, "valid"), color=colour)
+    axes.set_ylabel(label, color=colour)

@@ -1,0 +1,149 @@
+"""Soft actor-critic for discrete actions as InSS trains it (section 5.4, eqs. 5-9, Table 1).
+
+Followed: an actor, two Q-networks of which the lower value counts, targets that follow them softly, a temperature
+that is learned, Adam. The target entropy is the paper's; as that is negative and entropy is not, the temperature
+only ever falls: eq. 9 is a schedule, from much exploration to none.
+
+An action is one choice per head of the networks (see ``provision.heuristics.inss_policy``). Its value is taken to be
+the sum of the values of the choices, since the paper does not say how one network values joint actions. (The public
+program trains every head on the whole return by itself.)
+"""
+
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from provision.heuristics.inss_policy import LEVELS
+
+HIDDEN = 512, 256
+DISCOUNT = 0.99
+SOFT_UPDATE = 0.01
+"""Part of the way that targets go towards the Q-networks in an update (kappa)."""
+RATE = 1e-4
+"""Of learning, in Table 1, for one update per transition."""
+
+
+class Networks(nn.Module):
+    """The actor, the two Q-networks, their targets, and the logarithm of the temperature."""
+
+    def __init__(self, system):
+        super().__init__()
+        sizes = 2 * system.workloads, *HIDDEN, system.workloads * (system.gpus + LEVELS)
+        self.actor, *critics = (_perceptron(sizes) for _ in range(3))
+        targets = [_perceptron(sizes) for _ in critics]
+        for target, critic in zip(targets, critics, strict=True):
+            target.load_state_dict(critic.state_dict())
+        self.critics, self.targets = nn.ModuleList(critics), nn.ModuleList(targets)
+        self.log_temperature = nn.Parameter(torch.zeros(()))
+        self.target_entropy = -np.log(1 + sizes[-1])
+
+
+def _perceptron(sizes):
+    """Layers with ReLU between them."""
+    layers = [nn.Linear(*pair) for pair in pairwise(sizes)]
+    return nn.Sequential(*(part for layer in layers for part in (nn.ReLU(), layer)))[1:]
+
+
+class Agent:
+    """Algorithm 2, lines 1, 6 and 11-14.
+
+    Parameters
+    ----------
+    system
+        The System.
+    seed
+        Of the networks' first weights.
+    transitions
+        How many come in between two updates: an update stands for as many of Algorithm 2's, which the temperature's
+        rate of learning follows in proportion, the networks' with the root.
+    """
+
+    def __init__(self, system, seed, transitions):
+        self.heads = system.workloads, system.gpus + LEVELS
+        self.split = [system.gpus, LEVELS]
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.networks = Networks(system)
+        rate = RATE * transitions**0.5
+        self.optimizers = {
+            "critics": torch.optim.Adam(self.networks.critics.parameters(), rate, fused=True),
+            "actor": torch.optim.Adam(self.networks.actor.parameters(), rate, fused=True),
+            "temperature": torch.optim.Adam([self.networks.log_temperature], RATE * transitions),
+        }
+
+    @property
+    def temperature(self):
+        """Tau."""
+        return self.networks.log_temperature.exp()
+
+    @torch.no_grad()
+    def act(self, observations, rng=None):
+        """Actions drawn by the policy, without random numbers the most likely ones; (systems, workloads, 2)."""
+        chances = [head.numpy() for head in self._log_chances(torch.from_numpy(observations))]
+        noise = [rng.gumbel(size=head.shape) if rng else 0.0 for head in chances]
+        return np.stack([(head + more).argmax(-1) for head, more in zip(chances, noise, strict=True)], axis=-1)
+
+    def learn(self, states, actions, rewards, after):
+        """One update of everything from a mini-batch, tensors with one row per transition (lines 11-14)."""
+        self._step("critics", self._critic_loss(states, actions, rewards, after))
+        loss, entropy = self._actor_loss(states)
+        self._step("actor", loss)
+        self._step("temperature", self.temperature * (entropy - self.networks.target_entropy))
+        with torch.no_grad():
+            for target, critic in zip(
+                self.networks.targets.parameters(), self.networks.critics.parameters(), strict=True
+            ):
+                target.lerp_(critic, SOFT_UPDATE)
+
+    def _step(self, name, loss):
+        """Descend."""
+        self.optimizers[name].zero_grad()
+        loss.backward()
+        self.optimizers[name].step()
+
+    def _critic_loss(self, states, actions, rewards, after):
+        """Eq. 6 with the targets of eq. 7."""
+        with torch.no_grad():
+            soft = self._soft_values(self._log_chances(after), self._least(self.networks.targets, after))
+            targets = rewards + DISCOUNT * soft
+        values = [self._of_actions(critic(states), actions) for critic in self.networks.critics]
+        return sum(functional.mse_loss(value, targets) / 2 for value in values)
+
+    def _actor_loss(self, states):
+        """Eq. 8, and the mean entropy of the heads."""
+        chances = self._log_chances(states)
+        with torch.no_grad():
+            values = self._least(self.networks.critics, states)
+        entropy = torch.cat([-(head.exp() * head).sum(-1) for head in chances], dim=-1).detach()
+        return -self._soft_values(chances, values).mean(), entropy.mean()
+
+    def _soft_values(self, chances, values):
+        """Expected value plus temperature times entropy, summed over heads."""
+        temperature = self.temperature.detach()
+        heads = zip(chances, values, strict=True)
+        return sum((head.exp() * (value - temperature * head)).sum((1, 2)) for head, value in heads)
+
+    def _log_chances(self, states):
+        """Logarithms of the policy: over GPUs (systems, workloads, GPUs), and over levels."""
+        return [functional.log_softmax(head, -1) for head in self._cut(self.networks.actor(states))]
+
+    def _least(self, critics, states):
+        """The lower of the critics' values for every choice of every head."""
+        return self._cut(torch.minimum(*(critic(states) for critic in critics)))
+
+    def _of_actions(self, values, actions):
+        """Sums of the values of the choices that actions made."""
+        pairs = zip(self._cut(values), actions.unbind(-1), strict=True)
+        return sum(head.gather(-1, choice[..., None]).sum((1, 2)) for head, choice in pairs)
+
+    def _cut(self, outputs):
+        """Outputs by heads: over GPUs, and over levels."""
+        return outputs.view(-1, *self.heads).split(self.split, -1)
+
+    def layers(self):
+        """Weights and biases of the actor's layers, as arrays."""
+        parameters = [value.detach().numpy().copy() for value in self.networks.actor.parameters()]
+        return tuple(zip(parameters[::2], parameters[1::2], strict=True))

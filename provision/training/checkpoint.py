@@ -1,0 +1,49 @@
+"""Files from which training goes on where it stopped."""
+
+import io
+import pickle
+from pathlib import Path
+
+import torch
+
+from provision.heuristics.inss_policy import Trained
+from provision.instances.files import reason, write_bytes
+from provision.models.errors import InputError
+from provision.training.train import Training
+
+
+def save(training, path):
+    """Write all that ``load`` needs; an older checkpoint gives way."""
+    file = io.BytesIO()
+    torch.save(training.state(), file)
+    write_bytes(path, file.getvalue(), force=True)
+
+
+def load(path, system, seed):
+    """The Training in a file.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, is no checkpoint, or one of another system or seed.
+    """
+    state, trained = _read(path)
+    training = Training(system, seed)
+    if trained.model_copy(update={"episodes": 0}) != training.policy.trained:
+        raise InputError(
+            f"{path}: was written for another instance than {system.instance.name} or another seed than {seed} "
+            f"(--seed {trained.seed}); leave out --resume to begin anew"
+        )
+    training.restore(state)
+    return training
+
+
+def _read(path):
+    """A state and the Trained that it is of."""
+    try:
+        state = torch.load(io.BytesIO(Path(path).read_bytes()), weights_only=True)
+        return state, Trained.model_validate_json(state["trained"])
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {reason(error)}; leave out --resume to begin anew") from None
+    except (RuntimeError, ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError):
+        raise InputError(f"{path}: is no checkpoint of provision train; leave out --resume to begin anew") from None

@@ -1,0 +1,99 @@
+"""What InSS's scheduler learns in: its system under rates that drift, judged by the analytic models (section 5.2).
+
+State, action and reward are the paper's: the rate and the backlog of every workload; a GPU and a level of its SM share
+for each; the sum of throughputs over those of batch 1 on a whole GPU, less a penalty for late tasks (eq. 3). Memory,
+the rest of the paper's state, is left out: nobody measured it for this performance data.
+
+A step is a second. Tasks arrive evenly; those are late whose latency by eq. 2 is above the SLO, and those dropped as
+they can no longer be in time (public program). Where the paper is silent the public program is followed: shares fill
+every GPU, rates begin anywhere in their range and move a step up or down every 10 s, turning where the range ends.
+"""
+
+import numpy as np
+from gymnasium.spaces import Box, MultiDiscrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from provision.heuristics.inss_batches import decide_batches
+from provision.heuristics.inss_policy import LEVELS, observation, provisioning
+from provision.models.task_latency import task_latency_ms
+
+STEPS = 200
+"""Steps of an episode (Table 1, T)."""
+PENALTY = 100.0
+"""For all tasks of a workload late (section 6.1, omega)."""
+LOWEST, HIGHEST = 0.5, 1.5
+"""Between these parts of the instance's rates are those of an episode."""
+DRIFT_EVERY, DRIFT = 10, 0.05
+"""Steps after which rates move, and how far, as a part of their range."""
+MOMENTS = (np.arange(64)[:, None, None] + 0.5) / 64
+"""When, in a step, tasks are looked at."""
+ROUNDING = 1e-9
+
+
+class Serving(VectorEnv):
+    """InSS's system in several episodes side by side.
+
+    Parameters
+    ----------
+    system
+        The System; its rates are in the middle of their ranges.
+    episodes
+        How many.
+    """
+
+    def __init__(self, system, episodes):
+        self.metadata = {"autoreset_mode": AutoresetMode.DISABLED}
+        self.system, self.num_envs = system, episodes
+        self.shape = episodes, system.workloads
+        self.single_observation_space = Box(0, np.inf, (2 * system.workloads,), np.float32)
+        self.single_action_space = MultiDiscrete(np.tile([system.gpus, LEVELS], (system.workloads, 1)))
+        self.observation_space = batch_space(self.single_observation_space, episodes)
+        self.action_space = batch_space(self.single_action_space, episodes)
+        self.alone_rps = system.alone_rps()
+
+    def reset(self, *, seed=None, options=None):
+        """Rates anywhere in their ranges, about to move up or down; nothing waits."""
+        super().reset(seed=seed)
+        self.clock = 0
+        self.rates_rps = self.system.rates_rps * self.np_random.uniform(LOWEST, HIGHEST, self.shape)
+        self.direction = self.np_random.choice([-1, 1], self.shape)
+        self.queued = np.zeros(self.shape)
+        return self._observe(), {}
+
+    def step(self, actions):
+        """Algorithm 2, lines 7 and 8: batches are decided, a second passes."""
+        given = provisioning(self.system, actions)
+        batch, _ = decide_batches(self.system, given, self.rates_rps, self.queued)
+        latency_ms, throughput_rps = self.system.run(given, batch)
+        late = self._serve(batch, latency_ms, throughput_rps)
+        rewards = (throughput_rps / self.alone_rps - PENALTY * late).sum(1)
+        info = {"throughput_rps": throughput_rps.sum(1), "late": np.mean(late, axis=1)}
+        self._drift()
+        over = np.full(self.num_envs, self.clock >= STEPS)
+        return self._observe(), rewards, np.zeros_like(over), over, info
+
+    def _serve(self, batch, latency_ms, throughput_rps):
+        """Let a second's tasks come and go; returns the part of each workload's that is late."""
+        most = np.floor(self.system.slo_ms / latency_ms) * batch
+        growth = self.rates_rps - throughput_rps
+        ahead = np.clip(self.queued + growth * MOMENTS, 0, most)
+        waiting = np.maximum(ahead, np.floor(self.rates_rps * MOMENTS) % batch) + 1
+        task_ms = task_latency_ms(waiting, batch, self.rates_rps, latency_ms)
+        late = np.mean(task_ms > self.system.slo_ms * (1 + ROUNDING), axis=0)
+        after = self.queued + growth
+        dropped = np.maximum(after - most, 0) / np.maximum(self.rates_rps, 1)
+        self.queued = np.clip(after, 0, most)
+        return np.minimum(late + dropped, 1)
+
+    def _drift(self):
+        """Let a second pass for the rates."""
+        self.clock += 1
+        if self.clock % DRIFT_EVERY == 0:
+            low_rps, high_rps = LOWEST * self.system.rates_rps, HIGHEST * self.system.rates_rps
+            moved = self.rates_rps + self.direction * DRIFT * (high_rps - low_rps)
+            self.direction = np.where((moved < low_rps) | (moved > high_rps), -self.direction, self.direction)
+            self.rates_rps = np.clip(moved, low_rps, high_rps)
+
+    def _observe(self):
+        return observation(self.system.rates_rps, self.system, self.rates_rps, self.queued)

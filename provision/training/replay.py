@@ -1,0 +1,40 @@
+"""The replay buffer of Algorithm 2: the latest transitions, of which random ones are learned from.
+
+Rewards are learned from in normal form (section 5.4 says that they are, not how): what they fall short of the best in
+the buffer, times ``SCALE``. So values of states end near 0, where networks start.
+"""
+
+import numpy as np
+import torch
+
+CAPACITY, MINI_BATCH = 10_000, 100
+"""Table 1."""
+SCALE = 0.02
+
+
+class Replay:
+    """Transitions in a ring, as tensors: states, actions, rewards, states after."""
+
+    def __init__(self, system):
+        state = CAPACITY, 2 * system.workloads
+        self.columns = [
+            torch.zeros(state), torch.zeros((CAPACITY, system.workloads, 2), dtype=torch.int64),
+            torch.zeros(CAPACITY), torch.zeros(state),
+        ]
+        self.count = 0
+
+    def add(self, *transitions):
+        """Keep some transitions, one array per column; the oldest give way."""
+        rows = torch.from_numpy((self.count + np.arange(len(transitions[0]))) % CAPACITY)
+        for column, values in zip(self.columns, transitions, strict=True):
+            column[rows] = torch.from_numpy(values).to(column.dtype)
+        self.count += len(rows)
+
+    def sample(self, rng):
+        """A random mini-batch of tensors, rewards in normal form; None while there are too few."""
+        if self.count < MINI_BATCH:
+            return None
+        held = min(self.count, CAPACITY)
+        rows = torch.from_numpy(rng.integers(0, held, MINI_BATCH))
+        states, actions, rewards, after = (column[rows] for column in self.columns)
+        return states, actions, SCALE * (rewards - self.columns[2][:held].max()), after

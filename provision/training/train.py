@@ -1,0 +1,100 @@
+"""InSS's Algorithm 2: episodes of the environment, after every step of which the agent learns from a mini-batch.
+
+``SIDE_BY_SIDE`` episodes run at once and share the updates, which takes a small part of the time that an update for
+every transition would. An actor can get worse again: each is tried after every round of episodes, with its most likely
+actions at the same random states, and the best so far is the policy (the public program picks among its actors too).
+"""
+
+import json
+
+import numpy as np
+import torch
+
+from provision.heuristics.inss_policy import Policy, trained_for
+from provision.training.agent import Agent
+from provision.training.environment import STEPS, Serving
+from provision.training.replay import Replay
+
+SIDE_BY_SIDE = 8
+TRIALS, TRIAL_SEED = 256, 0
+"""How many states actors are tried at."""
+COLUMNS = ("reward", "late", "throughput_rps")
+"""What the history has of every episode: means over its steps."""
+
+
+class Training:
+    """Algorithm 2 as far as it has got.
+
+    Parameters
+    ----------
+    system
+        The System.
+    seed
+        Same seed, same policy, on the same machine.
+    """
+
+    def __init__(self, system, seed):
+        # Several threads add up in another order each time, and do not pay for networks so small.
+        torch.set_num_threads(1)
+        self.system, self.seed = system, seed
+        self.environment = Serving(system, SIDE_BY_SIDE)
+        self.agent, self.replay = Agent(system, seed, SIDE_BY_SIDE), Replay(system)
+        self.rng = np.random.default_rng(seed)
+        self.trials = Serving(system, TRIALS)
+        self.best = -np.inf, self.agent.layers()
+        self.history = np.zeros((0, len(COLUMNS)))
+
+    @property
+    def episodes(self):
+        """How many are over."""
+        return len(self.history)
+
+    @property
+    def policy(self):
+        """The best Policy so far."""
+        return Policy(trained_for(self.system, episodes=self.episodes, seed=self.seed), self.best[1])
+
+    def run(self):
+        """The next episodes (lines 3-16)."""
+        states, _ = self.environment.reset(seed=int(self.rng.integers(2**31)))
+        total = np.zeros((SIDE_BY_SIDE, len(COLUMNS)))
+        for _ in range(STEPS):
+            actions = self.agent.act(states, self.rng)
+            after, rewards, _, _, info = self.environment.step(actions)
+            self.replay.add(states, actions, rewards, after)
+            if (batch := self.replay.sample(self.rng)) is not None:
+                self.agent.learn(*batch)
+            total += np.column_stack([rewards, info["late"], info["throughput_rps"]])
+            states = after
+        self.history = np.concatenate([self.history, total / STEPS])
+        self._try()
+
+    def _try(self):
+        """Keep the actor if none before it was better."""
+        states, _ = self.trials.reset(seed=TRIAL_SEED)
+        reward = float(self.trials.step(self.agent.act(states))[1].mean())
+        if reward > self.best[0]:
+            self.best = reward, self.agent.layers()
+
+    def state(self):
+        """All that a later ``restore`` needs to go on from here."""
+        return {
+            "trained": self.policy.trained.model_dump_json(),
+            "networks": self.agent.networks.state_dict(),
+            "optimizers": {name: one.state_dict() for name, one in self.agent.optimizers.items()},
+            "replay": self.replay.columns, "count": self.replay.count,
+            "rng": json.dumps(self.rng.bit_generator.state),
+            "history": torch.from_numpy(self.history),
+            "best": [self.best[0], *(list(map(torch.from_numpy, pair)) for pair in self.best[1])],
+        }
+
+    def restore(self, state):
+        """Go on from a ``state``."""
+        self.agent.networks.load_state_dict(state["networks"])
+        for name, one in self.agent.optimizers.items():
+            one.load_state_dict(state["optimizers"][name])
+        self.replay.columns, self.replay.count = state["replay"], state["count"]
+        self.rng.bit_generator.state = json.loads(state["rng"])
+        self.history = state["history"].numpy()
+        reward, *layers = state["best"]
+        self.best = reward, tuple(tuple(part.numpy() for part in pair) for pair in layers)
