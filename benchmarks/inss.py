@@ -17,7 +17,7 @@ from provision.commands.common import print_table
 from provision.heuristics.inss_system import System
 
 EXACT = "auto"
-FAST, SLOW = ("inss", "igniter", "gslice", "gpulets"), ("greedy", EXACT)
+FAST, SLOW = ("inss", "igniter", "gpulets+"), ("gslice+", "greedy", EXACT)
 COLUMNS = (
     "method", "states", "plans that hold", "requests/s", "normalised", "requests/s, slow states",
     "of the bound there", "late %", "states over 1 % late", "ms",

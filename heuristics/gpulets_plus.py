@@ -120,6 +120,6 @@ METHODS = (
         summary="at most two workloads on a GPU, the first beside a newcomer not looked at again",
         run=solve,
         source="iGniter, TPDS 2022, section 5.1; gpu-lets, ATC 2022",
-        features=frozenset({"limited_counts", "without_mig", "interference"}),
+        features=frozenset({"limited_counts", "without_mig", "interference", "max_throughput"}),
     ),
 )

@@ -90,7 +90,7 @@ METHODS = (
         summary="iGniter's placement, shares tuned by what replays of the plan measure",
         run=solve,
         source="GSLICE, SoCC 2020; iGniter, TPDS 2022, section 5.1",
-        features=frozenset({"limited_counts", "without_mig", "interference"}),
+        features=frozenset({"limited_counts", "without_mig", "interference", "max_throughput"}),
         compiled=True,
     ),
 )
