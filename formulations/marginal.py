@@ -52,7 +52,7 @@ def marginal_prices(instance):
     """
     if needs(instance) & {"interference", "share_slices", "max_throughput"}:
         raise InputError(
-            "marginal prices are those of isolated slices; leave out share_slices, igniter data and max_throughput"
+            "marginal prices are those of isolated slices; not for share_slices, igniter data, max_throughput"
         )
     now = relaxed(instance)
     if not np.isfinite(now.value):

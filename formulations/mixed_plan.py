@@ -11,6 +11,8 @@ from provision.models.plan import Replica
 
 ROUNDS = 500
 """Ruins between two looks at the clock."""
+FURTHER = 1.05
+"""Factor from one number of GPUs to the next that is tried."""
 A_MOMENT_S = 0.05
 """Seconds on a number of GPUs before another one is opened."""
 ROUNDING = 1e-9
@@ -68,10 +70,12 @@ class Search:
     def _opened(self, until):
         """GPUs opened one at a time, of the entries in turn, until they carry everything; None when they do not."""
         useful, entries = sorted(set(self.tables.entry.tolist()), key=lambda entry: self.weights[entry]), []
+        tried = 0
         while perf_counter() < until and (room := [entry for entry in useful if self._left(entries, entry) > 0]):
             entries.append(room[len(entries) % len(room)])
-            if len(entries) < self.tables.worth.sum():
+            if len(entries) < tried * FURTHER or len(entries) < self.tables.worth.sum():
                 continue
+            tried = len(entries)
             state = self._first_carried([self._furnished(entries)], min(until, perf_counter() + A_MOMENT_S))
             if state is not None:
                 return state

@@ -16,7 +16,7 @@ import pulp
 
 from provision.formulations.mixed_levels import RELAXED, relaxed
 from provision.formulations.mixed_plan import Search
-from provision.formulations.partition_counts import TOLERANCE, PartitionCounts
+from provision.formulations.partition_counts import PartitionCounts
 from provision.models.feasibility import unservable
 from provision.models.method import FEATURES, Incumbent, Method, Outcome
 from provision.models.segments import best_segments
@@ -24,6 +24,8 @@ from provision.models.segments import best_segments
 NAME = "mixed-slices"
 GENEROUS = 1 + 1e-8
 """What the relaxation grants: more than the verifier's tolerances add up to."""
+FIRST_S, FIRST_PART = 1.0, 0.1
+"""Seconds, and part of the time limit, that the search may take at most before the bound."""
 BOUND_PART = 0.4
 """Part of the time limit that the bound may take."""
 
@@ -108,40 +110,69 @@ class Relaxation(PartitionCounts):
 
 
 def solve(instance, control):
-    """Plan an instance whose policy lets workloads share slices."""
+    """Plan an instance whose policy lets workloads share slices; Ctrl-C returns the best so far."""
     segments = best_segments(instance)
-    search = Search(instance, segments, control.positive("ruins", int), control.seed)
+    run = _Run(instance, Search(instance, segments, control.positive("ruins", int), control.seed), control)
     started = perf_counter()  # now that the search has compiled its kernels
-    relaxation = Relaxation(instance, segments)
-    refused = "; ".join(unservable(instance, relaxation.alone_or_shared()))
-    if refused:
-        return Outcome("infeasible", "proved", reason=refused, build_seconds=perf_counter() - started)
-    relaxation.state()
-    built = perf_counter()
-    bound = relaxation.proven_bound(built + BOUND_PART * control.time_limit_s)
-    control.report(Incumbent(None, bound))
-    if math.isinf(bound):
-        reason = "the fleet has too few GPUs, even with slices shared; allow more"
-        found = Outcome("infeasible", "proved", reason=reason)
-    else:
-        found = _planned(instance, search, control, bound, started + control.time_limit_s)
-    return replace(found, build_seconds=built - started, solve_seconds=perf_counter() - built)
-
-
-def _planned(instance, search, control, bound, until):
-    """The Outcome of the search for plans that cost less than the one to begin with."""
-    plan, ended = None, "completed"
     try:
-        for plan in search.plans(control.start, bound, until):
-            control.report(Incumbent(instance.value(plan), bound))
-        ended = ended if perf_counter() < until else "time_limit"
+        found = run.ended(segments, started)
     except KeyboardInterrupt:
-        ended = "stopped"
-    if plan is None:
-        return Outcome("unknown", ended, bound=bound, reason="no plan found; more time, or greedy, may find one")
-    if instance.value(plan) <= bound * (1 + TOLERANCE):
-        return Outcome("optimal", "proved", plan, bound)
-    return Outcome("feasible", ended, plan, bound)
+        found = run.outcome("stopped")
+    return replace(found, solve_seconds=perf_counter() - started - found.build_seconds)
+
+
+class _Run:
+    """The best plan so far, None if none, and the bound, 0 if none."""
+
+    def __init__(self, instance, search, control):
+        self.instance, self.search, self.control = instance, search, control
+        self.plan, self.bound = None, 0.0
+
+    def ended(self, segments, started):
+        """The Outcome: a first plan soon, then the bound, then better plans until proved or out of time."""
+        limit_s = self.control.time_limit_s
+        self.improve(started + min(FIRST_S, FIRST_PART * limit_s))
+        building = perf_counter()
+        relaxation = Relaxation(self.instance, segments)
+        refused = "; ".join(unservable(self.instance, relaxation.alone_or_shared()))
+        if refused:
+            return Outcome("infeasible", "proved", reason=refused)
+        relaxation.state()
+        built = perf_counter()
+        self.bound = relaxation.proven_bound(built + BOUND_PART * limit_s)
+        if math.isinf(self.bound):
+            reason = "the fleet has too few GPUs, even with slices shared; allow more"
+            return Outcome("infeasible", "proved", reason=reason)
+        self.tell()
+        self.improve(started + limit_s)
+        ended = "completed" if perf_counter() < started + limit_s else "time_limit"
+        return replace(self.outcome(ended), build_seconds=built - building)
+
+    def improve(self, until):
+        """Search until a perf_counter, or until there is no more to find."""
+        if not self.proved:
+            for plan in self.search.plans(self.plan or self.control.start, self.bound, until):
+                self.plan = plan
+                self.tell()
+
+    def tell(self):
+        """Report the best so far."""
+        value = self.instance.value(self.plan) if self.plan else None
+        self.control.report(Incumbent(value, self.bound or None))
+
+    @property
+    def proved(self):
+        """Whether no plan can be better."""
+        return self.plan is not None and self.instance.proved(self.instance.value(self.plan), self.bound)
+
+    def outcome(self, ended):
+        """What is known, as an Outcome."""
+        bound = self.bound or None
+        if self.plan is None:
+            return Outcome("unknown", ended, bound=bound, reason="no plan found; more time, or greedy, may find one")
+        if self.proved:
+            return Outcome("optimal", "proved", self.plan, bound)
+        return Outcome("feasible", ended, self.plan, bound)
 
 
 METHODS = (

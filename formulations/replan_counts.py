@@ -75,7 +75,7 @@ def replan_counts(instance, plan, slice_cost, replica_cost, allow="slices", limi
         When workloads share slices or limit their share per GPU.
     """
     if asked := needs(instance) & CANNOT:
-        raise UnsupportedError(f"replan cannot plan {' and '.join(sorted(asked))}; it counts GPUs of isolated slices")
+        raise UnsupportedError(f"replan cannot plan {' and '.join(sorted(asked))}, isolated slices alone; use solve")
     segments = best_segments(instance)
     if problems := unservable(instance, segments):
         return Replanned("infeasible: " + "; ".join(problems), 0.0, [], set(), None, None), segments, None, None

@@ -131,14 +131,15 @@ class Method:
         UnsupportedError
             Naming the feature and the remedy.
         """
-        missing = sorted(needs(instance) - self.features)
+        asked = needs(instance)
+        missing = sorted(asked - self.features)
         if missing:
-            asked = " and ".join(FEATURES[feature] for feature in missing)
-            few = (text for feature, text in REMEDIES if feature in missing)
+            lacking = " and ".join(FEATURES[feature] for feature in missing)
+            few = (text for feature, text in REMEDIES if feature in {*missing, *asked & {"max_throughput"}})
             remedy = f"use --method {next(few, 'auto, greedy or partition-counts')}"
-            if "gpulets" in self.features & needs(instance):
+            if "gpulets" in self.features & asked:
                 remedy = "leave that out: no method does with performance data of kind gpulets"
-            raise UnsupportedError(f"method {self.name} cannot plan {asked}; {remedy}")
+            raise UnsupportedError(f"method {self.name} cannot plan {lacking}; {remedy}")
 
 
 def needs(instance):

@@ -1,5 +1,8 @@
 """The register of methods: everything that turns an instance into a plan, by name."""
 
+import signal
+import threading
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 
@@ -35,8 +38,25 @@ MODULES = (
 @cache
 def methods():
     """All methods by name, ours first."""
-    modules = [import_module(f"provision.{name}") for name in MODULES]
+    with _undisturbed():
+        modules = [import_module(f"provision.{name}") for name in MODULES]
     return {method.name: method for module in modules for method in module.METHODS}
+
+
+@contextmanager
+def _undisturbed():
+    """Let Ctrl-C wait: in the midst of an import of compiled code it comes out as an ImportError."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    told = []
+    before = signal.signal(signal.SIGINT, lambda *_: told.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if told:
+        raise KeyboardInterrupt
 
 
 def method(name):

@@ -236,7 +236,7 @@ CASES = {
     ),
     "throughput_prices": (
         (throughput("name", "tiny")[0], "what-if instance.json --prices"),
-        "leave out share_slices, igniter data and max_throughput",
+        "not for share_slices, igniter data, max_throughput",
     ),
     # Fleet and policy.
     "fleet_empty": (fleet(), "fleet: Tuple should have at least 1 item"),

@@ -1,6 +1,7 @@
 """``provision solve``: an instance in, a verified plan with its proof out."""
 
 from provision.commands.common import add_force, add_json, print_json, progress, shown
+from provision.draw.layout import plural
 from provision.draw.terminal import draw_terminal
 from provision.instances.files import check_writable
 from provision.instances.read import read, write
@@ -78,8 +79,8 @@ def headline(instance, result):
     throughput = f"{shown(result.objective)} requests/s on " if instance.objective == THROUGHPUT else ""
     bound = f"bound {shown(result.bound)}, gap {result.gap:.1%}" if result.bound is not None else "no bound"
     return (
-        f"{result.instance}: {throughput}{report.gpus} GPUs, {report.gpcs} GPCs{cost} - {result.status} "
-        f"({result.termination}), {bound}\n"
+        f"{result.instance}: {throughput}{plural(report.gpus, 'GPU')}, {plural(report.gpcs, 'GPC')}{cost} - "
+        f"{result.status} ({result.termination}), {bound}\n"
         f"method {result.method}, {verdict}, internal slack {report.internal_slack:.1%}, external fragmentation "
         f"{report.external_fragmentation:.1%}, build {result.build_seconds:.3f} s, solve "
         f"{result.solve_seconds:.3f} s"

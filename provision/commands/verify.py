@@ -1,6 +1,7 @@
 """``provision verify``: does a plan hold? Exit 0 when it does, 1 with every violation when it does not."""
 
 from provision.commands.common import add_json, print_json, print_table
+from provision.draw.layout import plural
 from provision.instances.read import read, read_plan
 from provision.verify import verify
 
@@ -29,8 +30,8 @@ def _print(instance, plan, report):
         print(f"{made_for}; it is judged on {instance.name} as it is")
     cost = f", {report.cost_per_hour:.2f} per hour" if report.cost_per_hour is not None else ""
     print(
-        f"{report.gpus} GPUs, {report.gpcs} GPCs{cost}, internal slack {report.internal_slack:.1%}, "
-        f"external fragmentation {report.external_fragmentation:.1%}"
+        f"{plural(report.gpus, 'GPU')}, {plural(report.gpcs, 'GPC')}{cost}, "
+        f"internal slack {report.internal_slack:.1%}, external fragmentation {report.external_fragmentation:.1%}"
     )
     if report.ok:
         print(f"holds: {len(report.predictions)} replicas, {_tightest(report)}")
