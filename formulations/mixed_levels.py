@@ -12,7 +12,7 @@ import numpy as np
 
 from provision.models.closed_network import work_ms_array
 from provision.models.errors import UnsupportedError
-from provision.models.segments import ROUNDING
+from provision.models.operating_points import ROUNDING
 
 MOST_PROCESSES = 12
 """Processes on one shared slice, at most: launching slows with their number."""
@@ -56,7 +56,7 @@ LEVELS = [*_by_number(6), *(level for most in (3, 4, 6, MOST_PROCESSES) for leve
 CHOICES = 3
 """Batch sizes that a workload may have at a level: a part of its rate fills smaller ones only."""
 FILLED = 1 + 1e-6
-"""Processes get this much more than the rate that fills their batches: solvers keep rows within 1e-7."""
+"""Processes get this much more than the rate that fills their batches, so that rounding leaves none short."""
 
 
 class Shared(NamedTuple):
@@ -75,8 +75,8 @@ class Shared(NamedTuple):
     processes: np.ndarray
 
 
-def shared(instance, segments, levels):
-    """The best batch sizes of every workload on every kind of slice at every level.
+def shared(instance, segments):
+    """The best batch sizes of every workload on every kind of slice at every one of LEVELS.
 
     They need least slice time per request within the latency budget, and the workload's rate fills them in time.
     Budget and memory have the verifier's tolerance.
@@ -86,12 +86,17 @@ def shared(instance, segments, levels):
     UnsupportedError
         When the networks of a GPU type stand in several files.
     """
-    return _tables(instance, segments, levels, _choices, CHOICES)
+    return _tables(instance, segments, LEVELS, _choices, CHOICES)
 
 
 def relaxed(instance, segments):
     """What no batch betters at RELAXED levels, in one choice: the highest rate, the least slice time."""
     return _tables(instance, segments, RELAXED, _most, 1)
+
+
+def clients(instance, kind, level):
+    """Processes that may share a slice of a SliceKind at a Level."""
+    return min(level.processes, instance.fleet[kind.entry].type.slice_mps_clients(kind.profile))
 
 
 def _tables(instance, segments, levels, choose, choices):

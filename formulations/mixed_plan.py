@@ -7,16 +7,16 @@ import numpy as np
 from provision.formulations.mixed_search import NONE, empty_state, furnish, improve, take_off
 from provision.formulations.mixed_tables import tables_of
 from provision.models.assemble import Layout, assemble
+from provision.models.instance import ROUNDING
 from provision.models.plan import Replica
 
+NAME = "mixed-slices"
 ROUNDS = 500
 """Ruins between two looks at the clock."""
 FURTHER = 1.05
 """Factor from one number of GPUs to the next that is tried."""
 A_MOMENT_S = 0.05
 """Seconds on a number of GPUs before another one is opened."""
-ROUNDING = 1e-9
-"""Relative difference at which a cost counts as equal to the bound."""
 
 
 class Search:
@@ -118,7 +118,7 @@ class Search:
                     shared.append(self._replicas(state, gpu, place))
                 held.append((int(state.kind[gpu, place]), int(index)))
             layouts.append(Layout(int(entry), tuple(held)))
-        return assemble(self.instance, self.segments, layouts, "mixed-slices", shared)
+        return assemble(self.instance, self.segments, layouts, NAME, shared)
 
     def _replicas(self, state, gpu, place):
         """The replicas of a shared slice; a workload of which several are asked for has one per process."""

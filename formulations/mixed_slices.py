@@ -8,20 +8,20 @@ single slices, and in each interval of utilisation it has the slowdown of the lo
 """
 
 import math
+from collections import defaultdict
 from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
 import pulp
 
-from provision.formulations.mixed_levels import RELAXED, relaxed
-from provision.formulations.mixed_plan import Search
+from provision.formulations.mixed_levels import RELAXED, clients, relaxed
+from provision.formulations.mixed_plan import NAME, Search
 from provision.formulations.partition_counts import PartitionCounts
 from provision.models.feasibility import unservable
 from provision.models.method import FEATURES, Incumbent, Method, Outcome
 from provision.models.segments import best_segments
 
-NAME = "mixed-slices"
 GENEROUS = 1 + 1e-8
 """What the relaxation grants: more than the verifier's tolerances add up to."""
 FIRST_S, FIRST_PART = 1.0, 0.1
@@ -43,7 +43,11 @@ class Relaxation(PartitionCounts):
         super().__init__(instance, segments)
         self.shared = relaxed(instance, segments)
         ways = [tuple(map(int, at)) for at in np.argwhere(self.shared.batch[..., 0])]
-        self.m = {at: self._count("m_{}_{}".format(*at)) for at in sorted({at[1:] for at in ways})}
+        self.of_workload, self.on = defaultdict(list), defaultdict(list)
+        for at in ways:
+            self.of_workload[at[0]].append(at)
+            self.on[at[1:]].append(at)
+        self.m = {at: self._count("m_{}_{}".format(*at)) for at in sorted(self.on)}
         self.share = {at: self._part("share", at, int(self.rate_rps[at[0]] > 0)) for at in ways}
         self.n = {at: self._part("n", at, None) for at in ways}
 
@@ -55,14 +59,14 @@ class Relaxation(PartitionCounts):
         for w, rate in enumerate(self.rate_rps):
             if rate > 0:
                 terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.kinds_of[w]]
-                terms += [part for at, part in self.share.items() if at[0] == w]
+                terms += [self.share[at] for at in self.of_workload[w]]
                 self.problem += pulp.lpSum(terms) >= 1 / GENEROUS
 
     def keep_replicas(self):
         """A workload has at least its least number of replicas; on a shared slice a process may be one."""
         for w, workload in enumerate(self.instance.workloads):
             replicas = [self.x[w, k] for k in self.kinds_of[w]]
-            replicas += [count for at, count in self.n.items() if at[0] == w]
+            replicas += [self.n[at] for at in self.of_workload[w]]
             self.problem += pulp.lpSum(replicas) >= workload.min_replicas
 
     def fit_slots(self):
@@ -75,8 +79,7 @@ class Relaxation(PartitionCounts):
     def keep_levels(self):
         """Shared slices are not used beyond their level."""
         for (k, level), slices in self.m.items():
-            busy = [float(self.shared.busy[*at, 0] * self.rate_rps[at[0]]) * part
-                    for at, part in self.share.items() if at[1:] == (k, level)]
+            busy = [float(self.shared.busy[*at, 0] * self.rate_rps[at[0]]) * self.share[at] for at in self.on[k, level]]
             self.problem += pulp.lpSum(busy) <= GENEROUS * RELAXED[level].capacity * slices
 
     def run_processes(self):
@@ -85,8 +88,8 @@ class Relaxation(PartitionCounts):
             carried = self.shared.rps[*at, 0] / max(self.rate_rps[at[0]], 1e-9)
             self.problem += part <= min(GENEROUS * float(carried), 1) * self.n[at]
         for (k, level), slices in self.m.items():
-            mine = [count for at, count in self.n.items() if at[1:] == (k, level)]
-            self.problem += pulp.lpSum(mine) <= self._clients(k, level) * slices
+            most = clients(self.instance, self.segments.kinds[k], RELAXED[level])
+            self.problem += pulp.lpSum(self.n[at] for at in self.on[k, level]) <= most * slices
 
     def state(self):
         """All rows."""
@@ -102,11 +105,6 @@ class Relaxation(PartitionCounts):
         """The segments, with the most that a process carries on a shared slice where that is more."""
         most_rps = self.shared.rps.max(axis=(2, 3), initial=0)
         return replace(self.segments, throughput_rps=np.maximum(self.segments.throughput_rps, most_rps))
-
-    def _clients(self, kind, level):
-        """Processes that may share a slice of a kind at a level."""
-        one = self.segments.kinds[kind]
-        return min(RELAXED[level].processes, self.instance.fleet[one.entry].type.slice_mps_clients(one.profile))
 
 
 def solve(instance, control):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.mixed_levels import LEVELS, shared
+from provision.formulations.mixed_levels import LEVELS, clients, shared
 from provision.models.partitions import partitions_of
 
 MARGIN = 1 - 1e-9
@@ -59,17 +59,17 @@ def tables_of(instance, segments):
     rate_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
     safe_rps = np.maximum(rate_rps, 1e-9)
     split = np.array([one.min_replicas > 1 for one in instance.workloads])
-    found = shared(instance, segments, LEVELS)
+    found = shared(instance, segments)
     kind, level, w, choice = np.nonzero(found.batch.transpose(1, 2, 0, 3))
     batch, rps, least_rps, busy, held_gib, processes = (one[w, kind, level, choice] for one in found)
     setting, first = np.unique(np.stack([kind, level], axis=1), axis=0, return_index=True)
     limits = [_limits(instance, segments.kinds[k], LEVELS[one]) for k, one in setting]
-    room, clients, memory_gib = np.array(limits, float).reshape(-1, 3).T
+    room, most_clients, memory_gib = np.array(limits, float).reshape(-1, 3).T
     segment = np.minimum(segments.throughput_rps / safe_rps[:, None] * MARGIN, 1)
     partitions = partitions_of(instance, segments)
     part_of_gpu = np.array([_part_of_gpu(instance, one) for one in segments.kinds])
     return Tables(
-        *setting.reshape(-1, 2).T, room, clients, memory_gib, np.append(first, len(w)),
+        *setting.reshape(-1, 2).T, room, most_clients, memory_gib, np.append(first, len(w)),
         w, batch, rps * MARGIN / safe_rps[w], least_rps / safe_rps[w], busy * rate_rps[w], held_gib,
         np.where(split[w], np.inf, processes), segment, partitions.slots, partitions.entry, split,
         _worth(segment, part_of_gpu, w, busy * rate_rps[w] * part_of_gpu[kind]),
@@ -78,9 +78,8 @@ def tables_of(instance, segments):
 
 def _limits(instance, kind, level):
     """(utilisation, processes, GiB) that a shared slice allows."""
-    gpu = instance.fleet[kind.entry].type
-    clients = min(level.processes, gpu.slice_mps_clients(kind.profile))
-    return level.capacity * MARGIN, clients, gpu.slice_memory_gib(kind.profile) * MARGIN
+    memory_gib = instance.fleet[kind.entry].type.slice_memory_gib(kind.profile)
+    return level.capacity * MARGIN, clients(instance, kind, level), memory_gib * MARGIN
 
 
 def _part_of_gpu(instance, kind):

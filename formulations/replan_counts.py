@@ -20,9 +20,10 @@ from provision.formulations.dual_bound import highs, safe_bound
 from provision.models.errors import UnsupportedError
 from provision.models.feasibility import unservable
 from provision.models.method import needs
+from provision.models.operating_points import ROUNDING
 from provision.models.partitions import partitions_of
 from provision.models.running import Turn, running
-from provision.models.segments import ROUNDING, best_segments
+from provision.models.segments import best_segments
 
 MARGIN = 1e-5
 """More than a rate that is asked for where the solver's tolerance has let a plan carry a little less."""

@@ -34,9 +34,8 @@ from provision.heuristics.mig_serving_common import FEATURES, planned
 from provision.heuristics.packing import Packing
 from provision.models.errors import UnsupportedError
 from provision.models.method import Method
-from provision.models.operating_points import OperatingPoints
+from provision.models.operating_points import ROUNDING, OperatingPoints
 from provision.models.queueing_rates import best_by_rate
-from provision.models.segments import ROUNDING
 from provision.models.workload import LEAST_RPS
 
 NAME = "paris"

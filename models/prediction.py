@@ -47,7 +47,7 @@ def task_p99_ms(policy, workload, replica, found):
     return p99_ms(replica.batch, replica.processes, found, replica.rate_rps, delay_ms)
 
 
-def fill_ms(policy, workload, piece, latency_ms):
+def batch_delay_ms(policy, workload, piece, latency_ms):
     """Longest time, in ms, that a replica of a workload on a slice should wait for its batch to fill."""
     if policy.share_slices and len(piece.replicas) > 1:
         return policy.fill_ms(workload.slo_ms)

@@ -7,10 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.models.geometry import geometry
+from provision.models.operating_points import ROUNDING
 from provision.models.queueing_rates import best_by_rate
-
-ROUNDING = 1e-9
-"""Relative excess over a latency budget that counts as rounding, as it does for the verifier."""
 
 
 class SliceKind(NamedTuple):

@@ -7,7 +7,7 @@ instances of its model. Source: triton-inference-server/common, protobuf/model_c
 from provision.exporters.common import Exported, nodes, percentage, slice_name, slugs
 from provision.models.errors import InputError
 from provision.models.gpu import WHOLE
-from provision.models.prediction import fill_ms, predict_slice
+from provision.models.prediction import batch_delay_ms, predict_slice
 
 FIRST_PORT = 8000
 PORTS = ("http", "grpc", "metrics")
@@ -55,7 +55,8 @@ def render(plan, instance, gpus_per_node):
             server = f"{node.name}/{slice_name(index, position)}-{order}"
             name = names[replica.workload]
             latency_ms = predict_slice(instance, gpu.gpu, piece)[order].latency_ms
-            delay_ms = fill_ms(instance.policy, instance.workload[replica.workload], piece, latency_ms)
+            workload = instance.workload[replica.workload]
+            delay_ms = batch_delay_ms(instance.policy, workload, piece, latency_ms)
             files[f"{server}/models/{name}/config.pbtxt"] = _config(instance, replica, name, delay_ms)
             files[f"{server}/serve.sh"] = _script(index, position, piece, replica, name, number)
     return Exported(files, NOTES)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from provision.models.errors import InputError
-from provision.models.prediction import fill_ms, predict_slice
+from provision.models.prediction import batch_delay_ms, predict_slice
 from provision.simulation.latencies import batch_times
 from provision.simulation.slices import PlannedSlice
 
@@ -54,7 +54,7 @@ def plan_slice(instance, at, gpu, piece):
     """The PlannedSlice of a slice of GPU ``at``, which has the type ``gpu``."""
     times = batch_times(instance, gpu, piece)
     delays_ms = [
-        fill_ms(instance.policy, instance.workload[one.workload], piece, latency_ms)
+        batch_delay_ms(instance.policy, instance.workload[one.workload], piece, latency_ms)
         for one, latency_ms in zip(piece.replicas, _full_ms(instance, gpu, piece, times), strict=True)
     ]
     return PlannedSlice(at, gpu, piece, times, tuple(delays_ms))

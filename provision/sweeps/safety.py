@@ -7,7 +7,7 @@ Segments serve one workload each, so that a plan for the highest rate of every w
 import numpy as np
 
 from provision.capacity import capacity_rps
-from provision.models.segments import ROUNDING
+from provision.models.operating_points import ROUNDING
 from provision.sweeps.run import row, solved
 from provision.verify import verify
 
