@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import provision
 from provision.commands.common import print_table
-from provision.instances.synthetic import random_instance
-from provision.instances.synthetic_networks import random_mixed
+from provision.instances.generators.synthetic import random_instance
+from provision.instances.generators.synthetic_networks import random_mixed
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 from mixed_oracle import best_mixed
 from oracle import best_value
 from sharing_oracle import best_sharing, random_sharing, same

@@ -18,12 +18,12 @@ from multiprocessing import Pool
 from pathlib import Path
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 from applier_scenario import PLANNED, Scenario, in_child
 
 from provision.applier import calls, mps, rollback
 from provision.applier.journal import Journal
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 
 Case = namedtuple("Case", "number name kind code way_out")
 

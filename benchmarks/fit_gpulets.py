@@ -19,9 +19,9 @@ import numpy as np
 import yaml
 from scipy.optimize import nnls
 
-from provision.models.gpulets import GpuletInterference, GpuletModel, Gpulets
+from provision.models.performance.gpulets import GpuletInterference, GpuletModel, Gpulets
 
-OUT = Path(__file__).resolve().parents[1] / "models/data/performance/gpulets-2080ti.yaml"
+OUT = Path(__file__).resolve().parents[1] / "models/performance/data/gpulets-2080ti.yaml"
 SLO_MS = {"googlenet": 44.0, "lenet": 5.0, "resnet50": 95.0, "ssd-mobilenetv1": 136.0, "vgg16": 130.0}
 """Table 4; twice what 32 requests take."""
 LARGEST = 32

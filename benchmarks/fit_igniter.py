@@ -5,11 +5,11 @@ from pathlib import Path
 
 import yaml
 
-from provision.instances.igniter_profile import import_igniter
-from provision.models.fit_igniter import rounded
-from provision.models.gpu import gpu_type
+from provision.instances.importers.igniter_profile import import_igniter
+from provision.models.fitting.igniter import rounded
+from provision.models.hardware.gpu import gpu_type
 
-OUT = Path(__file__).resolve().parents[1] / "models/data/performance"
+OUT = Path(__file__).resolve().parents[1] / "models/performance/data"
 ABOUT = {"command": "python benchmarks/fit_igniter.py PROFILE", "fitted": "2026-11-21"}
 COMPUTE_RATIO = 2
 BANDWIDTH_RATIO = 3

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from provision.instances.parvagpu import GPU
-from provision.instances.parvagpu_profiles import read_profiles
-from provision.models.fit_files import performance_data
-from provision.models.fit_profile import fit_profile
+from provision.instances.importers.parvagpu import GPU
+from provision.instances.importers.parvagpu_profiles import read_profiles
+from provision.models.fitting.files import performance_data
+from provision.models.fitting.profile import fit_profile
 
-OUT = Path(__file__).resolve().parents[1] / "models/data/performance/parvagpu-a100.yaml"
+OUT = Path(__file__).resolve().parents[1] / "models/performance/data/parvagpu-a100.yaml"
 FAMILY = "closed-network"
 ABOUT = {
     "name": "parvagpu-a100",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import provision
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 from every_feature import COMBINATIONS, KINDS, faults_of, instance_of
 
 

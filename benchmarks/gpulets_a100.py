@@ -9,8 +9,8 @@ memory are left out: what is unknown is in gpu-lets' favour.
 import numpy as np
 from scipy.optimize import nnls
 
-from provision.models.gpu import gpu_type
-from provision.models.gpulets import Gpulets
+from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.gpulets import Gpulets
 
 GPU = "a100-80gb"
 SPLITS = ((1.0,), (1 / 7, 6 / 7), (2 / 7, 5 / 7), (3 / 7, 4 / 7))

@@ -12,7 +12,7 @@ The paper says: onto halves of GPUs squishy bin packing schedules all scenarios;
 (1.8 %) more than gpulet+int, and reaches rates of which gpulet+int has 92.3 % on average (87.7 % on traffic);
 gpulet+int has 102.6 % more throughput than squishy bin packing, gpulet 106.0 %. Its other counts are bars without
 numbers. How long batches take on a part of a GPU is not public, so its numbers cannot be had again; the tables are
-printed for several assumptions (``scaling``, see `provision.models.gpulets`), the first that of the shipped data.
+printed for several assumptions (``scaling`` of the performance model), the first that of the shipped data.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from multiprocessing import Pool
 
 import provision
 from provision.commands.common import print_table
-from provision.instances.gpulets import SCENARIOS, TABLE_5, grid, scenario
-from provision.models.performance import load_performance
+from provision.instances.importers.gpulets import SCENARIOS, TABLE_5, grid, scenario
+from provision.models.performance.catalogue import load_performance
 
 EXACT = "gpulets-patterns"
 METHODS = ("nexus", "nexus-halves", "gslice", "gpulets-without-interference", "gpulets", "gpulets-ideal", EXACT)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import provision
 from provision.commands.common import print_table
-from provision.heuristics.inss_system import System
+from provision.heuristics.inss.system import System
 
 EXACT = "auto"
 FAST, SLOW = ("inss", "igniter", "gpulets+"), ("gslice+", "greedy", EXACT)

@@ -11,8 +11,8 @@ import numpy as np
 
 import provision
 from provision.commands.common import print_table
-from provision.instances.families import repeated
-from provision.instances.parvagpu import import_scenario
+from provision.instances.generators.families import repeated
+from provision.instances.importers.parvagpu import import_scenario
 
 CASES = [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (5, 10), (6, 10), (5, 100), (5, 1000)]
 EXACT_UP_TO = 10

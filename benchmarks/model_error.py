@@ -10,13 +10,13 @@ import argparse
 
 import numpy as np
 
-from provision.instances.parvagpu import GPU
-from provision.instances.parvagpu_profiles import read_profiles
-from provision.models.fit_error import fitted_error
-from provision.models.fit_families import FAMILIES
-from provision.models.fit_profile import choose, fit_profile
-from provision.models.fit_proposal import propose
-from provision.models.gpu import gpu_type
+from provision.instances.importers.parvagpu import GPU
+from provision.instances.importers.parvagpu_profiles import read_profiles
+from provision.models.fitting.families import FAMILIES
+from provision.models.fitting.profile import choose, fit_profile
+from provision.models.fitting.proposal import propose
+from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.error import fitted_error
 
 OURS = "closed-network"
 MANY, FEW = 16, 11

@@ -10,8 +10,8 @@ import sys
 
 import provision
 from provision.commands.common import print_table
-from provision.instances.parvagpu import import_scenario
-from provision.models.workload import Policy
+from provision.instances.importers.parvagpu import import_scenario
+from provision.models.problem.workload import Policy
 
 BUDGETS = ("half_slo", "queueing")
 COLUMNS = ("GPUs", "worst P99/SLO", "late")

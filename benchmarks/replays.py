@@ -11,9 +11,9 @@ import sys
 
 import provision
 from provision.commands.common import print_table
-from provision.instances.parvagpu import import_scenario, sharing
-from provision.instances.shipped import shipped_instances
-from provision.models.instance import SHARED, THROUGHPUT
+from provision.instances.files.shipped import shipped_instances
+from provision.instances.importers.parvagpu import import_scenario, sharing
+from provision.models.problem.instance import SHARED, THROUGHPUT
 
 COLUMNS = ("instance", "status", "half_slo", "constant", "Poisson", "queueing", "Poisson, queueing")
 

@@ -22,9 +22,9 @@ from gpulets_a100 import without_mig
 from isolated import scenario
 
 import provision
-from provision.instances.families import repeated
-from provision.instances.gpulets import SCENARIOS
-from provision.models.errors import UnsupportedError
+from provision.instances.generators.families import repeated
+from provision.instances.importers.gpulets import SCENARIOS
+from provision.models.base.errors import UnsupportedError
 
 FAST = ("parvagpu", "parvagpu-single", "mig-serving-fast", "paris", "greedy", "auto")
 REFERENCE = "parvagpu"

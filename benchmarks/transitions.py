@@ -17,13 +17,13 @@ from itertools import combinations
 from multiprocessing import Pool
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 from applier_scenario import KIND, plan
 from driver import Node
 
 from provision.applier import apply
-from provision.models.geometry import geometry
-from provision.models.gpu import gpu_type
+from provision.models.hardware.geometry import geometry
+from provision.models.hardware.gpu import gpu_type
 
 
 def states():

@@ -9,10 +9,10 @@ import argparse
 import numpy as np
 
 from provision.commands.common import print_table
-from provision.heuristics.veltair import Machine
-from provision.heuristics.veltair_profile import PLANNED
-from provision.models.layers_cpu import THREADRIPPER
-from provision.models.layers_networks import networks
+from provision.heuristics.veltair.profile import PLANNED
+from provision.heuristics.veltair.veltair import Machine
+from provision.models.cpu.cpu import THREADRIPPER
+from provision.models.cpu.networks import networks
 
 SCHEDULERS = ("model-wise", "blocks-6", "blocks-11", "veltair-as", "veltair-ac", "veltair-full")
 

@@ -2,12 +2,12 @@
 
 import os
 
-from provision.instances.families import PATTERNS, generated
-from provision.instances.files import dump, load, validate, write_text
-from provision.instances.instance_file import read_instance_file
-from provision.instances.shipped import shipped, shipped_instances
-from provision.models.errors import InputError
-from provision.models.plan import Plan
+from provision.instances.files.files import dump, load, validate, write_text
+from provision.instances.files.instance_file import read_instance_file
+from provision.instances.files.shipped import shipped, shipped_instances
+from provision.instances.generators.families import PATTERNS, generated
+from provision.models.base.errors import InputError
+from provision.models.plans.plan import Plan
 
 
 def read(name_or_path):

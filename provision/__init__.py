@@ -1,39 +1,37 @@
 """How few GPUs, partitioned how, for DNN inference under SLOs: plans with proofs for MIG and MPS."""
 
-import sys
 from importlib import import_module
 from importlib.metadata import version
-from types import ModuleType
 
 __version__ = version("provision")
 
 # Where each name comes from; it is imported when first used, so that reading a plan waits for no solver.
 _HOMES = {
-    "FleetEntry": "models.workload",
-    "InputError": "models.errors",
-    "Instance": "models.instance",
-    "MethodError": "models.errors",
-    "Plan": "models.plan",
-    "PlannedGpu": "models.plan",
-    "Policy": "models.workload",
-    "Replica": "models.plan",
-    "Report": "models.report",
-    "Result": "models.result",
-    "SimulationReport": "models.simulation_report",
-    "Slice": "models.plan",
-    "UnsupportedError": "models.errors",
-    "Violation": "models.report",
-    "Workload": "models.workload",
-    "export": "export",
-    "gpu_type": "models.gpu",
-    "gpu_types": "models.gpu",
-    "methods": "methods",
+    "FleetEntry": "models.problem.workload",
+    "InputError": "models.base.errors",
+    "Instance": "models.problem.instance",
+    "MethodError": "models.base.errors",
+    "Plan": "models.plans.plan",
+    "PlannedGpu": "models.plans.plan",
+    "Policy": "models.problem.workload",
+    "Replica": "models.plans.plan",
+    "Report": "models.plans.report",
+    "Result": "models.plans.result",
+    "SimulationReport": "models.plans.simulation_report",
+    "Slice": "models.plans.plan",
+    "UnsupportedError": "models.base.errors",
+    "Violation": "models.plans.report",
+    "Workload": "models.problem.workload",
+    "export": "exporters.export",
+    "gpu_type": "models.hardware.gpu",
+    "gpu_types": "models.hardware.gpu",
+    "methods": "solving.methods",
     "read": "instances.read",
     "read_plan": "instances.read",
-    "shipped_instances": "instances.shipped",
-    "simulate": "simulate",
-    "solve": "solve",
-    "verify": "verify",
+    "shipped_instances": "instances.files.shipped",
+    "simulate": "simulation.simulate",
+    "solve": "solving.solve",
+    "verify": "verification.verify",
     "write": "instances.read",
 }
 __all__ = list(_HOMES)
@@ -49,14 +47,3 @@ def __getattr__(name):
 
 def __dir__():
     return [*globals(), *_HOMES]
-
-
-class _Face(ModuleType):
-    """This package: ``provision.solve`` stays the function when the module of that name is imported."""
-
-    def __setattr__(self, name, value):
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Face

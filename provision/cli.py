@@ -7,7 +7,7 @@ from importlib import import_module
 
 import provision
 from provision.commands import INTERRUPTED, VERBS
-from provision.models.errors import InputError, MethodError
+from provision.models.base.errors import InputError, MethodError
 
 DONE, UNUSABLE = 0, 2
 

@@ -5,7 +5,7 @@ from queue import Empty, SimpleQueue
 
 import pynvml
 
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 
 LIMIT_S = 120.0
 """A driver that is well answers within seconds, also when it resets a GPU."""

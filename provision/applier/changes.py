@@ -8,7 +8,7 @@ from pathlib import Path
 import pynvml
 
 from provision.applier.calls import DriverError
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 
 MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
 

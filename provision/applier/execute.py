@@ -4,10 +4,10 @@ from provision.applier import changes, servers
 from provision.applier.layout import SliceLayout
 from provision.applier.observe import foreign, observe
 from provision.applier.steps import steps_between
-from provision.instances.files import reason
-from provision.models.errors import InputError
-from provision.models.fields import Flag, Record
-from provision.models.gpu import WHOLE
+from provision.instances.files.files import reason
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Flag, Record
+from provision.models.hardware.gpu import WHOLE
 
 ATTEMPTS = 2
 """Times that a layout is put back before what is missing is told."""

@@ -14,9 +14,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from provision.applier.layout import Layout
-from provision.instances.files import reason
-from provision.models.errors import InputError
-from provision.models.fields import Name, Record, Text
+from provision.instances.files.files import reason
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Name, Record, Text
 
 APPLIED, RESTORED, UNRESTORED = "applied", "restored", "unrestored"
 

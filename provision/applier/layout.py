@@ -4,8 +4,8 @@ A slice is known by its profile's NVML enumerator, which is the same on every GP
 slice; names of profiles differ between drivers and are labels only. The slice that is a whole GPU has no enumerator.
 """
 
-from provision.models.fields import Count, Flag, Name, PositiveCount, Record, Text
-from provision.models.gpu import WHOLE
+from provision.models.base.fields import Count, Flag, Name, PositiveCount, Record, Text
+from provision.models.hardware.gpu import WHOLE
 
 RATE, WORKLOAD, COMMAND = "PROVISION_RATE_RPS", "PROVISION_WORKLOAD", "PROVISION_COMMAND"
 

@@ -8,8 +8,8 @@ import scipy
 from provision.applier.layout import Layout
 from provision.applier.steps import gpu_steps
 from provision.applier.target import check_plan, gpu_layout
-from provision.models.errors import InputError
-from provision.models.gpu import gpu_type
+from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import gpu_type
 
 FORM_FACTOR = re.compile(r"sxm\d?|pcie|nvidia|tesla|geforce|\d+gb")
 

@@ -9,8 +9,8 @@ import shutil
 import subprocess
 import time
 
-from provision.instances.files import reason
-from provision.models.errors import InputError
+from provision.instances.files.files import reason
+from provision.models.base.errors import InputError
 
 PROGRAM = "nvidia-cuda-mps-control"
 LIMIT_S = 60.0

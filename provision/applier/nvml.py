@@ -10,8 +10,8 @@ import pynvml
 
 from provision.applier.calls import Calls, DriverError
 from provision.applier.layout import Compute, ObservedGpu, ObservedProfile, ObservedSlice, Process
-from provision.models.errors import InputError
-from provision.models.gpu import WHOLE
+from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import WHOLE
 
 ABSENT = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 """How NVML says that a profile does not exist on this GPU."""

@@ -2,8 +2,8 @@
 
 from provision.applier import servers
 from provision.applier.layout import Observed, Process
-from provision.instances.files import reason
-from provision.models.errors import InputError
+from provision.instances.files.files import reason
+from provision.models.base.errors import InputError
 
 
 def observe(driver, services):

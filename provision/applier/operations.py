@@ -15,8 +15,8 @@ from provision.applier.observe import observe
 from provision.applier.services import Services
 from provision.applier.steps import Step, steps_between
 from provision.applier.target import Commands
-from provision.models.errors import InputError
-from provision.models.fields import Record, Text
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Record, Text
 
 DECLINED = "declined"
 

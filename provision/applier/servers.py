@@ -13,8 +13,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from provision.applier.mps import inherited
-from provision.instances.files import reason
-from provision.models.errors import InputError
+from provision.instances.files.files import reason
+from provision.models.base.errors import InputError
 
 STATE, SLOT = "PROVISION_STATE", "PROVISION_SLOT"
 DEVICE = "CUDA_VISIBLE_DEVICES"

@@ -12,8 +12,8 @@ from pathlib import Path
 from provision.applier import servers
 from provision.applier.layout import COMMAND, RATE, ReplicaLayout
 from provision.applier.mps import PROGRAM, Daemon
-from provision.instances.files import read_text, write_text
-from provision.models.errors import InputError
+from provision.instances.files.files import read_text, write_text
+from provision.models.base.errors import InputError
 
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 LONGEST_SOCKET = 107

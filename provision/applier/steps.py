@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Literal
 
 from provision.applier.layout import Compute, Process, SliceLayout
-from provision.models.fields import Count, Flag, Name, NonNegative, Record
+from provision.models.base.fields import Count, Flag, Name, NonNegative, Record
 
 MEDIA = {0x7, 0x8, 0xF, 0x10}
 """Enumerators of profiles with media extensions: a GPU has one set of engines for them."""

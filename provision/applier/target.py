@@ -3,8 +3,8 @@
 import shlex
 
 from provision.applier.layout import COMMAND, RATE, WORKLOAD, Compute, GpuLayout, ReplicaLayout, SliceLayout
-from provision.models.errors import InputError
-from provision.models.gpu import WHOLE, gpu_type
+from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import WHOLE, gpu_type
 
 FIELDS = ("workload", "model", "batch", "processes", "rate_rps", "profile")
 

@@ -9,7 +9,7 @@ from provision.commands import INTERRUPTED
 from provision.commands.common import add_json, print_json
 from provision.commands.status import add_plan, add_state, commands, gpus, print_steps, step_rows
 from provision.instances.read import read_plan
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 
 HEADLINES = {
     APPLIED: "applied: the plan stands",

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from provision.commands import INTERRUPTED
 from provision.commands.common import add_json, print_json, print_table, progress, until_stopped
-from provision.instances.families import FAMILIES
-from provision.instances.files import check_writable
-from provision.instances.ledger import better, entry, joined, ledger
+from provision.instances.files.files import check_writable
+from provision.instances.generators.families import FAMILIES
+from provision.instances.ledger.ledger import better, entry, joined, ledger
 from provision.instances.read import read, write
-from provision.models.errors import InputError, UnsupportedError
+from provision.models.base.errors import InputError, UnsupportedError
 from provision.sweeps.run import solved
 
 COLUMNS = ("instance", "method", "status", "objective", "bound", "gap", "best_known", "excess", "seconds")

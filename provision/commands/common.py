@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provision.draw.output import Output
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 
 PLAIN = TextColumn("{task.description}", markup=False)
 """Names of the user's, in which brackets mean nothing."""

@@ -7,11 +7,11 @@ miss SLOs, and the table then says how many the model predicts and how many the 
 from provision.commands import INTERRUPTED
 from provision.commands.common import add_json, print_json, print_table, progress, until_stopped
 from provision.instances.read import read
-from provision.methods import method as find_method
-from provision.methods import methods
-from provision.models.errors import UnsupportedError
-from provision.simulate import checked, simulate
-from provision.solve import solve
+from provision.models.base.errors import UnsupportedError
+from provision.simulation.simulate import checked, simulate
+from provision.solving.methods import method as find_method
+from provision.solving.methods import methods
+from provision.solving.solve import solve
 
 COLUMNS = (
     "method",

@@ -1,10 +1,10 @@
 """``provision export``: a plan as files for the tools that carry it out."""
 
 from provision.commands.common import add_force, add_json, print_json
-from provision.export import TARGETS, export
+from provision.exporters.export import TARGETS, export
+from provision.instances.files.shipped import shipped_instances
 from provision.instances.read import read, read_plan
-from provision.instances.shipped import shipped_instances
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 
 
 def add_export(parser):

@@ -12,17 +12,17 @@ from provision import draw
 from provision.commands import fit_pairs
 from provision.commands.common import add_force, add_json, print_json, print_table
 from provision.draw.figures import check_picture
-from provision.instances.files import check_writable, refused, write_text
-from provision.instances.parvagpu import GPU
-from provision.instances.parvagpu_profiles import points_text, read_points, read_profiles
+from provision.instances.files.files import check_writable, refused, write_text
+from provision.instances.importers.parvagpu import GPU
+from provision.instances.importers.parvagpu_profiles import points_text, read_points, read_profiles
 from provision.instances.read import write
-from provision.models.errors import InputError
-from provision.models.fit_error import fitted_error
-from provision.models.fit_families import FAMILIES
-from provision.models.fit_files import check_kind, performance_data
-from provision.models.fit_profile import choose, fit_profile
-from provision.models.fit_proposal import propose
-from provision.models.gpu import gpu_type
+from provision.models.base.errors import InputError
+from provision.models.fitting.families import FAMILIES
+from provision.models.fitting.files import check_kind, performance_data
+from provision.models.fitting.profile import choose, fit_profile
+from provision.models.fitting.proposal import propose
+from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.error import fitted_error
 
 COLUMNS = ("DNN", "mean error %", "p95 error %", "max error %", "points fitted", "points judged")
 

@@ -1,10 +1,10 @@
 """``provision fit-layers``: measured layer times beside the analytical CPU model, and how a background slows layers."""
 
 from provision.commands.common import add_force, add_json, print_json, print_table
-from provision.heuristics.veltair_fit import CONSTANTS, by_network, compared, fit_cpu
-from provision.instances.files import check_writable, write_text
-from provision.instances.layer_times import read_layer_times
-from provision.models.layer_slowdowns import by_level, fit_proxy
+from provision.heuristics.veltair.fit import CONSTANTS, by_network, compared, fit_cpu
+from provision.instances.files.files import check_writable, write_text
+from provision.instances.importers.layer_times import read_layer_times
+from provision.models.cpu.slowdowns import by_level, fit_proxy
 from provision.sweeps.table import as_csv
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 
 from provision.commands.common import print_json, print_table
-from provision.instances.gpulets_pairs import read_pairs
-from provision.models.errors import InputError
-from provision.models.fit_error import fitted_error, relative_errors
-from provision.models.pairwise import fit
+from provision.instances.importers.gpulets_pairs import read_pairs
+from provision.models.base.errors import InputError
+from provision.models.performance.error import fitted_error, relative_errors
+from provision.models.performance.pairwise import fit
 
 MODEL = "pairwise"
 LEAST_PAIRS = 10

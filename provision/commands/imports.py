@@ -3,16 +3,16 @@
 import sys
 
 from provision.commands.common import add_force
-from provision.instances.demand import write_demand
-from provision.instances.files import check_writable
-from provision.instances.igniter_profile import import_igniter
-from provision.instances.model_analyzer import import_model_analyzer
-from provision.instances.parvagpu import import_deployment, import_scenario, import_tables, sharing
-from provision.instances.perf_analyzer import import_perf_analyzer
+from provision.instances.files.demand import write_demand
+from provision.instances.files.files import check_writable
+from provision.instances.importers.igniter_profile import import_igniter
+from provision.instances.importers.model_analyzer import import_model_analyzer
+from provision.instances.importers.parvagpu import import_deployment, import_scenario, import_tables, sharing
+from provision.instances.importers.perf_analyzer import import_perf_analyzer
+from provision.instances.importers.servegen import import_servegen
 from provision.instances.read import read, write
-from provision.instances.servegen import import_servegen
-from provision.models.errors import InputError
-from provision.models.gpu import WHOLE
+from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import WHOLE
 
 
 def add_import(parser):

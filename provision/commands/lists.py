@@ -1,10 +1,10 @@
 """``provision instances``, ``methods``, ``gpus`` and ``schema``: what there is."""
 
 from provision.commands.common import add_json, print_json, print_table
-from provision.instances.schemas import KINDS, schema
-from provision.instances.shipped import shipped, shipped_instances
-from provision.methods import methods
-from provision.models.gpu import gpu_types
+from provision.instances.files.shipped import shipped, shipped_instances
+from provision.instances.schemas.write import KINDS, schema
+from provision.models.hardware.gpu import gpu_types
+from provision.solving.methods import methods
 
 
 def add_instances(parser):

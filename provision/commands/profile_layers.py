@@ -2,11 +2,11 @@
 
 from provision.commands.common import add_force, counting, listed
 from provision.commands.fit_layers import fitted, print_fit
-from provision.instances.files import check_writable, validate
+from provision.instances.files.files import check_writable, validate
 from provision.instances.read import write
-from provision.models.errors import InputError
-from provision.models.layer_times import LayerTimes
-from provision.models.layers_networks import networks
+from provision.models.base.errors import InputError
+from provision.models.cpu.networks import networks
+from provision.models.cpu.times import LayerTimes
 from provision.profiling.cpu import measured_cpu, usable_cores
 from provision.profiling.layer_timing import jobs, measure, settings
 

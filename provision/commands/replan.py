@@ -6,17 +6,17 @@ import sys
 from provision import draw
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
 from provision.draw.figures import check_picture
-from provision.formulations.replan_counts import ALLOWED
-from provision.instances.demand import COLUMNS, TWO_WAVES, at_rates, read_demand, two_waves
-from provision.instances.files import check_writable, write_text
+from provision.formulations.replanning.counts import ALLOWED
+from provision.instances.files.demand import COLUMNS, TWO_WAVES, at_rates, read_demand, two_waves
+from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import read, read_plan, write
-from provision.methods import method as find_method
-from provision.models.errors import InputError
-from provision.models.workload import MOST_HEADROOM
-from provision.replan import CHANGE_COST, curve, replan
+from provision.models.base.errors import InputError
+from provision.models.problem.workload import MOST_HEADROOM
 from provision.replanning.forecast import FORECASTS
 from provision.replanning.prometheus import rates_now
+from provision.replanning.replan import CHANGE_COST, curve, replan
 from provision.replanning.trace import Policy, compare_policies
+from provision.solving.methods import method as find_method
 from provision.sweeps.parameters import changed
 from provision.sweeps.table import as_csv
 

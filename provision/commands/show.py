@@ -6,10 +6,10 @@ from provision import draw
 from provision.commands.common import add_force
 from provision.draw.page import render_page
 from provision.draw.terminal import draw_terminal
-from provision.instances.files import check_writable, write_text
+from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import read, read_plan, shipped_instances
-from provision.models.errors import InputError
-from provision.verify import verify
+from provision.models.base.errors import InputError
+from provision.verification.verify import verify
 
 
 def add_show(parser):

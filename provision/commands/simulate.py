@@ -6,7 +6,7 @@ from provision import draw
 from provision.commands.common import add_force, add_json, print_json, print_table
 from provision.draw.figures import check_picture
 from provision.instances.read import read, read_plan
-from provision.simulate import simulate
+from provision.simulation.simulate import simulate
 
 COLUMNS = ("workload", "slo_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "violated", "served/s", "busy", "batch",
            "dropped")

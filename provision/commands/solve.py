@@ -3,12 +3,12 @@
 from provision.commands.common import add_force, add_json, print_json, progress, shown
 from provision.draw.layout import plural
 from provision.draw.terminal import draw_terminal
-from provision.instances.files import check_writable
+from provision.instances.files.files import check_writable
 from provision.instances.read import read, write
-from provision.methods import method as find_method
-from provision.models.errors import InputError
-from provision.models.instance import THROUGHPUT
-from provision.solve import solve
+from provision.models.base.errors import InputError
+from provision.models.problem.instance import THROUGHPUT
+from provision.solving.methods import method as find_method
+from provision.solving.solve import solve
 
 
 def add_solve(parser):

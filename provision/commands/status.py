@@ -4,7 +4,7 @@ from provision.applier.operations import default_state, difference, status
 from provision.applier.target import Commands
 from provision.commands.common import add_json, print_json, print_table
 from provision.instances.read import read, read_plan
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 
 
 def add_status(parser):

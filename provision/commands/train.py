@@ -6,12 +6,12 @@ from importlib.util import find_spec
 from provision import draw
 from provision.commands.common import add_force, add_json, counting, print_json
 from provision.draw.figures import check_picture
-from provision.heuristics.inss import METHODS
-from provision.heuristics.inss_policy import packed
-from provision.heuristics.inss_system import System
-from provision.instances.files import check_writable, write_bytes
+from provision.heuristics.inss.inss import METHODS
+from provision.heuristics.inss.policy import packed
+from provision.heuristics.inss.system import System
+from provision.instances.files.files import check_writable, write_bytes
 from provision.instances.read import read
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 
 EPISODES = 800
 """After so many the paper's training has converged (section 6.3)."""

@@ -5,13 +5,13 @@ from pathlib import Path
 from provision import draw
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
 from provision.draw.figures import check_picture
-from provision.heuristics.veltair_fit import measured_networks
-from provision.instances.files import check_writable, write_text
-from provision.instances.layer_times import read_layer_times
-from provision.models.errors import InputError
+from provision.heuristics.veltair.fit import measured_networks
+from provision.instances.files.files import check_writable, write_text
+from provision.instances.importers.layer_times import read_layer_times
+from provision.models.base.errors import InputError
+from provision.studies.veltair.shapes import differences, shapes
+from provision.studies.veltair.study import FIGURES, Study, searches
 from provision.sweeps.table import as_csv
-from provision.veltair import FIGURES, Study, searches
-from provision.veltair_shapes import differences, shapes
 
 HIDDEN = ("cut",)
 """Columns that only files and JSON have."""

@@ -3,7 +3,7 @@
 from provision.commands.common import add_json, print_json, print_table
 from provision.draw.layout import plural
 from provision.instances.read import read, read_plan
-from provision.verify import verify
+from provision.verification.verify import verify
 
 
 def add_verify(parser):

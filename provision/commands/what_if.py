@@ -7,10 +7,10 @@ from provision import draw
 from provision.commands import INTERRUPTED
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
 from provision.draw.figures import check_picture
-from provision.formulations.marginal import marginal_prices
-from provision.instances.demand import read_demand
+from provision.formulations.marginal.prices import marginal_prices
+from provision.instances.files.demand import read_demand
 from provision.instances.read import read
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 from provision.sweeps import words
 from provision.sweeps.breakpoints import breakpoints, check_range
 from provision.sweeps.grid import from_flags, points_of, read_sweep, values_of

@@ -3,8 +3,8 @@
 from io import BytesIO
 from pathlib import Path
 
-from provision.instances.files import check_writable, write_bytes
-from provision.models.errors import InputError
+from provision.instances.files.files import check_writable, write_bytes
+from provision.models.base.errors import InputError
 
 FORMATS = (".png", ".svg")
 

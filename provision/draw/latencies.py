@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from provision.draw.figures import write_figure
 from provision.draw.layout import number, plural, printable, shorten
-from provision.models.simulation_report import TAIL_LEVELS, TARGET
+from provision.models.plans.simulation_report import TAIL_LEVELS, TARGET
 
 MOST_CHARTS = 48
 """More are too small to read: those closest to their SLO or beyond are drawn."""

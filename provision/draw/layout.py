@@ -9,10 +9,10 @@ from functools import cached_property
 from itertools import chain, groupby
 from typing import NamedTuple
 
-from provision.models.gpu import WHOLE, gpu_types
-from provision.models.operating_points import Prediction
-from provision.models.prediction import predict_slice
-from provision.models.workload import Workload
+from provision.models.hardware.gpu import WHOLE, gpu_types
+from provision.models.performance.operating_points import Prediction
+from provision.models.plans.prediction import predict_slice
+from provision.models.problem.workload import Workload
 
 ASSUMED_SLOTS = 8
 """Memory slots of a GPU whose type is unknown."""

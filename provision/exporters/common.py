@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import yaml
 
-from provision.models.gpu import gpu_type
+from provision.models.hardware.gpu import gpu_type
 
 LONGEST = 40
 """Characters of a slug: what is put before and behind it still fits into the 63 of a Kubernetes name."""

@@ -6,8 +6,8 @@ Source: NVIDIA/k8s-device-plugin.
 
 from provision.exporters.common import Exported, nodes, uses_mps
 from provision.exporters.pods import check_spread, deployments, kustomization, node_files, notes
-from provision.models.errors import InputError
-from provision.models.gpu import WHOLE
+from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import WHOLE
 
 
 def render(plan, instance, gpus_per_node):

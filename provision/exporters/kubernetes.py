@@ -9,7 +9,7 @@ from math import ceil
 
 from provision.exporters.common import Exported, nodes, slugs, uses_mps, yaml_text
 from provision.exporters.pods import check_spread, deployments, kustomization, node_files, notes
-from provision.models.gpu import WHOLE
+from provision.models.hardware.gpu import WHOLE
 
 DRIVER = "gpu.nvidia.com"
 

@@ -12,9 +12,9 @@ from functools import cache
 import pynvml
 
 from provision.exporters.common import Exported, nodes, yaml_text
-from provision.models.errors import InputError
-from provision.models.geometry import geometry
-from provision.models.gpu import gpu_type
+from provision.models.base.errors import InputError
+from provision.models.hardware.geometry import geometry
+from provision.models.hardware.gpu import gpu_type
 
 
 def render(plan, instance, gpus_per_node):

@@ -4,9 +4,9 @@ It has a row per segment: a MIG slice of an A100-80GB with the processes of one 
 """
 
 from provision.exporters.common import Exported, nodes
-from provision.instances.csv_cells import csv_text
-from provision.instances.parvagpu import DEPLOYMENT_COLUMNS, GPU, profile_names
-from provision.models.errors import InputError
+from provision.instances.files.csv_cells import csv_text
+from provision.instances.importers.parvagpu import DEPLOYMENT_COLUMNS, GPU, profile_names
+from provision.models.base.errors import InputError
 
 
 def render(plan, instance, gpus_per_node):

@@ -8,7 +8,7 @@ import shlex
 
 from provision.exporters.common import percentage, slice_name, slugs, uses_mps, yaml_text
 from provision.exporters.mig_parted import configuration
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 
 NODE_LABEL = "provision/node"
 CONFIG_MAP = "provision-mig-config"

@@ -8,7 +8,7 @@ import shlex
 
 from provision.exporters.common import Exported, nodes, percentage, slice_name, uses_mps
 from provision.exporters.shell_functions import FUNCTIONS
-from provision.models.gpu import WHOLE
+from provision.models.hardware.gpu import WHOLE
 
 HEAD = """\
 #!/usr/bin/env bash

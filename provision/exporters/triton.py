@@ -5,9 +5,9 @@ instances of its model. Source: triton-inference-server/common, protobuf/model_c
 """
 
 from provision.exporters.common import Exported, nodes, percentage, slice_name, slugs
-from provision.models.errors import InputError
-from provision.models.gpu import WHOLE
-from provision.models.prediction import batch_delay_ms, predict_slice
+from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import WHOLE
+from provision.models.plans.prediction import batch_delay_ms, predict_slice
 
 FIRST_PORT = 8000
 PORTS = ("http", "grpc", "metrics")

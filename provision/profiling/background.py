@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 
 STEP_BYTES = 4 * 2**20
 PATIENCE_S = 60

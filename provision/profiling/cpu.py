@@ -6,8 +6,8 @@ import re
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from provision.models.errors import InputError
-from provision.models.layer_times import MeasuredCpu
+from provision.models.base.errors import InputError
+from provision.models.cpu.times import MeasuredCpu
 
 CPU_INFO = Path("/proc/cpuinfo")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")

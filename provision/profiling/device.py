@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pynvml
 
 from provision.applier.match import is_type
-from provision.models.errors import InputError
-from provision.models.gpu import WHOLE, gpu_types
+from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import WHOLE, gpu_types
 
 DEVICE = re.compile(r"\d{1,4}|(?:GPU|MIG)-\S+")
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.models.errors import InputError
-from provision.models.layer_times import LayerTime, Streaming
+from provision.models.base.errors import InputError
+from provision.models.cpu.times import LayerTime, Streaming
 from provision.profiling.background import background
 from provision.profiling.layer_work import versions_of, work
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from queue import Empty
 from statistics import median
 
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 from provision.profiling.work import load
 
 WARM_UP_S = 1.0

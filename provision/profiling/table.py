@@ -2,9 +2,9 @@
 
 from dataclasses import astuple
 
-from provision.instances.files import validate
-from provision.models.errors import InputError
-from provision.models.measured_segments import MeasuredSegments
+from provision.instances.files.files import validate
+from provision.models.base.errors import InputError
+from provision.models.performance.measured_segments import MeasuredSegments
 
 COLUMNS = (
     "gpu", "profile", "sm_percent", "model", "batch", "processes", "neighbour", "neighbour_batch",

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 
 IMAGE = (3, 224, 224)
 LARGER = {"inception_v3": (3, 299, 299)}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 
 EWMA = 0.5
 """Weight of the last window in the moving average; gpu-lets does not say its own."""

@@ -10,8 +10,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from provision.instances.files import reason
-from provision.models.errors import InputError
+from provision.instances.files.files import reason
+from provision.models.base.errors import InputError
 
 TRITON = "sum by (model) (rate(nv_inference_request_success[1m]))"
 """Requests/s by model, from the counters that Triton exports."""

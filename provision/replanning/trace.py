@@ -10,13 +10,13 @@ from time import perf_counter
 
 import numpy as np
 
-from provision.capacity import capacity_rps
-from provision.models.disturbance import disturbance, going_on
-from provision.models.errors import InputError
-from provision.replan import replan
+from provision.models.base.errors import InputError
+from provision.models.plans.disturbance import disturbance, going_on
 from provision.replanning.forecast import expected
+from provision.replanning.replan import replan
 from provision.sweeps.run import solved
-from provision.verify import verify
+from provision.verification.capacity import capacity_rps
+from provision.verification.verify import verify
 
 ROUNDING = 1e-9
 

@@ -5,8 +5,8 @@ from array import array
 
 import numpy as np
 
-from provision.instances.csv_cells import number, numbered_rows, text
-from provision.models.errors import InputError
+from provision.instances.files.csv_cells import number, numbered_rows, text
+from provision.models.base.errors import InputError
 from provision.simulation.kernel import NS_PER_S
 
 COLUMNS = ("time_s", "workload")

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from provision.models.errors import InputError
-from provision.models.prediction import batch_delay_ms, predict_slice
+from provision.models.base.errors import InputError
+from provision.models.plans.prediction import batch_delay_ms, predict_slice
 from provision.simulation.latencies import batch_times
 from provision.simulation.slices import PlannedSlice
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.models.compiled import compiled
+from provision.models.base.compiled import compiled
 
 FOREVER = np.iinfo(np.int64).max
 NS_PER_MS = 1e6

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.models.errors import InputError
-from provision.models.gpu import gpu_type
-from provision.models.gpulets import gpulets_of
-from provision.models.prediction import predict_slice, slice_members
+from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.gpulets import gpulets_of
+from provision.models.plans.prediction import predict_slice, slice_members
 from provision.simulation.networks import network_times
 
 MOST_PREDICTIONS = 50_000

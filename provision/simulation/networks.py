@@ -7,7 +7,7 @@ Q_j = n_j (T_j - Z_j) / T_j of the n_j processes of class j are on the slice at 
 
 import numpy as np
 
-from provision.models.closed_network import work_ms_array
+from provision.models.performance.closed_network import work_ms_array
 
 PRECISION = 1e-9
 

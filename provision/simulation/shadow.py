@@ -7,8 +7,8 @@ is left of them, once. Here the batch in service and the requests that wait go o
 
 import numpy as np
 
-from provision.models.errors import InputError
-from provision.models.simulation_report import TARGET, Switch
+from provision.models.base.errors import InputError
+from provision.models.plans.simulation_report import TARGET, Switch
 from provision.simulation.deployment import plan_slice
 from provision.simulation.kernel import FOREVER, NS_PER_MS, NS_PER_S, advance
 from provision.simulation.slices import answered, changed

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.models.errors import InputError
-from provision.models.gpulets import gpulets_of
-from provision.models.plan import Slice
+from provision.models.base.errors import InputError
+from provision.models.performance.gpulets import gpulets_of
+from provision.models.plans.plan import Slice
 from provision.simulation.kernel import FOREVER, NS_PER_MS, NS_PER_S, REPLICA, SLOT, Line, rescale
 from provision.simulation.latencies import BatchTimes
 

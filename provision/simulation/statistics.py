@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from provision.models.simulation_report import TAIL_LEVELS, TARGET, Interval, SimulatedWorkload
+from provision.models.plans.simulation_report import TAIL_LEVELS, TARGET, Interval, SimulatedWorkload
 
 LEVELS = {"p50": 0.5, "p95": 0.95, "p99": TARGET, "p999": 0.999}
 CONFIDENCE = 0.95

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 from provision.simulation.arrivals import route
 from provision.simulation.kernel import FOREVER, advance, next_ns
 

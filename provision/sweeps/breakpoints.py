@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import NamedTuple
 
-from provision.models.errors import InputError
+from provision.models.base.errors import InputError
 from provision.sweeps.parameters import changed, find
 from provision.sweeps.run import PLAIN, solved
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from provision.instances.files import load, validate
-from provision.models.errors import InputError
-from provision.models.fields import Name, Number, Record, Text, Version
+from provision.instances.files.files import load, validate
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Name, Number, Record, Text, Version
 
 MOST_POINTS = 100_000
 

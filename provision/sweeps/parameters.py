@@ -5,10 +5,10 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from provision.instances.files import validate
-from provision.models.errors import InputError
-from provision.models.performance import PerformanceFile
-from provision.models.workload import FleetEntry, Policy, Workload
+from provision.instances.files.files import validate
+from provision.models.base.errors import InputError
+from provision.models.performance.catalogue import PerformanceFile
+from provision.models.problem.workload import FleetEntry, Policy, Workload
 
 
 class Parameter(NamedTuple):

@@ -11,9 +11,9 @@ from hashlib import sha256
 
 import joblib
 
-from provision.methods import method as find_method
-from provision.models.errors import InputError
-from provision.solve import solve
+from provision.models.base.errors import InputError
+from provision.solving.methods import method as find_method
+from provision.solving.solve import solve
 from provision.sweeps.parameters import changed
 
 CHUNK = 8

@@ -6,10 +6,10 @@ Segments serve one workload each, so that a plan for the highest rate of every w
 
 import numpy as np
 
-from provision.capacity import capacity_rps
-from provision.models.operating_points import ROUNDING
+from provision.models.performance.operating_points import ROUNDING
 from provision.sweeps.run import row, solved
-from provision.verify import verify
+from provision.verification.capacity import capacity_rps
+from provision.verification.verify import verify
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 1.0)
 

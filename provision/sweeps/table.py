@@ -5,9 +5,9 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-from provision.instances.csv_cells import csv_text
-from provision.instances.files import check_writable, reason, write_bytes
-from provision.models.errors import InputError
+from provision.instances.files.csv_cells import csv_text
+from provision.instances.files.files import check_writable, reason, write_bytes
+from provision.models.base.errors import InputError
 
 SUFFIXES = (".csv", ".parquet")
 

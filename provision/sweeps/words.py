@@ -3,7 +3,7 @@
 from itertools import pairwise
 from operator import itemgetter
 
-from provision.models.instance import REQUESTS
+from provision.models.problem.instance import REQUESTS
 from provision.sweeps.breakpoints import INFEASIBLE
 
 FACTORS = {"rate": ("more traffic", "less traffic"), "slo": ("longer SLOs", "shorter SLOs")}

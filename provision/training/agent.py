@@ -4,7 +4,7 @@ Followed: an actor, two Q-networks of which the lower value counts, targets that
 that is learned, Adam. The target entropy is the paper's; as that is negative and entropy is not, the temperature
 only ever falls: eq. 9 is a schedule, from much exploration to none.
 
-An action is one choice per head of the networks (see ``provision.heuristics.inss_policy``). Its value is taken to be
+An action is one choice per head of the networks (see ``provision.heuristics.inss.policy``). Its value is taken to be
 the sum of the values of the choices, since the paper does not say how one network values joint actions. (The public
 program trains every head on the whole return by itself.)
 """
@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from provision.heuristics.inss_policy import LEVELS
+from provision.heuristics.inss.policy import LEVELS
 
 HIDDEN = 512, 256
 DISCOUNT = 0.99

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch
 
-from provision.heuristics.inss_policy import Trained
-from provision.instances.files import reason, write_bytes
-from provision.models.errors import InputError
+from provision.heuristics.inss.policy import Trained
+from provision.instances.files.files import reason, write_bytes
+from provision.models.base.errors import InputError
 from provision.training.train import Training
 
 

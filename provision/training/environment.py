@@ -14,9 +14,9 @@ from gymnasium.spaces import Box, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from provision.heuristics.inss_batches import decide_batches
-from provision.heuristics.inss_policy import LEVELS, observation, provisioning
-from provision.models.task_latency import task_latency_ms
+from provision.heuristics.inss.batches import decide_batches
+from provision.heuristics.inss.policy import LEVELS, observation, provisioning
+from provision.models.traffic.task_latency import task_latency_ms
 
 STEPS = 200
 """Steps of an episode (Table 1, T)."""

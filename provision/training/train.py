@@ -10,7 +10,7 @@ import json
 import numpy as np
 import torch
 
-from provision.heuristics.inss_policy import Policy, trained_for
+from provision.heuristics.inss.policy import Policy, trained_for
 from provision.training.agent import Agent
 from provision.training.environment import STEPS, Serving
 from provision.training.replay import Replay

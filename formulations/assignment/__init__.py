@@ -1,0 +1,1 @@
+"""Explicit GPUs, slots and resource units: the oracle for the rest."""

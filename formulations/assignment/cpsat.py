@@ -1,0 +1,104 @@
+"""Assignment in CP-SAT: whole numbers rounded to a known side, operating points as enforcement literals.
+
+Its workers race, so of equally good plans it may return another each time.
+"""
+
+import math
+from functools import partial
+
+from ortools.sat.python import cp_model
+
+from provision.formulations.assignment.model import TAKEN, SmallInstances, solve
+
+NAME = "assignment-cpsat"
+STEP = 2.0**-20
+"""Unit of a level; relative rounding of one part in a million."""
+SCALE = 2**40
+"""Factor on rows that are not of whole numbers: a unit of a level keeps as many digits."""
+WORKERS = 2
+
+
+class CpSatProgram:
+    """A program in CP-SAT; all variables are at least 0, so rounding coefficients down relaxes a row."""
+
+    def __init__(self, control, safe):
+        self.safe, self.seed = safe, control.seed
+        self.model = cp_model.CpModel()
+        self.weight, self.most_weight = [], 1.0
+
+    def whole(self, name, most):
+        """A whole number."""
+        return self.model.new_int_var(0, int(most), name)
+
+    def level(self, name, terms, beyond, most):
+        """An amount in whole steps."""
+        level = self.model.new_int_var(0, math.ceil(most / STEP) + len(terms) + 1, name)
+        self.model.add(self._sum(terms, 1 / STEP) - level <= self._limit(beyond, 1 / STEP))
+        return STEP, level
+
+    def exactly(self, terms, value):
+        """A sum of whole numbers has a value."""
+        self.model.add(self._sum(terms, 1) == value)
+
+    def at_most(self, terms, limit, when=None):
+        """A sum keeps a limit, where a literal is given only when that is true."""
+        scale = 1 if all(float(number).is_integer() for number in (limit, *(c for c, _ in terms))) else SCALE
+        row = self.model.add(self._sum(terms, scale) <= self._limit(limit, scale))
+        if when is not None:
+            row.only_enforce_if(when)
+
+    def _sum(self, terms, scale):
+        rounded = math.ceil if self.safe else math.floor
+        return cp_model.LinearExpr.weighted_sum([v for _, v in terms], [rounded(c * scale) for c, _ in terms])
+
+    def _limit(self, limit, scale):
+        return math.floor(limit * scale) if self.safe else math.ceil(limit * scale)
+
+    def minimise(self, terms):
+        """Weights relative to the largest, rounded down: the bound stays one."""
+        self.most_weight = max((weight for weight, _ in terms), default=0) or 1.0
+        weights = [math.floor(weight / self.most_weight * SCALE) for weight, _ in terms]
+        self.model.minimize(cp_model.LinearExpr.weighted_sum([v for _, v in terms], weights))
+
+    def hint(self, variable, value):
+        """Where to begin."""
+        self.model.add_hint(variable, value)
+
+    def solve(self, limit_s, found):
+        """How it ended and the proven bound; ``found`` is called with every better solution's values."""
+        solver = cp_model.CpSolver()
+        solver.parameters.max_time_in_seconds = max(limit_s, 0.01)
+        solver.parameters.num_workers = WORKERS
+        solver.parameters.random_seed = self.seed % 2**31
+        solver.parameters.presolve_inclusion_work_limit = 0  # it proves false bounds in 9.15 (google/or-tools#5293)
+        status = solver.solve(self.model, _Callback(found))
+        bound = solver.best_objective_bound / SCALE * self.most_weight
+        if status == cp_model.INFEASIBLE:
+            return "infeasible", None
+        if status == cp_model.OPTIMAL:
+            return "optimal", bound
+        # CP-SAT ends at Ctrl-C by itself, with the best it has
+        return "time_limit" if solver.wall_time >= limit_s * 0.99 else "stopped", bound
+
+
+class _Callback(cp_model.CpSolverSolutionCallback):
+    """Hands every solution on."""
+
+    def __init__(self, found):
+        super().__init__()
+        self.found = found
+
+    def on_solution_callback(self):
+        self.found(self.value)
+
+
+METHODS = (
+    SmallInstances(
+        name=NAME,
+        summary="explicit GPUs, MIG slots and operating points, exact on small instances (CP-SAT)",
+        run=partial(solve, program=CpSatProgram, name=NAME),
+        exact=True,
+        source="this package",
+        features=TAKEN,
+    ),
+)

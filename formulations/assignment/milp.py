@@ -1,0 +1,79 @@
+"""Assignment in PuLP: the twin of `assignment_cpsat`, with big-M rows for operating points."""
+
+from functools import partial
+
+import pulp
+
+from provision.formulations.assignment.model import TAKEN, SmallInstances, solve
+from provision.formulations.master.partition_counts import DEFAULT_SOLVER, pulp_solver
+
+NAME = "assignment-milp"
+MARGIN = 1e-6
+"""Part of a row of fractions that a solver's tolerances may take; it is given or kept on top."""
+
+
+class PulpProgram:
+    """A program in PuLP."""
+
+    def __init__(self, control, safe):
+        self.safe, self.control = safe, control
+        self.problem = pulp.LpProblem("assignment", pulp.LpMinimize)
+
+    def whole(self, name, most):
+        """A whole number."""
+        return self.problem.add_variable(name, 0, int(most), cat="Integer")
+
+    def level(self, name, terms, beyond, most):
+        """An amount, a fraction."""
+        level = self.problem.add_variable(name, 0, most)
+        self.at_most([*terms, (-1, level)], beyond)
+        return 1, level
+
+    def exactly(self, terms, value):
+        """A sum has a value."""
+        self.problem += _sum(terms) == value
+
+    def at_most(self, terms, limit, when=None):
+        """A sum keeps a limit; where a literal is given only when that is 1, and else what its terms can reach."""
+        if not all(float(number).is_integer() for number in (limit, *(c for c, _ in terms))):
+            limit = limit - MARGIN if self.safe else limit + MARGIN
+        if when is None:
+            self.problem += _sum(terms) <= limit
+            return
+        slack = sum(max(c, 0) * v.upBound for c, v in terms) - limit
+        if slack > 0:
+            self.problem += _sum([*terms, (slack, when)]) <= limit + slack
+
+    def minimise(self, terms):
+        """The objective."""
+        self.problem += _sum(terms)
+
+    def hint(self, variable, value):
+        """Nothing: few of PuLP's solvers can begin at a plan, and the search keeps it without them."""
+
+    def solve(self, limit_s, found):
+        """How it ended and the proven bound; ``found`` is called with the best solution's values."""
+        self.problem.solve(pulp_solver(self.control, limit_s))
+        status, late = self.problem.sol_status, self.problem.solutionTime >= limit_s
+        if status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+            found(lambda variable: variable.value() or 0)
+        if status == pulp.LpSolutionOptimal:
+            return "optimal", pulp.value(self.problem.objective)
+        return "infeasible" if status == pulp.LpSolutionInfeasible and not late else "time_limit", None
+
+
+def _sum(terms):
+    return pulp.lpSum(coefficient * variable for coefficient, variable in terms)
+
+
+METHODS = (
+    SmallInstances(
+        name=NAME,
+        summary="explicit GPUs, MIG slots and operating points, exact on small instances (PuLP)",
+        run=partial(solve, program=PulpProgram, name=NAME),
+        exact=True,
+        source="this package",
+        features=TAKEN,
+        parameters={"solver": DEFAULT_SOLVER},
+    ),
+)

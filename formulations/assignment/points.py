@@ -1,0 +1,171 @@
+"""Assignment on iGniter's data: every workload takes one operating point, of one of its models, on one whole GPU.
+
+That is the paper's rule: bounds hold for plans with one replica per workload and SM shares in whole units.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from provision.formulations.assignment.gpus import TOLERANCE, Candidates, rounded_up
+from provision.formulations.assignment.sharing import SharingRows
+from provision.models.contents.alone.feasibility import unservable
+from provision.models.contents.alone.segments import best_segments
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.igniter import solo_terms
+from provision.models.performance.operating_points import Member
+
+
+@dataclass(frozen=True)
+class Points:
+    """Ways to run one workload on a whole GPU of one fleet entry, as arrays of one length.
+
+    ``model`` counts in the models of the workload.
+    Its batch takes ``gpu_ms = busy / clock`` (iGniter, eqs. 1-5 and 8) and must be done within a deadline D, the
+    lesser of what the latency budget and the rate leave. Multiplied by clock / D that is linear in the neighbours,
+    the L2 utilisation and the excess of power over the cap, the last two of the whole GPU:
+    ``per_neighbour * others + per_sharing * [others > 0] + per_cache * cache + per_excess * excess <= room``.
+    ``power`` and the excess are fractions of the cap.
+    """
+
+    model: np.ndarray
+    batch: np.ndarray
+    units: np.ndarray
+    power: np.ndarray
+    cache: np.ndarray
+    per_neighbour: np.ndarray
+    per_sharing: np.ndarray
+    per_cache: np.ndarray
+    per_excess: np.ndarray
+    room: np.ndarray
+
+    def __len__(self):
+        return len(self.batch)
+
+
+def points_of(instance, workload, entry):
+    """The Points of a workload that hold alone on a GPU, undominated by others of a model; empty without any."""
+    tables = [np.zeros((10, 0))]
+    for number, model in enumerate(workload.models):
+        data = instance.performance_of(entry.gpu, model)
+        if data and not entry.partitioned:
+            table = _every_point(instance, workload, data, model, entry.mps)
+            tables.append(np.insert(table, 0, number, axis=0))
+    return Points(*np.concatenate(tables, axis=1))
+
+
+def _every_point(instance, workload, data, model, mps):
+    """Fields of the undominated Points of a model but the first, as rows.
+
+    Point p dominates q when it takes no more units, power and cache, and has no less slack D - A and no less
+    tolerance (D - S) / A, with A the active and S the scheduling time, alone at full clock. Proof: in an
+    environment with clock f/F a point holds when x + A y <= D, where x >= S is its scheduling time and y >= 1
+    its cache factor, both divided by the clock; x and y are the same functions of the neighbours for all points
+    of a model. The (x, y) that a point tolerates form a triangle with the corners (S, 1), (D - A, 1) and
+    (S, (D - S) / A), so p tolerates what q does. Less power means no lower clock, so the x and y that p meets
+    are no larger than q's; and less power and cache leave all neighbours no worse off.
+    """
+    hardware = data.hardware
+    units = np.arange(1, hardware.units + 1) if mps else np.array([hardware.units])
+    batch, units = (axis.ravel() for axis in np.meshgrid(np.arange(1, data.max_batch + 1), units))
+    terms = solo_terms(data, model, batch, hardware.unit_share * units)
+    deadline_ms = _deadlines(instance, workload, terms)
+    slack, tolerance = deadline_ms - terms.active_ms, (deadline_ms - terms.scheduling_ms) / terms.active_ms
+    clock = 1 - _lost(hardware) * np.maximum((hardware.idle_power_w + terms.power_w) / hardware.power_cap_w - 1, 0)
+    kept = np.flatnonzero((terms.scheduling_ms + terms.active_ms <= deadline_ms * clock) & (deadline_ms > 0))
+    kept = kept[_undominated(np.array([units, terms.power_w, terms.cache, -slack, -tolerance])[:, kept].T)]
+    return _fields(hardware, type(terms)(*(column[kept] for column in terms)), units[kept], deadline_ms[kept])
+
+
+def _deadlines(instance, workload, terms):
+    """Longest ``gpu_ms`` that the latency budget and the rate leave, the verifier's tolerance included."""
+    planned = instance.planned_rps(workload)
+    every_ms = 1000 * terms.batch / planned if planned > 0 else np.inf
+    budget_ms = instance.budget_ms(workload) * (1 + TOLERANCE) - terms.load_ms
+    return np.minimum(budget_ms, every_ms * (1 + TOLERANCE)) - terms.feedback_ms
+
+
+def _lost(hardware):
+    """Part of the clock that is lost when power exceeds the cap by as much again (eq. 9)."""
+    return -hardware.clock_slope_mhz_per_w * hardware.power_cap_w / hardware.max_clock_mhz
+
+
+def _fields(hardware, terms, units, deadline_ms):
+    """The fields of Points but the first, in order, as rows."""
+    per_neighbour_ms = terms.kernels * hardware.scheduling_slope_ms
+    per_sharing_ms = terms.kernels * hardware.extra_delay_ms(2) - per_neighbour_ms
+    per_cache = terms.active_ms * terms.cache_sensitivity / deadline_ms
+    room = 1 - (terms.scheduling_ms + terms.active_ms) / deadline_ms + per_cache * terms.cache  # its own is no other's
+    power = terms.power_w / hardware.power_cap_w
+    fields = (terms.batch, units, power, terms.cache, per_neighbour_ms / deadline_ms, per_sharing_ms / deadline_ms,
+              per_cache, _lost(hardware), room)
+    return np.array(np.broadcast_arrays(*fields), float)
+
+
+def _undominated(costs):
+    """Indices of the rows of (points, criteria) costs that no other row is below or equal to, one of equals."""
+    kept = []
+    for row in np.lexsort(costs.T[::-1]):  # who dominates comes first
+        if not kept or not (costs[kept] <= costs[row]).all(axis=1).any():
+            kept.append(row)
+    return np.sort(np.array(kept, int))
+
+
+class PointCandidates(Candidates):
+    """Operating points of workloads that share whole GPUs: ``points[w][e]``."""
+
+    def __init__(self, instance):
+        self.instance = instance
+        self.points = [[points_of(instance, one, entry) for entry in instance.fleet] for one in instance.workloads]
+        self.own = np.array([[1.0 if len(points) else np.inf for points in row] for row in self.points])
+        self.hardware = [self._hardware(entry) for entry in instance.fleet]
+
+    def _hardware(self, entry):
+        data = [self.instance.performance_of(entry.gpu, model)
+                for one in self.instance.workloads for model in one.models]
+        return next((one.hardware for one in data if one), None)
+
+    def rows(self, copies, program, name):
+        """The model over these GPUs, in a program."""
+        return SharingRows(self, copies, program, name)
+
+    def hopeless(self):
+        """Status and reason when some workload has no candidate, else both empty."""
+        slow = unservable(self.instance, best_segments(self.instance))
+        if slow:
+            return "infeasible", "; ".join(slow)
+        beyond = [one.name for one, row in zip(self.instance.workloads, self.own, strict=True) if np.isinf(row).all()]
+        if beyond:
+            return "unknown", (f"no GPU reaches the rate of workload {', '.join(beyond)} in one replica; "
+                               "split it into workloads of lower rates")
+        return "", ""
+
+    @cached_property
+    def bound(self):
+        """Lower bound on the objective: every workload pays for its least units of the GPUs that cost it least."""
+        weights = [self.instance.weight(entry) for entry in self.instance.fleet]
+        return rounded_up(sum(self._least(row, weights) for row in self.points), weights)
+
+    def _least(self, row, weights):
+        """Least part of the objective that one workload takes."""
+        gpus = zip(row, weights, self.hardware, strict=True)
+        return min(weight * points.units.min() / gpu.units for points, weight, gpu in gpus if len(points))
+
+    def holds(self, plan):
+        """Whether every replica meets its latency budget and rate by the scalar path of the model."""
+        served = sorted(one.workload for _, _, _, one in plan.replicas())
+        return served == sorted(self.instance.workload) and all(self._gpu_holds(gpu) for gpu in plan.gpus)
+
+    def _gpu_holds(self, gpu):
+        replicas = gpu.slices[0].replicas
+        members = [Member(self.instance.model_of(one), one.batch, 1, one.sm_share) for one in replicas]
+        found = self.instance.performance_of(gpu.gpu, members[0].model).predict(WHOLE, members)
+        return sum(one.sm_share for one in replicas) <= 1 + TOLERANCE and all(
+            one is not None
+            and one.latency_ms <= self.instance.budget_ms(self.instance.workload[replica.workload]) * (1 + TOLERANCE)
+            and one.throughput_rps * (1 + TOLERANCE) >= replica.rate_rps
+            for one, replica in zip(found, replicas, strict=True)
+        )
+
+    too_small = "unknown", "proved: no plan with one replica per workload fits the fleet; allow more GPUs"

@@ -1,0 +1,1 @@
+"""Linear and integer programs: solvers, their answers, and bounds that are safe."""

@@ -1,0 +1,1 @@
+"""What one more request costs."""

@@ -1,0 +1,105 @@
+"""What a request costs: duals of the linear program over MIG partitions, the master over one-GPU patterns.
+
+Minimise the weight of GPUs such that every workload's rate is carried by segments (x, fractional) in the slots of
+partitions (y, fractional). The dual of a rate row is the cost of one more request/s; a change of SLO moves
+the operating points, so that its cost is the difference of two such programs.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import coo_array, csr_array, hstack, vstack
+
+from provision.models.base.errors import InputError
+from provision.models.contents.alone.partitions import partitions_of
+from provision.models.contents.alone.segments import best_segments, cap_rps
+from provision.models.problem.method import needs
+
+SLO_STEP = 0.1
+"""Relative change of an SLO whose cost is told."""
+
+
+class Relaxed(NamedTuple):
+    """The linear program solved: its value and the duals of the rates, per request/s."""
+
+    value: float
+    per_rps: np.ndarray
+
+
+class Marginal(NamedTuple):
+    """What one workload costs at the margin, in units of the objective.
+
+    ``per_rps`` for one more request/s; ``share`` the part of the whole that its rate at this price makes;
+    ``tighter_per_ms`` for each ms by which its SLO is shortened (None where the shorter one cannot be met) and
+    ``looser_per_ms`` saved for each ms by which it is lengthened, over SLO_STEP of it.
+    """
+
+    workload: str
+    per_rps: float
+    share: float
+    tighter_per_ms: float | None
+    looser_per_ms: float
+
+
+def marginal_prices(instance):
+    """Marginal prices of every workload, dearest rate first.
+
+    Raises
+    ------
+    InputError
+        When workloads share slices, or some workload cannot be served.
+    """
+    if needs(instance) & {"interference", "share_slices", "max_throughput"}:
+        raise InputError(
+            "marginal prices are those of isolated slices; not for share_slices, igniter data, max_throughput"
+        )
+    now = relaxed(instance)
+    if not np.isfinite(now.value):
+        raise InputError("marginal prices: the fleet cannot carry this demand; solve says what would fit")
+    rows = [_marginal(instance, index, now) for index in range(len(instance.workloads))]
+    return sorted(rows, key=lambda row: -row.share)
+
+
+def relaxed(instance):
+    """The linear program of an instance: value (infinite when infeasible) and duals of the rates."""
+    segments = best_segments(instance)
+    partitions = partitions_of(instance, segments)
+    useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
+    rate_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
+    weights = [instance.weight(instance.fleet[entry]) for entry in partitions.entry]
+    rows, kinds = np.nonzero(useful_rps)
+    if not len(rows):
+        return Relaxed(np.inf if rate_rps.any() else 0.0, np.zeros(len(rate_rps)))
+    count = np.arange(len(rows))
+    carried = coo_array((-useful_rps[rows, kinds], (rows, count)), (len(rate_rps), len(rows)))
+    taken = coo_array((np.ones(len(rows)), (kinds, count)), (len(segments.kinds), len(rows)))
+    limited = [index for index, entry in enumerate(instance.fleet) if entry.count is not None]
+    used = csr_array(np.array([partitions.entry == index for index in limited], float).reshape(-1, len(weights)))
+    no_rate, no_use = csr_array((len(rate_rps), len(weights))), csr_array((len(limited), len(rows)))
+    slots = csr_array(-partitions.slots.T.astype(float))
+    found = linprog(
+        np.concatenate([np.zeros(len(rows)), weights]),
+        A_ub=vstack([hstack([carried, no_rate]), hstack([taken, slots]), hstack([no_use, used])]),
+        b_ub=np.concatenate([-rate_rps, np.zeros(len(segments.kinds)), [instance.fleet[at].count for at in limited]]),
+        method="highs",
+    )
+    if found.status != 0:
+        return Relaxed(np.inf, np.zeros(len(rate_rps)))
+    return Relaxed(found.fun, -found.ineqlin.marginals[: len(rate_rps)])
+
+
+def _marginal(instance, index, now):
+    workload, step_ms = instance.workloads[index], SLO_STEP * instance.workloads[index].slo_ms
+    dearer = relaxed(_with_slo(instance, index, workload.slo_ms - step_ms)).value - now.value
+    looser = now.value - relaxed(_with_slo(instance, index, workload.slo_ms + step_ms)).value
+    per_rps = float(now.per_rps[index])
+    share = per_rps * instance.planned_rps(workload) / now.value if now.value else 0.0
+    tighter_per_ms = dearer / step_ms if np.isfinite(dearer) else None
+    return Marginal(workload.name, per_rps, share, tighter_per_ms, looser / step_ms)
+
+
+def _with_slo(instance, index, slo_ms):
+    workloads = list(instance.workloads)
+    workloads[index] = workloads[index].model_copy(update={"slo_ms": slo_ms})
+    return instance.replace(workloads=tuple(workloads))

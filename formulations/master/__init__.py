@@ -1,0 +1,1 @@
+"""The master program over partitions, contents and covers."""

@@ -1,0 +1,150 @@
+"""Cells of the space of one-GPU patterns: how many members, and ranges of their cache demand and power together.
+
+In a cell every member meets at least the neighbourhood that the cell begins with, so what each option is worth there
+is known, and the dearest patterns are those of a knapsack: so many offers, no more units than the GPU has, no more
+cache demand and power than where the cell ends. The last two are side constraints with multipliers (Lagrangian
+relaxation, Geoffrion 1974); steps by Polyak's rule.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.master.options import SLIGHT
+from provision.models.base.compiled import compiled
+
+NEVER = -(1 << 60)
+STEPS = 4
+"""Multipliers that are tried in a cell."""
+USUAL_CACHE, USUAL_W = 0.1, 30.0
+"""Scales of cache demand and power, to take steps in both alike."""
+DEAREST = 1e10
+"""Most that all cache demand or power may cost by the multipliers, so that rounding stays below 1."""
+USUAL_SENSITIVITY = 0.2
+"""Slowdown per cache demand, to tell which side of a cell matters more."""
+
+
+class Cell(NamedTuple):
+    """``count`` members whose cache demand and power (W) lie in (least, most), and the multipliers to begin with."""
+
+    count: int
+    cache: tuple
+    power_w: tuple
+    cache_price: float
+    power_price: float
+
+
+class Relaxed(NamedTuple):
+    """A cell's knapsack: no pattern in it is worth more than ``most``.
+
+    ``values`` (offers) are less what the multipliers take, ``best`` is as in ``fill``; what a set of offers is
+    worth exceeds the sum of its values by no more than ``allowance``.
+    """
+
+    most: int
+    cell: Cell
+    values: np.ndarray
+    best: np.ndarray
+    allowance: int
+
+
+@compiled
+def first_cells(tables, options, count):
+    """The two cells, below and above the power cap, of all patterns of so many members."""
+    cache = (0.0, count * options.cache[1])
+    full_w = max(tables.cap_w - tables.idle_w, 0.0)
+    above_w = (full_w, max(count * options.power_w[1], full_w))
+    return Cell(count, cache, (0.0, full_w), 0.0, 0.0), Cell(count, cache, above_w, 0.0, 0.0)
+
+
+@compiled
+def halves(tables, cell):
+    """A cell cut in two along the side that matters more; power below the cap does not."""
+    cache, power_w = cell.cache, cell.power_w
+    slower = (power_w[1] - power_w[0]) * tables.clock_loss if power_w[0] + tables.idle_w >= tables.cap_w else 0.0
+    if (cache[1] - cache[0]) * USUAL_SENSITIVITY >= slower:
+        middle = (cache[0] + cache[1]) / 2
+        return (Cell(cell.count, (cache[0], middle), power_w, cell.cache_price, cell.power_price),
+                Cell(cell.count, (middle, cache[1]), power_w, cell.cache_price, cell.power_price))
+    middle = (power_w[0] + power_w[1]) / 2
+    return (Cell(cell.count, cache, (power_w[0], middle), cell.cache_price, cell.power_price),
+            Cell(cell.count, cache, (middle, power_w[1]), cell.cache_price, cell.power_price))
+
+
+@compiled
+def relaxed(offers, cell, limit, floor):
+    """The Relaxed of a cell at the best multipliers found; ``most`` is NEVER when no set fits the units."""
+    if not len(offers.units) or cell.count * offers.units[-1] > limit:
+        return Relaxed(NEVER, cell, offers.value, np.empty((0, 0, 0), np.int64), 0)
+    found = at = _priced(offers, cell, limit)
+    for _ in range(STEPS - 1):
+        if found.most <= floor:
+            break
+        cache, power_w = _brought(offers, at.best, cell.count, limit)
+        cache_off = _slope(cache - cell.cache[1], at.cell.cache_price) / USUAL_CACHE
+        power_off = _slope(power_w - cell.power_w[1], at.cell.power_price) / USUAL_W
+        steep = cache_off**2 + power_off**2
+        if steep < SLIGHT:
+            break
+        step = (at.most - floor) / steep
+        cache_price = _within(at.cell.cache_price + step * cache_off / USUAL_CACHE, cell.cache[1])
+        power_price = _within(at.cell.power_price + step * power_off / USUAL_W, cell.power_w[1])
+        at = _priced(offers, Cell(cell.count, cell.cache, cell.power_w, cache_price, power_price), limit)
+        if at.most < found.most:
+            found = at
+    return found
+
+
+@compiled
+def _slope(excess, price):
+    """Where a multiplier that is 0 would fall, it stays."""
+    return excess if excess > 0 or price > 0 else 0.0
+
+
+@compiled
+def _within(price, amount):
+    """A multiplier not below 0, nor so high that an amount costs more than the DEAREST."""
+    return min(max(price, 0.0), DEAREST / max(amount, 1 / DEAREST))
+
+
+@compiled
+def _priced(offers, cell, limit):
+    """The Relaxed of a cell at its multipliers. Rounding down what these take can only raise the bound."""
+    taken = np.floor(cell.cache_price * offers.cache + cell.power_price * offers.power_w)
+    values = offers.value - taken.astype(np.int64)
+    best = np.empty((len(values) + 1, cell.count + 1, limit + 1), np.int64)
+    fill(offers.units, values, best)
+    most = best[0, cell.count, limit]
+    given = cell.cache_price * (cell.cache[1] + SLIGHT) + cell.power_price * (cell.power_w[1] + SLIGHT)
+    allowance = np.int64(np.ceil(given)) + 1
+    return Relaxed(most + allowance if most > NEVER // 2 else NEVER, cell, values, best, allowance)
+
+
+@compiled
+def fill(units, values, best):
+    """Fill ``best`` (offers, count, units): most value of exactly so many offers from one on, in so many units."""
+    many, counts, limits = best.shape
+    best[many - 1] = NEVER
+    best[many - 1, 0] = 0
+    for at in range(many - 2, -1, -1):
+        best[at] = best[at + 1]
+        need, value = units[at], values[at]
+        for number in range(1, counts):
+            for total in range(need, limits):
+                candidate = best[at, number - 1, total - need] + value
+                if candidate > best[at, number, total]:
+                    best[at, number, total] = candidate
+
+
+@compiled
+def _brought(offers, best, count, limit):
+    """Cache demand and power of the set that ``best`` stands for."""
+    at, cache, power_w = 0, 0.0, 0.0
+    while count > 0:
+        while best[at + 1, count, limit] == best[at, count, limit]:
+            at += 1
+        cache += offers.cache[at]
+        power_w += offers.power_w[at]
+        limit -= offers.units[at]
+        count -= 1
+    return cache, power_w

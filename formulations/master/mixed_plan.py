@@ -1,0 +1,132 @@
+"""Plans with mixed slices: fewer or cheaper GPUs, as long as ruin and recreate carries every rate on them."""
+
+from time import perf_counter
+
+import numpy as np
+
+from provision.formulations.master.mixed_search import NONE, empty_state, furnish, improve, take_off
+from provision.formulations.master.mixed_tables import tables_of
+from provision.models.contents.alone.assemble import Layout, assemble
+from provision.models.plans.plan import Replica
+from provision.models.problem.instance import ROUNDING
+
+NAME = "mixed-slices"
+ROUNDS = 500
+"""Ruins between two looks at the clock."""
+FURTHER = 1.05
+"""Factor from one number of GPUs to the next that is tried."""
+A_MOMENT_S = 0.05
+"""Seconds on a number of GPUs before another one is opened."""
+
+
+class Search:
+    """Looks for plans of one instance; ``plans`` yields ever better ones.
+
+    Parameters
+    ----------
+    instance, segments
+        The problem, and its segments.
+    ruins
+        After so many without everything carried a number of GPUs is given up.
+    seed
+        Of all draws.
+    """
+
+    def __init__(self, instance, segments, ruins, seed):
+        self.instance, self.segments, self.ruins = instance, segments, ruins
+        self.tables, self.draw = tables_of(instance, segments), np.random.default_rng(seed)
+        self.weights = np.array([instance.weight(entry) for entry in instance.fleet])
+        improve(self.tables, self._furnished(self.tables.entry[:1].tolist()), 1, seed)
+
+    def plans(self, start, bound, until):
+        """Plans that cost less than the one to begin with and less than one another.
+
+        Parameters
+        ----------
+        start
+            A Plan or None.
+        bound
+            Cost below which nothing is looked for.
+        until
+            The perf_counter at which to end.
+        """
+        state = self._furnished(self.instance.entries_of(start)) if start else self._opened(until)
+        if state is not None and not start:
+            yield self._plan(state)
+        while state is not None:
+            state = self._first_carried(self._cheaper(state, bound), until)
+            if state is not None:
+                yield self._plan(state)
+
+    def _furnished(self, entries):
+        """GPUs of some fleet entries, furnished one after the other."""
+        planned = [self.instance.planned_rps(one) > 0 for one in self.instance.workloads]
+        replicas = [one.min_replicas for one in self.instance.workloads]
+        state = empty_state(self.tables, entries, planned, replicas)
+        for gpu in range(len(entries)):
+            furnish(self.tables, state, gpu, self.tables.worth)
+        return state
+
+    def _opened(self, until):
+        """GPUs opened one at a time, of the entries in turn, until they carry everything; None when they do not."""
+        useful, entries = sorted(set(self.tables.entry.tolist()), key=lambda entry: self.weights[entry]), []
+        tried = 0
+        while perf_counter() < until and (room := [entry for entry in useful if self._left(entries, entry) > 0]):
+            entries.append(room[len(entries) % len(room)])
+            if len(entries) < tried * FURTHER or len(entries) < self.tables.worth.sum():
+                continue
+            tried = len(entries)
+            state = self._first_carried([self._furnished(entries)], min(until, perf_counter() + A_MOMENT_S))
+            if state is not None:
+                return state
+        return self._first_carried([self._furnished(entries)], until)
+
+    def _left(self, entries, entry):
+        """How many more GPUs of an entry there are."""
+        count = self.instance.fleet[entry].count
+        return (np.inf if count is None else count) - entries.count(entry)
+
+    def _cheaper(self, state, bound):
+        """States a step cheaper: without one GPU of an entry, or with one of a cheaper entry in its place."""
+        entries, found = state.entry.tolist(), []
+        cost = self.weights[entries].sum()
+        for old in sorted(set(entries)):
+            gpu = self.draw.choice(np.flatnonzero(state.entry == old))
+            for new in (NONE, *np.flatnonzero(self.weights < self.weights[old])):
+                saved = self.weights[old] - (self.weights[new] if new != NONE else 0)
+                if cost - saved >= bound * (1 - ROUNDING) and (new == NONE or self._left(entries, new) > 0):
+                    found.append(take_off(self.tables, state, gpu, new))
+        return found
+
+    def _first_carried(self, states, until):
+        """The first of some states on which everything is carried after ruins in turn; None when there is none."""
+        for _ in range(0, self.ruins, ROUNDS):
+            for state in states if perf_counter() < until else ():
+                if improve(self.tables, state, ROUNDS, self.draw.integers(2**31)) == 0:
+                    return state
+        return None
+
+    def _plan(self, state):
+        """The Plan of a State that carries everything."""
+        shared, layouts = [], []
+        for gpu, entry in enumerate(state.entry):
+            held = []
+            for place in np.flatnonzero((state.alone[gpu] != NONE) | (state.setting[gpu] != NONE)):
+                index = state.alone[gpu, place]
+                if index == NONE:
+                    index = len(self.instance.workloads) + len(shared)
+                    shared.append(self._replicas(state, gpu, place))
+                held.append((int(state.kind[gpu, place]), int(index)))
+            layouts.append(Layout(int(entry), tuple(held)))
+        return assemble(self.instance, self.segments, layouts, NAME, shared)
+
+    def _replicas(self, state, gpu, place):
+        """The replicas of a shared slice; a workload of which several are asked for has one per process."""
+        first, found = self.tables.first[state.setting[gpu, place]], []
+        for here in np.flatnonzero(state.counts[gpu, place]):
+            w, processes = self.tables.workload[first + here], int(state.counts[gpu, place, here])
+            workload, copies = self.instance.workloads[w], processes if self.tables.split[w] else 1
+            rate_rps = state.parts[gpu, place, here] * self.instance.planned_rps(workload) / copies
+            found += [Replica(workload=workload.name, batch=int(self.tables.batch[first + here]),
+                              processes=processes // copies, rate_rps=float(rate_rps))] * copies
+        return tuple(found)

@@ -1,0 +1,230 @@
+"""Ruin and recreate on given GPUs: slices emptied and filled anew until they carry every rate.
+
+On every slice stands a segment, or processes of several workloads at one setting (`mixed_tables`). One or two GPUs at
+a time are emptied and partitioned anew at random; their slices are filled greedily with what is not carried
+elsewhere, by what the rates are worth, drawn apart at random. What leaves less worth uncarried than before, or hardly
+more, is kept.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.base.compiled import compiled
+
+NONE = -1
+SPREAD = 0.7
+"""How far the worth of rates is drawn apart, relative."""
+WORSE = 0.01
+"""Worth, in GPUs, by which what is kept may be worse than the best so far."""
+ANEW = 0.3
+"""How often the GPUs are partitioned anew, not only some of their slices filled again."""
+REPLICA = 0.02
+"""Worth of a replica that is lacking, in GPUs."""
+ROUNDING = 1e-12
+"""Part of a rate that counts as nothing."""
+
+
+class State(NamedTuple):
+    """What stands on GPUs.
+
+    Attributes
+    ----------
+    entry
+        (GPUs,) fleet entry.
+    kind, setting, alone
+        (GPUs, places) kind of the slice, its setting, the workload of its segment; NONE where there is none.
+    parts, counts
+        (GPUs, places, ways) part of the rate and number of processes of each way of the setting; a segment has them
+        first.
+    left, lacking
+        (workloads,) part of each rate that nobody carries, and replicas that are lacking.
+    """
+
+    entry: np.ndarray
+    kind: np.ndarray
+    setting: np.ndarray
+    alone: np.ndarray
+    parts: np.ndarray
+    counts: np.ndarray
+    left: np.ndarray
+    lacking: np.ndarray
+
+
+def empty_state(tables, entries, rates, replicas):
+    """GPUs of some fleet entries with nothing on them; ``rates`` says who has one, ``replicas`` how many are asked."""
+    places = int(tables.slots.sum(axis=1).max(initial=1))
+    ways = int(np.diff(tables.first).max(initial=1))
+    nothing = np.full((3, len(entries), places), NONE)
+    parts, counts = np.zeros((len(entries), places, ways)), np.zeros((len(entries), places, ways), np.int64)
+    return State(np.array(entries), *nothing, parts, counts, np.array(rates, float), np.array(replicas, np.int64))
+
+
+@compiled
+def improve(tables, state, rounds, seed):
+    """Ruin and recreate; the worth that stays uncarried, 0 once nothing does."""
+    np.random.seed(seed)
+    least = uncarried(tables, state)
+    for _ in range(rounds):
+        if least == 0:
+            break
+        chosen = np.random.permutation(len(state.entry))[: np.random.randint(1, 3)]
+        old = (state.kind[chosen], state.setting[chosen], state.alone[chosen], state.parts[chosen],
+               state.counts[chosen], state.left.copy(), state.lacking.copy())
+        worth = tables.worth * np.random.uniform(1 - SPREAD, 1 + SPREAD, len(tables.worth))
+        if np.random.random() < ANEW:
+            for gpu in chosen:
+                clear(tables, state, gpu)
+            for gpu in chosen:
+                furnish(tables, state, gpu, worth)
+        else:
+            refill(tables, state, chosen, worth)
+        now = uncarried(tables, state)
+        if now > least + WORSE * np.random.random():
+            (state.kind[chosen], state.setting[chosen], state.alone[chosen], state.parts[chosen],
+             state.counts[chosen], state.left[:], state.lacking[:]) = old
+        least = min(least, now)
+    return least
+
+
+@compiled
+def refill(tables, state, gpus, worth):
+    """Empty some slices of some GPUs and fill them again."""
+    chosen = [(gpu, place) for gpu in gpus for place in range(state.kind.shape[1])
+              if state.kind[gpu, place] != NONE and np.random.random() < 0.5]
+    for gpu, place in chosen:
+        vacate(tables, state, gpu, place)
+    for at in np.random.permutation(len(chosen)):
+        occupy(tables, state, chosen[at][0], chosen[at][1], worth)
+
+
+def take_off(tables, state, gpu, entry):
+    """A copy of a State without a GPU, or with an empty one of another fleet entry in its place (NONE for none)."""
+    copy = State(*(field.copy() for field in state))
+    clear(tables, copy, gpu)
+    if entry != NONE:
+        copy.entry[gpu] = entry
+        return copy
+    kept = [np.delete(field, gpu, axis=0) for field in copy[:-2]]
+    return State(*kept, *copy[-2:])
+
+
+@compiled
+def uncarried(tables, state):
+    """Worth of the rates and replicas that are not there."""
+    return np.sum(tables.worth * state.left) + REPLICA * np.sum(np.maximum(state.lacking, 0))
+
+
+@compiled
+def clear(tables, state, gpu):
+    """Take everything off a GPU, its partition too."""
+    for place in range(state.kind.shape[1]):
+        vacate(tables, state, gpu, place)
+        state.kind[gpu, place] = NONE
+
+
+@compiled
+def vacate(tables, state, gpu, place):
+    """Take everything off a slice."""
+    setting, alone = state.setting[gpu, place], state.alone[gpu, place]
+    if alone != NONE:
+        carry(tables, state, alone, -state.parts[gpu, place, 0], -1)
+    elif setting != NONE:
+        account(tables, state, setting, state.parts[gpu, place], state.counts[gpu, place], -1)
+    state.setting[gpu, place] = state.alone[gpu, place] = NONE
+
+
+@compiled
+def account(tables, state, setting, parts, counts, sign):
+    """Book what the ways of a setting carry, or with ``sign`` -1 no longer do."""
+    begin, seen = tables.first[setting], np.zeros(len(state.left), np.bool_)
+    for here in range(tables.first[setting + 1] - begin):
+        w = tables.workload[begin + here]
+        if counts[here]:
+            replicas = counts[here] if tables.split[w] else 0 if seen[w] else 1
+            carry(tables, state, w, sign * parts[here], sign * replicas)
+            seen[w] = True
+
+
+@compiled
+def carry(tables, state, w, part, replicas):
+    """Book a part of a workload's rate and some replicas."""
+    left = state.left[w] - part
+    state.left[w] = left if left > ROUNDING else 0.0
+    state.lacking[w] -= replicas
+
+
+@compiled
+def furnish(tables, state, gpu, worth):
+    """Partition an empty GPU at random and fill its slices."""
+    mine = np.flatnonzero(tables.entry == state.entry[gpu])
+    slots, place = tables.slots[mine[np.random.randint(len(mine))]], 0
+    for kind in np.random.permutation(slots.shape[0]):
+        for _ in range(slots[kind]):
+            state.kind[gpu, place] = kind
+            occupy(tables, state, gpu, place, worth)
+            place += 1
+
+
+@compiled
+def occupy(tables, state, gpu, place, worth):
+    """Put on a slice what is worth most: a segment, or what a setting is filled with in either order."""
+    kind, best = state.kind[gpu, place], 0.0
+    parts, counts = np.zeros(state.parts.shape[2]), np.zeros(state.parts.shape[2], np.int64)
+    for w in range(len(worth)):
+        part = min(tables.segment[w, kind], state.left[w])
+        gain = worth[w] * part + (REPLICA if state.lacking[w] > 0 and tables.segment[w, kind] > 0 else 0.0)
+        if gain > best:
+            best, state.alone[gpu, place], state.parts[gpu, place, 0] = gain, w, part
+    for setting in np.flatnonzero(tables.kind == kind):
+        for dense in (False, True):
+            gain = fill(tables, state, setting, worth, dense, parts, counts)
+            if gain > best:
+                best, state.alone[gpu, place], state.setting[gpu, place] = gain, NONE, setting
+                state.parts[gpu, place], state.counts[gpu, place] = parts, counts
+    if state.alone[gpu, place] != NONE:
+        carry(tables, state, state.alone[gpu, place], state.parts[gpu, place, 0], 1)
+    elif state.setting[gpu, place] != NONE:
+        account(tables, state, state.setting[gpu, place], state.parts[gpu, place], state.counts[gpu, place], 1)
+
+
+@compiled
+def fill(tables, state, setting, worth, dense, parts, counts):
+    """Fill ``parts`` and ``counts`` of a setting greedily; what they are worth, 0 when of fewer than two workloads.
+
+    What is worth most comes first, ``dense`` what is worth most per utilisation.
+    """
+    begin, end = tables.first[setting], tables.first[setting + 1]
+    room, free, memory_gib = tables.room[setting], tables.clients[setting], tables.memory_gib[setting]
+    parts[:], counts[:] = 0.0, 0
+    left, lacking, seen = state.left.copy(), state.lacking.copy(), np.zeros(len(worth), np.bool_)
+    total = 0.0
+    while free >= 1:
+        best, found, taken, gained = 0.0, NONE, 0.0, 0.0
+        for at in range(begin, end):
+            w, here = tables.workload[at], at - begin
+            part = min(tables.most[at], left[w])
+            if tables.busy[at] > 0:
+                part = min(part, room / tables.busy[at])
+            replicas = counts[here] + 1 if tables.split[w] else 1
+            if (tables.held_gib[at] > memory_gib or counts[here] >= tables.processes[at]
+                    or parts[here] + part < tables.least[at] * replicas):
+                continue
+            new = lacking[w] > 0 and (tables.split[w] or not seen[w])
+            gain = worth[w] * part + (REPLICA if new else 0.0)
+            key = gain / (tables.busy[at] * part + ROUNDING) if dense else gain
+            if key > best:
+                best, found, taken, gained = key, at, part, gain
+        if found == NONE:
+            break
+        w, here = tables.workload[found], found - begin
+        lacking[w] -= 1 if tables.split[w] or not seen[w] else 0
+        seen[w] = True
+        total += gained
+        parts[here] += taken
+        counts[here] += 1
+        left[w] = max(left[w] - taken, 0.0)
+        room -= tables.busy[found] * taken
+        memory_gib -= tables.held_gib[found]
+        free -= 1
+    return total if seen.sum() > 1 else 0.0

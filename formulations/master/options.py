@@ -1,0 +1,127 @@
+"""Options of pricing: the ways in which a class can stand on a GPU, and what the dearest of them are worth.
+
+Operating points of one model with equal units and batch bring the same power and cache demand and take the same
+time: they differ in the room that their classes leave. So models with many classes offer one option for each variant,
+units and batch, worth as much as the dearest class with room enough; how often that class occurs is then forgotten,
+which bounds forgive. Models with few offer every class apart.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.base.compiled import compiled
+from provision.models.contents.interference.kernels import busy_ms, clock_at, delay_at
+from provision.models.contents.interference.tables import models_apart
+
+MANY = 20
+"""Replicas of the same models from which their classes are offered together."""
+SLIGHT = 1e-9
+"""Rounding of sums of cache demand and power (W)."""
+
+
+class Options(NamedTuple):
+    """Points by option, those of an option by room; the points of option o are ``first[o]`` up to ``first[o + 1]``.
+
+    ``owner`` (points) is the class of each, ``room_ms`` its room, ``kind`` (options) tells apart what is offered
+    apart, and ``copies`` (classes) is how often a pattern may hold a class. ``cache`` and ``power_w`` are the least and
+    most that a point brings.
+    """
+
+    points: np.ndarray
+    first: np.ndarray
+    owner: np.ndarray
+    room_ms: np.ndarray
+    kind: np.ndarray
+    copies: np.ndarray
+    cache: tuple
+    power_w: tuple
+
+
+class Offers(NamedTuple):
+    """Options in a cell, most units first: units, whole-number value, cache demand, power (W) and class of each."""
+
+    units: np.ndarray
+    value: np.ndarray
+    cache: np.ndarray
+    power_w: np.ndarray
+    one: np.ndarray
+
+
+def options_of(tables, demands, counts):
+    """The Options of some demands, each for so many replicas."""
+    models = models_apart(demands)
+    many = (np.bincount(models, counts) >= MANY)[models]
+    kind = np.where(many, models, models.max() + 1 + np.arange(len(demands)))
+    owner = np.repeat(np.arange(len(demands)), tables.first[:, -1] - tables.first[:, 0])
+    keys = np.stack([kind[owner], tables.units, tables.batch, tables.model])
+    alike, option = np.unique(keys, axis=1, return_inverse=True)
+    points = np.lexsort((tables.loose_ms, option.ravel()))
+    first = np.searchsorted(option.ravel()[points], np.arange(alike.shape[1] + 1))
+    copies = np.where(many, tables.most, counts)
+    brought = (tables.cache, tables.power_w) if len(points) else (np.zeros(1), np.zeros(1))
+    ranges = [(float(one.min()), float(one.max())) for one in brought]
+    return Options(points, first, owner[points], tables.loose_ms[points], alike[0], copies, *ranges)
+
+
+@compiled
+def dearest(options, values):
+    """For every point the most that it or a roomier one of its option is worth, and the class that is."""
+    worth, one = np.empty(len(options.points), np.int64), np.empty(len(options.points), np.int64)
+    for option in range(len(options.kind)):
+        value, owner = np.int64(0), np.int64(0)
+        for at in range(options.first[option + 1] - 1, options.first[option] - 1, -1):
+            if values[options.owner[at]] >= value:
+                value, owner = values[options.owner[at]], options.owner[at]
+            worth[at], one[at] = value, owner
+    return worth, one
+
+
+@compiled
+def offers_in(tables, options, worth, one, cell):
+    """The Offers in a Cell, given the ``dearest``; those that another of their kind makes up for are left out."""
+    count, cache, power_w = cell.count, cell.cache, cell.power_w
+    many = len(options.kind)
+    kept = Offers(np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many), np.empty(many),
+                  np.empty(many, np.int64))
+    clock, delay_ms = clock_at(tables, power_w[0]), delay_at(tables, count)
+    least_cache, least_w = (count - 1) * options.cache[0], (count - 1) * options.power_w[0]
+    size, begin, kind = 0, 0, -1
+    for option in range(many if clock > 0 else 0):
+        point = options.points[options.first[option]]
+        own, own_w = tables.cache[point], tables.power_w[point]
+        if own + least_cache > cache[1] + SLIGHT or own_w + least_w > power_w[1] + SLIGHT:
+            continue
+        gpu_ms = busy_ms(tables, point, delay_ms, cache[0] - own)
+        at = _first_above(options.room_ms, options.first[option], options.first[option + 1], gpu_ms / clock)
+        if at == options.first[option + 1] or worth[at] == 0:
+            continue
+        if options.kind[option] != kind:
+            kind, begin = options.kind[option], size
+        if not _beaten(kept, begin, size, worth[at], own, own_w):
+            kept.units[size], kept.value[size] = tables.units[point], worth[at]
+            kept.cache[size], kept.power_w[size], kept.one[size] = own, own_w, one[at]
+            size += 1
+    order = np.argsort(-kept.units[:size], kind="mergesort")
+    return Offers(kept.units[order], kept.value[order], kept.cache[order], kept.power_w[order], kept.one[order])
+
+
+@compiled
+def _first_above(sorted_, start, end, value):
+    """The first position from ``start`` on, before ``end``, that is not below a value; else ``end``."""
+    while start < end:
+        middle = (start + end) // 2
+        if sorted_[middle] < value:
+            start = middle + 1
+        else:
+            end = middle
+    return start
+
+
+@compiled
+def _beaten(kept, begin, size, value, cache, power_w):
+    """Whether one of the offers from ``begin`` on, none of which has more units, is no worse."""
+    for other in range(begin, size):
+        if kept.value[other] >= value and kept.cache[other] <= cache and kept.power_w[other] <= power_w:
+            return True
+    return False

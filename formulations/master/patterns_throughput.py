@@ -1,0 +1,166 @@
+"""Most throughput on a fixed fleet under interference, exactly: InSS's problem (1) on iGniter's model.
+
+Replicas are dealt to the GPUs in sets. A set is worth the most throughput of its operating points (``igniter_boxes``).
+What cannot share a GPU cannot with more beside it either, so sets that can are listed from the smaller to the larger.
+An integer program takes sets of the most worth in which every replica stands once, on no more GPUs than there are.
+Sets are worth their bounds at first; the exact worth of those taken is found and the program solved again, until it
+takes sets of exact worth alone: these are the best.
+
+The bound holds for one replica per workload, as in the paper: it is given when every workload says ``max_replicas: 1``.
+"""
+
+from itertools import product
+from time import perf_counter
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from provision.formulations.linear.dual_bound import safe_most
+from provision.formulations.master.throughput_bound import throughput_bound
+from provision.models.base.errors import UnsupportedError
+from provision.models.contents.interference.boxes import NOTHING
+from provision.models.contents.interference.shared_plans import plan_shared
+from provision.models.contents.interference.throughput_plans import BOXES, FEATURES, throughput_problem
+from provision.models.problem.instance import THROUGHPUT
+from provision.models.problem.method import Incumbent, Method
+
+NAME = "patterns-throughput"
+MOST_SETS = 20_000
+"""More sets are not listed."""
+TOO_SMALL = "the workloads do not fit on so few GPUs; objective min_gpus tells how many they take"
+INFEASIBLE = 2
+"""SciPy's status."""
+SEARCHES = (200, 2000, BOXES)
+"""Boxes in which the operating points of a set are sought, more as long as time is left."""
+LATE = "no plan found in time"
+TOO_MANY = f"more than {MOST_SETS} sets of workloads can share a GPU, too many to list; use greedy"
+
+
+def solve(instance, control):
+    """Plan until proved or out of time; Ctrl-C returns the best so far.
+
+    Raises
+    ------
+    UnsupportedError
+        When the objective is another.
+    """
+    if instance.objective != THROUGHPUT:
+        raise UnsupportedError(f"method {NAME} plans for objective {THROUGHPUT}; use auto or patterns")
+
+    def search(problem, started):
+        run = _Run(problem, control, started + control.time_limit_s)
+        try:
+            termination, reason = run.search()
+        except KeyboardInterrupt:
+            termination, reason = "stopped", "stopped before a plan was found"
+        return run.best, run.told(termination, reason)
+
+    return plan_shared(instance, NAME, search, throughput_problem)
+
+
+class _Run:
+    """The search on one problem: the best sets so far with their value, and the bound."""
+
+    def __init__(self, problem, control, deadline):
+        self.problem, self.control, self.deadline = problem, control, deadline
+        self.best, self.value, self.bound = None, None, throughput_bound(problem)
+        self._tell()
+
+    def search(self):
+        """Why the search ends, and the reason for ending without a plan."""
+        sets = self._listed()
+        if sets is None:
+            return ("time_limit", LATE) if self._late() else ("completed", TOO_MANY)
+        while not self._late():
+            found = self._chosen(sets)
+            if found.status == INFEASIBLE:
+                return "infeasible", TOO_SMALL
+            if found.x is None:
+                break
+            self.bound = min(self.bound, safe_most(found))
+            taken = np.repeat(np.arange(len(sets)), np.round(found.x).astype(int))
+            if not self._settle([sets[at] for at in taken]):
+                return "completed", "the best sets of workloads hold no more than loosely"
+        return "time_limit", LATE
+
+    def told(self, termination, reason):
+        """The end of the search as fields of an Outcome; it proves something for one replica per workload alone."""
+        whole = self.problem.classes.whole
+        if termination == "infeasible":
+            status, termination = ("infeasible", "proved") if whole else ("unknown", "completed")
+            return {"status": status, "termination": termination, "reason": reason}
+        status = "feasible" if self.best else "unknown"
+        if self.problem.instance.proved(self.value, self._told_bound):
+            status, termination = "optimal", "proved"
+        return {"status": status, "termination": termination, "bound": self._told_bound,
+                "reason": "" if self.best else reason}
+
+    @property
+    def _told_bound(self):
+        """The bound on the objective, None where it does not hold."""
+        return self.bound if self.problem.classes.whole else None
+
+    def _listed(self):
+        """All sets that can share a GPU, as patterns; None when they are too many or time is up."""
+        counts, found = self.problem.classes.counts, []
+        for stock in range(len(self.problem.fleet.stocks)):
+            grown, can_be = [()], {()}
+            for members in grown:
+                for one in range(members[-1] if members else 0, len(counts)):
+                    larger = (*members, one)
+                    if members.count(one) < counts[one] and self._can_be(stock, larger, can_be):
+                        grown.append(larger)
+                        can_be.add(larger)
+                if len(found) + len(grown) > MOST_SETS or self._late():
+                    return None
+            found += [(stock, members) for members in grown[1:]]
+        return found
+
+    def _can_be(self, stock, members, can_be):
+        """Whether a set can share a GPU, when it is known which of the smaller sets can."""
+        smaller = (members[:at] + members[at + 1 :] for at in range(len(members)))
+        return all(one in can_be for one in smaller) and self.problem.found((stock, members), 1).bound > NOTHING
+
+    def _chosen(self, sets):
+        """SciPy's result for sets of the most worth, by their bounds, in which every replica stands once."""
+        classes, stocks = self.problem.classes, self.problem.fleet.stocks
+        worth = np.array([self.problem.found(pattern, 1).bound for pattern in sets])
+        holds = np.array([np.bincount(members, minlength=len(classes.counts)) for _, members in sets]).T
+        of_stock = np.array([[kind == stock for kind, _ in sets] for stock in range(len(stocks))], float)
+        return milp(
+            -worth, integrality=np.ones(len(sets)), bounds=Bounds(0, np.where(worth > NOTHING, np.inf, 0)),
+            constraints=[LinearConstraint(holds, classes.counts, classes.counts),
+                         LinearConstraint(of_stock, ub=[stock.count for stock in stocks])],
+            options={"time_limit": max(self.deadline - perf_counter(), 0.1), "mip_rel_gap": 0.0},
+        )
+
+    def _settle(self, taken):
+        """Find the exact worth of sets, and keep them if they are better than the best; whether that was open."""
+        open_ = [pattern for pattern in set(taken) if not self.problem.settled(pattern)]
+        for pattern, boxes in product(open_, SEARCHES):
+            if not self._late():
+                self.problem.found(pattern, boxes)
+        value = self.problem.value(taken, boxes=1)
+        if value > 0 and (self.value is None or value > self.value):
+            self.best, self.value = taken, value
+        self._tell()
+        return bool(open_)
+
+    def _late(self):
+        return perf_counter() > self.deadline
+
+    def _tell(self):
+        self.control.report(Incumbent(self.value, self._told_bound))
+
+
+METHODS = (
+    Method(
+        name=NAME,
+        summary="most throughput of shared GPUs: sets of workloads, proven for one replica per workload",
+        run=solve,
+        compiled=True,
+        exact=True,
+        source="this package; InSS, problem (1)",
+        features=FEATURES,
+    ),
+)

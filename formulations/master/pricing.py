@@ -1,0 +1,169 @@
+"""Pricing of one-GPU patterns under interference: the dearest sets of classes at given duals.
+
+Best-first branch and bound over ``cells``. In each the sets of offers that are worth more than what is known are
+listed by depth-first search under the bound of its knapsack, and checked exactly; a cell with sets that fail, or too
+many, is cut in two. All cells together contain every pattern, so the search always bounds all values.
+Duals are whole numbers, so sums are exact.
+"""
+
+import heapq
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.master.cells import NEVER, first_cells, halves, relaxed
+from provision.formulations.master.options import SLIGHT, dearest, offers_in
+from provision.models.base.compiled import compiled
+from provision.models.contents.interference.kernels import NONE, TRIES, UNKNOWN, arrange, settle
+
+NODES = 3000
+"""Nodes that the search of a cell may visit before it is cut."""
+
+
+class Found(NamedTuple):
+    """Result of a search.
+
+    ``members`` (patterns, places) and ``size`` hold patterns that can be planned; ``most`` is a value that
+    no pattern exceeds, close only if the search was ``exhaustive``.
+    """
+
+    members: np.ndarray
+    size: np.ndarray
+    most: int
+    exhaustive: bool
+
+
+class _Known(NamedTuple):
+    """What a search has found: patterns, how many and the highest value as arrays of 1, and by class the most
+    that a pattern is worth whose member of most units it is.
+    """
+
+    members: np.ndarray
+    size: np.ndarray
+    taken: np.ndarray
+    highest: np.ndarray
+    target: np.ndarray
+
+
+@compiled
+def search(tables, options, values, floor, cells, room):
+    """Patterns of value above ``floor``: for every class the best that it has most units in, and those on the way.
+
+    Parameters
+    ----------
+    tables, options
+        Tables and their Options.
+    values
+        (classes,) whole numbers.
+    floor
+        Value that patterns must exceed.
+    cells
+        Most cells to search.
+    room
+        Most patterns to return.
+
+    Returns
+    -------
+    Found
+    """
+    worth, one = dearest(options, values)
+    known = _Known(np.empty((room, tables.most), np.int64), np.empty(room, np.int64), np.zeros(1, np.int64),
+                   np.full(1, floor), np.full(len(values), floor))
+    heap = [(NEVER, 2 * count + side, first_cells(tables, options, count)[side])
+            for count in range(1, tables.most + 1) for side in range(2)]
+    opened = 2 * tables.most + 2
+    while len(heap) and -heap[0][0] > floor and cells > 0:
+        bound, _, cell = heapq.heappop(heap)
+        cells -= 1
+        offers = offers_in(tables, options, worth, one, cell)
+        found = relaxed(offers, cell, tables.limit, floor)
+        if found.most <= floor:
+            continue
+        left = min(-bound, found.most, _listed(tables, offers, options.copies, found, known))
+        if left > floor:
+            for half in halves(tables, found.cell):
+                heapq.heappush(heap, (-left, opened, half))
+                opened += 1
+    highest, taken = known.highest[0], known.taken[0]
+    most = max(highest, -heap[0][0]) if len(heap) else highest
+    return Found(known.members[:taken], known.size[:taken], most, most == highest)
+
+
+@compiled
+def _listed(tables, offers, copies, relaxed, known):
+    """Note patterns in a cell; returns the most that those left there may be worth, 0 when none are."""
+    count, limit, many, best = relaxed.cell.count, tables.limit, len(offers.units), relaxed.best
+    members = np.empty(count, np.int64)
+    position, used = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+    value, worth = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+    cache, power_w = np.zeros(count + 1), np.zeros(count + 1)
+    nodes, left = NODES, np.int64(0)
+    for top in range(many):
+        depth, position[0] = 0, top
+        while depth >= 0:
+            at, free = position[depth], limit - used[depth]
+            goal = max(known.target[offers.one[top]], left)
+            needed = goal - relaxed.allowance - value[depth]
+            if (depth == 0 and at > top) or at >= many or best[at, count - depth, free] <= needed:
+                depth -= 1
+                continue
+            position[depth] += 1
+            one, rest, child = offers.one[at], free - offers.units[at], depth + 1
+            cache[child], power_w[child] = cache[depth] + offers.cache[at], power_w[depth] + offers.power_w[at]
+            if rest < 0 or relaxed.values[at] + best[at, count - child, rest] <= needed:
+                continue
+            if cache[child] > relaxed.cell.cache[1] + SLIGHT or power_w[child] > relaxed.cell.power_w[1] + SLIGHT:
+                continue
+            nodes -= 1
+            if nodes < 0:
+                return -NEVER
+            if (members[:depth] == one).sum() >= copies[one]:
+                continue
+            members[depth], used[child] = one, limit - rest
+            value[child], worth[child] = value[depth] + relaxed.values[at], worth[depth] + offers.value[at]
+            if child < count:
+                position[child] = at
+                depth = child
+            elif worth[child] > goal and not _noted(tables, members, worth[child], offers.one[top], known):
+                left = worth[child]
+    return left
+
+
+@compiled
+def _noted(tables, members, worth, top, known):
+    """Check a set and note it; returns whether it can be, at least loosely."""
+    units, points = np.empty(len(members), np.int64), np.empty(len(members), np.int64)
+    total = arrange(tables, members, len(members), units, points, TRIES)
+    if total == NONE:
+        return False
+    known.highest[0] = max(known.highest[0], worth)
+    if total != UNKNOWN:
+        known.target[top] = worth
+        if known.taken[0] < len(known.size):
+            known.members[known.taken[0], : len(members)] = members
+            known.size[known.taken[0]] = len(members)
+            known.taken[0] += 1
+    return True
+
+
+@compiled
+def hardened(tables, found, harder_first, harder):
+    """Replace, in every pattern, classes by harder ones of the same models as long as the pattern can be planned.
+
+    ``harder[harder_first[c] : harder_first[c + 1]]`` are the next harder classes of c.
+    """
+    units, points = np.empty(tables.most, np.int64), np.empty(tables.most, np.int64)
+    for row in range(len(found.size)):
+        members, size = found.members[row], found.size[row]
+        changed = True
+        while changed:
+            changed = False
+            for turn in range(size):
+                at = (turn + row) % size
+                one = members[at]
+                for other in harder[harder_first[one] : harder_first[one + 1]]:
+                    members[at], units[:size] = other, 0
+                    if settle(tables, members, size, units, points) != NONE:
+                        changed = True
+                        break
+                    members[at] = one

@@ -1,0 +1,38 @@
+"""An upper bound on throughput under interference, at any size: as if nobody shared a GPU with anybody.
+
+Every replica takes units of some GPU type and carries what it could alone on so many; together they take no more units
+than the GPUs of a type have. At prices of the units, each replica takes the units that are worth most beyond their
+price (Lagrangian relaxation, Geoffrion 1974): with any prices a bound, with the duals of the linear program a good one.
+"""
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
+
+from provision.models.contents.interference.boxes import NOTHING, alone
+
+ROUNDING = 1e-9
+"""Relative excess that makes up for the rounding of sums."""
+
+
+def throughput_bound(problem):
+    """Upper bound on the requests/s of all plans with one replica per part of a ThroughputProblem."""
+    pairs = [(alone(menu), stock.count) for menu, stock in zip(problem.menus, problem.fleet.stocks, strict=True)]
+    worth = np.concatenate([one for one, _ in pairs], axis=1)
+    units = np.concatenate([np.arange(1, one.shape[1] + 1) for one, _ in pairs])
+    of_type = np.repeat(np.arange(len(pairs)), [one.shape[1] for one, _ in pairs])
+    there = np.array([count * one.shape[1] for one, count in pairs], float)
+    counts = problem.classes.counts
+    prices = _prices(worth, units, of_type, there, counts)
+    gained = np.where(worth > NOTHING, worth - (prices[of_type] * units), NOTHING).max(axis=1)
+    return float(prices @ there + counts @ gained) * (1 + ROUNDING)
+
+
+def _prices(worth, units, of_type, there, counts):
+    """Duals of the rows that limit the units of each type; zeros where the program has no solution."""
+    one, choice = np.nonzero(worth > NOTHING)
+    at = np.arange(len(one))
+    taken = csr_array((units[choice].astype(float), (of_type[choice], at)), (len(there), len(at)))
+    once = csr_array((np.ones(len(at)), (one, at)), (len(counts), len(at)))
+    found = linprog(-worth[one, choice], A_ub=taken, b_ub=there, A_eq=once, b_eq=counts)
+    return np.maximum(-found.ineqlin.marginals, 0) if found.status == 0 else np.zeros(len(there))

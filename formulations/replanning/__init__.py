@@ -1,0 +1,1 @@
+"""The least sum of cost and disturbance."""

@@ -1,0 +1,1 @@
+"""Fast methods of this package: greedy, ruin and recreate, packing."""

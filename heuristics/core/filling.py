@@ -1,0 +1,64 @@
+"""Filling a fleet for throughput: what is left beside segments that carry all rates, and what they can spare.
+
+1. Every GPU, used or not, takes the partition with the most throughput that has slots for the segments it holds; free
+   slots go to the workload that has most throughput there.
+2. A segment that its workload can spare goes to that workload too, those that gain most first.
+"""
+
+import numpy as np
+
+from provision.models.contents.alone.assemble import Layout
+from provision.models.contents.alone.partitions import partitions_of
+from provision.models.contents.alone.segments import cap_rps
+
+
+def filled(instance, segments, layouts):
+    """Layouts on all GPUs of the fleet, from those that carry all rates.
+
+    Parameters
+    ----------
+    instance, segments
+        The problem, whose workloads may have any number of replicas, and its Segments.
+    layouts
+        Layouts on no more GPUs than there are.
+    """
+    used = np.bincount([layout.entry for layout in layouts], minlength=len(instance.fleet))
+    empty = [Layout(at, ()) for at, entry in enumerate(instance.fleet) for _ in range(entry.count - used[at])]
+    partitions, best = partitions_of(instance, segments), segments.throughput_rps.argmax(axis=0)
+    full = [_full(segments, partitions, best, layout) for layout in (*layouts, *empty)]
+    return full if np.isfinite(cap_rps(instance)).any() else _traded(instance, segments, best, full)
+
+
+def _full(segments, partitions, best, layout):
+    """A layout with all slots taken."""
+    held = np.bincount([kind for kind, _ in layout.segments], minlength=len(segments.kinds)).astype(int)
+    most = segments.throughput_rps[best, np.arange(len(best))]
+    free = (partitions.slots - held)[(partitions.entry == layout.entry) & (partitions.slots >= held).all(axis=1)]
+    if not len(free):
+        return layout
+    kinds = np.repeat(np.arange(len(most)), np.where(most > 0, free[(free @ most).argmax()], 0))
+    return Layout(layout.entry, (*layout.segments, *((int(kind), int(best[kind])) for kind in kinds)))
+
+
+def _traded(instance, segments, best, layouts):
+    """Layouts whose segments that can be spared serve the best workload of their kind."""
+    rps, held = segments.throughput_rps, [list(layout.segments) for layout in layouts]
+    spare_rps = -np.array([instance.planned_rps(one) for one in instance.workloads])
+    spare = -np.array([one.min_replicas for one in instance.workloads])
+    for kind, one in (pair for gpu in held for pair in gpu):
+        spare_rps[one] += rps[one, kind]
+        spare[one] += 1
+    places = [(gpu, at) for gpu, pairs in enumerate(held) for at in range(len(pairs))]
+    for gpu, at in sorted(places, key=lambda place: _gain(rps, best, held[place[0]][place[1]]), reverse=True):
+        kind, one = held[gpu][at]
+        if best[kind] != one and spare_rps[one] >= rps[one, kind] and spare[one] > 0:
+            held[gpu][at] = kind, int(best[kind])
+            spare_rps[one] -= rps[one, kind]
+            spare[one] -= 1
+    return [Layout(layout.entry, tuple(pairs)) for layout, pairs in zip(layouts, held, strict=True)]
+
+
+def _gain(rps, best, pair):
+    """Requests/s that a segment gains by serving the best workload of its kind."""
+    kind, one = pair
+    return rps[best[kind], kind] - rps[one, kind]

@@ -1,0 +1,234 @@
+"""Ours: cheapest covers under several prices of a slice, mixed by a small linear program, packed exactly.
+
+1. Every workload gets a few candidate covers of its rate: the cheapest by compute slices, by memory slices, by
+   both, and by the dual prices of step 2, on each fleet entry (`provision.models.contents.alone.cover`).
+2. A linear program mixes the candidates with whole-GPU partitions at least cost. Beside one row per workload it
+   has one row per kind of slice and per limited fleet entry, so a vertex splits no more workloads than that;
+   these few are rounded.
+3. The partitions for the chosen segments come from an integer program of a dozen variables; segments are then
+   dealt into their slots.
+
+Where ParvaGPU applies, its plan is made too and the better one returned. For throughput the rest of the fleet is then
+filled (`filling`). Where workloads share GPUs under interference, `shared_greedy` or `shared_throughput` plans instead.
+"""
+
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.sparse import coo_array, csr_array, hstack, vstack
+
+from provision.heuristics.core import shared_greedy, shared_throughput
+from provision.heuristics.core.filling import filled
+from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU
+from provision.models.contents.alone.assemble import assemble
+from provision.models.contents.alone.cover import cheapest_cover
+from provision.models.contents.alone.deal import deal
+from provision.models.contents.alone.feasibility import refusal
+from provision.models.contents.alone.partitions import partitions_of
+from provision.models.contents.alone.segments import best_segments, cap_rps
+from provision.models.contents.interference.shared_plans import is_shared
+from provision.models.contents.interference.throughput_plans import is_shared_throughput
+from provision.models.problem.instance import THROUGHPUT
+from provision.models.problem.method import FEATURES, Method, Outcome, needs
+
+PRICE_STEPS = 15
+"""Whole numbers that a dual price is rounded to; covers cost time and memory in proportion."""
+
+
+@dataclass(frozen=True)
+class _Demand:
+    """Distinct workloads with how often each occurs: useful throughput (classes, kinds), rate, replicas."""
+
+    throughput_rps: np.ndarray
+    rate_rps: np.ndarray
+    min_replicas: np.ndarray
+    members: tuple
+
+
+def _demand(instance, segments):
+    useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
+    rate = np.array([instance.planned_rps(one) for one in instance.workloads])
+    least = np.array([one.min_replicas for one in instance.workloads])
+    table, inverse = np.unique(np.column_stack([useful, rate, least]), axis=0, return_inverse=True)
+    order = np.argsort(inverse.ravel(), kind="stable")
+    members = tuple(np.split(order, np.cumsum(np.bincount(inverse.ravel()))[:-1]))
+    return _Demand(table[:, :-2], table[:, -2], table[:, -1].astype(int), members)
+
+
+def solve(instance, control):
+    """Plan an instance; see the module's text."""
+    if is_shared(instance):
+        return shared_greedy.solve(instance, control)
+    if is_shared_throughput(instance):
+        return shared_throughput.solve(instance, control)
+    started = perf_counter()
+    segments = best_segments(instance)
+    refused = refusal(instance, segments, started)
+    if refused:  # what no slice serves alone may still share one
+        return replace(refused, status="unknown", termination="completed") if instance.policy.share_slices else refused
+    built = perf_counter()
+    layouts = _plan(instance, segments)
+    layouts = _better(instance, layouts, _parvagpu(instance, segments))
+    if layouts is not None and instance.objective == THROUGHPUT:
+        layouts = filled(instance, segments, layouts)
+    spent = {"build_seconds": built - started}
+    if layouts is None:
+        reason = "greedy found no plan on this fleet; partition-counts may, or prove that there is none"
+        return Outcome("unknown", "completed", reason=reason, solve_seconds=perf_counter() - built, **spent)
+    plan = assemble(instance, segments, layouts, "greedy")
+    return Outcome("feasible", "completed", plan, solve_seconds=perf_counter() - built, **spent)
+
+
+def _plan(instance, segments):
+    """Layouts from mixed covers, or None when the fleet seems too small."""
+    demand = _demand(instance, segments)
+    partitions = partitions_of(instance, segments)
+    candidates = _first_candidates(instance, segments, demand)
+    mix, prices = _mix(instance, partitions, demand, candidates)
+    if mix is None:
+        return None
+    candidates = _with(candidates, _priced(segments, demand, prices))
+    mix, _ = _mix(instance, partitions, demand, candidates)
+    chosen = _rounded(demand, candidates, mix)
+    return _packed(instance, segments, partitions, chosen)
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """Covers to choose from: the class each is for, (covers,), and its segments, (covers, kinds)."""
+
+    demand: np.ndarray
+    counts: np.ndarray
+
+
+def _first_candidates(instance, segments, demand):
+    """Cheapest covers on each fleet entry alone, by compute slices, memory slices and both."""
+    compute = np.array([kind.compute for kind in segments.kinds])
+    memory = np.array([kind.memory for kind in segments.kinds])
+    found = _Candidates(np.zeros(0, int), np.zeros((0, len(segments.kinds)), int))
+    for entry in range(len(instance.fleet)):
+        kinds = segments.of_entry(entry)
+        for costs in (compute, memory, compute + memory):
+            found = _with(found, _covers(demand, kinds, costs))
+    return found
+
+
+def _priced(segments, demand, prices):
+    """Cheapest covers when every kind of slice has the price that the linear program gives it."""
+    costs = np.maximum(np.rint(prices / max(prices.max(), 1e-9) * PRICE_STEPS), 1).astype(int)
+    return _covers(demand, list(range(len(segments.kinds))), costs)
+
+
+def _covers(demand, kinds, costs):
+    """Cheapest covers from some kinds, for the classes that these can serve."""
+    rows = np.flatnonzero(demand.throughput_rps[:, kinds].any(axis=1)) if kinds else np.zeros(0, int)
+    counts = np.zeros((len(rows), len(costs)), int)
+    if len(rows):
+        useful = demand.throughput_rps[np.ix_(rows, kinds)]
+        counts[:, kinds] = cheapest_cover(
+            useful, costs[kinds], demand.rate_rps[rows], demand.min_replicas[rows]
+        ).counts
+    return _Candidates(rows, counts)
+
+
+def _with(old, new):
+    """All distinct candidates of both."""
+    table = np.unique(
+        np.vstack([np.column_stack([old.demand, old.counts]), np.column_stack([new.demand, new.counts])]), axis=0
+    )
+    return _Candidates(table[:, 0], table[:, 1:])
+
+
+def _mix(instance, partitions, demand, candidates):
+    """How many of each class take each candidate, fractional, and the price of each kind of slice.
+
+    Returns (None, None) when the fleet is too small for these candidates.
+    """
+    covers, kinds = candidates.counts.shape
+    gpus = len(partitions.entry)
+    one_each = coo_array((np.ones(covers), (candidates.demand, np.arange(covers))), (len(demand.members), covers))
+    slots = hstack([csr_array(candidates.counts.T), csr_array(-partitions.slots.T)])
+    limits, most = _limits(instance, partitions)
+    weights = np.array([instance.weight(instance.fleet[entry]) for entry in partitions.entry])
+    found = linprog(
+        np.concatenate([np.zeros(covers), weights]),
+        A_ub=vstack([slots, hstack([csr_array((len(most), covers)), csr_array(limits)])]),
+        b_ub=np.concatenate([np.zeros(kinds), most]),
+        A_eq=hstack([one_each, csr_array((len(demand.members), gpus))]),
+        b_eq=np.array([len(members) for members in demand.members]),
+    )
+    if found.status != 0:
+        return None, None
+    return found.x[:covers], -found.ineqlin.marginals[:kinds]
+
+
+def _limits(instance, partitions):
+    """Rows that count the GPUs of each limited fleet entry, and how many there are."""
+    limited = [(index, entry.count) for index, entry in enumerate(instance.fleet) if entry.count is not None]
+    rows = np.array([partitions.entry == index for index, _ in limited], float)
+    return rows.reshape(len(limited), len(partitions.entry)), np.array([count for _, count in limited], float)
+
+
+def _rounded(demand, candidates, mix):
+    """(workloads, kinds) whole segments: every workload gets one candidate of its class."""
+    bounds = np.searchsorted(candidates.demand, np.arange(len(demand.members) + 1))
+    chosen = np.zeros((sum(map(len, demand.members)), candidates.counts.shape[1]), int)
+    whole = np.floor(mix + 1e-6).astype(int)
+    for members, start, end in zip(demand.members, bounds, bounds[1:], strict=False):
+        copies = whole[start:end]
+        missing = len(members) - copies.sum()
+        if missing:
+            copies[np.argsort(copies - mix[start:end], kind="stable")[:missing]] += 1
+        chosen[members] = np.repeat(candidates.counts[start:end], copies, axis=0)
+    return chosen
+
+
+def _packed(instance, segments, partitions, chosen):
+    """Layouts that hold the chosen segments on GPUs of least weight; None when the fleet is too small."""
+    limits, most = _limits(instance, partitions)
+    weights = np.array([instance.weight(instance.fleet[entry]) for entry in partitions.entry])
+    found = milp(
+        weights + 1e-9,
+        integrality=np.ones(len(weights)),
+        bounds=Bounds(0, np.inf),
+        constraints=[
+            LinearConstraint(partitions.slots.T, lb=chosen.sum(axis=0)),
+            *([LinearConstraint(limits, ub=most)] if len(most) else []),
+        ],
+    )
+    if found.x is None:
+        return None
+    return deal(instance, segments, partitions, np.rint(found.x).astype(int), chosen)
+
+
+def _parvagpu(instance, segments):
+    """ParvaGPU's layouts, None where it does not apply or needs more GPUs than there are."""
+    method = PARVAGPU[0]
+    if needs(instance) - method.features:
+        return None
+    layouts, limit = method.run.layouts(instance, segments), instance.fleet[0].count
+    return layouts if limit is None or len(layouts) <= limit else None
+
+
+def _better(instance, one, other):
+    """The layouts of less weight, the first of equals; None counts as worst."""
+
+    def weight(layouts):
+        return sum(instance.weight(instance.fleet[layout.entry]) for layout in layouts if layout.segments)
+
+    found = [layouts for layouts in (one, other) if layouts is not None]
+    return min(found, key=weight, default=None)
+
+
+METHODS = (
+    Method(
+        name="greedy",
+        summary="cheapest covers mixed by a linear program, packed exactly (the fast default)",
+        run=solve,
+        compiled=True,
+        source="this package",
+        features=frozenset(FEATURES) - {"max_replicas", "gpulets"},
+    ),
+)

@@ -1,0 +1,85 @@
+"""Best-fit packing of segments onto the MIG GPUs of one fleet entry, by exact geometry."""
+
+from heapq import heappop, heappush
+
+from provision.models.contents.alone.assemble import Layout
+
+
+class PackedGpu:
+    """A GPU being filled: its number, how many of each kind stand on it, and its (kind, workload) segments."""
+
+    def __init__(self, number, state):
+        self.number, self.state, self.segments = number, state, []
+
+
+class Packing:
+    """GPUs in the order in which they were opened; a segment goes to the fullest that takes it.
+
+    Parameters
+    ----------
+    instance, segments
+        The problem and its segments; one fleet entry with MIG.
+    admits
+        May refuse sets of segments on one GPU, given as a list of sizes in GPCs.
+    """
+
+    def __init__(self, instance, segments, admits=lambda sizes: True):
+        self.gpus = []
+        size = [kind.compute for kind in segments.kinds]
+        states = segments.geometry(instance, 0).placements
+        held = {state: [c for c, n in zip(size, state, strict=True) for _ in range(n)] for state in states}
+        self._used = {state: sum(sizes) for state, sizes in held.items() if admits(sizes)}
+        self._empty = (0,) * len(size)
+        self._hosts = [self._levels(kind) for kind in range(len(size))]
+        self._queues = {state: [] for state in self._used}
+
+    def place(self, kind, workload):
+        """Put a segment on the fullest GPU that takes it, the first of equals, else on a new one."""
+        gpu = self._fullest(kind) or self._open()
+        self._move(gpu, _changed(gpu.state, kind, 1))
+        gpu.segments.append((kind, workload))
+
+    def remove(self, gpu, segment):
+        """Take a segment off a GPU, which stays open for others."""
+        self._move(gpu, _changed(gpu.state, segment[0], -1))
+        gpu.segments.remove(segment)
+
+    def layouts(self):
+        """What stands on the GPUs in use."""
+        return [Layout(0, tuple(gpu.segments)) for gpu in self.gpus if gpu.segments]
+
+    def _levels(self, kind):
+        """States that take one more of a kind, in groups of equal use, fullest first."""
+        levels = {}
+        for state, amount in self._used.items():
+            if _changed(state, kind, 1) in self._used:
+                levels.setdefault(amount, []).append(state)
+        return [levels[amount] for amount in sorted(levels, reverse=True)]
+
+    def _fullest(self, kind):
+        for states in self._hosts[kind]:
+            numbers = [self._queues[state][0] for state in states if self._first(state)]
+            if numbers:
+                return self.gpus[min(numbers)]
+        return None
+
+    def _first(self, state):
+        """Whether a GPU is in a state; the queue is rid of those that have left it."""
+        queue = self._queues[state]
+        while queue and self.gpus[queue[0]].state != state:
+            heappop(queue)
+        return bool(queue)
+
+    def _move(self, gpu, state):
+        gpu.state = state
+        heappush(self._queues[state], gpu.number)
+
+    def _open(self):
+        gpu = PackedGpu(len(self.gpus), self._empty)
+        self.gpus.append(gpu)
+        return gpu
+
+
+def _changed(state, kind, change):
+    """A state with one more or fewer of a kind."""
+    return (*state[:kind], state[kind] + change, *state[kind + 1 :])

@@ -1,0 +1,126 @@
+"""Compiled packing of replicas onto GPUs of one or more types that they share under interference."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.base.compiled import compiled
+from provision.models.contents.interference.kernels import NONE, settle
+
+
+class Packing(NamedTuple):
+    """GPUs of one type being filled: who is on each, (GPUs, places), with least units; how many, and their units.
+
+    Empty GPUs may stand anywhere.
+    """
+
+    members: np.ndarray
+    units: np.ndarray
+    size: np.ndarray
+    used: np.ndarray
+
+
+class Costs(NamedTuple):
+    """What GPUs cost: ``least`` (types, classes) units that replicas need, ``rent`` (types, GPUs) of so many of a type,
+    ``worth`` (types,) of a GPU already paid for, and by type a factor for the price of a new one, ``lean``.
+    """
+
+    least: np.ndarray
+    rent: np.ndarray
+    worth: np.ndarray
+    lean: np.ndarray
+
+
+def empty_packing(gpus, tables):
+    """No replicas on any of some GPUs."""
+    members = np.zeros((gpus, tables.most + 1), np.int64)
+    return Packing(members, np.zeros_like(members), np.zeros(gpus, np.int64), np.zeros(gpus, np.int64))
+
+
+@compiled
+def place(types, packings, costs, one, eager):
+    """Put a replica where it makes the worth of the units of all grow least, else on an empty GPU.
+
+    Parameters
+    ----------
+    types, packings
+        Tables and Packing of each type; the packings change.
+    costs
+        Costs.
+    one
+        Class of the replica.
+    eager
+        Weight of the units that the GPU then has left, against the growth.
+
+    Returns
+    -------
+    tuple
+        The type and the GPU; NONE when there is none.
+    """
+    kind, gpu, lowest = NONE, NONE, np.inf
+    for other in range(len(types)):
+        found, score = _least_growth(types[other], packings[other], one, costs.least[other, one], eager)
+        score *= costs.worth[other] / types[other].limit
+        if found != NONE and (gpu == NONE or score < lowest):
+            kind, gpu, lowest = other, found, score
+    for other in range(len(types) if gpu == NONE else 0):
+        vacant, price = _vacant(types[other], packings[other], costs, other, one)
+        if vacant != NONE and (kind == NONE or price < lowest):
+            kind, lowest = other, price
+            gpu = vacant
+    if gpu != NONE:
+        put(types[kind], packings[kind], gpu, one, costs.least[kind, one])
+    return kind, gpu
+
+
+@compiled
+def put(tables, packing, gpu, one, least):
+    """Put a replica on a GPU."""
+    size = packing.size[gpu]
+    points = np.empty(packing.members.shape[1], np.int64)
+    packing.members[gpu, size], packing.units[gpu, size] = one, least
+    packing.size[gpu] = size + 1
+    packing.used[gpu] = settle(tables, packing.members[gpu], size + 1, packing.units[gpu], points)
+
+
+@compiled
+def _least_growth(tables, packing, one, least, eager):
+    """The GPU in use on which the units of all grow least, and the score; NONE when there is none."""
+    most = packing.members.shape[1]
+    members, units, points = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    found, lowest = NONE, np.inf
+    for gpu in range(len(packing.size)):
+        size = packing.size[gpu]
+        if size == 0 or packing.used[gpu] + least > tables.limit:
+            continue
+        members[:size] = packing.members[gpu, :size]
+        units[:size] = packing.units[gpu, :size]
+        members[size], units[size] = one, least
+        total = settle(tables, members, size + 1, units, points)
+        if total == NONE:
+            continue
+        score = total - packing.used[gpu] + eager * (tables.limit - total)
+        if score < lowest:
+            found, lowest = gpu, score
+    return found, lowest
+
+
+@compiled
+def _vacant(tables, packing, costs, kind, one):
+    """An empty GPU, NONE when there is none, and what the units of a replica on it would cost."""
+    units, many, vacant = costs.least[kind, one], 0, NONE
+    for gpu in range(len(packing.size)):
+        if packing.size[gpu]:
+            many += 1
+        elif vacant == NONE:
+            vacant = gpu
+    if units > tables.limit or vacant == NONE:
+        return NONE, np.inf
+    return vacant, (costs.rent[kind, many + 1] - costs.rent[kind, many]) * costs.lean[kind] * units / tables.limit
+
+
+@compiled
+def pack(types, packings, costs, order, eager):
+    """Place replicas, given by class, one after the other; there must be a GPU for each."""
+    for one in order:
+        place(types, packings, costs, one, eager)

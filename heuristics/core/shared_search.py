@@ -1,0 +1,107 @@
+"""Compiled ruin and recreate over packings of replicas that share GPUs."""
+
+import numpy as np
+
+from provision.heuristics.core.shared_packing import place
+from provision.models.base.compiled import compiled
+from provision.models.contents.interference.kernels import NONE
+
+TOURNAMENT = 3
+"""Of so many random GPUs the emptiest is taken apart."""
+
+
+@compiled
+def ruin_and_recreate(types, packings, before, costs, steps, most_gpus, eager, draw):
+    """Take a few GPUs apart and pack their replicas again, ``steps`` times; the packings change.
+
+    A step that makes the price of the GPUs in use, less what the squared free part of each is worth, grow is undone.
+    ``before`` are copies of the packings; of several types, how much new GPUs of each are sought is random.
+    """
+    kinds, places = len(types), 0
+    for kind in range(kinds):
+        places += packings[kind].members.size
+    loose, keys, touched = np.empty(places, np.int64), np.empty(places), np.empty((2 * places, 2), np.int64)
+    for _ in range(steps):
+        loosened, many, in_use = 0, 0, 0
+        for kind in range(kinds):
+            in_use += _in_use(packings[kind])
+            if kinds > 1:
+                costs.lean[kind] = np.exp(draw.standard_normal())
+        for _ in range(min(draw.integers(2, most_gpus + 1), in_use)):
+            kind, gpu = _victim(types, packings, draw)
+            packing = packings[kind]
+            touched[many] = kind, gpu
+            many += 1
+            for at in range(packing.size[gpu]):
+                one = packing.members[gpu, at]
+                loose[loosened] = one
+                keys[loosened] = -costs.least[kind, one] / types[kind].limit * (1 + 0.3 * draw.random())
+                loosened += 1
+            packing.size[gpu], packing.used[gpu] = 0, 0
+        fits = True
+        for at in np.argsort(keys[:loosened]):
+            kind, gpu = place(types, packings, costs, loose[at], eager)
+            if gpu == NONE:
+                fits = False
+                break
+            touched[many] = kind, gpu
+            many += 1
+        keep = fits and _change(types, packings, before, costs, touched[:many]) <= 0
+        for at in range(many):
+            kind, gpu = touched[at]
+            if keep:
+                _copy_row(packings[kind], before[kind], gpu)
+            else:
+                _copy_row(before[kind], packings[kind], gpu)
+
+
+@compiled
+def _victim(types, packings, draw):
+    """A random GPU in use, rather an empty one: its type and number."""
+    found, emptiest, tried, gpus = (NONE, NONE), np.inf, 0, 0
+    for kind in range(len(types)):
+        gpus += len(packings[kind].size)
+    while tried < TOURNAMENT or found[0] == NONE:
+        gpu, kind = draw.integers(0, gpus), 0
+        while gpu >= len(packings[kind].size):
+            gpu -= len(packings[kind].size)
+            kind += 1
+        tried += 1
+        part = packings[kind].used[gpu] / types[kind].limit
+        if packings[kind].size[gpu] and part < emptiest:
+            found, emptiest = (kind, gpu), part
+    return found
+
+
+@compiled
+def _copy_row(source, target, gpu):
+    target.members[gpu], target.units[gpu] = source.members[gpu], source.units[gpu]
+    target.size[gpu], target.used[gpu] = source.size[gpu], source.used[gpu]
+
+
+@compiled
+def _change(types, packings, before, costs, touched):
+    """How much the measure grew on the GPUs that were touched, some perhaps named twice."""
+    change = 0.0
+    for kind in range(len(types)):
+        change += costs.rent[kind, _in_use(packings[kind])] - costs.rent[kind, _in_use(before[kind])]
+    for at in range(len(touched)):
+        kind, gpu = touched[at]
+        if not ((touched[:at, 0] == kind) & (touched[:at, 1] == gpu)).any():
+            free = _free(types[kind], packings[kind], gpu) - _free(types[kind], before[kind], gpu)
+            change -= costs.worth[kind] * free
+    return change
+
+
+@compiled
+def _in_use(packing):
+    many = 0
+    for size in packing.size:
+        many += size > 0
+    return many
+
+
+@compiled
+def _free(tables, packing, gpu):
+    """The squared free part of a GPU in use."""
+    return ((tables.limit - packing.used[gpu]) / tables.limit) ** 2 if packing.size[gpu] else 0.0

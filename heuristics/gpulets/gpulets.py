@@ -1,0 +1,161 @@
+"""gpu-lets' elastic partitioning (ATC 2022, Algorithm 1).
+
+Followed: workloads in descending order of rate (line 3); for each, until its rate is assigned (lines 5-17), the
+smaller of the most efficient and the least required part (lines 9-11); the smallest free gpu-let that is no
+smaller, a free GPU being split (lines 20-26, SPLIT); the batch and the interference check (lines 27-30); an allocated
+gpu-let that can take the rate in turns instead, the split undone (lines 33-37, MERGE and REVERTSPLIT).
+
+Where the paper is silent, this does:
+
+- a gpu-let holds its rate when duty cycle + execution meets the SLO (section 2.2), with the smallest such batches;
+- the most efficient part is where the curve of affordable rates over parts, from the origin, both axes over their
+  largest values, bends most (second differences); a curve that nowhere bends down gives the most rate per part;
+- the least required part is that for the rate still to assign; the whole GPU when none is enough;
+- the interference check holds for the gpu-lets of both sides of a GPU, with the worst of those that take turns;
+- a gpu-let gets as much of the rate as it can carry beside its neighbour, and passes when that breaks the neighbour;
+  beside a part that is still free, as much as it can carry beside the worst workload that might come there;
+- allocated gpu-lets are tried for turns from the first GPU on, also when no free gpu-let is left: then each takes as
+  much of the rate as it can (as the public program does);
+- the memory of all replicas on a GPU counts.
+
+``gpulets-without-interference`` is the paper's plain gpulet: no interference anywhere; where the data says that its
+plan misses an SLO, the outcome is ``unknown`` and says so.
+"""
+
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from provision.heuristics.gpulets.parts import Gpus
+from provision.models.contents.alone.feasibility import refusal
+from provision.models.contents.alone.segments import best_segments
+from provision.models.contents.turns.plans import FEATURES, outcome
+from provision.models.contents.turns.tables import GpuletTables
+from provision.models.problem.method import Method
+
+DONE = 1e-9
+"""Part of a rate that counts as nothing left."""
+LEAST_PART = 0.01
+"""Part of a workload's rate below which no gpu-let takes it on in turns."""
+HALVINGS = 10
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """Whether interference counts."""
+
+    name: str
+    interference: bool = True
+
+    def __call__(self, instance, control):
+        started = perf_counter()
+        refused = refusal(instance, best_segments(instance), started)
+        if refused:
+            return refused
+        tables = GpuletTables(instance, self.interference)
+        gpus = Gpus(tables, instance.fleet[0].count)
+        stuck = elastic_partitioning(gpus)
+        return outcome(tables, None if stuck else gpus.loads(), self.name, started, stuck)
+
+
+def elastic_partitioning(gpus, splitting=True):
+    """Assign all rates to gpu-lets (Algorithm 1, lines 3-17); why not, empty when all are assigned."""
+    efficient = efficient_shares(gpus.tables)
+    for workload in np.argsort(-gpus.tables.rates, kind="stable").tolist():
+        if not _assign(gpus, workload, efficient[workload], splitting):
+            name, count = gpus.tables.instance.workloads[workload].name, gpus.limit
+            return f"no place for workload {name} on {count} GPUs beside the others; allow more GPUs"
+    return ""
+
+
+def _assign(gpus, workload, efficient, splitting):
+    """Whether the whole rate of a workload finds gpu-lets (lines 6-16)."""
+    left = rate = gpus.tables.rates[workload]
+    while left > DONE * rate:
+        ideal = min(efficient, required_share(gpus.tables, workload, left))
+        fit = find_best_fit(gpus, ideal, workload, left, splitting)
+        merged = _merge(gpus, workload, fit[2]) if fit else _squeeze_in(gpus, workload, left, rate)
+        found = merged or fit
+        if not found:
+            return False
+        gpus.put(*found[:2])
+        left -= found[2]
+    return True
+
+
+def required_share(tables, workload, rate):
+    """The smallest share that carries a rate alone (MINREQUIREDPARTITION); the whole where none does."""
+    enough = tables.capacity_alone[:, workload] >= rate
+    return int(enough.argmax()) if enough.any() else tables.whole
+
+
+def efficient_shares(tables):
+    """The share at the knee of every workload's affordable rates (MAXEFFICIENTPARTITION)."""
+    return [knee(tables.shares, rates) for rates in tables.capacity_alone.T]
+
+
+def knee(shares, rates):
+    """Index of the share, of rising ones, after which the rates that it can carry grow less."""
+    shares = np.array([0.0, *shares])
+    slopes = np.diff(np.append(0.0, rates) / rates.max()) / np.diff(shares)
+    bend = (slopes[:-1] - slopes[1:]) / (shares[2:] - shares[:-2])
+    bend[rates[:-1] == 0] = -np.inf
+    return int(bend.argmax() if bend.max() > DONE else (rates / shares[1:]).argmax())
+
+
+def find_best_fit(gpus, ideal, workload, rate, splitting=True):
+    """The free gpu-let to use (lines 20-32): its GPU, the parts with the new load, the rate granted; None if none."""
+    free = gpus.free()
+    large = [(g, p) for g, p in free if gpus.part(g, p).share >= ideal]
+    for g, p in large if large or splitting else free[::-1]:
+        parts, p = gpus.cut(g, p, ideal) if splitting else (gpus.gpus[g], p)
+        granted = min(rate, gpus.capacity(parts, p, workload))
+        serving = gpus.serving(parts, p, workload, granted) if granted else None
+        if serving:
+            return g, serving, granted
+    return None
+
+
+def _merge(gpus, workload, rate):
+    """The allocated gpu-let that takes the rate in turns (lines 33-37), as find_best_fit gives it; None if none."""
+    for g, p in gpus.used():
+        serving = gpus.serving(gpus.gpus[g], p, workload, rate)
+        if serving:
+            return g, serving, rate
+    return None
+
+
+def _squeeze_in(gpus, workload, left, rate):
+    """The first allocated gpu-let that takes a tolerable part of what is left, as much as it can; None if none."""
+    least = min(left, LEAST_PART * rate)
+    for g, p in gpus.used():
+        if gpus.serving(gpus.gpus[g], p, workload, least):
+            fits = gpus.serving(gpus.gpus[g], p, workload, left)
+            granted = left if fits else _most(gpus, g, p, workload, least, left)
+            return g, gpus.serving(gpus.gpus[g], p, workload, granted), granted
+    return None
+
+
+def _most(gpus, g, p, workload, low, high):
+    """The largest rate that a gpu-let can take on, to a fraction, between one that it can and one that it cannot."""
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gpus.serving(gpus.gpus[g], p, workload, middle) else (low, middle)
+    return low
+
+
+def _method(variant, summary):
+    return Method(
+        name=variant.name,
+        summary=summary,
+        run=variant,
+        source="gpu-lets, ATC 2022, Algorithm 1",
+        features=FEATURES,
+    )
+
+
+METHODS = (
+    _method(_Variant("gpulets"), "at most two gpu-lets on a GPU, turns on them, interference checked"),
+    _method(_Variant("gpulets-without-interference", interference=False), "the same as if there were no interference"),
+)

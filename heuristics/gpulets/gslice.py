@@ -1,0 +1,57 @@
+"""GSLICE's self-tuning (SoCC 2020) as gpu-lets compares with it: guided by profiles (ATC 2022, section 6.1).
+
+Followed: every workload gets parts of its most efficient size, with the largest throughput that its SLO allows,
+until its rate is carried; no turns, no look at interference. Guessed, as the papers do not say: workloads in
+descending order of rate, the smallest free part that is no smaller, a whole GPU split when there is none; Algorithm
+1's knee is the most efficient size. Where the data says that the plan misses an SLO beside others, the outcome is
+``unknown`` and says so.
+"""
+
+from time import perf_counter
+
+import numpy as np
+
+from provision.heuristics.gpulets.gpulets import DONE, efficient_shares, find_best_fit
+from provision.heuristics.gpulets.parts import Gpus
+from provision.models.contents.alone.feasibility import refusal
+from provision.models.contents.alone.segments import best_segments
+from provision.models.contents.turns.plans import FEATURES, outcome
+from provision.models.contents.turns.tables import GpuletTables
+from provision.models.problem.method import Method
+
+
+def solve(instance, control):
+    """Parts of the most efficient size for every workload."""
+    started = perf_counter()
+    refused = refusal(instance, best_segments(instance), started)
+    if refused:
+        return refused
+    tables = GpuletTables(instance, interference=False)
+    gpus = Gpus(tables, instance.fleet[0].count)
+    stuck = _fill(gpus)
+    return outcome(tables, None if stuck else gpus.loads(), "gslice", started, stuck)
+
+
+def _fill(gpus):
+    """Give all workloads their parts; why not, empty when all have enough."""
+    efficient = efficient_shares(gpus.tables)
+    for workload in np.argsort(-gpus.tables.rates, kind="stable").tolist():
+        left = rate = gpus.tables.rates[workload]
+        while left > DONE * rate:
+            found = find_best_fit(gpus, efficient[workload], workload, left)
+            if not found:
+                return f"no part left for workload {gpus.tables.instance.workloads[workload].name}; allow more GPUs"
+            gpus.put(*found[:2])
+            left -= found[2]
+    return ""
+
+
+METHODS = (
+    Method(
+        name="gslice",
+        summary="parts of the most efficient size, one workload on each, interference ignored",
+        run=solve,
+        source="GSLICE, SoCC 2020; gpu-lets, ATC 2022, section 6.1",
+        features=FEATURES,
+    ),
+)

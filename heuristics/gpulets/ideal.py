@@ -1,0 +1,59 @@
+"""gpu-lets' ideal scheduler (ATC 2022, section 6.2): every way to cut the GPUs, until one serves all rates.
+
+Followed: all splits of all GPUs are tried (the GPUs are equal, so 35 of the paper's 4^4 cases differ on four), and the
+search ends with the first that works. The paper does not say how workloads go onto given gpu-lets: here Algorithm 1
+does it without SPLIT, and where no gpu-let is as large as the ideal one, the largest that is free will do. Elastic
+partitioning's own answer is tried first, fewer GPUs before more.
+"""
+
+from itertools import combinations_with_replacement
+from time import perf_counter
+
+from provision.heuristics.gpulets.gpulets import elastic_partitioning
+from provision.heuristics.gpulets.parts import Gpus, Part
+from provision.models.contents.alone.feasibility import refusal
+from provision.models.contents.alone.segments import best_segments
+from provision.models.contents.turns.plans import FEATURES, outcome
+from provision.models.contents.turns.tables import GpuletTables
+from provision.models.problem.method import Method
+
+
+def solve(instance, control):
+    """The first partitioning, by number of GPUs, on which all rates find gpu-lets."""
+    started = perf_counter()
+    refused = refusal(instance, best_segments(instance), started)
+    if refused:
+        return refused
+    tables, most = GpuletTables(instance), instance.fleet[0].count
+    elastic = Gpus(tables, most)
+    stuck = elastic_partitioning(elastic)
+    best = None if stuck else elastic.loads()
+    for number in range(1, len(best) if best else (most or 0) + 1):
+        found = _first(tables, number, started + control.time_limit_s)
+        if found:
+            best = found
+            break
+    return outcome(tables, best, "gpulets-ideal", started, stuck)
+
+
+def _first(tables, number, deadline):
+    """GPUs as (share, load) on the first partitioning of so many GPUs that serves all; None if none does."""
+    for splits in combinations_with_replacement(tables.data.splits, number):
+        if perf_counter() > deadline:
+            return None
+        cut = [[Part(tables.shares.index(share)) for share in split] for split in splits]
+        gpus = Gpus(tables, number, cut)
+        if not elastic_partitioning(gpus, splitting=False):
+            return gpus.loads()
+    return None
+
+
+METHODS = (
+    Method(
+        name="gpulets-ideal",
+        summary="every way to cut the GPUs into gpu-lets, each filled by Algorithm 1",
+        run=solve,
+        source="gpu-lets, ATC 2022, section 6.2",
+        features=FEATURES,
+    ),
+)

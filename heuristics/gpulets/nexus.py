@@ -1,0 +1,125 @@
+"""Nexus' squishy bin packing (SOSP 2019, Algorithm 1; as gpu-lets, ATC 2022, sections 2.2 and 3.1, runs it).
+
+Followed: ScheduleSaturate gives a workload as many whole machines as it saturates with the largest batch whose
+execution fits twice into its SLO; ScheduleResidue gives the rest the largest batch that can gather and run within the
+SLO, sorts by occupancy (execution over duty cycle), and merges each into the machine where the merged occupancy is
+largest, at the shorter of the two duty cycles; else it gets a machine of its own.
+
+``nexus`` takes whole GPUs as machines, one workload at a time on each. ``nexus-halves`` takes both halves of every GPU
+as independent machines, as in section 3.1 there, that is, without interference; where the data says that its plan
+misses an SLO, the outcome is ``unknown`` and says so.
+
+Guessed: batches are those of the data, so a merged batch is rounded up to one; a rate too low to gather even the
+smallest batch gets the longest duty cycle that its SLO leaves; a machine has memory in proportion to its share.
+"""
+
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from provision.models.base.errors import UnsupportedError
+from provision.models.contents.alone.feasibility import refusal
+from provision.models.contents.alone.segments import best_segments
+from provision.models.contents.turns.plans import FEATURES, outcome
+from provision.models.contents.turns.tables import ALONE, ROUNDING, GpuletTables
+from provision.models.hardware.gpu import WHOLE
+from provision.models.problem.method import Method
+
+DONE = 1e-9
+"""Part of a rate that counts as nothing left."""
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A machine's rates by workload, its duty cycle in ms, and the part of it that is busy."""
+
+    load: dict
+    duty_ms: float
+    occupancy: float
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """How many machines a GPU is."""
+
+    name: str
+    parts: int
+
+    def __call__(self, instance, control):
+        started = perf_counter()
+        refused = refusal(instance, best_segments(instance), started)
+        if refused:
+            return refused
+        tables = GpuletTables(instance, interference=False)
+        if 1 / self.parts not in tables.shares:
+            raise UnsupportedError(f"method {self.name} cannot plan GPUs that no split halves; use --method nexus")
+        share = tables.shares.index(1 / self.parts)
+        slow = [one.name for one, rps in zip(instance.workloads, tables.capacity_alone[share], strict=True) if not rps]
+        if slow:
+            return outcome(tables, None, self.name, started, f"half a GPU never meets the SLO of {', '.join(slow)}")
+        nodes = _Packing(tables, share, self.parts).nodes()
+        loads = [(share, tuple(node.load.items())) for node in nodes]
+        gpus = [loads[at : at + self.parts] for at in range(0, len(loads), self.parts)]
+        return outcome(tables, gpus, self.name, started)
+
+
+class _Packing:
+    """Squishy bin packing onto machines of one share."""
+
+    def __init__(self, tables, share, parts):
+        self.tables, self.time_ms = tables, tables.beside(share, ALONE)
+        self.memory_gib = tables.gpu.slice_memory_gib(WHOLE) / parts
+        self.capacity = tables.capacity_alone[share]
+
+    def nodes(self):
+        """All machines, the saturated first."""
+        machines = np.floor(self.tables.rates / self.capacity * (1 + DONE)).astype(int)
+        left = self.tables.rates - machines * self.capacity
+        saturated = np.repeat(np.arange(len(left)), machines).tolist()
+        full = [_Node({one: float(self.capacity[one])}, 0.0, 1.0) for one in saturated]
+        open_ = np.flatnonzero(left > DONE * self.tables.rates).tolist()
+        rest = [self._residue(one, float(left[one])) for one in open_]
+        packed = []
+        for node in sorted(rest, key=lambda node: -node.occupancy):
+            merged = [(self._merged(other, node), at) for at, other in enumerate(packed)]
+            best, at = max(((one, at) for one, at in merged if one), key=lambda pair: pair[0].occupancy,
+                           default=(node, len(packed)))
+            packed[at : at + 1] = [best]
+        return full + packed
+
+    def _residue(self, workload, rate):
+        """A machine for the rest of a workload's rate."""
+        time_ms, allowed_ms = self.time_ms[workload], self.tables.allowed_ms[workload]
+        gather_ms = np.maximum(1000 * self.tables.batches / rate, time_ms)
+        fits = np.flatnonzero(time_ms + gather_ms <= allowed_ms)
+        size = fits[-1] if len(fits) else 0
+        duty_ms = min(float(gather_ms[size]), float(allowed_ms - time_ms[size]))
+        return _Node({workload: rate}, duty_ms, float(time_ms[size]) / duty_ms)
+
+    def _merged(self, one, other):
+        """Both on one machine at the shorter duty cycle; None where an SLO, the cycle or the memory is too short."""
+        load, duty_ms = one.load | other.load, min(one.duty_ms, other.duty_ms)
+        who, rates = np.array(list(load)), np.array(list(load.values()))
+        size = np.searchsorted(self.tables.batches, rates * duty_ms / 1000 * (1 - ROUNDING))
+        if size.max() == len(self.tables.batches) or self.tables.memory_gib[who].sum() > self.memory_gib:
+            return None
+        time_ms = self.time_ms[who, size]
+        holds = time_ms.sum() <= duty_ms and (duty_ms + time_ms <= self.tables.allowed_ms[who]).all()
+        return _Node(load, duty_ms, float(time_ms.sum() / duty_ms)) if holds else None
+
+
+def _method(variant, summary):
+    return Method(
+        name=variant.name,
+        summary=summary,
+        run=variant,
+        source="Nexus, SOSP 2019, Algorithm 1",
+        features=FEATURES,
+    )
+
+
+METHODS = (
+    _method(_Variant("nexus", 1), "squishy bin packing: turns on whole GPUs"),
+    _method(_Variant("nexus-halves", 2), "squishy bin packing onto halves of GPUs as if they were independent"),
+)

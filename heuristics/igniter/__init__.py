@@ -1,0 +1,1 @@
+"""iGniter (TPDS 2022) and what it compares with."""

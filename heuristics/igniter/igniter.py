@@ -1,0 +1,252 @@
+"""iGniter and the first-fit decreasing it is compared with (TPDS 2022, Theorem 1, Algorithms 1 and 2).
+
+Followed: Theorem 1 for the batch and the least resources of a workload alone (Algorithm 1, line 2), descending
+order of these (line 3), Algorithm 2 on every GPU (lines 6-8), the GPU whose resources grow least, the first of
+equals (lines 9-12), a new GPU when none takes the workload (lines 13-17). ``ffd`` is the paper's FFD+, the
+lower bounds first-fit; ``ffd++`` takes the first GPU on which Algorithm 2 finds room.
+
+Where the paper is silent or the public program differs, this does:
+
+- a round of Algorithm 2 judges all workloads at the resources before the round (program);
+- equal lower bounds keep the order of the instance (program);
+- a GPU's growth counts the newcomer's lower bound too; it is the same for all GPUs;
+- the lower bound is searched for over the resource units instead of rounded up from eq. 18;
+- a workload on a new GPU goes through Algorithm 2 as well: the lower bound holds at full clock, and alone
+  a workload can pass the power cap (Algorithm 1, line 14, leaves it there);
+- batches stop at the largest that the data describes; below Theorem 1's batch the throughput decides, so a
+  batch must be done within load + batch / rate as well as within half the SLO;
+- a workload that needs more than one GPU is refused; the paper leaves splitting to future work.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from time import perf_counter
+
+import numpy as np
+
+from provision.models.contents.alone.feasibility import refusal
+from provision.models.contents.alone.segments import best_segments
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.igniter import Terms, solo_terms, together
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.method import Method, Outcome
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """Whether neighbours count (Algorithm 2), and whether the least growth or the first fit decides."""
+
+    name: str
+    interference: bool = True
+    least_growth: bool = True
+
+    def __call__(self, instance, control):
+        started = perf_counter()
+        demands = _Demands(instance)
+        beyond = np.flatnonzero(demands.alone > demands.limit)
+        built = perf_counter()
+        if len(beyond):
+            return _refusal(instance, demands, beyond, self.name, started)
+        packing = _Packing(demands, self)
+        for workload in np.argsort(-demands.lower, kind="stable"):
+            packing.place(workload)
+        late = packing.late()
+        status, reason = ("unknown", _missed(instance, late)) if len(late) else ("feasible", "")
+        count, most = packing.count, instance.fleet[0].count
+        plan = packing.plan(instance)
+        if most is not None and count > most:
+            status, plan, reason = "unknown", None, f"{self.name} needs {count} GPUs and the fleet has {most}"
+        return Outcome(status, "completed", plan, None, reason, built - started, perf_counter() - built)
+
+
+class _Demands:
+    """Batches, deadlines and least units of the workloads, and what they bring to a GPU at every unit count.
+
+    Arrays are (workloads,); an extra last workload, with zeros, is nobody.
+    """
+
+    def __init__(self, instance):
+        self.data = instance.performance_of(instance.fleet[0].gpu, instance.workloads[0].model)
+        self.limit = self.data.hardware.units
+        self.nobody = len(instance.workloads)
+        self.batch = np.array([theorem_1_batch(instance, one, self.data) for one in instance.workloads])
+        self.terms = self._terms(instance)
+        self.deadline_ms = np.append(self._deadlines(instance), np.inf)
+
+    def _terms(self, instance):
+        """Terms of arrays (workloads, units), zeros at no units."""
+        shares = self.data.hardware.unit_share * np.arange(1, self.limit + 1)
+        table = np.zeros((len(Terms._fields), self.nobody + 1, self.limit + 1))
+        for index, (one, batch) in enumerate(zip(instance.workloads, self.batch, strict=True)):
+            table[:, index, 1:] = solo_terms(self.data, one.model, batch, shares)
+        return Terms(*table)
+
+    def _deadlines(self, instance):
+        """Longest batch latencies that meet the latency budget and the rate (eqs. 13 and 14), in ms."""
+        budget_ms = np.array([instance.budget_ms(one) for one in instance.workloads])
+        planned_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
+        every_ms = np.divide(1000 * self.batch, planned_rps, out=np.full_like(budget_ms, np.inf),
+                             where=planned_rps > 0)
+        return np.minimum(budget_ms, self.terms.load_ms[:-1, 1] + every_ms)
+
+    @cached_property
+    def lower(self):
+        """Least units alone at full clock (eq. 18); limit + 1 when a whole GPU is too little."""
+        terms = self.terms
+        latency_ms = terms.load_ms + terms.scheduling_ms + terms.active_ms + terms.feedback_ms
+        enough = latency_ms[:-1, 1:] <= self.deadline_ms[:-1, None]
+        return np.where(enough.any(1), enough.argmax(1), self.limit) + 1
+
+    @cached_property
+    def alone(self):
+        """Least units alone at the clock the GPU then runs at; above the limit when there are none."""
+        return self.allocate(np.arange(self.nobody)[:, None], self.lower[:, None])[:, 0]
+
+    def late(self, members, units):
+        """Which members of each GPU miss their deadline; arrays (GPUs, members)."""
+        terms = Terms(*(column[members, units] for column in self.terms))
+        return together(self.data.hardware, terms)[0] > self.deadline_ms[members]
+
+    def allocate(self, members, units):
+        """Algorithm 2 on many GPUs at once: units grow until nobody is late or the GPU is overfull."""
+        units = units.copy()
+        growing = np.flatnonzero(units.sum(1) <= self.limit)
+        while len(growing):
+            late = self.late(members[growing], units[growing])
+            units[growing] += late
+            growing = growing[late.any(1) & (units[growing].sum(1) <= self.limit)]
+        return units
+
+
+class _Packing:
+    """GPUs being filled: ``members`` and their ``units``, (GPUs, places), with a free place on every GPU."""
+
+    def __init__(self, demands, variant):
+        self.demands, self.variant, self.count = demands, variant, 0
+        self.members = np.full((demands.nobody, 2), demands.nobody)
+        self.units = np.zeros_like(self.members)
+        self.size = np.zeros(demands.nobody, int)
+
+    def place(self, workload):
+        """Put a workload on the GPU that suits it, or on a new one (Algorithm 1, lines 5-17)."""
+        lower = self.demands.lower[workload]
+        used = self.units[: self.count].sum(1)
+        open_ = np.flatnonzero(used + lower <= self.demands.limit)
+        members, units = self._joined(open_, workload, lower)
+        if self.variant.interference:
+            units = self.demands.allocate(members, units)
+        growth = units.sum(1) - used[open_]
+        fits = np.flatnonzero(units.sum(1) <= self.demands.limit)
+        if not len(fits):
+            self._open(workload)
+            return
+        best = fits[growth[fits].argmin()] if self.variant.least_growth else fits[0]
+        self._put(open_[best], members[best], units[best])
+
+    def _joined(self, gpus, workload, lower):
+        """Members and units of some GPUs with the workload in their first free place."""
+        members, units, free = self.members[gpus], self.units[gpus], self.size[gpus]
+        members[np.arange(len(gpus)), free] = workload
+        units[np.arange(len(gpus)), free] = lower
+        return members, units
+
+    def _open(self, workload):
+        """A new GPU for a workload."""
+        least = self.demands.alone if self.variant.interference else self.demands.lower
+        members, units = self._joined([self.count], workload, least[workload])
+        self.count += 1
+        self._put(self.count - 1, members[0], units[0])
+
+    def _put(self, gpu, members, units):
+        """Note who is on a GPU, and keep a place free."""
+        self.members[gpu], self.units[gpu] = members, units
+        self.size[gpu] += 1
+        if self.size[gpu] == self.members.shape[1]:
+            self.members = np.pad(self.members, ((0, 0), (0, 1)), constant_values=self.demands.nobody)
+            self.units = np.pad(self.units, ((0, 0), (0, 1)))
+
+    def late(self):
+        """Workloads that miss their deadline in the end; with Algorithm 2 there are none."""
+        members = self.members[: self.count]
+        return np.sort(members[self.demands.late(members, self.units[: self.count])])
+
+    def plan(self, instance):
+        """The plan, members in the order in which they came."""
+        entry, share = instance.fleet[0], self.demands.data.hardware.unit_share
+        gpus = []
+        for members, units, size in zip(self.members, self.units, self.size[: self.count], strict=False):
+            replicas = tuple(
+                Replica(
+                    workload=instance.workloads[one].name,
+                    batch=int(self.demands.batch[one]),
+                    sm_share=round(int(many) * share, 9),
+                    rate_rps=instance.planned_rps(instance.workloads[one]),
+                )
+                for one, many in zip(members[:size], units[:size], strict=True)
+            )
+            gpus.append(PlannedGpu(gpu=entry.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=replicas),)))
+        return Plan(version=1, instance=instance.name, digest=instance.digest, method=self.variant.name,
+                    gpus=tuple(gpus))
+
+
+def theorem_1_batch(instance, workload, data):
+    """The batch that just carries the rate when it takes its whole latency budget (eq. 17)."""
+    per_ms = instance.planned_rps(workload) / 1000
+    load_ms = data.hardware.transfer_ms(data.models[workload.model].load_bytes)
+    batch = instance.budget_ms(workload) * per_ms / (1 + per_ms * load_ms)
+    return max(math.ceil(min(batch, data.max_batch)), 1)
+
+
+def _refusal(instance, demands, beyond, name, started):
+    """Infeasible where no GPU meets an SLO; unknown where only iGniter's one GPU per workload is too little."""
+    refused = refusal(instance, best_segments(instance), started)
+    if refused:
+        return refused
+    reason = "; ".join(_too_much(instance, instance.workloads[one], demands.data, name) for one in beyond)
+    return Outcome("unknown", "completed", reason=reason, build_seconds=perf_counter() - started)
+
+
+def _too_much(instance, workload, data, name):
+    rate = most_rps(instance, workload, data) / (1 + instance.policy.headroom)
+    return (
+        f"workload {workload.name}: {name} serves a workload on one GPU, which is too little for rate_rps "
+        f"{workload.rate_rps:g}; rate_rps {math.floor(rate * 1000) / 1000:.12g} or less would work"
+    )
+
+
+def most_rps(instance, workload, data):
+    """The largest rate whose batch by Theorem 1 meets the latency budget on a GPU of its own."""
+    batch = np.arange(1, data.max_batch + 1)
+    terms = solo_terms(data, workload.model, batch, 1.0)
+    alone = Terms(*(column[:, None] for column in terms))
+    latency_ms, throughput_rps = (column[:, 0] for column in together(data.hardware, alone))
+    budget_ms = instance.budget_ms(workload)
+    meets = latency_ms <= budget_ms
+    by_theorem = 1000 * batch[meets] / (budget_ms - terms.load_ms[meets])
+    return np.where(batch[meets] < data.max_batch, by_theorem, throughput_rps[meets]).max()
+
+
+def _missed(instance, late):
+    names = ", ".join(instance.workloads[one].name for one in late)
+    return f"{len(late)} of {len(instance.workloads)} workloads miss their SLO or rate beside others: {names}"
+
+
+def _method(variant, summary):
+    return Method(
+        name=variant.name,
+        summary=summary,
+        run=variant,
+        source="iGniter, TPDS 2022, Theorem 1, Algorithms 1 and 2",
+        features=frozenset({"limited_counts", "without_mig", "interference", "max_throughput"}),
+    )
+
+
+METHODS = (
+    _method(_Variant("igniter"), "MPS shares and batches, each workload where interference costs least"),
+    _method(
+        _Variant("ffd", interference=False, least_growth=False),
+        "first-fit decreasing that ignores interference",
+    ),
+    _method(_Variant("ffd++", least_growth=False), "first-fit decreasing with iGniter's allocation"),
+)

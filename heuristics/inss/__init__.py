@@ -1,0 +1,1 @@
+"""InSS: a trained actor for placement, binary search for batches."""

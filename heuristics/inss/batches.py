@@ -1,0 +1,73 @@
+"""InSS's batch decision (Algorithm 1, BDA): the largest batches that a placement carries, by binary search.
+
+Followed: the workloads in turn (line 2), the search from 1 to the largest batch that the data describes, 32 in the
+paper (line 3), its three cases (lines 5-11), the answer that some workload has no batch (lines 13-17).
+
+Where the listing is silent or contradicts the text, this does:
+
+- flag_i is set where all constraints hold (text); line 7 sets it where they do not;
+- a workload without a batch keeps the default, and the others are searched all the same (public program); line 14
+  leaves them at the default too;
+- the default is 1, but while a workload's batch is to be decided its neighbours see it at its largest, when it
+  disturbs them most: so what held for those decided before holds in the end;
+- (4b) asks that the first task of a batch is in time when the system is in balance, and the next one to arrive behind
+  those that wait now; both by eq. 2. The instance's latency budget for the batch itself counts too;
+- (4a) is left out: nobody measured memory for this performance data.
+"""
+
+import numpy as np
+
+from provision.models.traffic.task_latency import task_latency_ms
+
+DEFAULT = 1
+TOLERANCE = 1e-9
+"""Relative excess that is rounding."""
+
+
+def decide_batches(system, given, rates_rps, queued):
+    """Algorithm 1 on many systems side by side.
+
+    Parameters
+    ----------
+    system
+        The System.
+    given
+        Provisioning of arrays (systems, workloads).
+    rates_rps, queued
+        Arrays (systems, workloads): arrival rates, and tasks that wait.
+
+    Returns
+    -------
+    tuple of two arrays
+        Batches (systems, workloads), and (systems, workloads) whether each has one that satisfies the constraints.
+    """
+    assumed = np.full(given.gpu.shape, system.data.max_batch)
+    found = np.zeros_like(assumed)
+    for workload in range(system.workloads):
+        found[:, workload] = _search(system, given, assumed, workload, rates_rps[:, workload], queued[:, workload])
+        assumed[:, workload] = np.maximum(found[:, workload], DEFAULT)
+    return np.maximum(found, DEFAULT), found > 0
+
+
+def _search(system, given, assumed, workload, rate_rps, queued):
+    """The batch of one workload in every system, 0 where none was found (lines 3-12)."""
+    members, batch = given.together_with(workload), assumed.copy()
+    low, high, best = np.ones_like(rate_rps, int), assumed[:, workload].copy(), np.zeros_like(rate_rps, int)
+    searching = low <= high
+    while searching.any():
+        middle = batch[:, workload] = (low + high) // 2
+        latency_ms, throughput_rps = system.beside(members, given.units, batch)
+        in_time = _in_time(system, workload, middle, rate_rps, queued, latency_ms[:, workload])
+        holds = in_time & (throughput_rps[:, workload] >= rate_rps * (1 - TOLERANCE))
+        best = np.where(searching & holds, middle, best)
+        low, high = np.where(holds, middle + 1, low), np.where(in_time, high, middle - 1)
+        searching &= (holds | ~in_time) & (low <= high)
+    return best
+
+
+def _in_time(system, workload, batch, rate_rps, queued, latency_ms):
+    """(4b): whether tasks of the workload meet its SLO, and its batches their budget."""
+    first_ms = task_latency_ms(1, batch, rate_rps, latency_ms)
+    next_ms = task_latency_ms(queued + 1, batch, rate_rps, latency_ms)
+    task_ms, slo_ms = np.maximum(first_ms, next_ms), system.slo_ms[workload]
+    return (task_ms <= slo_ms * (1 + TOLERANCE)) & (latency_ms <= system.budget_ms[workload] * (1 + TOLERANCE))

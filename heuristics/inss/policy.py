@@ -1,0 +1,136 @@
+"""The trained part of InSS: an actor network that places workloads and shares GPUs out, and its file.
+
+The network is the paper's (section 6.1: hidden layers of 512 and 256 with ReLU). Its output is cut into heads, as in
+the public program: for every workload one over the GPUs and one over levels of its SM share. A decision takes the
+most likely of each head; ``filled`` makes units of the levels. Files hold the weights as 8-bit integers, a scale per
+row, and tell what system they were trained for.
+"""
+
+import io
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+
+from provision.heuristics.inss.system import Provisioning, filled
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Count, Name, NonNegative, Positive, PositiveCount, Record, Version
+
+LEVELS = 20
+"""How many SM shares a head tells apart."""
+LARGEST = 127
+"""Of the integers that stand for weights."""
+OWN = ("rates_rps", "episodes", "seed")
+"""Fields of a Trained in which systems of one kind may differ."""
+
+
+class Trained(Record):
+    """What a policy was trained for, and how long: the GPUs, each workload's model, SLO and rate."""
+
+    version: Version = 1
+    gpu: Name
+    gpus: PositiveCount
+    performance: Name
+    models: tuple[Name, ...]
+    slo_ms: tuple[Positive, ...]
+    rates_rps: tuple[NonNegative, ...]
+    episodes: Count = 0
+    seed: Count = 0
+
+    def fits(self, system):
+        """Whether a System is of the kind; rates may differ."""
+        asked = trained_for(system)
+        return all(getattr(self, name) == getattr(asked, name) for name in Trained.model_fields if name not in OWN)
+
+
+def trained_for(system, **more):
+    """A Trained for a System."""
+    workloads = system.instance.workloads
+    return Trained(
+        gpu=system.data.gpu, gpus=system.gpus, performance=system.data.name,
+        models=tuple(one.model for one in workloads), slo_ms=tuple(one.slo_ms for one in workloads),
+        rates_rps=tuple(map(float, system.rates_rps)), **more,
+    )
+
+
+class Policy(NamedTuple):
+    """A Trained, and weights (out, in) and biases (out,) of each layer of its actor."""
+
+    trained: Trained
+    layers: tuple
+
+    def act(self, system, queued):
+        """The most likely action: arrays (systems, workloads, 2) of GPUs and levels, for the rates of the System."""
+        signal = observation(np.array(self.trained.rates_rps), system, system.rates_rps[None], queued)
+        for number, (weights, bias) in enumerate(self.layers):
+            signal = (np.maximum(signal, 0) if number else signal) @ weights.T + bias
+        heads = signal.reshape(len(signal), system.workloads, system.gpus + LEVELS)
+        return np.stack([heads[..., : system.gpus].argmax(-1), heads[..., system.gpus :].argmax(-1)], axis=-1)
+
+
+def observation(usual_rps, system, rates_rps, queued):
+    """The state as the network sees it: rates over those that are usual, backlogs over the largest batch.
+
+    Returns
+    -------
+    ndarray
+        (systems, 2 * workloads).
+    """
+    parts = np.divide(rates_rps, usual_rps, out=np.zeros_like(rates_rps), where=usual_rps > 0)
+    return np.concatenate([parts, queued / system.data.max_batch], axis=1).astype(np.float32)
+
+
+def provisioning(system, actions):
+    """The Provisioning of actions, arrays (systems, workloads, 2) of GPUs and levels."""
+    gpu, level = np.moveaxis(np.asarray(actions), -1, 0)
+    wishes = np.ceil((level + 1) * system.units / LEVELS).astype(int)
+    return Provisioning(gpu, filled(gpu, wishes, system.gpus, system.units))
+
+
+def packed(policy):
+    """The bytes of a policy's file."""
+    arrays = {"trained": np.array(policy.trained.model_dump_json())}
+    for number, (weights, bias) in enumerate(policy.layers):
+        scale = np.maximum(np.abs(weights).max(axis=1), np.finfo(np.float32).tiny) / LARGEST
+        arrays[f"weights{number}"] = np.rint(weights / scale[:, None]).astype(np.int8)
+        arrays[f"scale{number}"], arrays[f"bias{number}"] = scale.astype(np.float32), bias.astype(np.float32)
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+def read_policy(path):
+    """The Policy in a file.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read or is none.
+    """
+    try:
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
+            trained = Trained.model_validate_json(str(file["trained"]))
+            policy = Policy(trained, tuple(_layer(file, number) for number in range(len(file.files) // 3)))
+        _refuse_misshapen(policy)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}; give the path of a policy") from None
+    except (ValueError, KeyError, EOFError, NotImplementedError, BadZipFile, zlib.error):
+        raise InputError(f"{path}: is no policy; write one with provision train INSTANCE --out {path}") from None
+    return policy
+
+
+def _layer(file, number):
+    """Weights and biases of a layer."""
+    scale = file[f"scale{number}"].astype(float)
+    return file[f"weights{number}"] * scale[:, None], file[f"bias{number}"].astype(float)
+
+
+def _refuse_misshapen(policy):
+    """Complain with a ValueError about layers that do not follow on each other."""
+    trained, sizes = policy.trained, [weights.shape for weights, _ in policy.layers]
+    ends = 2 * len(trained.models), len(trained.models) * (trained.gpus + LEVELS)
+    through = [ends[0], *(size[0] for size in sizes)]
+    if through[-1] != ends[1] or any(size[1] != before for size, before in zip(sizes, through, strict=False)):
+        raise ValueError("layers")

@@ -1,0 +1,1 @@
+"""MIG-serving (2021) and PARIS (DAC 2022)."""

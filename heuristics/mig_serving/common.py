@@ -1,0 +1,42 @@
+"""What methods for one GPU type with MIG and without MPS share: their features, their outcome."""
+
+from time import perf_counter
+
+from provision.models.contents.alone.assemble import Layout, assemble
+from provision.models.contents.alone.feasibility import refusal
+from provision.models.contents.alone.segments import best_segments
+from provision.models.problem.method import Outcome
+
+FEATURES = frozenset({"limited_counts", "with_mig", "without_mps", "isolated_data"})
+"""What they plan: one GPU type with MIG, any performance data for isolated slices."""
+
+
+def planned(instance, name, deploy):
+    """The Outcome of a method that deploys workloads on instances of one process each.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    name
+        Of the method.
+    deploy
+        Called with the Segments; returns the Segments that it used, the GPUs as tuples of (kind, workload), and the
+        termination.
+    """
+    started = perf_counter()
+    segments = best_segments(instance, max_processes=1)
+    refused = refusal(instance, segments, started)
+    if refused:
+        return refused
+    built = perf_counter()
+    segments, deployment, termination = deploy(segments)
+    limit = instance.fleet[0].count
+    if limit is None or len(deployment) <= limit:
+        plan, reason = assemble(instance, segments, [Layout(0, config) for config in deployment], name), ""
+    else:
+        plan, reason = None, f"{name} needs {len(deployment)} GPUs and the fleet has {limit}"
+    return Outcome(
+        "feasible" if plan else "unknown", termination, plan, reason=reason,
+        build_seconds=built - started, solve_seconds=perf_counter() - built,
+    )

@@ -1,0 +1,84 @@
+"""GPU configurations of MIG-serving: a partition with a workload in every instance, and how they are scored.
+
+Tan et al. 2021 ("Serving DNN Models with Multi-Instance GPUs: A Case of the Reconfigurable Machine
+Scheduling Problem"). The *utility* of a configuration is the part of every workload's rate that it carries; the
+*completion rate* of a workload is the sum of that over all GPUs so far. The score of a configuration is
+
+    sum over workloads of (1 - completion rate) * utility.
+
+A configuration mixes at most two workloads. The score is a sum over instances, so among all ways to share a partition
+between two workloads one of the best gives each size of instance to one of the two: instead of all pairs, all splits of
+a partition's sizes into two groups are tried, each group with the workload that it serves best.
+"""
+
+import itertools
+
+import numpy as np
+
+from provision.models.contents.alone.partitions import partitions_of
+
+SLACK = 1e-10
+"""A part of a workload's rate too small to ask for one more instance."""
+
+
+class Configs:
+    """The GPU configurations of one fleet entry, written as tuples of (kind, workload).
+
+    ``utility`` is (workloads, kinds): the part of the rate that one instance carries, 1 where there are no requests.
+    """
+
+    def __init__(self, instance, segments):
+        rate = np.array([instance.planned_rps(one) for one in instance.workloads])[:, None]
+        throughput = segments.throughput_rps
+        self.utility = np.where(rate > 0, throughput / np.where(rate > 0, rate, 1), throughput > 0)
+        splits = [split for slots in partitions_of(instance, segments).slots for split in _splits(slots)]
+        self._first, self._second = np.array(splits).transpose(1, 0, 2)
+
+    def given(self, config):
+        """(workloads,) utility of a configuration."""
+        found = np.zeros(len(self.utility))
+        for kind, workload in config:
+            found[workload] += self.utility[workload, kind]
+        return found
+
+    def best(self, completion, most=1):
+        """The best configuration of every split, no more than ``most`` of them, highest score first."""
+        gains = needed(completion)[:, None] * self.utility
+        first, second = gains @ self._first.T, gains @ self._second.T
+        order = np.argsort(-(first.max(axis=0) + second.max(axis=0)), kind="stable")
+        owners = zip(first.argmax(axis=0)[order], second.argmax(axis=0)[order], order, strict=True)
+        distinct = dict.fromkeys(
+            self._held(gains, self._first[split], one) + self._held(gains, self._second[split], other)
+            for one, other, split in itertools.islice(owners, None if most > 1 else 1)
+        )
+        return list(itertools.islice(distinct, most))
+
+    def fill(self, completion):
+        """Configurations that complete all workloads: the one of the highest score, again and again."""
+        completion, chosen = completion.copy(), []
+        while needed(completion).any():
+            chosen += self.best(completion)
+            completion += self.given(chosen[-1])
+        return chosen
+
+    def _held(self, gains, slots, workload):
+        """The instances that a workload has a use for."""
+        return tuple(
+            (int(kind), int(workload))
+            for kind in np.flatnonzero((slots > 0) & (gains[workload] > 0)) for _ in range(slots[kind])
+        )
+
+
+def needed(completion):
+    """(workloads,) the part of the rate that is still to be carried."""
+    left = 1 - completion
+    return np.where(left > SLACK, left, 0.0)
+
+
+def _splits(slots):
+    """A partition's sizes in two groups, every way once."""
+    kinds = np.flatnonzero(slots)
+    for taken in itertools.product((True, False), repeat=len(kinds) - 1):
+        first = slots.copy()
+        first[kinds[1:][~np.array(taken, bool)]] = 0
+        yield first, slots - first

@@ -1,0 +1,40 @@
+"""MIG-serving's fast algorithm (Tan et al. 2021): the GPU configuration of the highest score, repeatedly.
+
+Followed from the public description: the score, at most two workloads on a GPU, whole GPUs one after the other, and
+instances with one process each (MIG-serving does not use MPS). Known only from there, and so guessed:
+
+- utilities count in full, also beyond what a workload still needs: so the first GPUs of workloads with low rates hold
+  far more than they need, which is what ParvaGPU (SC 2024, section IV-B) observes of it;
+- partitions are those to which no instance can be added; an instance that no workload has a use for is left out;
+- the batch size of an instance is the one with the highest throughput inside the latency budget;
+- nothing is repacked at the end.
+"""
+
+
+import numpy as np
+
+from provision.heuristics.mig_serving.common import FEATURES, planned
+from provision.heuristics.mig_serving.configs import Configs
+from provision.models.problem.method import Method
+
+NAME = "mig-serving-fast"
+
+
+def solve(instance, control):
+    """Plan an instance; see the module's text."""
+
+    def deploy(segments):
+        return segments, Configs(instance, segments).fill(np.zeros(len(instance.workloads))), "completed"
+
+    return planned(instance, NAME, deploy)
+
+
+METHODS = (
+    Method(
+        name=NAME,
+        summary="GPU configurations of at most two workloads by the outstanding rate they carry; no MPS",
+        run=solve,
+        source="MIG-serving, Tan et al. 2021, fast algorithm",
+        features=FEATURES,
+    ),
+)

@@ -1,0 +1,186 @@
+"""PARIS: sizes of MIG instances from the distribution of batch sizes (Kim et al., "PARIS and ELSA", DAC 2022).
+
+PARIS partitions a fixed number of GPUs for one model whose queries come as batches of random size; it knows neither
+rates nor SLOs. Followed:
+
+- every size of instance has a *knee*: the smallest batch that brings it near its full utilisation;
+- a batch goes to the smallest size whose knee it does not exceed, and beyond all knees to the largest size;
+- the numbers of instances of the sizes are as the times that their batches take of them.
+
+Adapted to a rate and an SLO, for every workload by itself:
+
+- numbers are absolute: the rate is the number of requests in all batches, and an instance serves its batches one after
+  the other. What is less than one instance of a size is left to the next larger one in use (ELSA sends a query there
+  when it is idle); the last is rounded up;
+- batches that no size serves inside the latency budget do not come: the distribution ends before them. Sizes of batch
+  between two operating points count as the larger;
+- utilisation is not in the performance data: throughput over the size's largest throughput, in batches that queries
+  come in, stands for it, its knee at 80 %;
+- an instance is planned with that of its batches that carries the most; instances stand where they fit best, largest
+  first (PARIS says nothing about it), with one process each.
+
+Batch sizes are log-normal, as in the paper; ``batch_sigma`` and ``largest_batch`` are its defaults as far as known,
+``batch_median`` is guessed.
+"""
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from provision.heuristics.core.packing import Packing
+from provision.heuristics.mig_serving.common import FEATURES, planned
+from provision.models.base.errors import UnsupportedError
+from provision.models.performance.operating_points import ROUNDING, OperatingPoints
+from provision.models.problem.method import Method
+from provision.models.problem.workload import LEAST_RPS
+from provision.models.traffic.queueing_rates import best_by_rate
+
+NAME = "paris"
+KNEE = 0.8
+"""Part of the largest throughput of a size from which more batch gains little."""
+RARE = 1e-9
+"""A share of the queries too small to count."""
+SLACK = 1e-10
+"""A part of an instance too small to ask for one more."""
+
+
+def solve(instance, control):
+    """Plan an instance; see the module's text."""
+
+    def deploy(segments):
+        segments, wanted = _partitioned(instance, segments, _distribution(control))
+        packing = Packing(instance, segments)
+        for kind, workload in sorted(wanted, key=lambda pair: -segments.kinds[pair[0]].compute):
+            packing.place(kind, workload)
+        return segments, [layout.segments for layout in packing.layouts()], "completed"
+
+    return planned(instance, NAME, deploy)
+
+
+class _Distribution(NamedTuple):
+    """Of the batch sizes of queries: log-normal up to the largest."""
+
+    median: float
+    sigma: float
+    largest: float
+
+
+def _distribution(control):
+    names = ("batch_median", "batch_sigma", "largest_batch")
+    return _Distribution(*(control.positive(name, float) for name in names))
+
+
+def _partitioned(instance, segments, distribution):
+    """Segments with PARIS's batch sizes, and (kind, workload) of every instance."""
+    batch, rate_rps, latency_ms = (np.zeros(segments.batch.shape, kind) for kind in (int, float, float))
+    tables, wanted = {}, []
+    for workload, one in enumerate(instance.workloads):
+        if (one.model, one.slo_ms) not in tables:
+            tables[one.model, one.slo_ms] = _table(instance, segments.kinds, one, distribution.largest)
+        table = tables[one.model, one.slo_ms]
+        for kind, number, size in _numbers(table, instance.planned_rps(one), distribution):
+            wanted += [(kind, workload)] * number
+            batch[workload, kind] = table.batch[size]
+            rate_rps[workload, kind] = table.rate_rps[kind, size]
+            latency_ms[workload, kind] = table.latency_ms[kind, size]
+    return replace(segments, throughput_rps=rate_rps, latency_ms=latency_ms, batch=batch), wanted
+
+
+class _Table(NamedTuple):
+    """Single processes of one workload by kind and batch size; ``rate_rps`` is the throughput inside the budget.
+
+    Arrays are (kinds, batches), 0 where there is no operating point; ``batch`` is (batches,), ascending.
+    """
+
+    batch: np.ndarray
+    throughput_rps: np.ndarray
+    latency_ms: np.ndarray
+    rate_rps: np.ndarray
+
+
+def _table(instance, kinds, workload, largest_batch):
+    found = [_points(instance, kind, workload.model, largest_batch) for kind in kinds]
+    batch = np.unique(np.concatenate([points.batch for points in found]))
+    columns = np.zeros((3, len(kinds), len(batch)))
+    for kind, points in enumerate(found):
+        rate_rps = _rate_rps(instance, points, instance.budget_ms(workload))
+        columns[:, kind, np.searchsorted(batch, points.batch)] = points.throughput_rps, points.latency_ms, rate_rps
+    if not columns[-1].any():
+        raise UnsupportedError(
+            f"method {NAME} cannot serve {workload.name} in batches of at most {largest_batch:g}; "
+            "raise largest_batch or use --method auto"
+        )
+    return _Table(batch, *columns)
+
+
+def _points(instance, kind, model, largest_batch):
+    """The operating points of a single process that queries ask for."""
+    entry = instance.fleet[kind.entry]
+    points = instance.performance_of(entry.gpu, model).operating_points(model, kind.profile)
+    return _those(points, (points.processes == 1) & (points.batch <= largest_batch))
+
+
+def _those(points, which):
+    return OperatingPoints(*(column[which] for column in (
+        points.batch, points.processes, points.latency_ms, points.throughput_rps
+    )))
+
+
+def _rate_rps(instance, points, budget_ms):
+    """(points,) requests/s that each carries inside the latency budget."""
+    if instance.policy.latency_budget != "queueing":
+        return np.where(points.latency_ms <= budget_ms * (1 + ROUNDING), points.throughput_rps, 0.0)
+    budget = np.array([budget_ms])
+    return np.array([best_by_rate(_those(points, [at]), 1, budget)[0, 0] for at in range(len(points.batch))])
+
+
+def _numbers(table, rate_rps, distribution):
+    """(kind, number of instances, index of their batch size) of every size that one workload takes."""
+    shares, owner = _shares(table, distribution), _owners(table)
+    batches_per_s = max(rate_rps, LEAST_RPS) * shares / (shares @ table.batch)
+    used = np.unique(owner[shares > 0]).tolist()
+    left = np.zeros(len(shares))
+    for kind, larger in zip(used, [*used[1:], None], strict=True):
+        load = np.where(owner == kind, batches_per_s, left)
+        sizes = np.flatnonzero(load)
+        carried_rps = table.rate_rps[kind, sizes]
+        needed = (load[sizes] * table.batch[sizes] / carried_rps).sum()
+        passes_on = larger is not None and table.rate_rps[larger, sizes].all()
+        number = math.floor(needed + SLACK) if passes_on else max(math.ceil(needed - SLACK), 1)
+        left = load * max(1 - number / needed, 0) if passes_on else np.zeros(len(load))
+        if number:
+            yield kind, number, sizes[np.argmax(carried_rps)]
+
+
+def _shares(table, distribution):
+    """(batches,) share of the queries that come in each batch size."""
+    possible = table.rate_rps.any(axis=0)
+    below = log_ndtr(np.log(table.batch[possible] / distribution.median) / distribution.sigma)
+    shares = np.zeros(len(possible))
+    shares[possible] = np.diff(np.exp(below - below[-1]), prepend=0.0)
+    return np.where(shares > RARE, shares, 0.0)
+
+
+def _owners(table):
+    """(batches,) the kind that takes each batch size; kinds stand in ascending size."""
+    near_full = table.throughput_rps >= KNEE * table.throughput_rps.max(axis=1, keepdims=True)
+    knee = table.batch[near_full.argmax(axis=1)]
+    serves = table.rate_rps > 0
+    below_knee = serves & (table.batch <= knee[:, None])
+    largest = len(serves) - 1 - serves[::-1].argmax(axis=0)
+    return np.where(below_knee.any(axis=0), below_knee.argmax(axis=0), largest)
+
+
+METHODS = (
+    Method(
+        name=NAME,
+        summary="MIG sizes from the knees of throughput and a distribution of batch sizes; no MPS",
+        run=solve,
+        source="PARIS, Kim et al., DAC 2022",
+        features=FEATURES,
+        parameters={"batch_median": 8.0, "batch_sigma": 0.9, "largest_batch": 32},
+    ),
+)

@@ -1,0 +1,110 @@
+"""MIG-serving's two phases (Tan et al. 2021): the fast algorithm, then a genetic algorithm on its result.
+
+A deployment is a chromosome, a GPU configuration a gene. Mutation exchanges workloads between instances of equal size,
+which changes no completion rate but mixes more than two workloads on a GPU; crossover erases some GPUs and fills up
+with the slow algorithm (`mig_serving_tree`). Parents stay beside their offspring, so that the best is never lost.
+Guessed: how many deployments live on, how many GPUs are erased (any number up to half), one exchange per GPU.
+"""
+
+from collections import defaultdict
+from time import perf_counter
+
+import numpy as np
+
+from provision.heuristics.mig_serving.common import FEATURES, planned
+from provision.heuristics.mig_serving.configs import Configs
+from provision.heuristics.mig_serving.tree import search
+from provision.models.problem.method import Incumbent, Method
+
+NAME = "mig-serving-slow"
+POPULATION = 5
+"""Deployments that live on after a round."""
+
+
+def solve(instance, control):
+    """Search until the time is over or ``patience`` rounds found nothing better; Ctrl-C returns the best so far."""
+    started = perf_counter()
+
+    def deploy(segments):
+        evolution = _Evolution(instance, Configs(instance, segments), control)
+        try:
+            termination = evolution.run(started + control.time_limit_s)
+        except KeyboardInterrupt:
+            termination = "stopped"
+        return segments, evolution.best, termination
+
+    return planned(instance, NAME, deploy)
+
+
+class _Evolution:
+    """Deployments, best first, that begin with the fast algorithm's."""
+
+    def __init__(self, instance, configs, control):
+        self.configs, self.report = configs, control.report
+        self.patience, self.playouts = (control.positive(name, int) for name in ("patience", "playouts"))
+        self.gpu_weight = instance.weight(instance.fleet[0])
+        self.draw = np.random.default_rng(control.seed)
+        self.population = [configs.fill(np.zeros(len(instance.workloads)))]
+        self._tell()
+
+    @property
+    def best(self):
+        return self.population[0]
+
+    def run(self, deadline):
+        """Rounds until the deadline or until patience ends; returns why it ended."""
+        idle = 0
+        while idle < self.patience and len(self.best) > 1:
+            before = len(self.best)
+            for parent in tuple(self.population):
+                if perf_counter() >= deadline:
+                    return "time_limit"
+                self._admit(self._offspring(parent, deadline))
+            idle = 0 if len(self.best) < before else idle + 1
+        return "completed"
+
+    def _offspring(self, parent, deadline):
+        """A deployment after mutation and crossover."""
+        mutant = _exchanged(parent, self.draw)
+        kept = len(mutant) - self.draw.integers(1, len(mutant) // 2 + 1)
+        survivors = [mutant[gpu] for gpu in np.sort(self.draw.permutation(len(mutant))[:kept])]
+        completion = sum(map(self.configs.given, survivors))
+        return survivors + search(self.configs, completion, self.playouts, deadline, self.draw)
+
+    def _admit(self, deployment):
+        """Let a deployment live on among the shortest; of equal ones the younger stands first."""
+        before = len(self.best)
+        self.population = sorted([deployment, *self.population], key=len)[:POPULATION]
+        if len(self.best) < before:
+            self._tell()
+
+    def _tell(self):
+        self.report(Incumbent(len(self.best) * self.gpu_weight, None))
+
+
+def _exchanged(deployment, draw):
+    """The deployment with as many exchanges between instances of equal size as it has GPUs."""
+    gpus = [list(config) for config in deployment]
+    places = defaultdict(list)
+    for gpu, config in enumerate(gpus):
+        for slot, (kind, _) in enumerate(config):
+            places[kind].append((gpu, slot))
+    for _ in deployment:
+        gpu = draw.integers(len(gpus))
+        slot = draw.integers(len(gpus[gpu]))
+        alike = places[gpus[gpu][slot][0]]
+        other, at = alike[draw.integers(len(alike))]
+        gpus[gpu][slot], gpus[other][at] = gpus[other][at], gpus[gpu][slot]
+    return [tuple(config) for config in gpus]
+
+
+METHODS = (
+    Method(
+        name=NAME,
+        summary="genetic algorithm with tree search, from the plan of mig-serving-fast; no MPS",
+        run=solve,
+        source="MIG-serving, Tan et al. 2021, two-phase algorithm",
+        features=FEATURES,
+        parameters={"patience": 20, "playouts": 10},
+    ),
+)

@@ -1,0 +1,86 @@
+"""MIG-serving's slow algorithm (Tan et al. 2021): Monte Carlo tree search, customised.
+
+A node is a vector of completion rates, an edge a GPU configuration, and a path from the root to a node without needs a
+deployment, which is to be short. Customised means cut down: a node has few children, the configurations of the highest
+scores, and a playout draws from as few at every GPU. How many, and that children are chosen by UCT (Kocsis and
+Szepesvari 2006) on the mean length of their paths, is guessed.
+"""
+
+import math
+from time import perf_counter
+
+from provision.heuristics.mig_serving.configs import needed
+
+CANDIDATES = 10
+"""Configurations tried from a node, and drawn from in a playout."""
+EXPLORATION = 1.0
+"""GPUs by which a node visited once in e visits may look better than its mean."""
+
+
+class _Node:
+    """Completion rates after a configuration, how often they were reached and with how many GPUs in all."""
+
+    def __init__(self, completion, config=None):
+        self.completion, self.config = completion, config
+        self.visits, self.gpus, self.children = 0, 0, []
+
+    def expand(self, configs):
+        """Make the children."""
+        candidates = configs.best(self.completion, CANDIDATES)
+        self.children = [_Node(self.completion + configs.given(config), config) for config in candidates]
+
+    def promising(self):
+        """The child to follow: each once, then the one with the lowest lower confidence bound."""
+        return min(self.children, key=self._optimistic)
+
+    def _optimistic(self, child):
+        if not child.visits:
+            return -math.inf
+        return child.gpus / child.visits - EXPLORATION * math.sqrt(math.log(self.visits) / child.visits)
+
+
+def search(configs, completion, playouts, deadline, draw):
+    """Few configurations that complete all workloads, no more than the fast algorithm takes.
+
+    Parameters
+    ----------
+    configs
+        Configs.
+    completion
+        (workloads,) rates carried already.
+    playouts, deadline
+        How many paths are tried, and the perf_counter at which no more are.
+    draw
+        Random generator.
+    """
+    root, best = _Node(completion), configs.fill(completion)
+    for _ in range(playouts):
+        if perf_counter() >= deadline:
+            break
+        path = _descend(root, configs)
+        found = [node.config for node in path[1:]] + _playout(configs, path[-1].completion, draw)
+        best = min(best, found, key=len)
+        for node in path:
+            node.visits += 1
+            node.gpus += len(found)
+    return best
+
+
+def _descend(root, configs):
+    """Nodes from the root to one that was not visited before, or that needs nothing."""
+    path = [root]
+    while path[-1].visits and needed(path[-1].completion).any():
+        if not path[-1].children:
+            path[-1].expand(configs)
+        path.append(path[-1].promising())
+    return path
+
+
+def _playout(configs, completion, draw):
+    """Configurations to the end, drawn from those with the highest scores."""
+    chosen = []
+    while needed(completion).any():
+        candidates = configs.best(completion, CANDIDATES)
+        chosen.append(candidates[draw.integers(len(candidates))])
+        completion = completion + configs.given(chosen[-1])
+    return chosen

@@ -1,0 +1,151 @@
+"""ParvaGPU: segment configurator and allocator (SC 2024, Algorithms 1 and 2).
+
+Followed: TripletDecision and DemandMatching (Algorithm 1), SegmentRelocation and AllocationOptimization
+(Algorithm 2), Table II and III's fields, threshold of 4 GPCs. Where text and public program differ or are
+silent, this does:
+
+- a segment goes to the fullest GPU that takes it, the first of equals, as in the program (the text goes
+  through the GPUs from the first on);
+- segments of size 3 stand at slot 4 only, so one to a GPU (section III-E1);
+- slots: otherwise a GPU takes a segment when MIG's placement table has room for the resulting set of instances; starts
+  are chosen at the end. The program keeps sums of GPCs and its fixed slot order may overlap instances;
+- when a rate is a multiple of the optimal segment's throughput, the last optimal segment is the last segment;
+- small segments (line 22) are of size 2, completed by size 1, where a 2 carries more than two 1s, else of
+  size 1 (program); a service with neither keeps its segment (the program would drop it);
+- optimization keeps its result only if it needs no more GPUs than before.
+"""
+
+import math
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from provision.heuristics.core.packing import Packing
+from provision.models.contents.alone.assemble import assemble
+from provision.models.contents.alone.feasibility import refusal
+from provision.models.contents.alone.segments import best_segments
+from provision.models.problem.method import Method, Outcome
+
+FRAGMENTED_GPCS = 4
+"""A GPU with at most this many allocated GPCs is split up by the optimization (section III-E2)."""
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """Which parts of ParvaGPU run: several processes per segment, allocation optimization."""
+
+    name: str
+    max_processes: int | None = None
+    optimize: bool = True
+
+    def __call__(self, instance, control):
+        started = perf_counter()
+        segments = best_segments(instance, self.max_processes)
+        refused = refusal(instance, segments, started)
+        if refused:
+            return refused
+        built = perf_counter()
+        layouts = self.layouts(instance, segments)
+        plan = assemble(instance, segments, layouts, self.name)
+        spent = {"build_seconds": built - started, "solve_seconds": perf_counter() - built}
+        limit = instance.fleet[0].count
+        if limit is not None and len(layouts) > limit:
+            reason = f"{self.name} needs {len(layouts)} GPUs and the fleet has {limit}"
+            return Outcome("unknown", "completed", reason=reason, **spent)
+        return Outcome("feasible", "completed", plan, **spent)
+
+    def layouts(self, instance, segments):
+        """The deployment map: which segments share a GPU."""
+        packing = _relocate(instance, segments)
+        before = packing.layouts()
+        if not self.optimize:
+            return before
+        _optimize(packing, segments)
+        after = packing.layouts()
+        return after if len(after) <= len(before) else before
+
+
+def _demand_matching(instance, segments):
+    """(kind, workload) of all segments: optimal ones and the last of each workload (Algorithm 1, lines 14-22)."""
+    size = np.array([kind.compute for kind in segments.kinds])
+    ascending = np.argsort(size, kind="stable")
+    for workload, throughput in enumerate(segments.throughput_rps):
+        rate = instance.planned_rps(instance.workloads[workload])
+        optimal = int(np.argmax(throughput / size))
+        several = max(math.ceil(rate / throughput[optimal]) - 1, 0)
+        left = min(rate - several * throughput[optimal], throughput[optimal])
+        enough = (throughput >= left) & (throughput > 0)
+        yield from [(optimal, workload)] * several
+        yield int(ascending[np.argmax(enough[ascending])]), workload
+
+
+def _relocate(instance, segments):
+    """Segments of all services, largest first, onto GPUs (Algorithm 2, lines 2-11)."""
+    packing = Packing(instance, segments, admits=lambda sizes: sizes.count(3) <= 1)
+    for kind, workload in sorted(
+        _demand_matching(instance, segments), key=lambda pair: -segments.kinds[pair[0]].compute
+    ):
+        packing.place(kind, workload)
+    return packing
+
+
+def _optimize(packing, segments):
+    """Split the segments of fragmented GPUs, last GPU first (Algorithm 2, lines 12-32)."""
+    freed = {}
+    for gpu in reversed(packing.gpus):
+        if sum(segments.kinds[kind].compute for kind, _ in gpu.segments) > FRAGMENTED_GPCS:
+            continue
+        for kind, workload in tuple(gpu.segments):
+            due = freed.get(workload, 0.0) + segments.throughput_rps[workload, kind]
+            small, freed[workload] = _small_segments(segments, workload, due)
+            if small is None:
+                freed[workload] = due - segments.throughput_rps[workload, kind]
+                continue
+            packing.remove(gpu, (kind, workload))
+            for one in sorted(small, key=lambda k: -segments.kinds[k].compute):
+                packing.place(one, workload)
+
+
+def _small_segments(segments, workload, due):
+    """Kinds of size 1 and 2 that carry a freed rate, and what they carry too little (below 0: too much).
+
+    None when the service runs on neither size.
+    """
+    throughput = segments.throughput_rps[workload]
+    one, two = (
+        max((k for k, kind in enumerate(segments.kinds) if kind.compute == size), key=throughput.__getitem__,
+            default=None)
+        for size in (1, 2)
+    )
+    rate_1 = throughput[one] if one is not None else 0.0
+    rate_2 = throughput[two] if two is not None else 0.0
+    if not rate_1 and not rate_2:
+        return None, due
+    small = []
+    if rate_2 > 2 * rate_1:
+        several = math.floor(due / rate_2) if rate_1 else math.ceil(due / rate_2)
+        small += [two] * several
+        due -= max(several, 0) * rate_2
+    if rate_1:
+        several = math.ceil(due / rate_1)
+        small += [one] * several
+        due -= max(several, 0) * rate_1
+    return small, due
+
+
+def _method(variant, summary):
+    return Method(
+        name=variant.name,
+        summary=summary,
+        run=variant,
+        source="ParvaGPU, SC 2024, Algorithms 1 and 2",
+        features=frozenset({"limited_counts", "with_mig", "without_mps", "isolated_data", "max_throughput"}),
+    )
+
+
+METHODS = (
+    _method(_Variant("parvagpu"), "MIG segments with MPS processes, relocated and optimized"),
+    _method(_Variant("parvagpu-single", max_processes=1), "ParvaGPU with one process per segment"),
+    _method(_Variant("parvagpu-unoptimized", optimize=False), "ParvaGPU without allocation optimization"),
+)

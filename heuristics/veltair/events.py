@@ -1,0 +1,236 @@
+"""Queries on a shared CPU, event by event: VELTAIR's scheduler and its rivals (ASPLOS 2022, Algorithm 3).
+
+Followed: a query takes its layers in units (Algorithm 3, inner loop); before every unit the interference is estimated
+(line ``i``), from the tenants that are not about to finish (section 4.3), the threshold set from what the average
+cores of all queries leave idle (line ``thres``), and the next unit formed (line ``pivot``). A unit that wants
+more cores than are idle starts with those there are and takes more when they come free, for the overhead of spawning
+threads (section 3.2).
+
+Guessed: cores go to queries in order of arrival; the overhead is paid once per unit; a query whose turn finds no
+idle core waits. Model-wise first come, first served (section 3.2) waits until a query has all its cores.
+
+The machine is the model of ``layers_cpu``: whenever a layer or the cores of a tenant change, the parts of L3 and DRAM
+that all tenants get are worked out anew; a running layer keeps the fraction of its work that is left.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.heuristics.veltair.blocks import block_end, first_pivot, least_cores, threshold
+from provision.models.base.compiled import compiled
+from provision.models.cpu.cpu import accesses, alone_s, busy_s, dram_s, misses, stays, stretch, took_s
+
+ADAPTIVE, PRINTED = 0, -1
+"""Grains that are no number of layers: blocks by ``block_end`` and by ``first_pivot``."""
+ENDING = 0.1
+"""A tenant with no more than this part of its unit left is about to finish."""
+
+TENANT = np.dtype(
+    [(name, np.int64) for name in ("query", "network", "layer", "begin", "end", "cores", "demand", "plane", "grown")]
+    + [(name, np.float64) for name in ("left", "delay_s", "took_s", "access_bps", "miss_bps")]
+)
+"""A query in the system: ``layer`` has ``left`` of its work, after ``delay_s``; ``begin`` to ``end`` is its unit."""
+
+
+class Rules(NamedTuple):
+    """What tells schedulers apart.
+
+    Attributes
+    ----------
+    grain
+        Layers in a unit, or ADAPTIVE or PRINTED.
+    whole
+        Whether a unit waits until all its cores are idle.
+    compiled
+        Whether versions follow the interference; else they are those that are fastest alone.
+    """
+
+    grain: int
+    whole: bool
+    compiled: bool
+
+
+class Log(NamedTuple):
+    """What happened: when queries finished (s; infinite if they did not) and their core seconds, by query; and counts:
+    units, units that found too few idle cores, most cores in use."""
+
+    finish_s: np.ndarray
+    core_s: np.ndarray
+    counts: np.ndarray
+
+
+@compiled
+def play(arrival_s, networks, catalogue, rules, cpu, proxy, most_late, log):
+    """Play all queries, or until more than ``most_late`` of them have missed their QoS."""
+    tenants, line = np.zeros(len(arrival_s), TENANT), np.empty(len(arrival_s), np.int64)
+    present = upcoming = late = 0
+    now_s = 0.0
+    while upcoming < len(arrival_s) or present > 0:
+        at, wait_s = soonest(tenants, line[:present])
+        arrives = upcoming < len(arrival_s) and arrival_s[upcoming] - now_s <= wait_s
+        next_s = arrival_s[upcoming] if arrives else now_s + wait_s
+        pass_time(tenants, line[:present], next_s - now_s, log)
+        now_s = next_s
+        if arrives:
+            at, line[present] = present, upcoming
+            enter(tenants[upcoming], upcoming, networks[upcoming], catalogue)
+            present, upcoming = present + 1, upcoming + 1
+        else:
+            tenants[line[at]].layer += 1
+            tenants[line[at]].left = 1.0
+        tenant = tenants[line[at]]
+        if tenant.layer == catalogue.first[tenant.network + 1]:
+            log.finish_s[tenant.query] = now_s
+            late += now_s - arrival_s[tenant.query] > catalogue.qos_s[tenant.network]
+            line[at : present - 1] = line[at + 1 : present].copy()
+            present -= 1
+        elif tenant.layer == tenant.end:
+            tenant.cores = 0
+            form(tenants, line[:present], at, catalogue, rules, cpu, proxy, log)
+        if late > most_late:
+            return
+        deal(tenants, line[:present], rules, cpu, log)
+        run(tenants, line[:present], catalogue, cpu)
+
+
+@compiled
+def enter(tenant, query, network, catalogue):
+    """Let a query come in, before its first unit."""
+    tenant.query, tenant.network = query, network
+    tenant.layer = tenant.end = catalogue.first[network]
+
+
+@compiled
+def soonest(tenants, line):
+    """Where the first tenant to finish its layer stands in the line, and in how many seconds."""
+    first, least_s = -1, np.inf
+    for at in range(len(line)):
+        tenant = tenants[line[at]]
+        if tenant.cores > 0 and tenant.delay_s + tenant.left * tenant.took_s < least_s:
+            first, least_s = at, tenant.delay_s + tenant.left * tenant.took_s
+    return first, least_s
+
+
+@compiled
+def pass_time(tenants, line, seconds, log):
+    """Let everyone work."""
+    for at in line:
+        tenant = tenants[at]
+        if tenant.cores > 0:
+            worked_s = max(seconds - tenant.delay_s, 0.0)
+            tenant.delay_s = max(tenant.delay_s - seconds, 0.0)
+            tenant.left = max(tenant.left - worked_s / tenant.took_s, 0.0)
+            log.core_s[tenant.query] += tenant.cores * seconds
+
+
+@compiled
+def form(tenants, line, at, catalogue, rules, cpu, proxy, log):
+    """Form the next unit of the tenant at a place in the line, and count it."""
+    tenant = tenants[line[at]]
+    tenant.plane = catalogue.average.shape[0] - 1
+    if rules.compiled:
+        tenant.plane = level(tenants, line, catalogue, proxy)
+    until_s, last = catalogue.until_s[tenant.plane], catalogue.first[tenant.network + 1]
+    tenant.begin = tenant.layer
+    if rules.grain > 0:
+        tenant.end = min(tenant.begin + rules.grain, last)
+    else:
+        most = most_cores(tenants, line, tenant, catalogue, cpu)
+        if rules.grain == ADAPTIVE:
+            tenant.end = block_end(until_s, catalogue.target_s, tenant.begin, last, most)
+        else:
+            tenant.end = first_pivot(until_s, catalogue.target_s, tenant.begin, last, most)
+    tenant.demand = least_cores(until_s, catalogue.target_s, tenant.begin, tenant.end)
+    tenant.left, tenant.delay_s, tenant.grown = 1.0, 0.0, 0
+    log.counts[0] += 1
+    log.counts[1] += tenant.demand > idle(tenants, line, cpu)
+
+
+@compiled
+def level(tenants, line, catalogue, proxy):
+    """The interference level that the counters of all who run on point to."""
+    access_bps = miss_bps = 0.0
+    for at in line:
+        tenant = tenants[at]
+        if tenant.cores > 0 and unfinished(tenant, catalogue) > ENDING:
+            access_bps += tenant.access_bps
+            miss_bps += tenant.miss_bps
+    slowdown = 1.0 if access_bps == 0 else proxy @ counters(access_bps, miss_bps)
+    return max(np.searchsorted(catalogue.slowdown, slowdown, side="right") - 1, 0)
+
+
+@compiled
+def counters(access_bps, miss_bps):
+    """What the proxy is linear in: 1, the miss rate of L3, its accesses in TB/s."""
+    return np.array([1.0, miss_bps / access_bps, access_bps / 1e12])
+
+
+@compiled
+def unfinished(tenant, catalogue):
+    """The part of a tenant's unit that is left, by its planned times."""
+    until_s = catalogue.until_s[tenant.plane, tenant.cores - 1]
+    layer_s = until_s[tenant.layer + 1] - until_s[tenant.layer]
+    left_s = until_s[tenant.end] - until_s[tenant.layer + 1] + tenant.left * layer_s
+    return left_s / (until_s[tenant.end] - until_s[tenant.begin])
+
+
+@compiled
+def most_cores(tenants, line, tenant, catalogue, cpu):
+    """Average cores of a tenant and its threshold."""
+    total = 0.0
+    for at in line:
+        total += catalogue.average[tenants[at].plane, tenants[at].network]
+    own = catalogue.average[tenant.plane, tenant.network]
+    return own + threshold(cpu.cores, own, total)
+
+
+@compiled
+def idle(tenants, line, cpu):
+    """Cores that nobody has."""
+    cores = cpu.cores
+    for at in line:
+        cores -= tenants[at].cores
+    return cores
+
+
+@compiled
+def deal(tenants, line, rules, cpu, log):
+    """Give idle cores to those who want some, in order of arrival."""
+    free = idle(tenants, line, cpu)
+    for at in line:
+        tenant = tenants[at]
+        if free == 0 or (rules.whole and tenant.cores == 0 and tenant.demand > free):
+            break
+        more = min(tenant.demand - tenant.cores, free)
+        if more > 0 and tenant.cores > 0 and not tenant.grown:
+            tenant.delay_s, tenant.grown = tenant.delay_s + cpu.growth_s, 1
+        tenant.cores += more
+        free -= more
+    log.counts[2] = max(log.counts[2], cpu.cores - free)
+
+
+@compiled
+def run(tenants, line, catalogue, cpu):
+    """Work out how long everyone's layer takes beside the others, and what it asks of L3 and DRAM."""
+    running = np.array([at for at in line if tenants[at].cores > 0])
+    wanted_bps = np.empty(len(running))
+    for number, at in enumerate(running):
+        tenant = tenants[at]
+        version = catalogue.versions[tenant.plane, tenant.layer]
+        wanted_bps[number] = accesses(version, 1.0) / alone_s(version, tenant.cores, cpu)
+    share = wanted_bps / wanted_bps.sum()
+    busy, dram, miss_bytes, access_bytes = np.empty((4, len(running)))
+    for number, at in enumerate(running):
+        tenant = tenants[at]
+        version = catalogue.versions[tenant.plane, tenant.layer]
+        stay = stays(version, tenant.cores, share[number], cpu)
+        busy[number] = busy_s(version, tenant.cores, stay, cpu)
+        dram[number] = dram_s(version, tenant.cores, stay, cpu)
+        miss_bytes[number], access_bytes[number] = misses(version, stay), accesses(version, stay)
+    factor = stretch(busy, dram, miss_bytes, cpu)
+    for number, at in enumerate(running):
+        tenant = tenants[at]
+        tenant.took_s = took_s(busy[number], factor * dram[number], tenant.cores, cpu)
+        tenant.access_bps = access_bytes[number] / tenant.took_s
+        tenant.miss_bps = miss_bytes[number] / tenant.took_s

@@ -1,0 +1,107 @@
+"""The analytical CPU beside measured layer times: constants of the machine, and how far layers are from what they give.
+
+A layer is predicted to take the time of its fastest tiling in the model of ``layers_cpu``. Three constants of a core
+are found by least squares on the logarithms of the times of the measured versions that are fastest alone: operations
+and bytes per second, and the time to start a layer. A layer that is measured runs again and again and finds its
+weights in a cache, so DRAM counts as fast as L3, which is taken to hold all blocks.
+"""
+
+from collections import Counter
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from provision.heuristics.veltair.versions import candidates_of
+from provision.models.cpu.cpu import THREADRIPPER, core_scaling
+from provision.models.cpu.networks import networks
+
+COMPARED = ("network", "layer", "version", "cores", "measured_ms", "predicted_ms", "error")
+CONSTANTS = ("core_flops", "core_l3_bps", "fork_s")
+REFERENCE = "resnet50"
+BALANCE = 0.5
+"""Bytes per operation that a core is first taken to read."""
+STEP = 0.01
+"""Relative change that the fit tries; times have steps where the fastest tiling changes."""
+UNIT = THREADRIPPER._replace(core_flops=1.0, efficiency=1.0, live_bytes=np.inf, join_s=0.0)
+
+
+def cpu_of(constants, cores):
+    """A Cpu with so many cores and these CONSTANTS; nothing is lost to other tenants or to joining cores."""
+    cpu = UNIT._replace(cores=cores, **dict(zip(CONSTANTS, constants, strict=True)))
+    return cpu._replace(core_dram_bps=cpu.core_l3_bps, dram_bps=cores * cpu.core_l3_bps)
+
+
+def fit_cpu(times):
+    """The Cpu that fits LayerTimes."""
+    rows, tilings = times.fastest_alone, _tilings(times)
+    took_s = np.array([row.median_ms for row in rows]) / 1e3
+    most_flops = max(times.shapes[row.network][row.layer].flops / row.median_ms / row.cores for row in rows) * 1e3
+
+    def errors(logs):
+        return np.log(_predicted_s(times, tilings, cpu_of(np.exp(logs), times.machine.cores)) / took_s)
+
+    start = np.log([most_flops, BALANCE * most_flops, took_s.min() / 2])
+    return cpu_of(np.exp(least_squares(errors, start, diff_step=STEP).x).tolist(), times.machine.cores)
+
+
+def _tilings(times):
+    """Candidates of the measured layers, by network and name, with operations for seconds."""
+    return {(row.network, row.layer): candidates_of(times.shapes[row.network][row.layer], UNIT)
+            for row in times.fastest_alone}
+
+
+def _predicted_s(times, tilings, cpu):
+    """Predicted times of the versions fastest alone."""
+    scaled = {}
+    for key, candidates in tilings.items():
+        timed = candidates.copy()
+        timed["chunk_s"] /= cpu.core_flops
+        scaled[key] = core_scaling(timed, 0.0, cpu).min(axis=0)
+    return np.array([scaled[row.network, row.layer][row.cores - 1] for row in times.fastest_alone])
+
+
+def compared(times, cpu):
+    """Measured and predicted times of layers in their versions fastest alone: a dict of COMPARED each."""
+    predicted_s = _predicted_s(times, _tilings(times), cpu)
+    return [
+        dict(zip(COMPARED, (*row[:4], row.median_ms, ms, ms / row.median_ms - 1), strict=True))
+        for row, ms in zip(times.fastest_alone, (1e3 * predicted_s).tolist(), strict=True)
+    ]
+
+
+def by_network(rows):
+    """What ``compared`` found by network and cores: ms of a whole query, mean and 95th percentile of absolute errors.
+
+    Networks of which some layer was not measured have no ms.
+    """
+    found = []
+    for name, cores in dict.fromkeys((row["network"], row["cores"]) for row in rows):
+        mine = {row["layer"]: row for row in rows if (row["network"], row["cores"]) == (name, cores)}
+        often, errors = Counter(networks()[name].firsts), np.abs([row["error"] for row in mine.values()])
+        measured_ms, predicted_ms = (
+            sum(mine[layer][column] * often[layer] for layer in often) if set(often) == set(mine) else None
+            for column in ("measured_ms", "predicted_ms")
+        )
+        found.append({"network": name, "cores": cores, "shapes": len(mine),
+                      "measured_ms": measured_ms, "predicted_ms": predicted_ms,
+                      "mean_error": float(errors.mean()), "p95_error": float(np.percentile(errors, 95))})
+    return found
+
+
+def measured_networks(times):
+    """The shipped networks, their layers with the effort that they were measured to take on one core.
+
+    Efforts are relative to the mean of REFERENCE by operations: the modelled CPU's efficiency is set to that network.
+    """
+    rows = compared(times, fit_cpu(times))
+    ratio = {(row["network"], row["layer"]): 1 / (1 + row["error"]) for row in rows if row["cores"] == 1}
+    efforts = {name: [ratio.get((name, first), 1.0) for first in network.firsts]
+               for name, network in networks().items()}
+    mean = np.average(efforts[REFERENCE], weights=[layer.flops for layer in networks()[REFERENCE].layers])
+    return {
+        name: network._replace(layers=tuple(
+            layer._replace(effort=float(effort / mean))
+            for layer, effort in zip(network.layers, efforts[name], strict=True)
+        ))
+        for name, network in networks().items()
+    }

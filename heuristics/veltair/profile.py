@@ -1,0 +1,107 @@
+"""What VELTAIR's scheduler knows of its models beforehand: versions, times, targets (ASPLOS 2022, section 4).
+
+Guessed: a version is chosen for a level by the fewest cores that keep the layer's target, then by time. Without
+adaptive compilation a layer has the version fastest alone on all cores, what TVM's tuner returns, and is planned for
+as if alone. All schedulers plan to run a query in 80 % of its QoS; what is left is for waiting and interference.
+"""
+
+from functools import cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.heuristics.veltair.blocks import SLACK, least_cores
+from provision.heuristics.veltair.versions import (
+    LEVELS,
+    MOST_VERSIONS,
+    fastest_alone,
+    layer_targets_s,
+    levels_s,
+    versions_of,
+)
+from provision.models.cpu.cpu import THREADRIPPER, core_scaling
+
+PLANNED = 0.8
+
+
+class Catalogue(NamedTuple):
+    """Networks on a CPU as arrays; the layers of all networks stand one behind the other.
+
+    Attributes
+    ----------
+    versions
+        VERSION by plane and layer. Planes are LEVELS; the last one has the versions fastest alone.
+    until_s
+        Planned time of all layers before each, (planes, cores, layers + 1).
+    target_s
+        Sum of the targets of all layers before each, (layers + 1).
+    first
+        First layer of every network, and the number of layers.
+    average
+        Average cores by plane and network.
+    slowdown
+        By level: the mean time of layers of their fastest version over that alone.
+    qos_s
+        By network.
+    kept
+        Number of versions by layer.
+    """
+
+    versions: np.ndarray
+    until_s: np.ndarray
+    target_s: np.ndarray
+    first: np.ndarray
+    average: np.ndarray
+    slowdown: np.ndarray
+    qos_s: np.ndarray
+    kept: np.ndarray
+
+
+def catalogue(networks, cpu=THREADRIPPER, planned=PLANNED, most=MOST_VERSIONS):
+    """The Catalogue of networks."""
+    targets_s = [layer_targets_s(network, planned) for network in networks]
+    target_s = _before(np.concatenate(targets_s))
+    first = np.cumsum([0, *(len(network.layers) for network in networks)])
+    layers = [layer._replace(name="") for network in networks for layer in network.layers]
+    alone_s = _before(np.stack([_alone(layer, cpu)[1] for layer in layers], axis=-1))
+    cores = np.repeat([least_cores(alone_s, target_s, *span) for span in pairwise(first)], np.diff(first))
+    made = [_layer(*known, cpu, most) for known in zip(layers, np.concatenate(targets_s), cores.tolist(), strict=True)]
+    chosen, times_s, kept, slower = zip(*made, strict=True)
+    until_s = _before(np.stack(times_s, axis=-1))
+    average = [[least_cores(plane, target_s, *span) for span in pairwise(first)] for plane in until_s]
+    return Catalogue(
+        np.stack(chosen, axis=-1), until_s, target_s, first, np.array(average, float), np.mean(slower, axis=0),
+        np.array([network.qos_ms / 1e3 for network in networks]), np.array(kept),
+    )
+
+
+def _before(parts):
+    """Sums of all before each along the last axis, and of all."""
+    return np.concatenate([np.zeros_like(parts[..., :1]), np.cumsum(parts, axis=-1)], axis=-1)
+
+
+@cache
+def _alone(layer, cpu):
+    """The version fastest alone and its times by cores."""
+    version = fastest_alone(layer, cpu)
+    return version, core_scaling(version, 0.0, cpu)[0]
+
+
+@cache
+def _layer(layer, target_s, cores, cpu, most):
+    """Of one layer: version by plane, times (planes, cores), number of versions, slowdown by level."""
+    versions, (alone, alone_s) = versions_of(layer, target_s, cores, cpu, most), _alone(layer, cpu)
+    chosen, times_s = zip(*(_best(versions, level, target_s, cpu) for level in LEVELS), strict=True)
+    planes = np.concatenate([versions[list(chosen)], alone])
+    pressed_s = levels_s(alone, cores, cpu)[:, 0]
+    return planes, np.stack([*times_s, alone_s]), len(versions), pressed_s / pressed_s[0]
+
+
+def _best(versions, level, target_s, cpu):
+    """Which version is for a level, and its times by cores."""
+    times_s = core_scaling(versions, level, cpu)
+    enough = times_s <= max(target_s, SLACK * times_s.min())
+    cores = np.where(enough.any(axis=1), enough.argmax(axis=1), cpu.cores)
+    ordered = np.lexsort((times_s[np.arange(len(versions)), np.minimum(cores, cpu.cores - 1)], cores))
+    return ordered[0], times_s[ordered[0]]

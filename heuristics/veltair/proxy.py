@@ -1,0 +1,47 @@
+"""VELTAIR's interference proxy: slowdown as a linear function of L3 counters (ASPLOS 2022, section 4.3).
+
+Followed: the interference level is a mean slowdown of layers; a linear model gets it from the miss rate and the
+accesses of L3. The paper reads hardware counters and measures slowdowns; here both come from the analytical model of
+``layers_cpu``: a random tenth of all layers, in the versions fastest alone, runs next to a background of a random
+level, and least squares fits the mean slowdowns. Every other sample is held out to judge the fit.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.heuristics.veltair.blocks import least_cores
+from provision.heuristics.veltair.events import counters
+from provision.models.cpu.cpu import pressed
+
+SAMPLES = 400
+
+
+class Proxy(NamedTuple):
+    """``weights`` of 1, miss rate and accesses; ``r_squared`` on the samples held out."""
+
+    weights: np.ndarray
+    r_squared: float
+
+
+def fit_proxy(catalogue, cpu, seed=0):
+    """The Proxy for the networks of a Catalogue."""
+    random = np.random.default_rng(seed)
+    found = [_sample(catalogue, cpu, random) for _ in range(SAMPLES)]
+    features, slowdowns = (np.array(part) for part in zip(*found, strict=True))
+    weights = np.linalg.lstsq(features[::2], slowdowns[::2], rcond=None)[0]
+    error = slowdowns[1::2] - features[1::2] @ weights
+    return Proxy(weights, 1 - error.var() / slowdowns[1::2].var())
+
+
+def _sample(catalogue, cpu, random):
+    """Counters and mean slowdown of random layers beside a background; its levels are as close as LEVELS."""
+    level, count = random.random() ** 2, len(catalogue.target_s) - 1
+    layers = random.choice(count, max(count // 10, 1), replace=False)
+    cores = [least_cores(catalogue.until_s[-1], catalogue.target_s, layer, layer + 1) for layer in layers]
+    running = list(zip(catalogue.versions[-1, layers], cores, strict=True))
+    found = np.array([pressed(version, number, level, cpu) for version, number in running])
+    alone_s = np.array([pressed(version, number, 0.0, cpu)[0] for version, number in running])
+    access_bps, miss_bps = found[:, 1:].sum(axis=0) / found[:, 0].sum()
+    access_bps += level * cpu.cores * cpu.core_l3_bps
+    return counters(access_bps, miss_bps + level * cpu.dram_bps), np.mean(found[:, 0] / alone_s)

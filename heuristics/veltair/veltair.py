@@ -1,0 +1,163 @@
+"""VELTAIR and what it is compared with, serving DNN queries on a shared CPU (ASPLOS 2022, section 5).
+
+The machine is an analytical model (``models/layers_cpu``) of networks whose layers may have measured efforts. A
+scheduler serves queries that arrive at random; its capacity is the highest rate at which 95 % of them are within their
+QoS.
+
+Guessed: Planaria's part is played by the layer-wise scheduling of section 3.2; AS and FULL differ from it by Algorithm
+2, AC and FULL by the versions. A query alone is one that the same scheduler serves with nobody else on the CPU.
+"""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.heuristics.veltair.events import ADAPTIVE, PRINTED, Log, Rules, play
+from provision.heuristics.veltair.prema import play_prema
+from provision.heuristics.veltair.profile import PLANNED, catalogue
+from provision.heuristics.veltair.proxy import fit_proxy
+from provision.heuristics.veltair.versions import MOST_VERSIONS
+from provision.models.cpu.cpu import THREADRIPPER
+
+WHOLE_MODEL = 10**6
+PREMA = "prema"
+SCHEDULERS = {
+    "model-wise": Rules(WHOLE_MODEL, whole=True, compiled=False),
+    "layer-wise": Rules(1, whole=False, compiled=False),
+    "blocks-6": Rules(6, whole=False, compiled=False),
+    "blocks-11": Rules(11, whole=False, compiled=False),
+    "blocks-27": Rules(27, whole=False, compiled=False),
+    PREMA: None,
+    "veltair-as": Rules(ADAPTIVE, whole=False, compiled=False),
+    "veltair-ac": Rules(1, whole=False, compiled=True),
+    "veltair-full": Rules(ADAPTIVE, whole=False, compiled=True),
+    "veltair-printed": Rules(PRINTED, whole=False, compiled=True),
+}
+"""Rules by name; ``veltair-printed`` is FULL with Algorithm 2 as printed."""
+SATISFIED = 0.95
+UNREACHABLE = 1.5
+"""Times the rate at which layer-wise work alone fills all cores: more than any scheduler serves."""
+PRECISION = 0.01
+
+
+def conflict_overhead_s(conflict_rate, units, cpu):
+    """What conflicts cost a query of so many units (section 3.2)."""
+    return conflict_rate * units * cpu.growth_s
+
+
+class Load(NamedTuple):
+    """Queries: the network of each, and their arrivals at a rate of 1/s."""
+
+    networks: np.ndarray
+    arrival: np.ndarray
+
+
+class Outcome(NamedTuple):
+    """What became of the queries of a Load.
+
+    Attributes
+    ----------
+    latency_s, qos_s, core_s
+        By query: time from arrival to end, the QoS, cores times time.
+    units, conflicts, peak
+        Numbers of units and of those that found too few idle cores; most cores in use.
+    """
+
+    latency_s: np.ndarray
+    qos_s: np.ndarray
+    core_s: np.ndarray
+    units: int
+    conflicts: int
+    peak: int
+
+    @property
+    def satisfied(self):
+        """Part of the queries within their QoS."""
+        return np.mean(self.latency_s <= self.qos_s)
+
+    @property
+    def conflict_rate(self):
+        """Part of the units that found too few idle cores."""
+        return self.conflicts / self.units
+
+    def by_conflicts_s(self, alone_s, cpu):
+        """Mean latency that the overhead of conflicts alone explains, as section 3.2 estimates it."""
+        return alone_s + conflict_overhead_s(self.conflict_rate, self.units / len(self.latency_s), cpu)
+
+
+class Machine:
+    """A CPU with the networks that it serves.
+
+    Parameters
+    ----------
+    networks
+        Networks.
+    cpu
+        The Cpu.
+    planned
+        Part of the QoS that schedulers plan to run a query in.
+    most
+        Most versions of a layer.
+    """
+
+    def __init__(self, networks, cpu=THREADRIPPER, planned=PLANNED, most=MOST_VERSIONS):
+        self.networks, self.cpu = tuple(networks), cpu
+        self.catalogue = catalogue(self.networks, cpu, planned, most)
+
+    @cached_property
+    def proxy(self):
+        """The Proxy of interference."""
+        return fit_proxy(self.catalogue, self.cpu)
+
+    def load(self, served, count, seed, poisson=True):
+        """A random Load of some networks, the more of each the shorter its QoS (section 5.1).
+
+        Parameters
+        ----------
+        served
+            Indices of the networks.
+        count
+            Number of queries.
+        seed
+            Of the random numbers.
+        poisson
+            Whether arrivals are a Poisson process; else they are uniform over ``count`` seconds.
+        """
+        random = np.random.default_rng(seed)
+        often = 1 / self.catalogue.qos_s[served]
+        arrival = np.cumsum(random.exponential(size=count)) if poisson else np.sort(random.uniform(0, count, count))
+        return Load(random.choice(served, count, p=often / often.sum()), arrival)
+
+    def serve(self, scheduler, load, rate_rps, most_late=None):
+        """The Outcome of serving a Load at a rate; more than ``most_late`` late queries end it before its time."""
+        count = len(load.networks)
+        log = Log(np.full(count, np.inf), np.zeros(count), np.zeros(3, np.int64))
+        start_s, late = load.arrival / rate_rps, count if most_late is None else most_late
+        if scheduler == PREMA:
+            play_prema(start_s, load.networks, self.catalogue, self.cpu.cores, late, log)
+        else:
+            rules = SCHEDULERS[scheduler]
+            play(start_s, load.networks, self.catalogue, rules, self.cpu, self.proxy.weights, late, log)
+        return Outcome(log.finish_s - start_s, self.catalogue.qos_s[load.networks], log.core_s, *log.counts.tolist())
+
+    def alone(self, scheduler):
+        """The Outcome of one query of each network, one after the other."""
+        count = len(self.networks)
+        return self.serve(scheduler, Load(np.arange(count), np.cumsum(self.catalogue.qos_s) * 2), 1.0)
+
+    def full_rps(self, load):
+        """The rate of a Load at which layer-wise work without interference or conflicts fills all cores."""
+        return self.cpu.cores / self.alone("layer-wise").core_s[load.networks].mean()
+
+    def capacity_rps(self, scheduler, load):
+        """The highest rate at which SATISFIED of a Load's queries are within their QoS, by bisection."""
+        most_late = int((1 - SATISFIED) * len(load.networks))
+        low, high = 0.0, UNREACHABLE * self.full_rps(load)
+        while high - low > PRECISION * high:
+            middle = (low + high) / 2
+            if self.serve(scheduler, load, middle, most_late).satisfied >= SATISFIED:
+                low = middle
+            else:
+                high = middle
+        return low

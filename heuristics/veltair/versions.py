@@ -1,0 +1,105 @@
+"""Code versions of a layer: VELTAIR's single-pass compiler (ASPLOS 2022, Algorithm 1).
+
+Followed: per layer its share of the QoS by operations (lines 2-3), candidates (line 4), those that keep the share
+(line 5), the dominant ones (lines 6-7 and 14-29: no other has both a smaller block and less parallelism), sorted by
+block (line 8), at most V of them picked uniformly (lines 9-12), then those removed without which the
+rest stays within 10 % of all V at every interference level (section 4.1).
+
+Guessed, or ours:
+
+- the candidates are not sampled by TVM's auto-scheduler but all tilings of a grid, timed by the analytical model;
+- parallelism is the number of chunks: the micro-kernel and so the unrolling are the same in all versions;
+- times are those on the model's average cores, about what a layer gets. Where no version keeps the share on them,
+  as in layers of few operations and many weights, whatever is within 10 % of the fastest counts;
+- versions are tried for removal from the smallest block on.
+"""
+
+from itertools import product
+
+import numpy as np
+
+from provision.models.cpu.cpu import TILE_COLUMNS, TILE_ROWS, VERSION, core_scaling, version
+
+MOST_VERSIONS = 5
+"""V."""
+CLOSE = 0.9
+"""Performance, relative to the best, that counts as kept."""
+LEVELS = (np.arange(10) / 10) ** 2
+"""Interference levels: the part of the CPU's bandwidths that others use; closer where DNNs that share the CPU are."""
+CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+SPLITS = (1, 2, 4, 8, 16)
+LEAST_DEPTH = 64
+"""Sums are not split into shorter parts."""
+
+
+def layer_targets_s(network, planned):
+    """The part of every layer in ``planned`` times the QoS, by operations (line 3)."""
+    return planned * network.qos_ms / 1e3 * np.array([layer.flops for layer in network.layers]) / network.flops
+
+
+def fastest_alone(layer, cpu):
+    """The version that is fastest alone on all cores, what a tuner without neighbours returns: an array of one."""
+    candidates = candidates_of(layer, cpu)
+    return candidates[[core_scaling(candidates, 0.0, cpu)[:, -1].argmin()]]
+
+
+def versions_of(layer, target_s, cores, cpu, most=MOST_VERSIONS):
+    """The versions of a layer to compile, an array of VERSION sorted by block (Algorithm 1).
+
+    Parameters
+    ----------
+    layer
+        The Layer.
+    target_s
+        Its share of the QoS.
+    cores
+        Average cores of its model.
+    cpu
+        The Cpu.
+    most
+        V.
+    """
+    candidates = candidates_of(layer, cpu)
+    fast = candidates[within(core_scaling(candidates, 0.0, cpu)[:, cores - 1], target_s)]
+    picked = uniform(dominant(fast), most)
+    return pruned(picked, levels_s(picked, cores, cpu))
+
+
+def candidates_of(layer, cpu):
+    """All tilings of the grid, as an array of VERSION."""
+    rows = sorted({-(-layer.m // cut) for cut in CUTS if layer.m >= cut * TILE_ROWS} | {layer.m})
+    columns = sorted({-(-layer.n // cut) for cut in CUTS if layer.n >= cut * TILE_COLUMNS} | {layer.n})
+    splits = [split for split in SPLITS if split == 1 or layer.k >= split * LEAST_DEPTH]
+    return np.array([version(layer, *tiling, cpu) for tiling in product(rows, columns, splits)], VERSION)
+
+
+def within(times_s, target_s):
+    """Which versions keep the target; without one that does, those close to the fastest."""
+    return times_s <= max(target_s, times_s.min() / CLOSE)
+
+
+def dominant(versions):
+    """Versions without another of a smaller block and less parallelism, sorted by block (lines 8, 14-29)."""
+    ordered = versions[np.lexsort((versions["panel_bytes"], versions["chunks"], versions["block_bytes"]))]
+    least = np.minimum.accumulate(np.concatenate([[np.inf], ordered["chunks"][:-1]]))
+    return ordered[ordered["chunks"] < least]
+
+
+def uniform(frontier, most):
+    """At most so many of the frontier, evenly spaced from the smallest block on (lines 9-12)."""
+    return frontier[np.unique(np.arange(most) * len(frontier) // most)]
+
+
+def levels_s(versions, cores, cpu):
+    """Times of versions at all LEVELS on so many cores: (levels, versions), s."""
+    return np.stack([core_scaling(versions, level, cpu)[:, cores - 1] for level in LEVELS])
+
+
+def pruned(versions, times_s):
+    """The versions left when those are removed that the others replace to within CLOSE at every level."""
+    goal, kept = times_s.min(axis=1) / CLOSE, list(range(len(versions)))
+    for at in range(len(versions)):
+        others = [other for other in kept if other != at]
+        if others and (times_s[:, others].min(axis=1) <= goal).all():
+            kept = others
+    return versions[kept]

@@ -1,0 +1,1 @@
+"""Problem files: reading, checking, writing."""

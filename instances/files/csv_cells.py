@@ -1,0 +1,68 @@
+"""CSV files cell by cell: one line that names file, row and column for whatever is wrong."""
+
+import csv
+import io
+import math
+
+from provision.instances.files.files import read_text
+from provision.models.base.errors import InputError
+
+
+def numbered_rows(path, columns):
+    """The line number and the dict of every row of a CSV file that must have these columns, one at a time.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, lacks a column or has no rows.
+    """
+    reader, row = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True), None
+    try:
+        reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+        for missing in (column for column in columns if column not in reader.fieldnames):
+            raise InputError(f"{path}: column {missing!r} is missing; expected {', '.join(columns)}")
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.reader.line_num}: not well-formed CSV: {error}; export it again") from None
+    if row is None:
+        raise InputError(f"{path}: has no rows below its header; add some")
+
+
+def csv_text(header, rows):
+    """A header and rows of cells as the text of a CSV file; an empty cell for None."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows((header, *rows))
+    return file.getvalue()
+
+
+def text(path, line, row, column):
+    """The text of a cell of a row, which must not be empty."""
+    found = (row[column] or "").strip()
+    if not found:
+        raise InputError(f"{path}:{line}: {column} is empty; write a name")
+    return found
+
+
+def number(path, line, row, column):
+    """A finite, non-negative number from a cell of a row."""
+    return parsed(path, line, column, row[column])
+
+
+def whole(path, line, row, column):
+    """A whole, non-negative number from a cell of a row."""
+    value = number(path, line, row, column)
+    if value != int(value):
+        raise InputError(f"{path}:{line}: {column} {row[column]!r} is not a whole number; correct it")
+    return int(value)
+
+
+def parsed(path, line, column, cell):
+    """A finite, non-negative number from the text of a cell."""
+    try:
+        value = float(cell)
+    except (TypeError, ValueError):
+        raise InputError(f"{path}:{line}: {column} {cell!r} is not a number; correct it") from None
+    if not 0 <= value < math.inf:
+        raise InputError(f"{path}:{line}: {column} {cell!r} must be finite and not negative; correct it")
+    return value

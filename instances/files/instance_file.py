@@ -1,0 +1,43 @@
+"""One instance from a file, performance data in files beside it included."""
+
+import os
+from pathlib import Path
+
+from provision.instances.files.files import load, validate
+from provision.models.base.errors import InputError
+from provision.models.performance.catalogue import PerformanceFile, shipped_performance
+from provision.models.problem.instance import Instance
+
+
+def read_instance_file(path):
+    """The instance in a file.
+
+    Raises
+    ------
+    InputError
+        When it cannot be used.
+    """
+    content = load(path)
+    if "performance" in content:
+        content["performance"] = _with_files(content["performance"], path)
+    return validate(Instance, content, path)
+
+
+def _with_files(performance, instance):
+    """Performance data with paths replaced by what the files hold; names of shipped data stay."""
+    if isinstance(performance, list):
+        return [_from_file(one, instance) for one in performance]
+    return _from_file(performance, instance)
+
+
+def _from_file(performance, instance):
+    if not isinstance(performance, str) or performance in shipped_performance():
+        return performance
+    path = Path(instance).parent / performance
+    if not os.path.isfile(path):
+        shipped = ", ".join(shipped_performance())
+        raise InputError(
+            f"{instance}: performance: {performance!r} is neither shipped data ({shipped}) nor a file beside the "
+            f"instance ({path}); correct the name"
+        )
+    return validate(PerformanceFile, load(path), path)

@@ -1,0 +1,135 @@
+"""Strict YAML and JSON: nothing that stands twice, nests without end or grows out of a few aliases."""
+
+import json
+import re
+
+import yaml
+
+from provision.models.base.errors import InputError
+
+DEEPEST = 100
+"""Levels of nesting that are still taken for what somebody meant."""
+
+MOST_VALUES = 1_000_000
+"""Values in a YAML file; reading more takes longer than anybody waits."""
+
+MOST_EXTRA = 1_000_000
+"""Values that aliases may add to those that are written."""
+
+NUMBERS = {
+    "tag:yaml.org,2002:int": (r"[-+]?(?:0|[1-9][0-9_]*)$", "-+0123456789"),
+    "tag:yaml.org,2002:float": (
+        r"[-+]?(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)$|[-+]?(?:[0-9][0-9_]*\.[0-9]*|\.[0-9]+)$"
+        r"|[-+]?\.(?:inf|Inf|INF)$|\.(?:nan|NaN|NAN)$",
+        "-+.0123456789",
+    ),
+}
+"""What reads as a number: 1e3 does, while 010 (octal) and 1:30 (base 60) stay text and are refused as such."""
+
+
+def parse(path, text):
+    """The mapping that a YAML file, or with suffix ``.json`` a JSON file, holds.
+
+    Raises
+    ------
+    InputError
+        When the text is not well-formed, no mapping, or made to exhaust its reader.
+    """
+    content = _parse_json(path, text) if str(path).endswith(".json") else _parse_yaml(path, text)
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: holds {_kind(content)}, not a mapping; expected fields such as 'version: 1'")
+    return content
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML without surprises: numbers as written, no key twice, no merging of mappings, bounded depth."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - the class attribute that PyYAML reads
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in NUMBERS]
+        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+    depth = values = 0
+
+    def descend_resolver(self, parent, index):
+        """Called by the composer on its way down; its own recursion would overflow the C stack."""
+        self.depth += 1
+        self.values += 1
+        if self.depth > DEEPEST:
+            raise yaml.composer.ComposerError(problem=f"more than {DEEPEST} levels of nesting; write it flatter")
+        if self.values > MOST_VALUES:
+            raise yaml.composer.ComposerError(problem=f"more than {MOST_VALUES} values; write it as .json instead")
+
+    def ascend_resolver(self):
+        """Called by the composer on its way up."""
+        self.depth -= 1
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key_node, _ in node.value:
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                problem = "<< merges mappings; write the fields out"
+                raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key_node.start_mark)
+            if key in seen:
+                problem = f"key {key!r} stands twice; keep one"
+                raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+for _tag, (_pattern, _first) in NUMBERS.items():
+    _Loader.add_implicit_resolver(_tag, re.compile(_pattern), list(_first))
+
+
+def _parse_yaml(path, text):
+    try:
+        content = yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise InputError(f"{path}{line}: not well-formed YAML: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: not well-formed YAML: {error}") from None
+    _refuse_bombs(path, text, content)
+    return content
+
+
+def _parse_json(path, text):
+    try:
+        return json.loads(text, object_pairs_hook=_no_key_twice)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}: not well-formed JSON: {error.msg}") from None
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply to be what was meant") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not well-formed JSON: {error}") from None
+
+
+def _no_key_twice(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in found if keys.count(key) > 1)!r} stands twice; keep one")
+    return found
+
+
+def _refuse_bombs(path, text, content):
+    """Refuse aliases that blow up a short file or lead back to themselves: a value takes a character at least."""
+    try:
+        if _size(content, {}) > len(text) + MOST_EXTRA:
+            raise InputError(f"{path}: aliases add more than {MOST_EXTRA} values; write it without aliases")
+    except RecursionError:
+        raise InputError(f"{path}: aliases lead back to themselves; write it without aliases") from None
+
+
+def _size(node, known):
+    """Values in a tree with aliases followed; a node that stands in several places is measured once."""
+    if not isinstance(node, (dict, list)):
+        return 1
+    if id(node) not in known:
+        children = node.values() if isinstance(node, dict) else node
+        known[id(node)] = 1 + sum(_size(child, known) for child in children)
+    return known[id(node)]
+
+
+def _kind(content):
+    return "nothing" if content is None else f"a {type(content).__name__}"

@@ -1,0 +1,18 @@
+"""The instances that ship with the package, in data/."""
+
+from functools import cache
+from importlib.resources import as_file, files
+
+from provision.instances.files.instance_file import read_instance_file
+
+
+@cache
+def shipped_instances():
+    """Names of the shipped instances, sorted."""
+    return tuple(sorted(path.name.removesuffix(".yaml") for path in (files("provision.instances") / "data").iterdir()))
+
+
+def shipped(name):
+    """The shipped instance of this name."""
+    with as_file(files("provision.instances") / "data" / f"{name}.yaml") as path:
+        return read_instance_file(path)

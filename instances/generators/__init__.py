@@ -1,0 +1,1 @@
+"""Instances made by a rule, with a seed."""

@@ -1,0 +1,46 @@
+"""Instances like those of iGniter's paper at any size."""
+
+import numpy as np
+
+from provision.instances.files.shipped import shipped
+from provision.models.base.errors import InputError
+
+TESTBED, INSS = "igniter-testbed-12", "inss"
+
+
+def generate(workloads, seed):
+    """An instance of ``workloads`` workloads: those of the testbed in turn, rates times U(0.5, 1).
+
+    Raises
+    ------
+    InputError
+        When there is less than one workload or the seed is negative.
+    """
+    if workloads < 1 or seed < 0:
+        raise InputError(f"{workloads} workloads, seed {seed}: give at least 1 workload and a seed from 0 on")
+    testbed = shipped(TESTBED)
+    factors = np.random.default_rng(seed).uniform(0.5, 1, workloads).tolist()
+    rounds = [(*divmod(index, len(testbed.workloads)), factor) for index, factor in enumerate(factors)]
+    return testbed.replace(
+        name=f"igniter-{workloads}-seed{seed}",
+        source=f"generated: the workloads of {TESTBED} in turn, rates times U(0.5, 1), seed {seed}",
+        workloads=tuple(
+            _varied(testbed.workloads[which], f"-{turn + 1}", factor) for turn, which, factor in rounds
+        ),
+    )
+
+
+def generate_inss(seed):
+    """A random state of the shipped ``inss``: rates times U(0.5, 1.5)."""
+    inss = shipped(INSS)
+    factors = np.random.default_rng(seed).uniform(0.5, 1.5, len(inss.workloads)).tolist()
+    return inss.replace(
+        name=f"{INSS}-seed{seed}",
+        source=f"generated: {INSS}, rates times U(0.5, 1.5), seed {seed}",
+        workloads=tuple(_varied(one, "", factor) for one, factor in zip(inss.workloads, factors, strict=True)),
+    )
+
+
+def _varied(workload, suffix, factor):
+    """A workload of another name at a part of its rate."""
+    return workload.model_copy(update={"name": workload.name + suffix, "rate_rps": workload.rate_rps * factor})

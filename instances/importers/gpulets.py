@@ -1,0 +1,84 @@
+"""gpu-lets' scenarios (ATC 2022, sections 3.1 and 6.1): its servers, models, request scenarios and applications.
+
+``equal``, ``long-only`` and ``short-skew`` are those of Table 5, ``game`` and ``traffic`` the applications of Figures
+10 and 11, and ``grid`` goes through the 1,023 scenarios of section 3.1. SLOs are those of Table 4.
+
+An application's SLO holds from the first request to the last answer: it is a workflow. All models of ``game`` run side
+by side, so each has the whole 95 ms. ``traffic`` has two stages within 136 ms; its public configuration gives SSD 69 ms
+and the two recognisers after it 67 ms, each the worst time its stage may take. Every detection is recognised by both.
+"""
+
+from itertools import product
+
+from provision.models.base.errors import InputError
+from provision.models.performance.catalogue import load_performance
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import FleetEntry, Workflow, Workload
+
+DATA = "gpulets-2080ti"
+GPUS = 4
+SLO_MS = {"lenet": 5.0, "googlenet": 44.0, "resnet50": 95.0, "ssd-mobilenetv1": 136.0, "vgg16": 130.0}
+"""Table 4, in the order of Table 5."""
+RATES_RPS = (0.0, 200.0, 400.0, 600.0)
+"""What the grid draws every model's rate from."""
+TABLE_5 = {
+    "equal": (50.0, 50.0, 50.0, 50.0, 50.0),
+    "long-only": (0.0, 0.0, 100.0, 100.0, 100.0),
+    "short-skew": (100.0, 100.0, 100.0, 50.0, 50.0),
+}
+GAME_MS = 95.0
+DIGITS = 6
+TRAFFIC_MS = {"ssd-mobilenetv1": 69.0, "googlenet": 67.0, "vgg16": 67.0}
+SCENARIOS = (*TABLE_5, "game", "traffic")
+
+
+def scenario(name, factor=1.0, data=None):
+    """A request scenario of Table 5 times ``factor``, or an application at ``factor`` requests/s.
+
+    Raises
+    ------
+    InputError
+        For another name.
+    """
+    if name in TABLE_5:
+        return requests(f"gpulets-{name}", [rate * factor for rate in TABLE_5[name]], data)
+    if name == "game":
+        digits = [(f"lenet{number}", "lenet", GAME_MS) for number in range(1, DIGITS + 1)]
+        served = [*digits, ("resnet50", "resnet50", GAME_MS)]
+        return _application(name, served, [[one for one, *_ in served]], factor, data)
+    if name == "traffic":
+        served = [(model, model, slo_ms) for model, slo_ms in TRAFFIC_MS.items()]
+        first, *then = TRAFFIC_MS
+        return _application(name, served, [[first], then], factor, data)
+    raise InputError(f"unknown scenario {name!r} of gpu-lets; use one of {', '.join(SCENARIOS)}")
+
+
+def requests(name, rates_rps, data=None):
+    """The five models at these rates, in the order of SLO_MS; those without requests are left out."""
+    return _instance(name, [(model, model, slo_ms) for model, slo_ms in SLO_MS.items()], rates_rps, data)
+
+
+def grid(data=None):
+    """All 1,023 scenarios, rates as in section 3.1."""
+    for rates_rps in product(RATES_RPS, repeat=len(SLO_MS)):
+        if any(rates_rps):
+            shown = "-".join(f"{rate:g}" for rate in rates_rps)
+            yield requests(f"gpulets-grid-{shown}", rates_rps, data)
+
+
+def _application(name, served, stages, rate_rps, data):
+    """An instance of one workflow."""
+    workflow = Workflow(name=name, stages=stages)
+    return _instance(f"gpulets-{name}", served, [rate_rps] * len(served), data).replace(workflows=(workflow,))
+
+
+def _instance(name, served, rates_rps, data):
+    """An instance of four RTX 2080 Ti from (name, model, SLO in ms) and rates."""
+    return Instance(
+        version=1, name=name, source="gpu-lets, ATC 2022", objective="min_gpus",
+        fleet=(FleetEntry(gpu="rtx2080ti", count=GPUS),), performance=data or load_performance(DATA),
+        workloads=tuple(
+            Workload(name=one, model=model, slo_ms=slo_ms, rate_rps=rate)
+            for (one, model, slo_ms), rate in zip(served, rates_rps, strict=True) if rate
+        ),
+    )

@@ -1,0 +1,32 @@
+"""Measured pairs of models on one GPU, in the terms of gpu-lets' public coefficients."""
+
+import numpy as np
+
+from provision.instances.files.csv_cells import number, numbered_rows
+from provision.models.base.errors import InputError
+
+UTILISATIONS = ("l2_util_m1", "l2_util_m2", "dram_util_m1", "dram_util_m2")
+SLOWDOWN = "slowdown"
+
+
+def read_pairs(path):
+    """Utilisations alone, shape (4, pairs), as fractions, and the slowdowns of the first models.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, lacks a column, or a cell is no fraction or no slowdown.
+    """
+    rows = [_pair(path, line, row) for line, row in numbered_rows(path, (*UTILISATIONS, SLOWDOWN))]
+    *utilisations, slowdown = np.array(rows).T
+    return np.array(utilisations), slowdown
+
+
+def _pair(path, line, row):
+    """The numbers of one row."""
+    for column in UTILISATIONS:
+        if number(path, line, row, column) > 1:
+            raise InputError(f"{path}:{line}: {column} {row[column]!r} is above 1; write a fraction, not percent")
+    if number(path, line, row, SLOWDOWN) == 0:
+        raise InputError(f"{path}:{line}: {SLOWDOWN} 0 is none; write latency beside the other over latency alone")
+    return [number(path, line, row, column) for column in (*UTILISATIONS, SLOWDOWN)]

@@ -1,0 +1,60 @@
+"""Import of iGniter's public profile."""
+
+import json
+
+from pydantic import ValidationError
+
+from provision.instances.files.files import read_text, validate
+from provision.models.base.errors import InputError
+from provision.models.fitting.igniter import IgniterMeasurements, fit
+
+SOURCE = "Fitted by this package from iGniter's public V100 profile, github.com/icloud-ecnu/igniter."
+
+
+def import_igniter(path, gpu="v100"):
+    """Coefficients fitted to a profile: one JSON object per line, ``{model or "hardware": {field: value}}``.
+
+    Parameters
+    ----------
+    path
+        The profile.
+    gpu
+        The GPU type it was measured on; the file does not say.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, a field is missing or wrong, or no sensible coefficients fit.
+    """
+    parts = _merged(path)
+    content = {"hardware": parts.pop("hardware", {}), "models": parts}
+    try:
+        measurements = validate(IgniterMeasurements, content, path)
+        return fit(measurements, name=f"igniter-{gpu}", gpu=gpu, source=SOURCE)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise InputError(f"{path}: no sensible coefficients fit: {problem}; check the measurements") from None
+
+
+def _merged(path):
+    """The lines of a profile put together, fields by model."""
+    parts = {}
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        for name, fields in _object(path, number, line).items():
+            parts.setdefault(name, {}).update(fields)
+    if not parts:
+        raise InputError(f"{path}: is empty; expected one JSON object per line")
+    return parts
+
+
+def _object(path, number, line):
+    """One line, an object of objects; a blank line is an empty one."""
+    try:
+        found = json.loads(line) if line.strip() else {}
+    except ValueError as error:
+        raise InputError(f"{path}:{number}: not well-formed JSON: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path}:{number}: nested too deeply to be what was meant") from None
+    if not isinstance(found, dict) or not all(isinstance(fields, dict) for fields in found.values()):
+        raise InputError(f"{path}:{number}: expected an object such as {{\"alexnet\": {{\"kernel\": 20}}}}")
+    return found

@@ -1,0 +1,35 @@
+"""Measured layer times, by shipped name or by path."""
+
+import os
+from importlib.resources import as_file, files
+
+from provision.instances.files.files import load, validate
+from provision.models.base.errors import InputError
+from provision.models.cpu.times import LayerTimes
+
+
+def read_layer_times(name_or_path):
+    """LayerTimes: a file when there is one of this name, else what ships.
+
+    Raises
+    ------
+    InputError
+        When it does not exist or cannot be used.
+    """
+    name = os.fspath(name_or_path)
+    if os.path.exists(name):
+        return validate(LayerTimes, load(name), name)
+    if name not in shipped_layer_times():
+        raise InputError(f"{name}: no such file, and no shipped layer times; there are "
+                         f"{', '.join(shipped_layer_times())}")
+    with as_file(_folder() / f"{name}.yaml") as path:
+        return validate(LayerTimes, load(path), path)
+
+
+def shipped_layer_times():
+    """Names of the shipped layer times, sorted."""
+    return sorted(path.name.removesuffix(".yaml") for path in _folder().iterdir())
+
+
+def _folder():
+    return files("provision.models.cpu") / "data"

@@ -1,0 +1,75 @@
+"""Import of what Triton's Model Analyzer measured: its ``metrics-model-inference.csv``, times in milliseconds.
+
+Instances of a model are processes. Of all rows those count that kept as many requests in flight as there are
+instances; of several configurations of the same batch and instances the one with the highest throughput.
+"""
+
+import re
+
+from provision.instances.files.csv_cells import number, numbered_rows, whole
+from provision.instances.files.files import refused
+from provision.models.base.errors import InputError
+from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
+
+MODEL, BATCH, CONCURRENCY, INSTANCES = "Model", "Batch", "Concurrency", "Instance Group"
+THROUGHPUT = "Throughput (infer/sec)"
+GROUP = re.compile(r"(\d{1,9})[:/]\w+")
+"""One group of instances: 2:GPU."""
+
+
+def import_model_analyzer(path, gpu, profile, percentile):
+    """Measured segments from a table, and how many of its rows were left out.
+
+    Parameters
+    ----------
+    path
+        The CSV file.
+    gpu, profile
+        The GPU type and the profile of the slice that it was measured on; the file does not say.
+    percentile
+        Of the request latency; it must be among the columns.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, lacks a column, a cell is wrong or no row counts.
+    """
+    latency = f"p{percentile} Latency (ms)"
+    rows = list(numbered_rows(path, (MODEL, BATCH, CONCURRENCY, INSTANCES, THROUGHPUT, latency)))
+    best, counted = {}, 0
+    for line, row in rows:
+        processes = _instances(path, line, row)
+        if whole(path, line, row, CONCURRENCY) != processes:
+            continue
+        counted += 1
+        values = (number(path, line, row, column) for column in (THROUGHPUT, latency))
+        point = MeasuredPoint(profile, whole(path, line, row, BATCH), processes, *values)
+        key = row[MODEL], point.batch, processes
+        best[key] = max(best.get(key, point), point, key=lambda one: one.throughput_rps)
+    if not best:
+        raise InputError(f"{path}: no row with as many requests in flight as instances; measure such {CONCURRENCY}")
+    return _segments(path, best, gpu, percentile), len(rows) - counted
+
+
+def _instances(path, line, row):
+    found = GROUP.fullmatch((row[INSTANCES] or "").strip())
+    if not found:
+        raise InputError(f"{path}:{line}: {INSTANCES} {row[INSTANCES]!r} is not one group such as 2:GPU; take it out")
+    return int(found[1])
+
+
+def _segments(path, points, gpu, percentile):
+    """The points by model."""
+    models = {}
+    for (model, _, _), point in points.items():
+        models.setdefault(model, []).append(point)
+    source = f"Triton Model Analyzer, p{percentile} latency at one request in flight per instance."
+    with refused(path):
+        return MeasuredSegments(
+            version=1,
+            name="model-analyzer",
+            kind="measured-segments",
+            gpu=gpu,
+            source=source,
+            models={model: MeasuredModel(points=rows) for model, rows in models.items()},
+        )

@@ -1,0 +1,125 @@
+"""ParvaGPU's profile tables as points to fit, out of memory or not; and lists of points to measure or to fit."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.instances.files.csv_cells import number, numbered_rows, parsed, whole
+from provision.instances.files.files import read_text
+from provision.instances.importers.parvagpu import GPU, PROFILE_COLUMNS, profile_names
+from provision.models.base.errors import InputError
+from provision.models.fitting.profile_points import ProfilePoints, profile_points
+from provision.models.hardware.gpu import gpu_type
+
+POINT_COLUMNS = ("profile", "batch", "processes")
+MOST_FACTOR = 1.5
+"""Between the latency column and the time that the throughput makes a batch take."""
+
+ROUNDING_S = 0.001
+"""The last digit of the latency column."""
+
+
+class Profile(NamedTuple):
+    """One DNN's rows: ``keys`` are (profile name, batch, processes), ``points`` the same as arrays."""
+
+    keys: tuple
+    points: ProfilePoints
+
+
+def read_profiles(path):
+    """Profiles by DNN, from a table or from all tables of a folder or of its ``prof_data``.
+
+    A batch takes 1000 x batch / throughput of one process, in ms: the latency column has fewer digits, and only
+    has to agree with that. Zeros stand for out of memory.
+
+    Raises
+    ------
+    InputError
+        When there is no table, or one cannot be used.
+    """
+    return {table.stem: _profile(table) for table in _tables(Path(path))}
+
+
+def read_points(path):
+    """Points as (profile name, batch, processes), from lines like ``1g.10gb,8,2`` or ``1,8,2``.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read or has no points, or a line is no point of an A100.
+    """
+    lines = [(line, text.strip()) for line, text in enumerate(read_text(path).splitlines(), start=1)]
+    points = [_point(path, line, text) for line, text in lines if text and text != ",".join(POINT_COLUMNS)]
+    if not points:
+        raise InputError(f"{path}: has no points; write lines like 1g.10gb,8,2 for {', '.join(POINT_COLUMNS)}")
+    return points
+
+
+def points_text(keys):
+    """The text of a file of points."""
+    return "".join(",".join(map(str, row)) + "\n" for row in (POINT_COLUMNS, *keys))
+
+
+def _tables(path):
+    if path.is_file():
+        return [path]
+    tables = sorted((path / "prof_data").glob("*.csv")) or sorted(path.glob("*.csv"))
+    if not tables:
+        raise InputError(f"{path}: no *.csv in there nor in its prof_data; name the folder of the profile tables")
+    return tables
+
+
+def _profile(path):
+    """One table; every row once."""
+    rows = {}
+    for line, row in numbered_rows(path, PROFILE_COLUMNS):
+        key, latency_ms = _row(path, line, row)
+        if key in rows:
+            raise InputError(f"{path}:{line}: {_words(key)} stand in there twice; keep one")
+        rows[key] = latency_ms
+    if np.isnan(list(rows.values())).all():
+        raise InputError(f"{path}: no row has a throughput above 0; put measurements in")
+    return Profile(tuple(rows), profile_points(gpu_type(GPU), rows, rows.values()))
+
+
+def _row(path, line, row):
+    """Key and batch latency (ms, NaN for out of memory) of a row whose two measurements agree."""
+    size, batch, processes = (whole(path, line, row, column) for column in PROFILE_COLUMNS[:3])
+    per_process_rps, latency_s = (number(path, line, row, column) for column in PROFILE_COLUMNS[3:])
+    key = _key(path, line, str(size), batch, processes)
+    if per_process_rps == 0 and latency_s == 0:
+        return key, np.nan
+    batch_s = batch / per_process_rps if per_process_rps else np.inf
+    if not batch_s / MOST_FACTOR - ROUNDING_S <= latency_s <= batch_s * MOST_FACTOR + ROUNDING_S:
+        raise InputError(
+            f"{path}:{line}: Throughput {per_process_rps:g} makes a batch of {batch} take {batch_s:.3g} s, which does "
+            f"not go with Latency {latency_s:g}; give requests/s of one process and seconds"
+        )
+    return key, 1000 * batch_s
+
+
+def _point(path, line, text):
+    """The key in a line of a file of points."""
+    cells = [cell.strip() for cell in text.split(",")]
+    if len(cells) != len(POINT_COLUMNS):
+        raise InputError(f"{path}:{line}: {text!r} is no {','.join(POINT_COLUMNS)}; write a line like 1g.10gb,8,2")
+    batch, processes = (parsed(path, line, *cell) for cell in zip(POINT_COLUMNS[1:], cells[1:], strict=True))
+    return _key(path, line, cells[0], batch, processes)
+
+
+def _key(path, line, profile, batch, processes):
+    """A point in one spelling; profiles may be named by their size in GPCs."""
+    names = profile_names()
+    name = {str(size): name for size, name in names.items()}.get(profile, profile)
+    if name not in gpu_type(GPU).profiles:
+        known = ", ".join(f"{size} ({name})" for size, name in names.items())
+        raise InputError(f"{path}:{line}: {GPU} has no MIG profile {profile!r}; use one of {known}")
+    for what, count in (("batch", batch), ("processes", processes)):
+        if count < 1 or count != int(count):
+            raise InputError(f"{path}:{line}: {what} {count:g} must be a whole number above 0; correct it")
+    return name, int(batch), int(processes)
+
+
+def _words(key):
+    return "{}, batch {}, {} processes".format(*key)

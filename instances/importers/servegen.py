@@ -1,0 +1,59 @@
+"""ServeGen's clients (github.com/alibaba/ServeGen) as demand of image and language models that ship.
+
+The trace is of language model services whose own performance data nobody published for slices, so that its clients only
+lend their rates over time: the busiest become workloads, each of a shipped model in turn with that model's SLO.
+"""
+
+from provision.instances.files.demand import from_cells, read_demand
+from provision.instances.files.shipped import shipped
+from provision.models.base.errors import InputError
+
+COLUMNS = ("window_start_s", "client", "rate_rps")
+PATTERN = "parvagpu-s5"
+SOURCE = "rates of ServeGen's busiest clients, models and SLOs of {} in turn"
+
+
+def import_servegen(path, clients=40, first=0, windows=144):
+    """An instance and the Demand of its workloads.
+
+    Parameters
+    ----------
+    path
+        CSV with the columns ``window_start_s``, ``client`` and ``rate_rps``, in any order.
+    clients
+        How many of the busiest clients to take.
+    first, windows
+        The windows to take, by number in time.
+
+    Returns
+    -------
+    (Instance, Demand)
+        The instance has every workload's mean rate.
+
+    Raises
+    ------
+    InputError
+        When the file has other columns or fewer windows or clients.
+    """
+    whole = read_demand(path, COLUMNS)
+    if first < 0 or not 0 < windows <= len(whole.times_s) - first:
+        raise InputError(f"{path}: has {len(whole.times_s)} windows; {windows} from number {first} on are not there")
+    rates = whole.rates_rps[first : first + windows]
+    busiest = (-rates.sum(axis=0)).argsort(kind="stable")[:clients]
+    sending = int((rates.sum(axis=0) > 0).sum())
+    if not 0 < clients <= sending:
+        raise InputError(f"{path}: {sending} clients send requests in these windows, not {clients}")
+    pattern = shipped(PATTERN)
+    models = [pattern.workloads[at % len(pattern.workloads)] for at in range(clients)]
+    names = [f"{model.name}-{whole.workloads[at].replace('/', '-')}" for model, at in zip(models, busiest, strict=True)]
+    workloads = tuple(
+        model.model_copy(update={"name": name, "rate_rps": float(rates[:, at].mean())})
+        for model, name, at in zip(models, names, busiest, strict=True)
+    )
+    instance = pattern.replace(name=f"servegen-{clients}", source=SOURCE.format(PATTERN), workloads=workloads)
+    times = whole.times_s[first : first + windows]
+    cells = {
+        (float(time_s), name): float(rates[row, at])
+        for row, time_s in enumerate(times) for name, at in zip(names, busiest, strict=True)
+    }
+    return instance, from_cells(cells, path)

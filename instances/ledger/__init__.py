@@ -1,0 +1,1 @@
+"""Best-known plans, each verified."""

@@ -1,0 +1,68 @@
+"""The ledger of best-known values: for every instance the best verified plan so far, and what is proven about it.
+
+A value without a plan does not count: an entry holds the plan, and its tests verify it again.
+"""
+
+from datetime import date
+from functools import cache
+from importlib.resources import as_file, files
+
+from provision.instances.files.files import load, validate
+from provision.models.base.fields import Name, NonNegative, Number, Record, Text, Version
+from provision.models.plans.plan import Plan
+
+
+class BestKnown(Record):
+    """One entry: ``value`` and ``bound`` of the objective, and how they were found.
+
+    ``seconds`` are build plus solve on the machine that found the plan.
+    """
+
+    version: Version
+    instance: Name
+    digest: Text
+    value: NonNegative
+    bound: Number | None
+    date: Text
+    method: Name
+    seed: int
+    time_limit_s: Number
+    seconds: NonNegative
+    versions: dict[Name, Text]
+    plan: Plan
+
+
+def entry(result):
+    """The entry that a verified Result makes, of today."""
+    return BestKnown(
+        version=1, instance=result.instance, digest=result.digest, value=result.objective, bound=result.bound,
+        date=date.today().isoformat(), method=result.method, seed=result.seed,
+        time_limit_s=result.parameters["time_limit_s"],
+        seconds=round(result.build_seconds + result.solve_seconds, 2), versions=dict(result.versions),
+        plan=result.plan,
+    )
+
+
+def better(instance, new, old):
+    """Whether an entry knows more than another (None: there is none) of the same state of the instance."""
+    if old is None or old.digest != new.digest:
+        return True
+    return instance.better(new.value, old.value) or instance.tighter(new.bound, old.bound)
+
+
+def joined(instance, new, old):
+    """The better plan with the better bound of two entries."""
+    if old is None or old.digest != new.digest:
+        return new
+    plan = new if instance.better(new.value, old.value) else old
+    tight = new if instance.tighter(new.bound, old.bound) else old
+    return plan.model_copy(update={"bound": tight.bound})
+
+
+@cache
+def ledger():
+    """All entries by the name of their instance."""
+    folder = files(__package__)
+    with as_file(folder) as path:
+        found = (validate(BestKnown, load(file), file.name) for file in sorted(path.glob("*.json")))
+        return {one.instance: one for one in found}

@@ -1,0 +1,1 @@
+"""Errors, field types and compiled kernels that everything stands on."""

@@ -1,0 +1,1 @@
+"""What may stand in one slice, one room per way of sharing."""

@@ -1,0 +1,66 @@
+"""Workloads that no GPU of the fleet can serve within their SLO, and the SLO that would do."""
+
+import math
+from time import perf_counter
+
+import numpy as np
+
+from provision.models.problem.method import Outcome
+
+
+def unservable(instance, segments):
+    """One line per workload without any operating point inside its latency budget, or with too few replicas allowed."""
+    best_rps = segments.throughput_rps.max(axis=1, initial=0)
+    slow = [_explain(instance, instance.workloads[index]) for index in np.flatnonzero(best_rps == 0)]
+    heavy = [
+        _too_much(workload, best)
+        for workload, best in zip(instance.workloads, best_rps, strict=True)
+        if workload.max_replicas and 0 < best * workload.max_replicas < instance.planned_rps(workload) * (1 - 1e-9)
+    ]
+    return slow + heavy
+
+
+def refusal(instance, segments, started):
+    """An infeasible Outcome when some workload cannot be served at all, else None; ``started`` is a perf_counter."""
+    reasons = unservable(instance, segments)
+    if not reasons:
+        return None
+    spent = perf_counter() - started
+    return Outcome("infeasible", "proved", reason="; ".join(reasons), build_seconds=spent)
+
+
+def _too_much(workload, best_rps):
+    most = math.floor(best_rps * workload.max_replicas * 1000) / 1000
+    return (
+        f"workload {workload.name}: max_replicas {workload.max_replicas} carry at most {most:.12g} requests/s "
+        "(headroom included); lower the rate to that or allow more replicas"
+    )
+
+
+def _explain(instance, workload):
+    latency = min(fastest_ms(instance, model) for model in workload.models)
+    if math.isinf(latency):
+        return f"workload {workload.name}: no slice of this fleet can run {' or '.join(workload.models)} at all"
+    enough = latency / instance.policy.budget_ms(1.0)
+    return (
+        f"workload {workload.name}: no slice meets slo_ms {workload.slo_ms:g} (batch latency at most "
+        f"{instance.budget_ms(workload):.4g} ms; the fastest takes {latency:.4g} ms); "
+        f"slo_ms {_rounded_up(enough)} or more would work"
+    )
+
+
+def _rounded_up(value_ms):
+    """A number of ms with three digits behind the point, not below the value."""
+    return f"{math.ceil(value_ms * 1000 * (1 + 1e-12)) / 1000:.3f}".rstrip("0").rstrip(".")
+
+
+def fastest_ms(instance, model):
+    """Shortest batch latency of a model on any slice of the fleet, in ms; infinite when it fits nowhere."""
+    found = [math.inf]
+    for entry in instance.fleet:
+        data = instance.performance_of(entry.gpu, model)
+        for profile in entry.profiles if data else ():
+            points = data.operating_points(model, profile)
+            limit = entry.type.slice_mps_clients(profile) if entry.mps else 1
+            found.extend(points.latency_ms[points.processes <= limit].tolist())
+    return min(found)

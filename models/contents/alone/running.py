@@ -1,0 +1,133 @@
+"""The plan that runs, seen from a new demand: how each slice could go on, and into what its GPUs can turn.
+
+A slice goes on serving its workload at another batch size without a restart (InSS's Algorithm 1 changes no more than
+that); anything else starts server processes. A GPU turns into a maximal state of its geometry: slices that are in it
+stay, the others are destroyed.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from provision.models.base.errors import InputError, UnsupportedError
+from provision.models.contents.alone.segments import best_point
+from provision.models.hardware.geometry import geometry
+from provision.models.hardware.gpu import WHOLE
+
+APART = "plan: a GPU holds slices that cannot stand together; provision verify says which"
+
+
+class Going(NamedTuple):
+    """How a slice goes on: the kind, workload by index, processes; -1 where it serves nobody or none that is left.
+
+    ``model`` is as in a Replica.
+    """
+
+    kind: int
+    workload: int
+    processes: int
+    model: str | None
+
+
+class Turn(NamedTuple):
+    """What a GPU can turn into: its slices that stay, by position, and places (start, kind) for new ones."""
+
+    kept: tuple[int, ...]
+    new: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Running:
+    """A running plan on an instance: per GPU its fleet entry (-1: not in the fleet), slices and possible turns.
+
+    Of several entries of one type, at different prices, GPUs have the first: which of them is given back makes no
+    difference to the bill. ``tiers`` are all entries of a type by that first one. ``capacity`` maps every Going that
+    can go on within its latency budget to (throughput_rps, batch).
+    """
+
+    plan: object
+    entry: list[int]
+    tiers: dict[int, list[int]]
+    going: list[tuple[Going, ...]]
+    turns: list[tuple[Turn, ...]]
+    capacity: dict[Going, tuple[float, int]]
+
+
+def running(instance, segments, plan):
+    """Look at a running plan from an instance.
+
+    Parameters
+    ----------
+    instance
+        The new problem.
+    segments
+        Its Segments.
+    plan
+        The Plan that runs, made for the same or an earlier demand.
+
+    Raises
+    ------
+    UnsupportedError
+        When different workloads share a slice of the plan.
+    InputError
+        When a slice does not exist on its GPU.
+    """
+    rows = {workload.name: index for index, workload in enumerate(instance.workloads)}
+    kinds = {(kind.entry, kind.profile): index for index, kind in enumerate(segments.kinds)}
+    tiers = {}
+    for index, one in enumerate(instance.fleet):
+        tiers.setdefault((one.gpu, one.partitioned), []).append(index)
+    entry = [tiers.get((gpu.gpu, gpu.mig), [-1])[0] for gpu in plan.gpus]
+    going = [
+        tuple(_going(piece, kinds.get((at, piece.profile), -1), rows) for piece in gpu.slices)
+        for at, gpu in zip(entry, plan.gpus, strict=True)
+    ]
+    turns = [_turns(instance, segments, at, gpu) if at >= 0 else () for at, gpu in zip(entry, plan.gpus, strict=True)]
+    known = {one: _capacity(instance, segments, one) for one in {one for gpu in going for one in gpu}}
+    tiers = {indices[0]: indices for indices in tiers.values()}
+    return Running(plan, entry, tiers, going, turns, {one: found for one, found in known.items() if found})
+
+
+def _going(piece, kind, rows):
+    if len(piece.replicas) > 1 or any(replica.sm_share < 1 for replica in piece.replicas):
+        raise UnsupportedError(
+            f"replan: slice {piece.profile} at {piece.start} is shared by {len(piece.replicas)} replicas; "
+            "replanning is for slices of one replica each"
+        )
+    if not piece.replicas:
+        return Going(kind, -1, 0, None)
+    replica = piece.replicas[0]
+    return Going(kind, rows.get(replica.workload, -1), replica.processes, replica.model)
+
+
+def _turns(instance, segments, entry, gpu):
+    """Every Turn of one GPU, those that lose nothing first."""
+    kinds, places = segments.of_entry(entry), {(piece.start, piece.profile) for piece in gpu.slices}
+    if len(places) < len(gpu.slices) or not (gpu.mig or places <= {(0, WHOLE)}):
+        raise InputError(APART)
+    if not gpu.mig:
+        whole = Turn((0,), ()) if gpu.slices else Turn((), ((0, kinds[0]),)) if kinds else None
+        return (whole,) if whole else ()
+    names = list(dict.fromkeys([segments.kinds[kind].profile for kind in kinds] + [one.profile for one in gpu.slices]))
+    shape = geometry(instance.fleet[entry].type, tuple(names))
+    known = {segments.kinds[kind].profile: kind for kind in kinds}
+    here = {(piece.start, names.index(piece.profile)): at for at, piece in enumerate(gpu.slices)}
+    if tuple(sorted(here)) not in shape.states:
+        raise InputError(APART)
+    found = set()
+    for state in shape.maximal_states:
+        kept = tuple(sorted(here[place] for place in state if place in here))
+        new = tuple((start, known[names[at]]) for start, at in state if (start, at) not in here and names[at] in known)
+        found.add(Turn(kept, new))
+    return tuple(sorted(found, key=lambda turn: (-len(turn.kept), turn)))
+
+
+def _capacity(instance, segments, going):
+    """(throughput_rps, batch) of the best batch at which a slice goes on as it is; None when there is none."""
+    if going.kind < 0 or going.workload < 0:
+        return None
+    kind, workload = segments.kinds[going.kind], instance.workloads[going.workload]
+    entry, model = instance.fleet[kind.entry], going.model or workload.model
+    if model not in workload.models:
+        return None
+    throughput_rps, _, batch, _ = best_point(instance, entry, kind.profile, workload, model, going.processes)
+    return (throughput_rps, int(batch)) if throughput_rps else None

@@ -1,0 +1,167 @@
+"""Isolated segments: for every workload, the best way to run it alone on each kind of slice, its variant included."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.hardware.geometry import geometry
+from provision.models.performance.operating_points import ROUNDING
+from provision.models.traffic.queueing_rates import best_by_rate
+
+
+class SliceKind(NamedTuple):
+    """A profile on the GPUs of one fleet entry; ``compute`` and ``memory`` count slices, 1 for a whole GPU."""
+
+    entry: int
+    profile: str
+    compute: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Best-throughput operating points under the latency budget (ParvaGPU's optimal triplets).
+
+    Arrays are (workloads, kinds); a throughput of 0 says that no operating point meets the budget. Under the queueing
+    policy throughput is the rate up to which tasks meet it. ``model`` counts in the workload's ``models``.
+    """
+
+    kinds: tuple[SliceKind, ...]
+    throughput_rps: np.ndarray
+    latency_ms: np.ndarray
+    batch: np.ndarray
+    processes: np.ndarray
+    model: np.ndarray
+
+    def of_entry(self, entry):
+        """Indices of the kinds that the GPUs of a fleet entry offer."""
+        return [index for index, kind in enumerate(self.kinds) if kind.entry == entry]
+
+    def geometry(self, instance, entry):
+        """MIG geometry over this entry's kinds, in their order; None for whole GPUs."""
+        gpu = instance.fleet[entry]
+        names = [self.kinds[index].profile for index in self.of_entry(entry)]
+        return geometry(gpu.type, names) if gpu.partitioned and names else None
+
+
+class _Identity(NamedTuple):
+    """An instance as a key: itself, not its content, which takes longer to compare than segments to find."""
+
+    instance: object
+
+    def __eq__(self, other):
+        return self.instance is other.instance
+
+    def __hash__(self):
+        return id(self.instance)
+
+
+def best_segments(instance, max_processes=None):
+    """The segments of an instance, kinds in the order of the fleet and of its profiles; read-only.
+
+    Those of the instances asked for last are kept. A kind on which nothing runs alone stands among them only where
+    workloads may share its slices.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    max_processes
+        Use no operating point with more processes than this; None for no limit beyond the fleet's.
+    """
+    return _best_segments(_Identity(instance), max_processes)
+
+
+@lru_cache(maxsize=4)
+def _best_segments(key, max_processes):
+    instance = key.instance
+    budgets = np.array([instance.budget_ms(workload) for workload in instance.workloads]) * (1 + ROUNDING)
+    rows = {}
+    for index, workload in enumerate(instance.workloads):
+        for number, model in enumerate(workload.models):
+            rows.setdefault((model, number), []).append(index)
+    columns = [
+        (_kind(number, entry, profile), column)
+        for number, entry in enumerate(instance.fleet)
+        for profile in entry.profiles
+        if (column := _column(instance, entry, profile, rows, budgets, max_processes)).any()
+        or _shareable(instance, entry, profile)
+    ]
+    values = np.array([column for _, column in columns]).reshape(len(columns), len(budgets), 5)
+    throughput, latency, *chosen = values.transpose(2, 1, 0)
+    tables = throughput, latency, *(column.astype(int) for column in chosen)
+    for table in tables:
+        table.flags.writeable = False
+    return Segments(tuple(kind for kind, _ in columns), *tables)
+
+
+def _kind(number, entry, profile):
+    mig = entry.type.profiles.get(profile)
+    return SliceKind(number, profile, mig.compute if mig else 1, mig.memory if mig else 1)
+
+
+def _shareable(instance, entry, profile):
+    """Whether closed networks say what workloads do that share a slice."""
+    files = (instance.sharing_of(entry.gpu, [workload.model]) for workload in instance.workloads)
+    return entry.mps and any(data.kind == "closed-network" and profile in data.profiles for data in files if data)
+
+
+def _column(instance, entry, profile, rows, budgets, max_processes):
+    """(workloads, 5) array of throughput, latency, batch, processes, model on one kind; zeros where none."""
+    column = np.zeros((len(budgets), 5))
+    limit = _most_processes(entry, profile)
+    limit = limit if max_processes is None else min(limit, max_processes)
+    for (model, number), indices in rows.items():
+        data, indices = instance.performance_of(entry.gpu, model), np.array(indices)
+        if data is not None:
+            found = _best(instance)(data.operating_points(model, profile), limit, budgets[indices])
+            better = found[:, 0] > column[indices, 0]
+            column[indices[better]] = np.insert(found[better], 4, number, axis=1)
+    return column
+
+
+def best_point(instance, entry, profile, workload, model, processes):
+    """(throughput, latency, batch, processes) of a model's best operating point with so many processes, or zeros."""
+    data = instance.performance_of(entry.gpu, model)
+    if data is None or processes > _most_processes(entry, profile):
+        return 0.0, 0.0, 0, processes
+    points = data.operating_points(model, profile).where_processes(processes)
+    return _best(instance)(points, processes, np.array([instance.budget_ms(workload) * (1 + ROUNDING)]))[0].tolist()
+
+
+def _most_processes(entry, profile):
+    return entry.type.slice_mps_clients(profile) if entry.mps else 1
+
+
+def _best(instance):
+    """How the best points are chosen under the policy."""
+    return best_by_rate if instance.policy.latency_budget == "queueing" else _best_by_throughput
+
+
+def _best_by_throughput(points, max_processes, budgets_ms):
+    """(budgets, 4) array of throughput, latency, batch, processes of the points with the best throughput in budget."""
+    best = _best_by_latency(points, max_processes)
+    return np.vstack([np.zeros(4), best])[np.searchsorted(best[:, 1], budgets_ms, side="right")]
+
+
+def _best_by_latency(points, max_processes):
+    """Points in ascending latency, each replaced by the best throughput at no more latency."""
+    table = np.column_stack([points.throughput_rps, points.latency_ms, points.batch, points.processes])
+    table = table[points.processes <= max_processes]
+    table = table[np.lexsort((table[:, 3], -table[:, 0], table[:, 1]))]
+    best = np.maximum.accumulate(table[:, 0]) if len(table) else np.zeros(0)
+    leader = np.maximum.accumulate(np.where(table[:, 0] == best, np.arange(len(table)), 0)) if len(table) else []
+    chosen = table[np.asarray(leader, int)]
+    return np.column_stack([chosen[:, 0], table[:, 1], chosen[:, 2:]]) if len(table) else table
+
+
+def cap_rps(instance):
+    """(workloads,) most that may be routed to one GPU, requests/s; infinite where there is no limit."""
+    return np.array(
+        [
+            one.max_share_per_gpu * instance.planned_rps(one) if one.max_share_per_gpu < 1 and one.rate_rps else np.inf
+            for one in instance.workloads
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Replicas that share a whole GPU under MPS, after iGniter's model."""

@@ -1,0 +1,225 @@
+"""The most throughput that a set of replicas can have together on one GPU, under iGniter's model.
+
+Best-first branch and bound over boxes: ranges of units and of batches for every member. In a box nobody has less
+cache demand and power beside it than the least of the others; no point is worth more than beside these, and no set of
+points more than the best for the units of the GPU, which dynamic programming finds. These points are tried as they
+are, too. A box where they bring more than the least that was counted on is cut in two, between that and them.
+"""
+
+import heapq
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.base.compiled import compiled
+from provision.models.contents.interference.kernels import clock_at, delay_at
+
+NOTHING = -1.0
+"""What is worth less than everything that can be."""
+CLOSE = 1e-10
+"""Relative excess of a bound over a value that counts as none."""
+ROUNDS = 4
+"""How often the least that others bring is sharpened."""
+
+
+class Found(NamedTuple):
+    """``value`` (requests/s) of the best ``points`` (members, 2), units and batch as positions; NOTHING without any.
+
+    No points are worth more than ``bound``; it is NOTHING when no points can hold.
+    """
+
+    value: float
+    bound: float
+    points: np.ndarray
+
+
+@compiled
+def most_throughput(menu, members, boxes):
+    """The best points of some demands of a Menu that share a GPU, as far as so many boxes tell: a Found."""
+    size, value, left = len(members), NOTHING, NOTHING
+    best = np.zeros((size, 2), np.int64)
+    units, batches = menu.active_ms.shape[1:]
+    if size > min(menu.most, units):
+        return Found(value, left, best)
+    kept, made = np.empty((2 * boxes + 1, size, 4), np.int64), 1
+    kept[0] = np.array([0, units - 1, 0, batches - 1])
+    heap = [(-np.inf, 0)]
+    for _ in range(boxes):
+        if not len(heap) or -heap[0][0] <= value * (1 + CLOSE):
+            break
+        _, at = heapq.heappop(heap)
+        most, points, slack = _relaxed(menu, members, kept[at])
+        if most <= max(value, 0.0) * (1 + CLOSE):
+            continue
+        reached, tried = _tried(menu, members, points)
+        if reached > value:
+            value, best = reached, tried
+        widest = slack.argmax()
+        if slack[widest] == 0:
+            left = max(left, most)
+            continue
+        kept[made : made + 2] = kept[at]
+        _cut(kept[made : made + 2, widest], points[widest])
+        heapq.heappush(heap, (-most, made))
+        heapq.heappush(heap, (-most, made + 1))
+        made += 2
+    if len(heap):
+        left = max(left, -heap[0][0])
+    return Found(value, max(value, left), best)
+
+
+@compiled
+def _relaxed(menu, members, box):
+    """The most that points in a box may be worth, those points, and by member how much more they slow down others.
+
+    NOTHING when no points can hold.
+    """
+    size, units = len(members), menu.active_ms.shape[1]
+    points, slack = np.zeros((size, 2), np.int64), np.zeros(size)
+    worth, batch = np.full((size, units), NOTHING), np.zeros((size, units), np.int64)
+    cache, power_w = _narrowed(menu, members, box)
+    if np.isinf(cache).any():
+        return NOTHING, points, slack
+    for at in range(size):
+        beside, beside_w = cache.sum() - cache[at], power_w.sum() - power_w[at]
+        for unit in range(box[at, 0], box[at, 1] + 1):
+            batches = box[at, 2], box[at, 3] + 1
+            worth[at, unit], batch[at, unit] = _best(menu, members[at], unit, batches, size, beside, beside_w)
+    most, points[:, 0] = _shared_out(worth)
+    for at in range(size if most > NOTHING else 0):
+        points[at, 1] = batch[at, points[at, 0]]
+        where = menu.model[members[at]], points[at, 0], points[at, 1]
+        slack[at] = menu.cache[where] - cache[at] + (menu.power_w[where] - power_w[at]) * menu.clock_loss
+    return most, points, slack
+
+
+@compiled
+def _best(menu, demand, unit, batches, count, beside, beside_w):
+    """The most requests/s of a batch in a range among replicas that bring some cache demand and power, and that batch.
+
+    NOTHING where none holds.
+    """
+    worth, best = NOTHING, 0
+    for batch in range(batches[0], batches[1]):
+        carried = throughput(menu, demand, unit, batch, count, beside, beside_w, menu.loose_ms)
+        if carried > worth:
+            worth, best = carried, batch
+    return worth, best
+
+
+@compiled
+def _shared_out(worth):
+    """The most that units of a GPU are worth, shared out to members who make of them what ``worth`` says; their units.
+
+    ``worth`` is (members, units), units as positions.
+    """
+    size, units = worth.shape
+    best, taken = np.full((size + 1, units + 1), NOTHING), np.zeros((size, units + 1), np.int64)
+    best[0] = 0.0
+    for at in range(size):
+        for unit in range(units):
+            for total in range(unit + 1, units + 1 if worth[at, unit] > NOTHING else 0):
+                before = best[at, total - unit - 1]
+                if before > NOTHING and before + worth[at, unit] > best[at + 1, total]:
+                    best[at + 1, total], taken[at, total] = before + worth[at, unit], unit
+    chosen, left = np.zeros(size, np.int64), units
+    for at in range(size - 1, -1, -1):
+        chosen[at] = taken[at, left]
+        left -= chosen[at] + 1
+    return best[size, units], chosen
+
+
+@compiled
+def _narrowed(menu, members, box):
+    """Narrow a box to the ranges of points that can hold; least cache demand and power of every member in it.
+
+    They are infinite for a member without such points.
+    """
+    size = len(members)
+    cache, power_w, narrow = np.zeros(size), np.zeros(size), np.empty(4, np.int64)
+    for _ in range(ROUNDS):
+        changed = False
+        for at in range(size):
+            model, beside, beside_w = menu.model[members[at]], cache.sum() - cache[at], power_w.sum() - power_w[at]
+            least, least_w = np.inf, np.inf
+            narrow[::2], narrow[1::2] = box[at, 1::2], box[at, ::2]
+            for unit in range(box[at, 0], box[at, 1] + 1):
+                for batch in range(box[at, 2], box[at, 3] + 1):
+                    if throughput(menu, members[at], unit, batch, size, beside, beside_w, menu.loose_ms) > NOTHING:
+                        least = min(least, menu.cache[model, unit, batch])
+                        least_w = min(least_w, menu.power_w[model, unit, batch])
+                        narrow[0], narrow[1] = min(narrow[0], unit), max(narrow[1], unit)
+                        narrow[2], narrow[3] = min(narrow[2], batch), max(narrow[3], batch)
+            changed = changed or least != cache[at] or least_w != power_w[at]
+            cache[at], power_w[at] = least, least_w
+            if np.isinf(least):
+                return cache, power_w
+            box[at] = narrow
+        if not changed:
+            break
+    return cache, power_w
+
+
+@compiled
+def throughput(menu, demand, unit, batch, count, beside, beside_w, room_ms):
+    """Requests/s of a point among ``count`` replicas that bring some cache demand and power; NOTHING if it breaks."""
+    model = menu.model[demand]
+    clock = clock_at(menu, beside_w + menu.power_w[model, unit, batch])
+    busy_ms = menu.scheduling_ms[model] + menu.kernels[model] * delay_at(menu, count)
+    busy_ms += menu.active_ms[model, unit, batch] * (1 + menu.sensitivity[model] * beside)
+    if clock <= 0 or busy_ms > clock * room_ms[demand, batch]:
+        return NOTHING
+    return 1000 * (batch + 1) / (busy_ms / clock + menu.feedback_ms[model, batch])
+
+
+@compiled
+def alone(menu):
+    """(demands, units) most requests/s of a replica alone on a GPU, with so many units; NOTHING where it cannot."""
+    demands, (_, units, batches) = len(menu.model), menu.active_ms.shape
+    worth = np.empty((demands, units))
+    for one in range(demands):
+        for unit in range(units):
+            worth[one, unit], _ = _best(menu, one, unit, (0, batches), 1, 0.0, 0.0)
+    return worth
+
+
+@compiled
+def _tried(menu, members, points):
+    """What points are worth together, the batches of members that break lowered until none does: value and points."""
+    tried = points.copy()
+    while True:
+        value, late = _together(menu, members, tried)
+        if late < 0:
+            return value, tried
+        if tried[late, 1] == 0:
+            return NOTHING, tried
+        tried[late, 1] -= 1
+
+
+@compiled
+def _together(menu, members, points):
+    """Requests/s of points on one GPU and the first member that breaks its SLO or rate, -1 for none."""
+    size, value = len(members), 0.0
+    cache, power_w = np.empty(size), np.empty(size)
+    for at in range(size):
+        where = menu.model[members[at]], points[at, 0], points[at, 1]
+        cache[at], power_w[at] = menu.cache[where], menu.power_w[where]
+    for at in range(size):
+        beside, beside_w = cache.sum() - cache[at], power_w.sum() - power_w[at]
+        carried = throughput(menu, members[at], points[at, 0], points[at, 1], size, beside, beside_w, menu.room_ms)
+        if carried == NOTHING:
+            return NOTHING, at
+        value += carried
+    return value, -1
+
+
+@compiled
+def _cut(halves, point):
+    """Cut a member's ranges, given twice, between their least and a point, along the side where that is further."""
+    low, high = halves[0, ::2], halves[0, 1::2]
+    far = point - low
+    if far.max() == 0:
+        far, point = high - low, high
+    side = far.argmax()
+    middle = (low[side] + point[side]) // 2
+    halves[0, 2 * side + 1], halves[1, 2 * side] = middle, middle + 1

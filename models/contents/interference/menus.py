@@ -1,0 +1,88 @@
+"""What replicas may choose from when throughput counts: every batch and number of units, under iGniter's model.
+
+A replica of batch b on u units beside others answers a batch within
+
+    t_gpu = (t_sched + n_k delay(n) + k_act(b, u) (1 + alpha_cache S)) / clock(P)
+
+(eqs. 4-9; see ``igniter_tables``) and carries b / (t_gpu + t_feedback) requests/s (eq. 2). It keeps SLO and rate
+exactly when t_gpu is no more than room(b).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.contents.interference.tables import LOOSE, ROUNDING, igniter_data, shares_of
+from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.performance.igniter import solo_terms
+
+
+class Menu(NamedTuple):
+    """The choices of all demands on one GPU type; units and batches count from 1, as positions from 0.
+
+    Arrays (models, units, batches): ``active_ms``, ``power_w``, ``cache``; (models, batches): ``feedback_ms``;
+    (models,): ``scheduling_ms``, ``kernels``, ``sensitivity``. Of demands: ``model`` and (demands, batches) ``room_ms``
+    for plans and ``loose_ms`` for bounds. Scalars of the GPU as in Tables.
+    """
+
+    active_ms: np.ndarray
+    power_w: np.ndarray
+    cache: np.ndarray
+    feedback_ms: np.ndarray
+    scheduling_ms: np.ndarray
+    kernels: np.ndarray
+    sensitivity: np.ndarray
+    model: np.ndarray
+    room_ms: np.ndarray
+    loose_ms: np.ndarray
+    delay_slope_ms: float
+    delay_intercept_ms: float
+    idle_w: float
+    cap_w: float
+    clock_loss: float
+    most: int
+
+
+def menu_of(instance, gpu, demands):
+    """The Menu of some demands ((model,), budget in ms, rate in requests/s) on whole GPUs of a type.
+
+    A demand whose model the data does not know has no room.
+    """
+    data = igniter_data(instance, gpu)
+    hardware, names = data.hardware, sorted(data.models)
+    batch, shares = np.arange(1, data.max_batch + 1), shares_of(data.hardware)[:, None]
+    terms = [solo_terms(data, name, batch, shares) for name in names]
+    models = [data.models[name] for name in names]
+    known = [model in data.models for (model,), *_ in demands]
+    model = np.array([names.index(model) if knows else 0 for ((model,), *_), knows in zip(demands, known, strict=True)])
+    room, loose = (
+        np.array([_room_ms(terms[one], demand, slack) if knows else np.full(len(batch), -np.inf)
+                  for one, demand, knows in zip(model, demands, known, strict=True)])
+        for slack in (1 + ROUNDING, 1 + LOOSE)
+    )
+    return Menu(
+        active_ms=np.array([one.active_ms for one in terms]),
+        power_w=np.array([one.power_w for one in terms]),
+        cache=np.array([one.cache for one in terms]),
+        feedback_ms=np.array([one.feedback_ms[0] for one in terms]),
+        scheduling_ms=np.array([one.kernel_delay_ms * one.kernels for one in models], float),
+        kernels=np.array([one.kernels for one in models], float),
+        sensitivity=np.array([one.cache_sensitivity for one in models], float),
+        model=model,
+        room_ms=room,
+        loose_ms=loose,
+        delay_slope_ms=hardware.scheduling_slope_ms,
+        delay_intercept_ms=hardware.scheduling_intercept_ms,
+        idle_w=hardware.idle_power_w,
+        cap_w=hardware.power_cap_w,
+        clock_loss=-hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz,
+        most=min(hardware.units, gpu_type(gpu).slice_mps_clients(WHOLE)),
+    )
+
+
+def _room_ms(terms, demand, slack):
+    """(batches,) longest time on the GPU that keeps the budget and the rate of a demand."""
+    _, budget_ms, rate_rps = demand
+    batch = terms.batch[0]
+    every_ms = 1000 * batch / rate_rps if rate_rps > 0 else np.full_like(batch, np.inf)
+    return np.minimum(budget_ms * slack - terms.load_ms[0], every_ms * slack) - terms.feedback_ms[0]

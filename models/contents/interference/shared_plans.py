@@ -1,0 +1,186 @@
+"""Plans in which replicas share whole GPUs under interference: from sets of classes to a Plan and back."""
+
+from collections import Counter
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from provision.models.contents.alone.feasibility import refusal
+from provision.models.contents.alone.segments import best_segments
+from provision.models.contents.interference.kernels import TRIES, arrange
+from provision.models.contents.interference.stocks import Fleet, fleet_of
+from provision.models.contents.interference.tables import Classes, classes_of, igniter_data, serves, shares_of
+from provision.models.hardware.gpu import WHOLE
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.method import Outcome, needs
+
+FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "variants"})
+"""What methods that plan shared GPUs can do."""
+
+
+@dataclass(frozen=True)
+class SharedProblem:
+    """An instance with its classes and the GPU types to plan on.
+
+    A pattern is (type, classes): the index of a Stock of the fleet and a tuple of the classes that share a GPU of it.
+    """
+
+    instance: object
+    classes: Classes
+    fleet: Fleet
+
+    def points(self, pattern):
+        """Operating points of a pattern; None when none are found."""
+        stock, members = pattern
+        points, units = np.zeros((2, len(members)), int)
+        tables = self.fleet.stocks[stock].tables
+        total = arrange(tables, np.array(members), len(members), units, points, TRIES)
+        return points if total > 0 else None
+
+    def chosen(self, pattern):
+        """The operating points that a plan has for a pattern that can be planned."""
+        return self.points(pattern)
+
+    def used(self, patterns):
+        """How many GPUs of each type patterns take, in the order of the fleet's stocks."""
+        counts = Counter(stock for stock, _ in patterns)
+        return [counts[stock] for stock in range(len(self.fleet.stocks))]
+
+    def cost(self, patterns):
+        """Price of the GPUs of patterns, in units."""
+        return sum(stock.cost(many) for stock, many in zip(self.fleet.stocks, self.used(patterns), strict=True))
+
+    @property
+    def dearest(self):
+        """The price of the dearest plan: every replica on a GPU of its own, in units."""
+        return len(self.classes.parts) * self.fleet.dearest
+
+    def alone(self):
+        """The patterns with every replica on a GPU of its own, of the cheapest type that can serve it."""
+        order = sorted(range(len(self.fleet.stocks)), key=lambda stock: self.fleet.stocks[stock].cost(1))
+        pairs = zip(range(len(self.classes.demands)), self.classes.counts, strict=True)
+        return [found for one, many in pairs for found in many * [self._alone(one, order)]]
+
+    def _alone(self, one, order):
+        return next((stock, (one,)) for stock in order if self.points((stock, (one,))) is not None)
+
+    def short(self, patterns):
+        """In words, the GPUs that patterns take beyond those of the fleet, by type."""
+        pairs = zip(self.fleet.stocks, self.used(patterns), strict=True)
+        return [f"{many} {stock.gpu} GPUs and the fleet has {stock.count}" for stock, many in pairs
+                if stock.count is not None and many > stock.count]
+
+    def outcome(self, patterns, method, **found):
+        """The Outcome of a method that ends with these patterns; without a plan when the fleet is smaller."""
+        short = self.short(patterns)
+        if found["status"] == "infeasible":
+            return Outcome(**found, reason=f"the fleet is too small: the best plan needs {' and '.join(short)}")
+        if short:
+            return Outcome(**found | {"status": "unknown", "reason": f"{method} needs {' and '.join(short)}"})
+        return Outcome(plan=self.plan(patterns, method), **found)
+
+    def plan(self, patterns, method):
+        """The Plan of patterns that together have a place for every part."""
+        waiting = [list(parts) for parts in self.classes.members]
+        return Plan(
+            version=1, instance=self.instance.name, digest=self.instance.digest, method=method,
+            gpus=tuple(self._gpu(pattern, waiting) for pattern in patterns),
+        )
+
+    def _gpu(self, pattern, waiting):
+        stock = self.fleet.stocks[pattern[0]]
+        pairs = zip(pattern[1], self.chosen(pattern), strict=True)
+        replicas = tuple(self._replica(stock, point, waiting[one].pop()) for one, point in pairs)
+        return PlannedGpu(gpu=stock.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=replicas),))
+
+    def _replica(self, stock, point, part):
+        index, rate_rps = self.classes.parts[part]
+        workload, tables = self.instance.workloads[index], stock.tables
+        shares = shares_of(igniter_data(self.instance, stock.gpu).hardware)
+        return Replica(
+            workload=workload.name,
+            batch=int(tables.batch[point]),
+            sm_share=float(shares[tables.units[point] - 1]),
+            rate_rps=rate_rps,
+            model=workload.named(tables.model[point]),
+        )
+
+    def patterns(self, plan):
+        """The patterns of a Plan; None when there is no plan or these classes and tables do not bear it out."""
+        if plan is None:
+            return None
+        parts, of_part = {}, self.classes.of_part
+        for part, (workload, _) in enumerate(self.classes.parts):
+            parts.setdefault(self.instance.workloads[workload].name, []).append(int(of_part[part]))
+        found, stocks = [], {stock.gpu: index for index, stock in enumerate(self.fleet.stocks)}
+        for gpu in plan.gpus:
+            names = [replica.workload for piece in gpu.slices for replica in piece.replicas]
+            if gpu.gpu not in stocks or any(len(parts[name]) < many for name, many in Counter(names).items()):
+                return None
+            found.append((stocks[gpu.gpu], tuple(sorted(parts[name].pop() for name in names))))
+        bears = not any(parts.values()) and all(self.points(pattern) is not None for pattern in set(found))
+        return found if bears else None
+
+    def matched(self, patterns, slots):
+        """Patterns of classes from patterns of slots, which are demands; slots that nobody needs stay empty."""
+        takers = _takers(self.classes, slots, Counter(slot for _, members in patterns for slot in members))
+        found = [(stock, [takers[slot].pop() for slot in members if takers[slot]]) for stock, members in patterns]
+        return [(stock, tuple(sorted(members))) for stock, members in found if members]
+
+
+def shared_problem(instance):
+    """The SharedProblem of an instance that methods with FEATURES can do."""
+    classes = classes_of(instance)
+    return SharedProblem(instance, classes, fleet_of(instance, classes.demands, len(classes.parts)))
+
+
+def plan_shared(instance, name, search, make=shared_problem):
+    """The Outcome of a method: a refusal, or what its search says.
+
+    Parameters
+    ----------
+    instance
+        What methods with FEATURES can do.
+    name
+        The method's.
+    search
+        Takes the SharedProblem and the ``perf_counter`` of the start; returns patterns and, by name, the status,
+        termination and bound of an Outcome.
+    make
+        Makes the SharedProblem of the instance.
+    """
+    started = perf_counter()
+    refused = refusal(instance, best_segments(instance), started)
+    if refused:
+        return refused
+    problem = make(instance)
+    built = perf_counter()
+    patterns, found = search(problem, started)
+    return problem.outcome(patterns, name, **found, build_seconds=built - started,
+                           solve_seconds=perf_counter() - built)
+
+
+def is_shared(instance):
+    """Whether the instance asks for plans under interference, and for no more than FEATURES."""
+    asked = needs(instance)
+    return "interference" in asked and asked <= FEATURES
+
+
+def _takers(classes, slots, counts):
+    """Classes that take the slots of each demand, hardest first.
+
+    The hardest has the shortest budget, of equals the highest rate; among the slots that serve it, it takes one
+    of the smallest sufficient rate, of equals the longest budget: the others have least use for that.
+    """
+    takers, free, by_model = {slot: [] for slot in counts}, dict(counts), {}
+    for slot in sorted(counts, key=lambda one: (slots[one][2], -slots[one][1])):
+        by_model.setdefault(slots[slot][0], []).append(slot)
+    for index, demand in enumerate(classes.demands):
+        for _ in classes.members[index]:
+            slot = next(one for one in by_model[demand[0]] if serves(slots[one], demand))
+            takers[slot].append(index)
+            free[slot] -= 1
+            if not free[slot]:
+                by_model[demand[0]].remove(slot)
+    return takers

@@ -1,0 +1,88 @@
+"""GPU types to plan shared GPUs on, and what so many of each cost, in exact whole numbers."""
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from provision.models.contents.interference.tables import Tables, igniter_data, tables_of
+
+BEYOND = 10
+"""A GPU that the fleet has not costs so many times as much as all replicas on the dearest GPUs that it has."""
+
+
+@dataclass(frozen=True)
+class Stock:
+    """GPUs of one type, the Tables of all classes on it, how many there are and their ``tiers``, cheapest first.
+
+    A tier is (price, count), the price in whole units. The last is without limit, None: a price of the fleet, or that
+    of GPUs which it has not.
+    """
+
+    gpu: str
+    tables: Tables
+    count: int | None
+    tiers: tuple
+
+    @property
+    def offered(self):
+        """The tiers of GPUs that there are."""
+        return self.tiers if self.count is None else self.tiers[:-1]
+
+    @property
+    def worth(self):
+        """The price of the dearest of these, at least 1."""
+        return max(1, *(price for price, _ in self.offered))
+
+    def cost(self, many):
+        """Price of so many GPUs."""
+        total = 0
+        for price, count in self.tiers:
+            taken = many if count is None else min(many, count)
+            total, many = total + price * taken, many - taken
+        return total
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The Stocks of an instance, the ``prices`` of its GPUs and what a ``unit`` of these adds to the objective."""
+
+    stocks: tuple
+    prices: tuple
+    unit: Fraction
+
+    @property
+    def dearest(self):
+        """The highest price, 1 where all are free."""
+        return max(self.prices) or 1
+
+    def with_tables(self, instance, demands):
+        """The same GPUs with the tables of other demands."""
+        stocks = (replace(stock, tables=tables_of(instance, stock.gpu, demands)) for stock in self.stocks)
+        return replace(self, stocks=tuple(stocks))
+
+    def objective(self, units):
+        """What whole units of price add to the objective."""
+        return float(units * self.unit)
+
+
+def fleet_of(instance, demands, replicas):
+    """The Fleet of an instance, with the GPU types whose data knows some of its models; for so many replicas."""
+    weights = [Fraction(f"{instance.weight(entry):.12g}") for entry in instance.fleet]
+    unit = Fraction(math.gcd(*(weight.numerator for weight in weights)) or 1,
+                    math.lcm(*(weight.denominator for weight in weights)))
+    prices = [int(weight / unit) for weight in weights]
+    beyond, models, tiers = BEYOND * replicas * (max(prices) or 1), {one for demand in demands for one in demand[0]}, {}
+    for entry, price in zip(instance.fleet, prices, strict=True):
+        if (data := igniter_data(instance, entry.gpu)) and models & set(data.models):
+            tiers.setdefault(entry.gpu, []).append((price, entry.count))
+    stocks = (_stock(gpu, tables_of(instance, gpu, demands), found, beyond) for gpu, found in tiers.items())
+    return Fleet(tuple(stocks), tuple(prices), unit)
+
+
+def _stock(gpu, tables, tiers, beyond):
+    """The Stock of a GPU type; tiers dearer than one without limit are left out."""
+    order = sorted(tiers, key=lambda tier: tier[0])
+    unlimited = [index for index, (_, count) in enumerate(order) if count is None]
+    if unlimited:
+        return Stock(gpu, tables, None, tuple(order[: unlimited[0] + 1]))
+    return Stock(gpu, tables, sum(count for _, count in order), (*order, (beyond, None)))

@@ -1,0 +1,82 @@
+"""Plans of most throughput under interference: what sets of replicas that share a GPU are worth, and their plans."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from provision.models.contents.interference.boxes import CLOSE, NOTHING, most_throughput
+from provision.models.contents.interference.menus import menu_of
+from provision.models.contents.interference.shared_plans import FEATURES as SHARED_FEATURES
+from provision.models.contents.interference.shared_plans import SharedProblem, shared_problem
+from provision.models.contents.interference.tables import igniter_data, shares_of
+from provision.models.plans.plan import Replica
+from provision.models.problem.method import Outcome, needs
+
+FEATURES = SHARED_FEATURES - {"variants"} | {"max_throughput"}
+"""What methods that plan throughput on shared GPUs can do."""
+BOXES = 20_000
+"""Boxes in which a set's best operating points are sought; a few hundred nearly always prove them."""
+
+
+@dataclass(frozen=True)
+class ThroughputProblem(SharedProblem):
+    """A SharedProblem whose patterns are worth their throughput; a Menu for every Stock of its fleet.
+
+    ``known`` are the best Found so far of patterns, and the boxes that these took.
+    """
+
+    menus: tuple
+    known: dict = field(default_factory=dict)
+
+    def found(self, pattern, boxes=BOXES):
+        """What a pattern is worth, as far as so many boxes tell or more."""
+        found, spent = self.known.get(pattern, (None, 0))
+        if spent < boxes:
+            stock, members = pattern
+            found = most_throughput(self.menus[stock], np.array(members), boxes)
+            exact = found.bound <= found.value * (1 + CLOSE)
+            self.known[pattern] = found, BOXES if exact else boxes
+        return found
+
+    def settled(self, pattern):
+        """Whether no more is to be found out about a pattern."""
+        return pattern in self.known and self.known[pattern][1] >= BOXES
+
+    def value(self, patterns, boxes=BOXES):
+        """Requests/s of patterns together; NOTHING for each without operating points when there are such."""
+        values = [self.found(pattern, boxes).value for pattern in patterns]
+        return NOTHING * values.count(NOTHING) if NOTHING in values else sum(values)
+
+    def chosen(self, pattern):
+        """The best operating points known, (units, batch) as positions, or such as hold."""
+        found = self.found(pattern, 1)
+        if found.value > NOTHING:
+            return found.points
+        tables, points = self.fleet.stocks[pattern[0]].tables, self.points(pattern)
+        return np.column_stack([tables.units[points], tables.batch[points]]) - 1
+
+    def outcome(self, patterns, method, **found):
+        """The Outcome of a method that ends with these patterns, None for none."""
+        return Outcome(**found) if patterns is None else super().outcome(patterns, method, **found)
+
+    def _replica(self, stock, point, part):
+        workload, rate_rps = self.classes.parts[part]
+        unit, batch = point.tolist()
+        shares = shares_of(igniter_data(self.instance, stock.gpu).hardware)
+        return Replica(
+            workload=self.instance.workloads[workload].name, batch=batch + 1, sm_share=float(shares[unit]),
+            rate_rps=rate_rps,
+        )
+
+
+def throughput_problem(instance):
+    """The ThroughputProblem of an instance that methods with FEATURES can do."""
+    plain = shared_problem(instance)
+    menus = tuple(menu_of(instance, stock.gpu, plain.classes.demands) for stock in plain.fleet.stocks)
+    return ThroughputProblem(instance, plain.classes, plain.fleet, menus)
+
+
+def is_shared_throughput(instance):
+    """Whether the instance asks for throughput under interference, and for no more than FEATURES."""
+    asked = needs(instance)
+    return {"interference", "max_throughput"} <= asked <= FEATURES

@@ -1,0 +1,1 @@
+"""gpu-lets: parts of a GPU on which models take turns."""

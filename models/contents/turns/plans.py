@@ -1,0 +1,75 @@
+"""Plans of gpu-lets from what methods decide: which load each part of a GPU has."""
+
+from time import perf_counter
+
+from provision.models.contents.turns.batches import largest_batches
+from provision.models.hardware.gpu import WHOLE
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.plans.prediction import predict_slice
+from provision.models.problem.method import Outcome
+
+FEATURES = frozenset({"limited_counts", "without_mig", "gpulets"})
+"""What methods for gpu-lets can do."""
+
+
+def gpulets_plan(tables, gpus, method):
+    """The plan for GPUs given as lists of (share, load), with the largest batches that hold.
+
+    Shares are indices into ``tables.shares``; a load is a tuple of (workload, rate in requests/s).
+    """
+    instance = tables.instance
+    return Plan(
+        version=1, instance=instance.name, digest=instance.digest, method=method,
+        gpus=tuple(
+            PlannedGpu(gpu=tables.gpu.name, mig=False, slices=(Slice(profile=WHOLE, replicas=_replicas(tables, gpu)),))
+            for gpu in gpus
+        ),
+    )
+
+
+def _replicas(tables, parts):
+    """The replicas of one GPU; those of a part take turns where they are several."""
+    return tuple(
+        Replica(
+            workload=tables.instance.workloads[one].name,
+            batch=int(tables.batches[size]),
+            sm_share=tables.shares[share],
+            rate_rps=rate,
+            turn=number if len(load) > 1 else None,
+        )
+        for number, ((share, load), batches) in enumerate(zip(parts, largest_batches(tables, parts), strict=True))
+        for (one, rate), size in zip(load, batches, strict=True)
+    )
+
+
+def outcome(tables, gpus, method, started, stuck=""):
+    """What a method found: a plan of GPUs given as lists of (share, load), or None and where it got stuck.
+
+    A plan that misses an SLO or rate by the data, made without looking at interference, is ``unknown``.
+    """
+    count, plan, reason = tables.instance.fleet[0].count, None, stuck
+    if gpus is not None and count is not None and len(gpus) > count:
+        reason = f"{method} needs {len(gpus)} GPUs and the fleet has {count}"
+    elif gpus is not None:
+        plan = gpulets_plan(tables, gpus, method)
+        missed = late(tables.instance, plan)
+        reason = f"{', '.join(missed)}: too slow beside others for the SLO or the rate" if missed else ""
+    status = "unknown" if reason else "feasible"
+    return Outcome(status, "completed", plan, reason=reason, solve_seconds=perf_counter() - started)
+
+
+def late(instance, plan):
+    """Names of the workloads that miss their SLO or rate in a plan, by the scalar path."""
+    missed = set()
+    for gpu in plan.gpus:
+        for piece in gpu.slices:
+            for replica, found in zip(piece.replicas, predict_slice(instance, gpu.gpu, piece), strict=True):
+                budget_ms = instance.budget_ms(instance.workload[replica.workload])
+                if _over(found.latency_ms, budget_ms) or _over(replica.rate_rps, found.throughput_rps):
+                    missed.add(replica.workload)
+    return [one.name for one in instance.workloads if one.name in missed]
+
+
+def _over(value, limit):
+    """Whether a value exceeds a limit by more than rounding."""
+    return value > limit * (1 + 1e-9)

@@ -1,0 +1,126 @@
+"""gpu-lets for methods: arrays built once from an instance, and duty cycles that meet every SLO and rate.
+
+Workloads and shares go by index. A *load* maps workloads to the rates (requests/s) that they bring to a part of a GPU.
+"""
+
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from provision.models.hardware.gpu import WHOLE, gpu_type
+
+ROUNDING = 1e-10
+"""Relative excess that counts as rounding; the verifier allows a little more."""
+LEAST_RPS = 1e-6
+"""A workload without requests keeps a replica, planned for this."""
+ALONE = -np.inf
+"""The pressure on a part that has the GPU to itself."""
+
+
+class GpuletTables:
+    """Executions and pressures, arrays (shares, workloads, batches), with interference or as if there were none.
+
+    ``own`` is c5 and what a replica adds to its own slowdown, ``pressure`` what it adds to that of the other part;
+    both of the worst batch up to its own.
+    """
+
+    def __init__(self, instance, interference=True):
+        self.instance, self.interference = instance, interference
+        self.gpu = gpu_type(instance.fleet[0].gpu)
+        self.data = instance.sharing_of(self.gpu.name, [one.model for one in instance.workloads])
+        self.batches = np.array(self.data.batches)
+        self.shares = tuple(sorted({share for split in self.data.splits for share in split}))
+        self.whole = len(self.shares) - 1
+        models = [self.data.models[one.model] for one in instance.workloads]
+        self.memory_gib = np.array([model.memory_gib for model in models])
+        self.allowed_ms = 2 * np.array([instance.budget_ms(one) for one in instance.workloads]) * (1 + ROUNDING)
+        planned = np.array([instance.planned_rps(one) for one in instance.workloads])
+        self.rates = np.maximum(planned, LEAST_RPS)
+        self.time_ms, l2, dram = self._alone(models)
+        c = self.data.interference
+        self.own = c.constant + np.maximum.accumulate(c.l2_own * l2 + c.dram_own * dram, axis=2)
+        self.pressure = np.maximum.accumulate(c.l2_other * l2 + c.dram_other * dram, axis=2)
+        if not interference:
+            self.own, self.pressure = np.ones_like(self.own), np.zeros_like(self.pressure)
+        self.fit = lru_cache(maxsize=None)(self._fit)
+
+    def rest_of(self, share):
+        """The share that a GPU has left beside this one."""
+        size = self.shares[share]
+        split = next(split for split in self.data.splits if size in split)
+        return self.shares.index(split[1 - split.index(size)])
+
+    def _alone(self, models):
+        """Execution (ms), L2 and DRAM utilisation alone, arrays (shares, workloads, batches)."""
+        terms = np.array([
+            (m.fixed_ms, m.per_request_ms, m.l2_fixed_ms, m.l2_per_request_ms, m.dram_fixed_ms, m.dram_per_request_ms)
+            for m in models
+        ]).T[:, None, :, None]
+        shares = np.array(self.shares)[:, None, None]
+        time_ms = terms[0] + terms[1] * self.batches / shares**self.data.scaling
+        return time_ms, (terms[2] + terms[3] * self.batches) / time_ms, (terms[4] + terms[5] * self.batches) / time_ms
+
+    def beside(self, share, pressure):
+        """Executions (ms) on a share under a pressure from the other part, (workloads, batches)."""
+        return self.time_ms[share] * np.maximum(1.0, self.own[share] + pressure)
+
+    @cached_property
+    def capacity_alone(self):
+        """(shares, workloads) most requests/s that a workload alone on a share can carry within its SLO."""
+        return np.array([[self.capacity(share, one, ALONE) for one in range(len(self.rates))]
+                         for share in range(len(self.shares))])
+
+    def capacity(self, share, workload, pressure):
+        """Most requests/s that a workload with a share to itself can carry within its SLO; 0 when it never meets it."""
+        time_ms = self.beside(share, pressure)[workload]
+        meets = 2 * time_ms <= self.allowed_ms[workload]
+        return float((1000 * self.batches / time_ms)[meets].max(initial=0.0))
+
+    def _fit(self, share, load, pressure):
+        """Indices of the smallest batches with which a load meets its SLOs on a share; None when there are none.
+
+        ``load`` is a tuple of (workload, rate). For a period the batches are what arrives in it; the shortest period
+        that holds all their executions has the smallest batches, none of which can be less. Only periods that
+        just fill a batch matter.
+        """
+        who, rates = np.array([one for one, _ in load]), np.array([rate for _, rate in load])
+        period_ms = np.sort((1000 * self.batches / rates[:, None]).ravel())
+        needed = np.searchsorted(self.batches, rates[:, None] * period_ms / 1000 * (1 - ROUNDING))
+        small = needed.max(axis=0) < len(self.batches)
+        needed, period_ms = needed[:, small], period_ms[small]
+        busy_ms = self.beside(share, pressure)[who[:, None], needed]
+        cycle_ms = busy_ms.sum(axis=0)
+        in_time = (cycle_ms + busy_ms <= self.allowed_ms[who][:, None]).all(axis=0)
+        meets = in_time & (cycle_ms <= period_ms * (1 + ROUNDING))
+        return tuple(needed[:, meets.argmax()].tolist()) if meets.any() else None
+
+    def settle(self, parts):
+        """Smallest batches for the parts of one GPU beside each other; None when an SLO, rate or the memory breaks.
+
+        ``parts`` are (share, load) with non-empty loads. Pressures rise from none until they hold: slower executions
+        never allow smaller batches, so this ends at the smallest batches that any solution has.
+        """
+        if not self.fits_memory(one for _, load in parts for one, _ in load):
+            return None
+        received = [ALONE if len(parts) == 1 else 0.0] * len(parts)
+        while True:
+            batches = [self.fit(share, load, at) for (share, load), at in zip(parts, received, strict=True)]
+            if None in batches:
+                return None
+            felt = [self.felt(share, load, chosen) for (share, load), chosen in zip(parts, batches, strict=True)]
+            if len(parts) == 1 or felt[::-1] == received:
+                return batches
+            received = felt[::-1]
+
+    def pressures(self, parts):
+        """What every part of a GPU that holds exerts on the other, at the smallest batches."""
+        settled = zip(parts, self.settle(parts), strict=True)
+        return [self.felt(share, load, batches) for (share, load), batches in settled]
+
+    def felt(self, share, load, batches):
+        """Pressure that a part exerts with these batches."""
+        return max(self.pressure[share, one, size] for (one, _), size in zip(load, batches, strict=True))
+
+    def fits_memory(self, workloads):
+        """Whether a GPU has memory for replicas of these workloads."""
+        return sum(self.memory_gib[one] for one in workloads) <= self.gpu.slice_memory_gib(WHOLE)

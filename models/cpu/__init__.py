@@ -1,0 +1,1 @@
+"""VELTAIR's layers on a CPU: costs, networks, times and slowdowns."""

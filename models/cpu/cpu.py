@@ -1,0 +1,182 @@
+"""How long layers take on a shared many-core CPU: an analytical model. At most a layer's ``effort`` is measured.
+
+A layer runs in one *version*: its product is cut into tiles of rows x columns outputs and the sums, where ``split``
+is above 1, into parts. Each piece is a *chunk* of work for one core; the bytes that it works on, its panels of both
+matrices and its outputs, are its *block*. A roofline with core scaling and the footprint of the blocks in L3:
+
+- compute: chunks in waves over the cores, partial tiles of the micro-kernel padded;
+- L3: every chunk reads its panels once if its block stays in cache. What does not stay is read again for every
+  step of the micro-kernel, and from DRAM. Large blocks thus read less, and lose more. L2 is not counted apart;
+- DRAM: weights always, for other layers and tenants have come between, and what did not stay. It overlaps with the
+  rest: the longer one counts;
+- a fork and join of the cores per layer.
+
+Tenants share L3 and DRAM. L3 goes by frequency of access (the FOA model of Chandra et al., HPCA 2005); when all want
+more than DRAM's bandwidth, every transfer takes longer by the same factor.
+
+The CPU is VELTAIR's testbed (section 5.1): Threadripper 3990X, 64 cores at 2.9 GHz, AVX2, 256 MB of L3 taken as one
+pool, DDR4-3200 on four channels. Assumed: 80 % of DRAM's and half of L3's theoretical bandwidth; of the L3, 14 %
+hold blocks still in use (Khan et al., MICRO 2010, find 86 % of a last-level cache dead on average). Set once,
+to single facts of the paper: ``efficiency``, so that ResNet-50 on all cores comes to about 300 queries/s (section
+2.1); ``growth_s``, its mean overhead of taking more cores for a running layer (220 us, section 3.2).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.base.compiled import compiled
+from provision.models.cpu.layers import BYTES
+
+TILE_ROWS, TILE_COLUMNS = 6, 16
+"""The micro-kernel's outputs: what AVX2's registers hold."""
+
+
+class Cpu(NamedTuple):
+    """A CPU; times in s, sizes in bytes, rates in 1/s.
+
+    Attributes
+    ----------
+    cores, core_flops
+        Number of cores and the peak of each.
+    efficiency
+        Part of the peak that the micro-kernel reaches.
+    live_bytes
+        Of L3, for blocks in use.
+    core_l3_bps, core_dram_bps, dram_bps
+        Bandwidths of one core to L3 and to DRAM, and that of DRAM.
+    fork_s, join_s
+        Overhead of a layer, and that of each core in it.
+    growth_s
+        Overhead of taking more cores for what runs.
+    """
+
+    cores: int
+    core_flops: float
+    efficiency: float
+    live_bytes: float
+    core_l3_bps: float
+    core_dram_bps: float
+    dram_bps: float
+    fork_s: float
+    join_s: float
+    growth_s: float
+
+
+THREADRIPPER = Cpu(
+    cores=64, core_flops=2.9e9 * 32, efficiency=0.75, live_bytes=0.14 * 256 * 1024**2,
+    core_l3_bps=2.9e9 * 32 / 2, core_dram_bps=20e9, dram_bps=0.8 * 102.4e9,
+    fork_s=5e-6, join_s=0.2e-6, growth_s=220e-6,
+)
+
+VERSION = np.dtype([(name, np.float64) for name in (
+    "chunks", "chunk_s", "block_bytes", "panel_bytes", "again_bytes", "weight_bytes",
+)])
+"""A version of a layer: ``panel_bytes`` are read by all chunks when blocks stay, ``again_bytes`` when none does."""
+
+
+def version(layer, rows, columns, split, cpu):
+    """A VERSION of a layer with tiles of ``rows`` x ``columns`` outputs and sums in ``split`` parts."""
+    depth, down, across = -(-layer.k // split), -(-layer.m // rows), -(-layer.n // columns)
+    padded = -(-rows // TILE_ROWS) * TILE_ROWS * -(-columns // TILE_COLUMNS) * TILE_COLUMNS
+    left, right = BYTES * layer.inputs, BYTES * layer.batch * layer.n * layer.k
+    outputs = BYTES * layer.batch * layer.m * layer.n * split
+    chunks = down * across * layer.batch * split
+    return np.array((
+        chunks,
+        layer.effort * 2 * padded * depth / (cpu.core_flops * cpu.efficiency),
+        (left * across + right * down + outputs) / chunks,
+        left * across + right * down + outputs,
+        left * across + right * -(-layer.m // min(rows, TILE_ROWS)) + outputs,
+        BYTES * layer.weight_count,
+    ), VERSION)
+
+
+@compiled
+def stays(version, cores, l3_share, cpu):
+    """Part of the blocks that stays in ``l3_share`` of L3."""
+    return min(1.0, l3_share * cpu.live_bytes / (min(cores, version.chunks) * version.block_bytes))
+
+
+@compiled
+def accesses(version, stay):
+    """Bytes read from L3 or through it when ``stay`` of the blocks stay."""
+    return stay * version.panel_bytes + (1 - stay) * version.again_bytes
+
+
+@compiled
+def misses(version, stay):
+    """Bytes from DRAM when ``stay`` of the blocks stay."""
+    return version.weight_bytes + (1 - stay) * version.again_bytes
+
+
+@compiled
+def busy_s(version, cores, stay, cpu):
+    """Time for computing and L3."""
+    l3_s = accesses(version, stay) / (min(cores, version.chunks) * cpu.core_l3_bps)
+    return np.ceil(version.chunks / cores) * version.chunk_s + l3_s
+
+
+@compiled
+def dram_s(version, cores, stay, cpu):
+    """Time for DRAM when nobody else wants it."""
+    return misses(version, stay) / min(min(cores, version.chunks) * cpu.core_dram_bps, cpu.dram_bps)
+
+
+@compiled
+def took_s(busy_s, dram_s, cores, cpu):
+    """Time of a layer."""
+    return max(busy_s, dram_s) + cpu.fork_s + cores * cpu.join_s
+
+
+@compiled
+def alone_s(version, cores, cpu):
+    """Time of a version with the CPU to itself."""
+    stay = stays(version, cores, 1.0, cpu)
+    return took_s(busy_s(version, cores, stay, cpu), dram_s(version, cores, stay, cpu), cores, cpu)
+
+
+@compiled
+def stretch(busy_s, dram_s, miss_bytes, cpu):
+    """The factor by which all transfers take longer, so that together they do not pass the bandwidth of DRAM.
+
+    Tenant j transfers ``miss_bytes[j]`` in every max(``busy_s[j]``, factor * ``dram_s[j]``); found by bisection.
+    """
+    low, high = 1.0, 1.0
+    for at in range(len(dram_s)):
+        if dram_s[at] > 0:
+            high += miss_bytes[at] / dram_s[at] / cpu.dram_bps
+    for _ in range(30):
+        if np.sum(miss_bytes / np.maximum(busy_s, low * dram_s)) <= cpu.dram_bps:
+            break
+        middle = (low + high) / 2
+        if np.sum(miss_bytes / np.maximum(busy_s, middle * dram_s)) > cpu.dram_bps:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def pressed(version, cores, level, cpu):
+    """A version while others use ``level`` of the CPU's L3 and DRAM bandwidth: its time, its bytes from L3 and DRAM.
+
+    The others are one tenant that reads L3 for ``level`` of the time on all cores, and DRAM likewise.
+    """
+    own_bps = accesses(version, 1.0) / alone_s(version, cores, cpu)
+    stay = stays(version, cores, own_bps / (own_bps + level * cpu.cores * cpu.core_l3_bps), cpu)
+    busy = np.array([busy_s(version, cores, stay, cpu), 1.0])
+    dram = np.array([dram_s(version, cores, stay, cpu), level])
+    miss_bytes = misses(version, stay)
+    factor = stretch(busy, dram, np.array([miss_bytes, level * cpu.dram_bps]), cpu)
+    return took_s(busy[0], factor * dram[0], cores, cpu), accesses(version, stay), miss_bytes
+
+
+@compiled
+def core_scaling(versions, level, cpu):
+    """Times of versions on 1, 2, ... cores while others use ``level``: (versions, cores), s."""
+    times = np.empty((len(versions), cpu.cores))
+    for at in range(len(versions)):
+        for cores in range(1, cpu.cores + 1):
+            times[at, cores - 1] = pressed(versions[at], cores, level, cpu)[0]
+    return times

@@ -1,0 +1,126 @@
+"""The layered networks that ship, made from the shapes their papers publish.
+
+QoS targets are those of MLPerf inference's server scenario, which VELTAIR follows: ResNet-50 15 ms, SSD-ResNet34
+100 ms, BERT 130 ms, and of its version 0.5 MobileNet 10 ms. GoogLeNet is not in MLPerf; as an image classifier it
+gets ResNet-50's.
+
+Chosen here: SSD-ResNet34 takes 300 x 300 images (MLPerf's training task; the 1200 x 1200 of its server scenario are
+more work than VELTAIR's CPU can do in 100 ms), and BERT is the large one on 128 tokens (at 384 one query takes most
+of that CPU for its 130 ms).
+"""
+
+from functools import cache
+
+from provision.models.cpu.layers import Layer, Network, conv, dense, depthwise
+
+RESNET50 = ((56, 64, 3), (28, 128, 4), (14, 256, 6), (7, 512, 3))
+"""Size, inner channels and blocks of every stage (He et al. 2016, Table 1)."""
+GOOGLENET = (
+    ("3a", 28, 192, 64, 96, 128, 16, 32, 32), ("3b", 28, 256, 128, 128, 192, 32, 96, 64),
+    ("4a", 14, 480, 192, 96, 208, 16, 48, 64), ("4b", 14, 512, 160, 112, 224, 24, 64, 64),
+    ("4c", 14, 512, 128, 128, 256, 24, 64, 64), ("4d", 14, 512, 112, 144, 288, 32, 64, 64),
+    ("4e", 14, 528, 256, 160, 320, 32, 128, 128), ("5a", 7, 832, 256, 160, 320, 32, 128, 128),
+    ("5b", 7, 832, 384, 192, 384, 48, 128, 128),
+)
+"""Inception modules: size, channels, 1x1, 3x3 reduce, 3x3, 5x5 reduce, 5x5, pool projection (Szegedy et al. 2015)."""
+MOBILENET_V2 = (
+    (1, 16, 1, 112), (6, 24, 2, 56), (6, 32, 3, 28), (6, 64, 4, 14), (6, 96, 3, 14), (6, 160, 3, 7), (6, 320, 1, 7),
+)
+"""Expansion, channels, repeats and output size of every stage (Sandler et al. 2018, Table 2)."""
+SSD_STAGES = ((75, 64, 3), (38, 128, 4), (38, 256, 6))
+"""The part of ResNet-34 that SSD keeps; the third stage keeps its resolution."""
+SSD_EXTRA = ((38, 19, 256, 256, 512), (19, 10, 512, 256, 512), (10, 5, 512, 128, 256), (5, 3, 256, 128, 256),
+             (3, 1, 256, 128, 256))
+"""Size before and after, channels in, between and out of the added blocks."""
+SSD_MAPS = ((38, 256, 4), (19, 512, 6), (10, 512, 6), (5, 256, 6), (3, 256, 4), (1, 256, 4))
+"""Size, channels and default boxes of the feature maps (Liu et al. 2016)."""
+SSD_CLASSES = 81
+
+
+def resnet50():
+    """ResNet-50, with the stride in the 3x3 convolutions."""
+    layers, channels, before = [conv("conv1", 112, 3, 64, 7, 2)], 64, 56
+    for stage, (size, inner, blocks) in enumerate(RESNET50, 2):
+        for block in range(1, blocks + 1):
+            name = f"conv{stage}_{block}"
+            layers += [
+                conv(f"{name}a", before, channels, inner),
+                conv(f"{name}b", size, inner, inner, 3, before // size),
+                conv(f"{name}c", size, inner, 4 * inner),
+            ]
+            if block == 1:
+                layers.append(conv(f"{name}s", size, channels, 4 * inner, 1, before // size))
+            channels, before = 4 * inner, size
+    return Network("resnet50", 15.0, "medium", (*layers, dense("fc", 1, 2048, 1000)))
+
+
+def googlenet():
+    """GoogLeNet without its auxiliary classifiers."""
+    layers = [conv("conv1", 112, 3, 64, 7, 2), conv("conv2r", 56, 64, 64), conv("conv2", 56, 64, 192, 3)]
+    for name, size, channels, one, reduce3, three, reduce5, five, pool in GOOGLENET:
+        layers += [
+            conv(f"{name}-1x1", size, channels, one),
+            conv(f"{name}-3x3r", size, channels, reduce3), conv(f"{name}-3x3", size, reduce3, three, 3),
+            conv(f"{name}-5x5r", size, channels, reduce5), conv(f"{name}-5x5", size, reduce5, five, 5),
+            conv(f"{name}-pool", size, channels, pool),
+        ]
+    return Network("googlenet", 15.0, "medium", (*layers, dense("fc", 1, 1024, 1000)))
+
+
+def mobilenet_v2():
+    """MobileNetV2 of width 1 on 224 x 224 images."""
+    layers, channels, before = [conv("conv1", 112, 3, 32, 3, 2)], 32, 112
+    for stage, (expansion, filters, repeats, size) in enumerate(MOBILENET_V2, 1):
+        for repeat in range(1, repeats + 1):
+            name, inner = f"block{stage}_{repeat}", expansion * channels
+            if expansion > 1:
+                layers.append(conv(f"{name}-expand", before, channels, inner))
+            layers += [depthwise(f"{name}-depthwise", size, inner, before // size),
+                       conv(f"{name}-project", size, inner, filters)]
+            channels, before = filters, size
+    layers += [conv("conv2", 7, 320, 1280), dense("fc", 1, 1280, 1000)]
+    return Network("mobilenet-v2", 10.0, "light", tuple(layers))
+
+
+def ssd_resnet34():
+    """SSD with ResNet-34 on 300 x 300 images."""
+    layers, channels, before = [conv("conv1", 150, 3, 64, 7, 2)], 64, 75
+    for stage, (size, filters, blocks) in enumerate(SSD_STAGES, 2):
+        for block in range(1, blocks + 1):
+            name = f"conv{stage}_{block}"
+            stride = -(-before // size)
+            layers += [conv(f"{name}a", size, channels, filters, 3, stride),
+                       conv(f"{name}b", size, filters, filters, 3)]
+            if channels != filters:
+                layers.append(conv(f"{name}s", size, channels, filters, 1, stride))
+            channels, before = filters, size
+    for number, (before, size, inputs, inner, filters) in enumerate(SSD_EXTRA, 1):
+        layers += [conv(f"extra{number}a", before, inputs, inner),
+                   conv(f"extra{number}b", size, inner, filters, 3, max(1, before // size))]
+    for number, (size, inputs, boxes) in enumerate(SSD_MAPS, 1):
+        layers += [conv(f"box{number}", size, inputs, 4 * boxes, 3),
+                   conv(f"class{number}", size, inputs, SSD_CLASSES * boxes, 3)]
+    return Network("ssd-resnet34", 100.0, "heavy", tuple(layers))
+
+
+def bert_large(tokens=128, blocks=24, width=1024, heads=16):
+    """BERT-large's encoder."""
+    part = width // heads
+    layers = []
+    for block in range(1, blocks + 1):
+        layers += [
+            dense(f"{block}-query-key-value", tokens, width, 3 * width),
+            Layer(f"{block}-scores", tokens, tokens, part, tokens * width, heads, weights=False),
+            Layer(f"{block}-context", tokens, part, tokens, heads * tokens**2, heads, weights=False),
+            dense(f"{block}-output", tokens, width, width),
+            dense(f"{block}-up", tokens, width, 4 * width),
+            dense(f"{block}-down", tokens, 4 * width, width),
+        ]
+    return Network("bert-large", 130.0, "heavy", tuple(layers))
+
+
+@cache
+def networks():
+    """All shipped networks by name, light ones first."""
+    made = (mobilenet_v2(), googlenet(), resnet50(), ssd_resnet34(), bert_large())
+    return {network.name: network for network in made}

@@ -1,0 +1,102 @@
+"""Layer times that were measured on a CPU: the file, and what is looked up in it.
+
+Layers of the same shape are measured once, under the name of the first. The background is a process on a core of its
+own that streams through memory for a part of the time, its level; ``gbps`` is what it streamed meanwhile.
+"""
+
+from collections import Counter
+from functools import cached_property
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from provision.models.base.fields import Fraction, Name, NonNegative, Number, Positive, PositiveCount, Record, Text
+from provision.models.base.fields import Version as FileVersion
+from provision.models.cpu.networks import networks
+
+Level = Annotated[Number, Field(ge=0, le=1)]
+
+
+class MeasuredCpu(Record):
+    """The machine: its CPU, the cores that could be used, their caches as far as known, and PyTorch's version."""
+
+    cpu: Name
+    cores: PositiveCount
+    l2_mib: Positive | None = None
+    l3_mib: Positive | None = None
+    torch: Name
+
+
+class Streaming(Record):
+    """What the background streamed at a level."""
+
+    level: Fraction
+    gbps: Positive
+
+
+class LayerTime(NamedTuple):
+    """A median over repetitions and, relative to it, the distance of their quartiles."""
+
+    network: Name
+    layer: Name
+    version: Name
+    cores: PositiveCount
+    level: Level
+    median_ms: Positive
+    spread: NonNegative
+
+
+class LayerTimes(Record):
+    """Measured layers of shipped networks on one machine."""
+
+    version: FileVersion
+    kind: Literal["layer-times"]
+    source: Text = ""
+    machine: MeasuredCpu
+    background: tuple[Streaming, ...] = ()
+    times: tuple[LayerTime, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _known_layers(self):
+        for row in self.times:
+            if row.network not in networks():
+                raise ValueError(f"times: no network {row.network!r} ships; there are {', '.join(networks())}")
+            if row.layer not in self.shapes[row.network]:
+                raise ValueError(f"times: {row.network} has no layer {row.layer!r}")
+        if len(self.median_ms) < len(self.times):
+            raise ValueError("times: a layer was measured twice in one version, on as many cores, at one level")
+        if not self.fastest_alone:
+            raise ValueError("times: no layer was measured alone in all its versions; measure again")
+        if unknown := {row.level for row in self.times} - {0, *self.gbps}:
+            raise ValueError(f"background: level {min(unknown):g} is missing, which times have")
+        return self
+
+    @cached_property
+    def shapes(self):
+        """Layers by network and name."""
+        return {name: {layer.name: layer for layer in network.layers} for name, network in networks().items()}
+
+    @cached_property
+    def median_ms(self):
+        """Times by (network, layer, version, cores, level)."""
+        return {row[:5]: row.median_ms for row in self.times}
+
+    @cached_property
+    def gbps(self):
+        """What the background streamed, by level."""
+        return {streaming.level: streaming.gbps for streaming in self.background}
+
+    @cached_property
+    def fastest(self):
+        """The LayerTime of the fastest version, by (network, layer, cores, level), where all versions were measured."""
+        versions = Counter(key[:2] for key in {row[:3] for row in self.times})
+        rows = {}
+        for row in self.times:
+            rows.setdefault((row.network, row.layer, row.cores, row.level), []).append(row)
+        return {key: min(several, key=lambda row: row.median_ms)
+                for key, several in rows.items() if len(several) == versions[key[:2]]}
+
+    @cached_property
+    def fastest_alone(self):
+        """The LayerTimes of the versions fastest alone."""
+        return [row for (*_, level), row in self.fastest.items() if level == 0]

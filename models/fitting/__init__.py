@@ -1,0 +1,1 @@
+"""Fits of every kind of performance model, and which points to measure."""

@@ -1,0 +1,194 @@
+"""Fits a closed network to measured batch latencies and to where memory ran out."""
+
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, least_squares, linprog, milp
+
+from provision.models.fitting.design import d_optimal, log_jacobians
+from provision.models.performance.closed_network import ClosedNetwork, batch_latency_ms_array
+
+NOISE = 0.04
+"""Relative deviation of a measured latency that counts as much as one prior spread."""
+
+WIDENING = 2
+"""A new DNN may differ from those known by more than they differ from each other."""
+
+STARTS = 4
+SEED = 7
+SIGNIFICANT_DIGITS = 6
+LEAST_MEMORY_MARGIN = 1e-3
+"""Relative excess over its memory that a point out of memory must need at least; rounding keeps it."""
+
+
+class _Broad(NamedTuple):
+    """What a coefficient is when no other DNN is known: log-normal around ``centre``, within bounds.
+
+    Centre and bounds are multiples of a ``scale`` of the measurements: of 1, of their least latency, or of
+    their GPU work per item.
+    """
+
+    centre: float
+    spread: float
+    low: float
+    high: float
+    scale: str = "one"
+
+
+class _Prior(NamedTuple):
+    """Arrays over the logarithms of all latency coefficients."""
+
+    centre: np.ndarray
+    spread: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+# Spreads are narrow only where DNNs are known to be alike; few points then still give a sound model.
+_BROAD = {
+    "launch_ms": _Broad(1, 2, 1e-2, 10, "latency"),
+    "launch_contention": _Broad(0.015, 0.7, 1e-3, 0.2),
+    "host_per_item_ms": _Broad(0.05, 1.5, 1e-4, 1e3),
+    "gpu_fixed_ms": _Broad(1, 2, 1e-3, 1e2, "work"),
+    "gpu_per_item_ms": _Broad(1, 2, 1e-2, 1e2, "work"),
+    "batch_exponent": _Broad(0.97, 0.03, 0.8, 1.1),
+    "unbatched_ratio": _Broad(1, 0.3, 0.3, 3),
+    "bandwidth_share": _Broad(0.4, 0.4, 1e-2, 0.95),
+    "unscaled_share": _Broad(0.02, 0.5, 1e-3, 0.5),
+    "queueing": _Broad(0.05, 1, 1e-3, 1),
+}
+
+
+def fit(points, fitted=None, population=()):
+    """The closed network that fits measured points best, its coefficients rounded.
+
+    Parameters
+    ----------
+    points
+        ProfilePoints. All of them tell how much memory is needed; when none ran out of it, it is as much as
+        they allow, so that hardly more is said to fit than was seen to.
+    fitted
+        Mask or indices of the points whose latency counts; None for all.
+    population
+        Closed networks of other DNNs on the same GPU type, which few points are completed by. None are
+        needed for many points.
+
+    Returns
+    -------
+    ClosedNetwork
+    """
+    chosen = points if fitted is None else points.take(fitted)
+    chosen = chosen.take(chosen.measured)
+    prior = _broad_prior(chosen)
+    if population:
+        centre, spread = population_prior(population)
+        prior = prior._replace(centre=centre, spread=spread)
+    return ClosedNetwork(
+        **_rounded(_latency_coefficients(chosen, prior)),
+        **_rounded(_memory_coefficients(points.batch, points.slice_memory_gib / points.processes, points.measured)),
+        max_batch=int(chosen.batch.max()),
+        max_processes=int(chosen.processes.max()),
+    )
+
+
+def population_prior(population):
+    """Centre and spread of the logarithms of latency coefficients of a new DNN, from those of others."""
+    logs = _logs(population)
+    return logs.mean(axis=0), WIDENING * logs.std(axis=0, ddof=1)
+
+
+def choose(points, count, population):
+    """Indices of the ``count`` points to measure of a DNN supposed to resemble a population: a D-optimal design."""
+
+    def latency_ms(logs):
+        return batch_latency_ms_array(_named(logs), *points.where)
+
+    _, spread = population_prior(population)
+    return d_optimal(log_jacobians(latency_ms, _logs(population), spread), count)
+
+
+def roomy(points, population):
+    """Mask of the points at which all networks of a population would fit into memory."""
+    needed_gib = [network.memory_gib(points.batch, points.processes) for network in population]
+    return np.max(needed_gib, axis=0) <= points.slice_memory_gib
+
+
+def _logs(population):
+    """Logarithms of the latency coefficients of closed networks, one per row."""
+    return np.log([[getattr(network, name) for name in _BROAD] for network in population])
+
+
+def _latency_coefficients(points, prior):
+    """Latency coefficients by name: robust least squares on logarithms, the best of several starts."""
+
+    def residuals(logs):
+        predicted_ms = batch_latency_ms_array(_named(logs), *points.where)
+        deviation = np.log(predicted_ms / points.latency_ms) / NOISE
+        return np.concatenate([deviation, (logs - prior.centre) / prior.spread])
+
+    def solve(start):
+        inside = np.clip(start, prior.low + 1e-3, prior.high - 1e-3)
+        return least_squares(
+            residuals, inside, bounds=(prior.low, prior.high), loss="soft_l1", x_scale=prior.spread
+        )
+
+    random = np.random.default_rng(SEED)
+    shifts = [np.zeros(len(_BROAD)), *random.uniform(-1, 1, (STARTS - 1, len(_BROAD)))]
+    solutions = [solve(prior.centre + prior.spread * shift) for shift in shifts]
+    return vars(_named(min(solutions, key=lambda solution: solution.cost).x))
+
+
+def _broad_prior(points):
+    """The prior when nothing but the measurements is known.
+
+    Its scales are 1, the least latency (ms), and the GPU work per item on one GPC (ms).
+    """
+    work_ms = points.latency_ms * points.compute_slices / (points.processes * points.batch)
+    scales = {"one": 1.0, "latency": points.latency_ms.min(), "work": np.median(work_ms)}
+    unit = np.log([scales[broad.scale] for broad in _BROAD.values()])
+    centre, low, high = unit + np.log([(broad.centre, broad.low, broad.high) for broad in _BROAD.values()]).T
+    return _Prior(centre, np.array([broad.spread for broad in _BROAD.values()]), low, high)
+
+
+def _named(logs):
+    """Coefficients as attributes."""
+    return SimpleNamespace(**dict(zip(_BROAD, np.exp(logs), strict=True)))
+
+
+def _memory_coefficients(batch, memory_gib, valid):
+    """Memory coefficients by name from the memory each process had and whether that was enough.
+
+    A mixed-integer program: every point out of memory must need more than it had, as few valid points as
+    possible may do so, and the rest decides for the widest relative margin between need and memory.
+    """
+    count, points = valid.sum(), len(batch)
+    if valid.all():
+        return _most_memory(batch, memory_gib)
+    # Variables: fixed need, need per item, margin, and for each valid point whether it is given up.
+    given_up = np.zeros((points, count))
+    given_up[valid] = np.diag(np.full(count, 10 * memory_gib.max()))
+    sign = np.where(valid, 1, -1)
+    need = np.column_stack([sign, sign * batch, memory_gib, -given_up])
+    solution = milp(
+        np.concatenate([[0, 0, -0.5], np.ones(count)]),
+        constraints=LinearConstraint(need, ub=sign * memory_gib),
+        bounds=Bounds([0, 0, LEAST_MEMORY_MARGIN, *np.zeros(count)], [np.inf, np.inf, 1, *np.ones(count)]),
+        integrality=[0, 0, 0, *np.ones(count)],
+    )
+    return _memory(*solution.x[:2])
+
+
+def _most_memory(batch, memory_gib):
+    """The largest need with which all points still fit, by a linear program."""
+    need = np.column_stack([np.ones(len(batch)), batch])
+    return _memory(*linprog(-need.sum(axis=0), A_ub=need, b_ub=(1 - LEAST_MEMORY_MARGIN) * memory_gib).x)
+
+
+def _memory(fixed_gib, per_item_gib):
+    return {"memory_fixed_gib": max(fixed_gib, 0), "memory_per_item_gib": max(per_item_gib, 0)}
+
+
+def _rounded(coefficients):
+    """Coefficients with the digits worth writing down."""
+    return {name: float(f"{value:.{SIGNIFICANT_DIGITS}g}") for name, value in coefficients.items()}

@@ -1,0 +1,63 @@
+"""The families of latency models that a profile can be fitted with, by name."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.fitting import closed_network as fit_closed_network
+from provision.models.fitting import igniter_slices, interpolated_table, lwr
+from provision.models.fitting.design import farthest_points
+from provision.models.performance.catalogue import load_performance
+
+KNOWN = "parvagpu-a100"
+"""Shipped closed networks of the DNNs that a new one is supposed to resemble."""
+
+
+class Family(NamedTuple):
+    """How a family is fitted and where it is measured.
+
+    iGniter's is measured at points that are D-optimal for closed networks: they suit it better than those that are
+    D-optimal for itself, since most of its error is not one of measurement.
+
+    ``fit(points, fitted, population)`` gives an object with ``latency_ms(batch, processes, compute_slices)`` on
+    arrays; ``choose(points, count, population)`` gives indices of points. ``population`` are closed networks
+    of other DNNs.
+    """
+
+    fit: Callable
+    choose: Callable
+
+
+def population(besides):
+    """The shipped closed networks of all DNNs but the one of this name, which must not know itself."""
+    models = load_performance(KNOWN).models
+    return tuple(model.coefficients for name, model in models.items() if name != besides)
+
+
+def _alone(fit):
+    """The fit of a family that other DNNs tell nothing about."""
+    return lambda points, fitted, population: fit(points.take(fitted))
+
+
+def _telling(points, count, population):
+    """D-optimal points among those that any DNN has memory for, as long as these are enough.
+
+    The rest belongs to DNNs that need little memory, which are unlike the others in more than that.
+    """
+    roomy = np.flatnonzero(fit_closed_network.roomy(points, population))
+    candidates = roomy if len(roomy) >= count else np.arange(len(points.batch))
+    return candidates[fit_closed_network.choose(points.take(candidates), count, population)]
+
+
+def _spread_out(points, count, population):
+    """Points that fill the space of batches, processes and sizes, whatever the DNN."""
+    return farthest_points(np.log(np.column_stack(points.where)), count)
+
+
+FAMILIES = {
+    "closed-network": Family(fit_closed_network.fit, _telling),
+    "igniter": Family(_alone(igniter_slices.fit), fit_closed_network.choose),
+    "lwr": Family(_alone(lwr.fit), _spread_out),
+    "table": Family(_alone(interpolated_table.fit), _spread_out),
+}

@@ -1,0 +1,69 @@
+"""Fits as performance data that instances can name, where the family has a kind of file."""
+
+import numpy as np
+
+from provision.models.base.errors import InputError
+from provision.models.performance.error import fitted_error
+from provision.models.performance.fitted_networks import FittedModel, FittedNetworks
+from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
+
+REFUSED = {
+    "igniter": "an igniter file also needs power, clock, L2 and PCIe, which are not in these tables; measure them and "
+    "use `provision import igniter`, or fit --model closed-network",
+    "lwr": "instances know no locally weighted regressions; fit --model closed-network or table",
+}
+"""Why a family cannot be written, and what can."""
+
+
+def check_kind(family):
+    """Raise InputError when there is no kind of performance data for a family."""
+    if family in REFUSED:
+        raise InputError(f"--model {family} has no file to write: {REFUSED[family]}")
+
+
+def performance_data(family, profiles, fits, **about):
+    """The PerformanceData of several DNNs.
+
+    Parameters
+    ----------
+    family
+        ``closed-network`` or ``table``; a table is written with the points fitted, as they were measured.
+    profiles, fits
+        Keys with ProfilePoints, and Fits, by DNN.
+    about
+        ``name``, ``gpu``, ``source`` and what else describes the file.
+
+    Returns
+    -------
+    FittedNetworks or MeasuredSegments
+    """
+    check_kind(family)
+    if family == "table":
+        models = {dnn: _measured(*profiles[dnn], fit.fitted) for dnn, fit in fits.items()}
+        return MeasuredSegments(version=1, kind="measured-segments", models=models, **about)
+    return FittedNetworks(
+        version=1,
+        kind="closed-network",
+        profiles=list(dict.fromkeys(key[0] for keys, _ in profiles.values() for key in keys)),
+        batches=_batches(max(fit.model.max_batch for fit in fits.values())),
+        models={
+            dnn: FittedModel(coefficients=fit.model, error=fitted_error(fit.errors)) for dnn, fit in fits.items()
+        },
+        **about,
+    )
+
+
+def _batches(largest):
+    """Powers of two and their halves more: 1, 2, 3, 4, 6, 8, 12, ..."""
+    powers = 2 ** np.arange(int(largest).bit_length())
+    grid = {*powers.tolist(), *(3 * powers).tolist(), largest}
+    return sorted(batch for batch in grid if batch <= largest)
+
+
+def _measured(keys, points, rows):
+    """The table of one DNN's rows."""
+    table = []
+    for row in rows:
+        (profile, batch, processes), latency_ms = keys[row], float(points.latency_ms[row])
+        table.append(MeasuredPoint(profile, batch, processes, 1000 * batch * processes / latency_ms, latency_ms))
+    return MeasuredModel(points=table)

@@ -1,0 +1,194 @@
+"""Fits iGniter's coefficients to measurements in the form of its public profile (TPDS 2022, section 3.1).
+
+The clocks of measured points below the maximum are taken out of active times and scheduling delays (eq. 4).
+Processing abilities, which power and L2 utilisation are fitted against, keep the clock they were measured at;
+power is fitted at full clock only. Both as in iGniter's public program.
+"""
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import ConfigDict, Field, model_validator
+from scipy.optimize import minimize_scalar
+
+from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record
+from provision.models.performance.error import fitted_error, relative_errors
+from provision.models.performance.igniter import BYTES_PER_MS, IgniterHardware, IgniterModel, IgniterProfiles
+
+BATCHES = np.array([1, 16, 32])
+SHARES = np.array([0.1, 0.5, 1.0])
+"""The batches and SM shares that a profile is measured at."""
+
+LARGEST_K4 = 1.0
+SIGNIFICANT_DIGITS = 8
+
+Triple = tuple[Positive, Positive, Positive]
+Grid = tuple[Triple, Triple, Triple]
+Series = Annotated[tuple[Positive, ...], Field(min_length=4)]
+
+
+class MeasuredHardware(Record):
+    """What the profile says of the GPU; the series go over 1, 2, ... co-located copies of one model.
+
+    ``idlepower`` and ``maxGPUpower`` in W, ``frequency`` and ``maxGPUfrequency`` in MHz, ``idletime`` is the
+    scheduling delay per kernel in ms, ``unit`` in percent, ``bandwidth`` in bytes/ms.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+    idlepower: Positive
+    power: Series
+    frequency: Series
+    idletime: Series
+    maxGPUfrequency: Positive  # noqa: N815 - the profile's own name
+    maxGPUpower: Positive  # noqa: N815
+    unit: Annotated[Positive, Field(le=100)]
+    bandwidth: Positive
+
+    @model_validator(mode="after")
+    def _series_fit(self):
+        if not len(self.power) == len(self.frequency) == len(self.idletime):
+            raise ValueError("power, frequency and idletime must have one value per number of copies")
+        if min(self.frequency[:2]) < self.maxGPUfrequency:
+            raise ValueError("frequency: one and two copies must run at maxGPUfrequency")
+        return self
+
+
+class MeasuredIgniterModel(Record):
+    """What the profile says of a model.
+
+    Grids are batches by shares: ``gpulatency`` in ms, ``power`` in W, ``frequency`` in MHz; ``l2caches`` in
+    percent along their diagonal, ``l2cache`` that of the neighbour in the co-location run. ``idletime_1`` and
+    ``activetime_1`` (ms) are those alone, ``activetime_2`` and ``frequency_2`` beside a copy of itself.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+    inputdata: NonNegative
+    outputdata: NonNegative
+    kernel: PositiveCount
+    gpulatency: Grid
+    power: Grid
+    frequency: Grid
+    l2caches: Triple
+    l2cache: Positive
+    idletime_1: Positive
+    activetime_1: Positive
+    activetime_2: Positive
+    frequency_2: Positive
+
+
+class IgniterMeasurements(Record):
+    """A whole profile: one GPU and some models on it."""
+
+    hardware: MeasuredHardware
+    models: dict[Name, MeasuredIgniterModel] = Field(min_length=1)
+
+
+def fit(measurements, **about):
+    """The IgniterProfiles fitted to IgniterMeasurements, coefficients rounded.
+
+    Parameters
+    ----------
+    measurements
+        What was measured.
+    about
+        ``name``, ``gpu`` and what else describes the file.
+
+    Raises
+    ------
+    ValueError
+        When the fitted coefficients make no sense (a negative active time, power or L2 utilisation).
+    """
+    clock_mhz = measurements.hardware.maxGPUfrequency
+    return IgniterProfiles(
+        version=1,
+        kind="igniter",
+        hardware=_hardware(measurements.hardware),
+        max_batch=int(BATCHES.max()),
+        models={name: _model(one, measurements.hardware, clock_mhz) for name, one in measurements.models.items()},
+        **about,
+    )
+
+
+def _hardware(measured):
+    slope_ms, intercept_ms = _scheduling(measured)
+    return IgniterHardware(
+        pcie_gb_per_s=measured.bandwidth / BYTES_PER_MS,
+        power_cap_w=measured.maxGPUpower,
+        max_clock_mhz=measured.maxGPUfrequency,
+        idle_power_w=measured.idlepower,
+        clock_slope_mhz_per_w=rounded(_clock_slope(measured)),
+        scheduling_slope_ms=rounded(slope_ms),
+        scheduling_intercept_ms=rounded(intercept_ms),
+        unit_share=measured.unit / 100,
+    )
+
+
+def _clock_slope(measured):
+    """alpha_f of eq. 9 in MHz/W, through (P, F); 0 when the clock never fell.
+
+    At its cap a GPU shows less power than is demanded, so the demand of further copies is extrapolated by
+    the mean step between those at full clock.
+    """
+    power, clock = np.array(measured.power), np.array(measured.frequency)
+    full = int(np.argmax(np.append(clock, 0) < measured.maxGPUfrequency))
+    step = (power[full - 1] - power[0]) / (full - 1)
+    excess = power[full - 1] + step * np.arange(1, len(power) - full + 1) - measured.maxGPUpower
+    return float(excess @ (clock[full:] - measured.maxGPUfrequency) / (excess @ excess)) if len(excess) else 0.0
+
+
+def _scheduling(measured):
+    """alpha_sch and beta_sch of eq. 6 in ms: a line through the increases with 2 and more copies."""
+    delay_ms = np.array(measured.idletime) * np.array(measured.frequency) / measured.maxGPUfrequency
+    return np.polyfit(np.arange(2, len(delay_ms) + 1), delay_ms[1:] - delay_ms[0], 1)
+
+
+def _model(measured, hardware, clock_mhz):
+    """Coefficients of one model."""
+    latency_ms, clock = np.array(measured.gpulatency), np.array(measured.frequency)
+    coefficients, error = _active_time(latency_ms * clock / clock_mhz - measured.idletime_1)
+    ability_rps = 1000 * BATCHES[:, None] / (latency_ms - measured.idletime_1)
+    full = clock >= clock_mhz
+    power = np.polyfit(ability_rps[full], np.array(measured.power)[full] - hardware.idlepower, 1)
+    cache = np.polyfit(np.diag(ability_rps), np.array(measured.l2caches) / 100, 1)
+    slower = measured.activetime_2 * measured.frequency_2 / clock_mhz / measured.activetime_1 - 1
+    return IgniterModel(
+        load_bytes=measured.inputdata,
+        feedback_bytes=measured.outputdata,
+        kernels=measured.kernel,
+        kernel_delay_ms=rounded(measured.idletime_1 / measured.kernel),
+        **dict(zip(("k1_ms", "k2_ms", "k3_ms", "k4_share", "k5_ms"), map(rounded, coefficients), strict=True)),
+        power_w_per_rps=rounded(power[0]),
+        power_base_w=rounded(power[1]),
+        cache_per_rps=rounded(cache[0]),
+        cache_base=rounded(cache[1]),
+        cache_sensitivity=rounded(max(100 * slower / measured.l2cache, 0.0)),
+        error=error,
+    )
+
+
+def _active_time(active_ms):
+    """k1 to k5 of eq. 11 by least squares, and their error, from active times over batches and shares.
+
+    For a given k4 the equation is linear in the others, so only k4 is searched for.
+    """
+    batch, share = (axis.ravel() for axis in np.meshgrid(BATCHES, SHARES, indexing="ij"))
+    target = active_ms.ravel()
+
+    def design(k4):
+        return np.column_stack([np.vander(batch, 3) / (share + k4)[:, None], np.ones(len(batch))])
+
+    def best(k4):
+        return np.linalg.lstsq(design(k4), target, rcond=None)[0]
+
+    def squares(k4):
+        return np.sum((design(k4) @ best(k4) - target) ** 2)
+
+    low = -0.99 * SHARES.min()
+    k4 = minimize_scalar(squares, bounds=(low, LARGEST_K4), method="bounded", options={"xatol": 1e-12}).x
+    *numerator, k5 = best(k4)
+    return (*numerator, k4, k5), fitted_error(relative_errors(design(k4) @ best(k4), target))
+
+
+def rounded(value):
+    """A number with the digits worth writing down."""
+    return float(f"{value:.{SIGNIFICANT_DIGITS}g}")

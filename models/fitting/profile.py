@@ -1,0 +1,74 @@
+"""Fitting one DNN's profile with one family, and judging the fit where it was not fitted."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.base.errors import InputError
+from provision.models.fitting.families import FAMILIES, population
+from provision.models.performance.error import relative_errors
+
+LEAST_POINTS = 5
+"""Fewer say nothing about batch, processes and size together."""
+
+
+class Fit(NamedTuple):
+    """A fitted model, indices of the points that it was fitted to and judged on, and what it predicts for the latter.
+
+    ``errors`` are relative.
+    """
+
+    model: object
+    fitted: np.ndarray
+    judged: np.ndarray
+    predicted_ms: np.ndarray
+    errors: np.ndarray
+
+
+def choose(dnn, points, family, count):
+    """Indices of the ``count`` measured points that the family's rule picks for a DNN nothing is known of.
+
+    Raises
+    ------
+    InputError
+        When it cannot be that many.
+    """
+    measured = np.flatnonzero(points.measured)
+    if not LEAST_POINTS <= count < len(measured):
+        raise InputError(
+            f"{dnn}: {count} points cannot be fitted and others judged: {len(measured)} are measured; choose at "
+            f"least {LEAST_POINTS} and less than that"
+        )
+    return measured[FAMILIES[family].choose(points.take(measured), count, population(dnn))]
+
+
+def fit_profile(dnn, points, family, chosen=None):
+    """The Fit of a DNN's ProfilePoints.
+
+    Parameters
+    ----------
+    dnn
+        Its name; the shipped networks of other DNNs complete what few points do not tell.
+    points
+        ProfilePoints, those out of memory among them.
+    family
+        Name of a Family.
+    chosen
+        Indices of the points to fit; the other measured points judge. None fits all, without regard for
+        other DNNs, and judges in-sample.
+
+    Raises
+    ------
+    InputError
+        When there are too few points to fit, or none to judge.
+    """
+    measured = np.flatnonzero(points.measured)
+    fitted = measured if chosen is None else np.intersect1d(measured, chosen)
+    judged = measured if chosen is None else np.setdiff1d(measured, chosen)
+    if len(fitted) < LEAST_POINTS:
+        raise InputError(f"{dnn}: {len(fitted)} measured points to fit; give at least {LEAST_POINTS}")
+    if not len(judged):
+        raise InputError(f"{dnn}: no measured point is left to judge the fit by; fit fewer points")
+    model = FAMILIES[family].fit(points, fitted, () if chosen is None else population(dnn))
+    predicted_ms = model.latency_ms(*points.take(judged).where)
+    return Fit(model, fitted, judged, predicted_ms, relative_errors(predicted_ms, points.latency_ms[judged]))

@@ -1,0 +1,45 @@
+"""What to measure of a DNN that nobody has measured yet: profiling costs GPU time."""
+
+import numpy as np
+
+from provision.models.base.errors import InputError
+from provision.models.fitting.closed_network import roomy
+from provision.models.fitting.families import FAMILIES, population
+from provision.models.fitting.profile import LEAST_POINTS
+from provision.models.fitting.profile_points import profile_points
+
+BATCHES = 2 ** np.arange(9)
+PROCESSES = np.arange(1, 6)
+
+
+def propose(gpu, family, count, dnn=None):
+    """The points to measure, as (profile name, batch, processes), by profile.
+
+    They come from all plain MIG profiles, batches to 256 and processes to 5, as far as all DNNs known would fit
+    into memory: a point that runs out of memory tells little.
+
+    Parameters
+    ----------
+    gpu
+        The GpuType.
+    family
+        Name of the Family to fit.
+    count
+        How many.
+    dnn
+        Its name if it is one of the DNNs known, which then tells nothing about itself.
+
+    Raises
+    ------
+    InputError
+        When there are not that many points, or they are too few to fit.
+    """
+    profiles = [profile.name for profile in gpu.profiles.values() if profile.variant == "plain"]
+    keys = [(profile, int(batch), int(count)) for profile in profiles for batch in BATCHES for count in PROCESSES]
+    points, known = profile_points(gpu, keys, np.full(len(keys), np.nan)), population(dnn)
+    likely = np.flatnonzero(roomy(points, known))
+    if not LEAST_POINTS <= count <= len(likely):
+        raise InputError(f"--propose {count}: choose from {LEAST_POINTS} to {len(likely)} points")
+    chosen = FAMILIES[family].choose(points.take(likely), count, known)
+    return [keys[likely[at]] for at in sorted(chosen)]
+

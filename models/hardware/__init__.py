@@ -1,0 +1,1 @@
+"""GPU types and their MIG geometry."""

@@ -1,0 +1,124 @@
+"""GPU types: hardware facts and MIG profiles, one data file per type."""
+
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Literal
+
+import yaml
+from pydantic import model_validator
+
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Count, Name, Positive, PositiveCount, Record, Text
+
+WHOLE = "whole"
+"""The profile name of the slice that is a whole GPU, MIG off."""
+
+
+class MigProfile(Record):
+    """A MIG GPU-instance profile and where it may stand.
+
+    ``compute`` and ``memory`` count slices, ``starts`` are memory slices; ``profile_id`` is the number
+    nvidia-smi prints, ``nvml_profile`` the NVML enumerator. Source: NVIDIA MIG user guide.
+    """
+
+    name: Name
+    compute: PositiveCount
+    memory: PositiveCount
+    sms: PositiveCount
+    memory_gib: Positive
+    max: PositiveCount
+    starts: tuple[Count, ...]
+    profile_id: Count
+    nvml_profile: Count
+    variant: Literal["plain", "double-memory", "media"] = "plain"
+
+
+class Mig(Record):
+    """The MIG side of a GPU type: how many slices there are and the profiles that cut them."""
+
+    compute_slices: PositiveCount
+    memory_slices: PositiveCount
+    min_driver: Text
+    profiles: tuple[MigProfile, ...]
+
+
+class GpuType(Record):
+    """A hardware description; ``mig`` is None for a GPU that cannot be partitioned."""
+
+    version: Literal[1]
+    name: Name
+    product: Text
+    architecture: Text
+    sms: PositiveCount
+    memory_gib: Positive
+    l2_mib: Positive
+    memory_bandwidth_gb_s: Positive
+    power_cap_w: Positive
+    max_clock_mhz: Positive
+    mps_clients: PositiveCount
+    mig: Mig | None = None
+
+    @model_validator(mode="after")
+    def _profiles_fit(self):
+        for profile in self.mig.profiles if self.mig else ():
+            if any(start + profile.memory > self.mig.memory_slices for start in profile.starts):
+                raise ValueError(f"profile {profile.name} reaches past the last memory slice")
+        return self
+
+    @cached_property
+    def profiles(self):
+        """MIG profiles by name; empty when the type has no MIG."""
+        return {profile.name: profile for profile in self.mig.profiles} if self.mig else {}
+
+    @property
+    def compute_slices(self):
+        """GPCs that MIG can hand out; 0 when the type has no MIG."""
+        return self.mig.compute_slices if self.mig else 0
+
+    def with_media(self, names):
+        """Those of some MIG profile names that take media engines; a GPU has one set, so one of all of them fits."""
+        return [name for name in names if self.profiles[name].variant == "media"]
+
+    def slice_compute(self, profile):
+        """Compute slices (GPCs) of a slice of this profile name; a whole GPU counts all of them."""
+        return self.compute_slices if profile == WHOLE else self.profiles[profile].compute
+
+    def slice_sms(self, profile):
+        """Streaming multiprocessors of a slice of this profile name."""
+        return self.sms if profile == WHOLE else self.profiles[profile].sms
+
+    def slice_memory_gib(self, profile):
+        """Memory of a slice of this profile name, in GiB."""
+        return self.memory_gib if profile == WHOLE else self.profiles[profile].memory_gib
+
+    def slice_mps_clients(self, profile):
+        """Processes that may share a slice under MPS.
+
+        Inside MIG the limit shrinks with the compute size; NVIDIA does not publish the rounding, so this
+        rounds down.
+        """
+        if profile == WHOLE:
+            return self.mps_clients
+        return self.mps_clients * self.profiles[profile].compute // self.mig.compute_slices
+
+
+@cache
+def gpu_types():
+    """All shipped GPU types by name."""
+    folder = files("provision.models.hardware") / "data"
+    found = (GpuType.model_validate(yaml.safe_load(path.read_text())) for path in folder.iterdir())
+    return {gpu.name: gpu for gpu in sorted(found, key=lambda gpu: gpu.name)}
+
+
+def gpu_type(name):
+    """The shipped GPU type of this name.
+
+    Raises
+    ------
+    InputError
+        If there is none; the message lists those there are.
+    """
+    try:
+        return gpu_types()[name]
+    except KeyError:
+        raise InputError(f"unknown GPU type {name!r}; use one of {', '.join(gpu_types())}") from None

@@ -1,0 +1,1 @@
+"""Performance models: how a model behaves on a slice, alone and beside others."""

@@ -1,0 +1,55 @@
+"""The catalogue of performance data: what ships, found by name, and the kinds a file may hold."""
+
+from functools import cache
+from importlib.resources import files
+from typing import Annotated
+
+import yaml
+from pydantic import Field, TypeAdapter
+
+from provision.models.base.errors import InputError
+from provision.models.performance.fitted_networks import FittedNetworks
+from provision.models.performance.gpulets import Gpulets
+from provision.models.performance.igniter import IgniterProfiles
+from provision.models.performance.measured_segments import MeasuredSegments
+
+PerformanceFile = Annotated[MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets, Field(discriminator="kind")]
+_ANY = TypeAdapter(PerformanceFile)
+
+
+@cache
+def shipped_performance():
+    """Names of the shipped performance data, sorted."""
+    folder = files("provision.models.performance") / "data"
+    return tuple(sorted(path.name.removesuffix(".yaml") for path in folder.iterdir()))
+
+
+@cache
+def load_performance(name):
+    """The shipped performance data of this name.
+
+    Raises
+    ------
+    InputError
+        If there is none; the message lists those there are.
+    """
+    if name not in shipped_performance():
+        raise InputError(
+            f"unknown performance data {name!r}; use one of {', '.join(shipped_performance())} "
+            "or a path to a file"
+        )
+    path = files("provision.models.performance") / "data" / f"{name}.yaml"
+    return _ANY.validate_python(yaml.load(path.read_text(), yaml.CSafeLoader))
+
+
+def resolve(performance):
+    """Performance data as a tuple of files: names are looked up in the shipped catalogue."""
+    several = performance if isinstance(performance, (list, tuple)) else [performance]
+    return tuple(load_performance(one) if isinstance(one, str) else one for one in several)
+
+
+def reference(performance):
+    """The shipped name of performance data where it has one, else its content."""
+    if performance.name in shipped_performance() and performance == load_performance(performance.name):
+        return performance.name
+    return performance.model_dump(mode="json")

@@ -1,0 +1,18 @@
+"""How far predictions are from measurements: what every fit states beside its coefficients."""
+
+import numpy as np
+
+from provision.models.performance.fitted_networks import FittedError
+
+
+def relative_errors(predicted, measured):
+    """Absolute relative errors, as an array."""
+    return np.abs(np.asarray(predicted) / measured - 1)
+
+
+def fitted_error(errors):
+    """The FittedError of an array of relative errors."""
+    mean, p95, worst = np.mean(errors), np.percentile(errors, 95), np.max(errors)
+    return FittedError(
+        mean=round(float(mean), 5), p95=round(float(p95), 5), max=round(float(worst), 5), points=len(errors)
+    )

@@ -1,0 +1,116 @@
+"""Fitted closed networks: the coefficients of several models on one GPU type, with their errors."""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from provision.models.base.fields import Name, NonNegative, PositiveCount, Record, Text
+from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.performance.closed_network import ClosedNetwork, batch_latency_ms_array
+from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
+
+
+class FittedError(Record):
+    """Relative errors of a fit on the points it was judged on."""
+
+    mean: NonNegative
+    p95: NonNegative
+    max: NonNegative
+    points: PositiveCount
+
+
+class FittedModel(Record):
+    """Coefficients of one model and how well they fit."""
+
+    coefficients: ClosedNetwork
+    error: FittedError | None = None
+
+
+class FittedNetworks(PerformanceData):
+    """Closed-network coefficients, valid on the profiles and batch sizes named."""
+
+    kind: Literal["closed-network"]
+    command: Text = ""
+    fitted: Text = ""
+    profiles: tuple[Name, ...] = Field(min_length=1)
+    batches: tuple[PositiveCount, ...] = Field(min_length=1)
+    models: dict[Name, FittedModel] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _known_profiles(self):
+        if not gpu_type(self.gpu).mig:
+            raise ValueError(f"closed networks scale with MIG's compute slices, which {self.gpu} has not; use a table")
+        unknown = set(self.profiles) - {WHOLE, *gpu_type(self.gpu).profiles}
+        if unknown:
+            raise ValueError(f"{self.gpu} has no profile {min(unknown)!r}")
+        return self
+
+    def operating_points(self, model, profile):
+        """The points of the batch grid that fit into the slice's memory."""
+        network, gpu = self.models[model].coefficients, gpu_type(self.gpu)
+        if profile not in self.profiles:
+            return OperatingPoints(*(np.zeros(0, kind) for kind in (int, int, float, float)))
+        grid = np.meshgrid(
+            [batch for batch in self.batches if batch <= network.max_batch],
+            np.arange(1, min(network.max_processes, gpu.mps_clients) + 1),
+            indexing="ij",
+        )
+        batch, processes = (axis.ravel() for axis in grid)
+        fits = network.memory_gib(batch, processes) <= gpu.slice_memory_gib(profile)
+        batch, processes = batch[fits], processes[fits]
+        latency_ms = batch_latency_ms_array(network, batch, processes, gpu.slice_compute(profile))
+        return OperatingPoints(batch, processes, latency_ms, 1000 * batch * processes / latency_ms)
+
+    def predict(self, profile, members):
+        """Predictions for all replicas on a slice.
+
+        A replica alone is a closed network: its processes are always busy. Several workloads are classes of one
+        processor-sharing network at their routed rates: with U the slice's utilisation, P processes in all,
+        think time Z and slice time S, a batch takes Z + S / (1 - U), the open network's mean, and no longer than
+        Z + P S, since it shares the slice with at most P - 1 others.
+        """
+        if len(members) == 1 or any(member.sm_share != 1 for member in members):
+            return super().predict(profile, members)
+        if not all(self._describes(profile, member) for member in members):
+            return [None] * len(members)
+        compute = gpu_type(self.gpu).slice_compute(profile)
+        launching = sum(member.processes for member in members)
+        networks = [self.models[member.model].coefficients for member in members]
+        gpu_ms = [network.gpu_ms(member.batch, compute) for network, member in zip(networks, members, strict=True)]
+        busy = sum(
+            member.rate_rps * network.gpu_ms(member.filled, compute) / (1000 * member.filled)
+            for network, member in zip(networks, members, strict=True)
+        )
+        slowdown = launching if busy >= 1 else min(launching, 1 / (1 - busy))
+        return [
+            _shared(network, member, launching, compute, work_ms * slowdown)
+            for network, member, work_ms in zip(networks, members, gpu_ms, strict=True)
+        ]
+
+    def _describes(self, profile, member):
+        """Whether an operating point lies in the fitted range."""
+        network = self.models[member.model].coefficients
+        return (
+            profile in self.profiles
+            and member.batch in self.batches
+            and member.batch <= network.max_batch
+            and member.processes <= network.max_processes
+        )
+
+    def _alone(self, profile, member):
+        if not self._describes(profile, member):
+            return None
+        network, compute = self.models[member.model].coefficients, gpu_type(self.gpu).slice_compute(profile)
+        return Prediction(
+            network.batch_latency_ms(member.batch, member.processes, compute),
+            network.throughput_rps(member.batch, member.processes, compute),
+            network.memory_gib(member.batch, member.processes),
+        )
+
+
+def _shared(network, member, launching, compute, slice_ms):
+    """The Prediction for one class of a shared slice."""
+    latency_ms = network.exposed_host_ms(member.batch, launching, compute) + slice_ms
+    throughput_rps = 1000 * member.processes * member.batch / latency_ms
+    return Prediction(latency_ms, throughput_rps, network.memory_gib(member.batch, member.processes))

@@ -1,0 +1,156 @@
+"""gpu-lets' performance data (ATC 2022): models on parts of a GPU, alone, in turns, and beside another part.
+
+Followed: section 2.2 (duty cycles: a request waits for its turn to come round, then for its batch), section 4.4 (linear
+interference of pairs), section 5 and Table 3 (at most two gpu-lets on a GPU). What nobody has published is how long a
+batch takes on a part of the GPU; the assumption here is
+
+    execution(batch, share) = fixed + per_request * batch / share ** scaling        (ms)
+
+``scaling`` 1 is Amdahl's law: SMs speed up all but the launches; 0 says that no batch fills more SMs than it has. L2
+and DRAM traffic of a batch is the same on every share, so its utilisation falls as its execution takes longer.
+
+The scalar path of ``predict`` and the arrays of `provision.models.contents.turns.tables` are written apart; tests hold
+them together.
+"""
+
+from collections import Counter
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from provision.models.base.fields import Fraction, Name, NonNegative, Number, PositiveCount, Record, Text
+from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.performance.fitted_networks import FittedError
+from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
+
+
+class GpuletInterference(Record):
+    """The coefficients c1 to c5 of section 4.4: latency beside another model over latency alone, at least 1."""
+
+    l2_own: Number
+    l2_other: NonNegative
+    dram_own: Number
+    dram_other: NonNegative
+    constant: Number
+
+
+class GpuletModel(Record):
+    """One model: execution, and the L2 and DRAM traffic of a batch in ms of the full bandwidth."""
+
+    fixed_ms: NonNegative
+    per_request_ms: NonNegative
+    l2_fixed_ms: NonNegative
+    l2_per_request_ms: NonNegative
+    dram_fixed_ms: NonNegative
+    dram_per_request_ms: NonNegative
+    memory_gib: NonNegative
+    error: FittedError | None = None
+
+    @model_validator(mode="after")
+    def _takes_time(self):
+        if self.fixed_ms + self.per_request_ms <= 0:
+            raise ValueError("fixed_ms and per_request_ms are both 0; a batch takes some time")
+        return self
+
+    def execution_ms(self, batch, share, scaling):
+        """Execution of a batch alone on a share of the GPU, in ms."""
+        return self.fixed_ms + self.per_request_ms * batch / share**scaling
+
+    def utilisation(self, batch, execution_ms):
+        """L2 and DRAM utilisation alone, as fractions, when the batch takes this long."""
+        l2_ms = self.l2_fixed_ms + self.l2_per_request_ms * batch
+        dram_ms = self.dram_fixed_ms + self.dram_per_request_ms * batch
+        return l2_ms / execution_ms, dram_ms / execution_ms
+
+
+class Gpulets(PerformanceData):
+    """Models on the parts of one GPU type.
+
+    ``splits`` are the ways to cut a GPU, as shares that add up to 1; ``batches`` the batch sizes that may be used.
+    Replicas of one ``turn`` take turns on a share. The latency predicted is (duty cycle + execution) / 2: a request
+    waits a cycle at most, and ``half_slo`` holds it to half of the SLO. For a replica that has its share to itself
+    the cycle is its execution, and so is that mean.
+    """
+
+    kind: Literal["gpulets"]
+    command: Text = ""
+    fitted: Text = ""
+    splits: tuple[Annotated[tuple[Fraction, ...], Field(min_length=1, max_length=2)], ...] = Field(min_length=1)
+    batches: tuple[PositiveCount, ...] = Field(min_length=1)
+    scaling: Annotated[NonNegative, Field(le=1)]
+    interference: GpuletInterference
+    models: dict[Name, GpuletModel] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _whole_gpus(self):
+        if not all(abs(sum(split) - 1) < 1e-9 for split in self.splits):
+            raise ValueError("splits: the shares of a split must add up to 1")
+        if (1.0,) not in self.splits:
+            raise ValueError("splits: the whole GPU, [1.0], must be one")
+        if list(self.batches) != sorted(set(self.batches)):
+            raise ValueError("batches: must rise, each size once")
+        return self
+
+    def operating_points(self, model, profile):
+        """The model alone on the whole GPU, where it fits into the memory."""
+        one = self.models[model]
+        if profile != WHOLE or one.memory_gib > gpu_type(self.gpu).memory_gib:
+            return OperatingPoints(*(np.zeros(0, kind) for kind in (int, int, float, float)))
+        batch = np.array(self.batches)
+        latency_ms = one.fixed_ms + one.per_request_ms * batch
+        return OperatingPoints(batch, np.ones_like(batch), latency_ms, 1000 * batch / latency_ms)
+
+    def predict(self, profile, members):
+        """Predictions for all on a GPU; Nones for a slice, batch, number of processes or split not described.
+
+        Beside another part a replica suffers from the worst of its replicas, and both may run any smaller batch.
+        """
+        parts = gpulets_of(members)
+        if profile != WHOLE or not all(map(self._describes, members)) or not self._can_split(members, parts):
+            return [None] * len(members)
+        found = {}
+        for part in parts:
+            others = [members[at] for other in parts if other is not part for at in other]
+            busy_ms = {at: self._execution_ms(members[at], others) for at in part}
+            cycle_ms = sum(busy_ms.values())
+            for at, execution_ms in busy_ms.items():
+                memory_gib = self.models[members[at].model].memory_gib
+                found[at] = Prediction((cycle_ms + execution_ms) / 2, 1000 * members[at].batch / cycle_ms, memory_gib)
+        return [found[at] for at in range(len(members))]
+
+    def _describes(self, member):
+        return member.processes == 1 and member.batch in self.batches
+
+    def _can_split(self, members, parts):
+        """Whether all that take turns have the same share and some split has the shares of all parts."""
+        if any(len({members[at].sm_share for at in part}) > 1 for part in parts):
+            return False
+        held = Counter(members[part[0]].sm_share for part in parts)
+        return any(held <= Counter(split) for split in self.splits)
+
+    def _execution_ms(self, member, others):
+        """Execution of one batch beside the replicas of the other part."""
+        alone_ms = self.models[member.model].execution_ms(member.batch, member.sm_share, self.scaling)
+        if not others:
+            return alone_ms
+        c = self.interference
+        own = self._pressure(member, c.l2_own, c.dram_own)
+        worst = max(self._pressure(other, c.l2_other, c.dram_other) for other in others)
+        return alone_ms * max(1.0, c.constant + own + worst)
+
+    def _pressure(self, member, l2_weight, dram_weight):
+        """The largest weighted utilisation of a replica with its batch or a smaller one."""
+        model, found = self.models[member.model], []
+        for batch in self.batches[: self.batches.index(member.batch) + 1]:
+            l2, dram = model.utilisation(batch, model.execution_ms(batch, member.sm_share, self.scaling))
+            found.append(l2_weight * l2 + dram_weight * dram)
+        return max(found)
+
+
+def gpulets_of(members):
+    """The parts of a GPU as lists of positions: members of one ``turn`` are together, others alone."""
+    parts = {}
+    for at, member in enumerate(members):
+        parts.setdefault(("alone", at) if member.turn is None else member.turn, []).append(at)
+    return list(parts.values())

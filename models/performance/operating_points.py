@@ -1,0 +1,111 @@
+"""Operating points: the ways to run a model on a slice, and what every kind of performance data offers."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import model_validator
+
+from provision.models.base.fields import Name, Record, Text, Version
+from provision.models.hardware.gpu import gpu_type
+
+ROUNDING = 1e-9
+"""Relative excess that counts as rounding, as it does for the verifier."""
+
+
+class Member(NamedTuple):
+    """One replica as a performance model sees it.
+
+    ``rate_rps`` is what is routed to it, ``turn`` as in a Replica; ``fill_ms`` how long its batches may wait to fill.
+    """
+
+    model: str
+    batch: int
+    processes: int
+    sm_share: float
+    rate_rps: float = 0.0
+    turn: int | None = None
+    fill_ms: float = math.inf
+
+    @property
+    def filled(self):
+        """Requests of a batch that starts when it is full or its first request has waited for ``fill_ms``."""
+        return int(min(self.batch, 1 + self.rate_rps * self.fill_ms / 1000 * (1 + ROUNDING))) if self.rate_rps else 1
+
+
+class Prediction(NamedTuple):
+    """What one replica does: batch execution latency (ms), throughput (requests/s), memory (GiB or None)."""
+
+    latency_ms: float
+    throughput_rps: float
+    memory_gib: float | None
+
+
+@dataclass(frozen=True)
+class OperatingPoints:
+    """Every way to run one model alone on a slice of one profile, as arrays of one length.
+
+    ``sm_share`` is a number where it is the same for all.
+    """
+
+    batch: np.ndarray
+    processes: np.ndarray
+    latency_ms: np.ndarray
+    throughput_rps: np.ndarray
+    sm_share: np.ndarray | float = 1.0
+
+    def where_processes(self, processes):
+        """Those with so many processes."""
+        at = self.processes == processes
+        share = self.sm_share if np.ndim(self.sm_share) == 0 else self.sm_share[at]
+        return OperatingPoints(self.batch[at], self.processes[at], self.latency_ms[at], self.throughput_rps[at], share)
+
+
+class PerformanceData(Record):
+    """What all kinds of performance data have in common: one GPU type, some ``models`` by name.
+
+    Methods search arrays of ``operating_points(model, profile)``; the verifier takes the scalar path,
+    ``predict``. The two are written apart and tests hold them together.
+    """
+
+    version: Version
+    name: Name
+    gpu: Name
+    source: Text = ""
+
+    @model_validator(mode="after")
+    def _known_gpu(self):
+        gpu_type(self.gpu)
+        return self
+
+    @cached_property
+    def digest(self):
+        """SHA-256 of the content."""
+        return sha256(self.model_dump_json().encode()).hexdigest()
+
+    def predict(self, profile, members):
+        """What the replicas that share one slice do.
+
+        Parameters
+        ----------
+        profile
+            Profile name of the slice.
+        members
+            Every Member on it.
+
+        Returns
+        -------
+        list of Prediction
+            In the order of the members; None where the data does not describe the case. By default
+            data describes a replica that has the slice to itself.
+        """
+        if len(members) == 1 and members[0].sm_share == 1:
+            return [self._alone(profile, members[0])]
+        return [None] * len(members)
+
+    def _alone(self, profile, member):
+        """The Prediction for a replica that has the slice to itself; None when it is not in the data."""
+        raise NotImplementedError

@@ -1,0 +1,57 @@
+"""gpu-lets' interference between two models on a GPU (ATC 2022, section 4.4): linear in what both use alone."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from provision.models.base.errors import InputError
+
+NOISE = 0.05
+"""Deviation of a measured slowdown beyond which it counts as an outlier."""
+
+
+class PairwiseInterference(NamedTuple):
+    """The coefficients c1 to c5.
+
+    Utilisations are fractions, measured alone at the share of the GPU that the model has in the pair.
+    """
+
+    l2_own: float
+    l2_other: float
+    dram_own: float
+    dram_other: float
+    constant: float
+
+    def slowdown(self, l2_own, l2_other, dram_own, dram_other):
+        """Latency beside the other model over latency alone; of numbers or arrays."""
+        utilisation = np.stack([l2_own, l2_other, dram_own, dram_other])
+        return np.tensordot(self[:4], utilisation, axes=1) + self.constant
+
+
+def fit(l2_own, l2_other, dram_own, dram_other, slowdown):
+    """The PairwiseInterference that fits measured pairs best: robust least squares, no utilisation speeds up.
+
+    Parameters
+    ----------
+    l2_own, l2_other, dram_own, dram_other
+        Arrays of utilisations alone, as fractions.
+    slowdown
+        Array of latencies beside each other over latencies alone.
+
+    Raises
+    ------
+    InputError
+        When the pairs do not tell all five coefficients apart.
+    """
+    terms = np.column_stack([l2_own, l2_other, dram_own, dram_other, np.ones(len(slowdown))])
+    if np.linalg.matrix_rank(terms) < terms.shape[1]:
+        raise InputError(f"{len(slowdown)} pairs do not tell five coefficients apart; measure more different ones")
+    linear, low = np.linalg.lstsq(terms, slowdown, rcond=None)[0], np.array([0, 0, 0, 0, -np.inf])
+    solution = least_squares(
+        lambda coefficients: (terms @ coefficients - slowdown) / NOISE,
+        np.maximum(linear, low),
+        bounds=(low, np.inf),
+        loss="soft_l1",
+    )
+    return PairwiseInterference(*solution.x.tolist())

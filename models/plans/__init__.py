@@ -1,0 +1,1 @@
+"""Plans and what is said about them: results, reports, disturbance."""

@@ -1,0 +1,77 @@
+"""A plan: what stands on every GPU, complete enough to apply."""
+
+from collections import Counter
+
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, PositiveCount, Record, Text, Version
+
+
+class Replica(Record):
+    """The server processes of one workload on one slice.
+
+    ``sm_share`` is the part of the slice's SMs that each process may use, ``rate_rps`` the part of the
+    workload's rate that is routed here. Replicas of one ``turn`` on a slice take turns on one share of its SMs;
+    without a turn a replica has a share of its own. ``model`` is the variant that runs, None for the workload's model.
+    """
+
+    workload: Name
+    batch: PositiveCount
+    processes: PositiveCount = 1
+    sm_share: Fraction = 1.0
+    rate_rps: NonNegative
+    turn: Count | None = None
+    model: Name | None = None
+
+
+class Slice(Record):
+    """The part of a GPU that replicas run in: a MIG instance at a memory slice, or ``whole``."""
+
+    profile: Name
+    start: Count = 0
+    replicas: tuple[Replica, ...] = ()
+
+    @property
+    def held_shares(self):
+        """What every replica holds of the SMs: a share that several take turns on counts in equal parts."""
+        takers = Counter(replica.turn for replica in self.replicas)
+        return [one.sm_share / (1 if one.turn is None else takers[one.turn]) for one in self.replicas]
+
+
+class PlannedGpu(Record):
+    """One GPU with its slices: a pattern, placed."""
+
+    gpu: Name
+    mig: Flag
+    slices: tuple[Slice, ...]
+
+
+class Plan(Record):
+    """The GPUs of a plan; ``digest`` is that of the instance it was made for, empty when unknown."""
+
+    version: Version
+    instance: Name
+    digest: Text = ""
+    method: Text = ""
+    gpus: tuple[PlannedGpu, ...]
+
+    def replicas(self):
+        """Every (GPU index, slice index, slice, replica), in order."""
+        for at, gpu in enumerate(self.gpus):
+            for position, piece in enumerate(gpu.slices):
+                for replica in piece.replicas:
+                    yield at, position, piece, replica
+
+    def refuse_turns(self, verb):
+        """Complain when replicas take turns, which is for the server that starts their batches to see to.
+
+        Raises
+        ------
+        InputError
+            Naming the first GPU where they do.
+        """
+        for at, _, _, replica in self.replicas():
+            if replica.turn is not None:
+                raise InputError(
+                    f"GPU {at}: {replica.workload} shares turn {replica.turn}; {verb} takes no plan with turns: give "
+                    "every replica an sm_share of its own"
+                )

@@ -1,0 +1,69 @@
+"""What the replicas on one slice of a plan do, by the instance's performance data: the scalar path."""
+
+import math
+
+from provision.models.performance.operating_points import Member
+from provision.models.traffic.queueing import p99_ms
+
+
+def predict_slice(instance, gpu, piece):
+    """Predictions for all replicas of a slice.
+
+    Parameters
+    ----------
+    instance
+        Its workloads and performance data.
+    gpu
+        Name of the GPU type.
+    piece
+        The Slice.
+
+    Returns
+    -------
+    list of Prediction
+        In the order of the replicas; None where a workload is unknown or no data describes the case.
+    """
+    members = slice_members(instance, piece)
+    if members is None:
+        return [None] * len(piece.replicas)
+    models = [member.model for member in members]
+    data = instance.performance_of(gpu, *models) if len(members) == 1 else instance.sharing_of(gpu, models)
+    turns = any(member.turn is not None for member in members)
+    described = data is not None and (data.kind == "gpulets" or not turns)
+    return data.predict(piece.profile, members) if described else [None] * len(members)
+
+
+def throughput_rps(instance, plan):
+    """Requests/s that all replicas of a plan together could carry; those that no data describes carry none."""
+    found = (predict_slice(instance, gpu.gpu, piece) for gpu in plan.gpus for piece in gpu.slices if piece.replicas)
+    return math.fsum(one.throughput_rps for replicas in found for one in replicas if one is not None)
+
+
+def task_p99_ms(policy, workload, replica, found):
+    """P99 of a task's latency at a Replica whose Prediction is ``found``; None where the policy does not ask for it."""
+    if policy.latency_budget != "queueing":
+        return None
+    delay_ms = policy.queue_delay_ms(workload.slo_ms, found.latency_ms)
+    return p99_ms(replica.batch, replica.processes, found, replica.rate_rps, delay_ms)
+
+
+def batch_delay_ms(policy, workload, piece, latency_ms):
+    """Longest time, in ms, that a replica of a workload on a slice should wait for its batch to fill."""
+    if policy.share_slices and len(piece.replicas) > 1:
+        return policy.fill_ms(workload.slo_ms)
+    return policy.queue_delay_ms(workload.slo_ms, latency_ms)
+
+
+def slice_members(instance, piece):
+    """The replicas of a slice as performance models see them; None when a workload is unknown.
+
+    A replica that has the slice to itself is judged with all its processes busy, whatever its rate.
+    """
+    if any(replica.workload not in instance.workload for replica in piece.replicas):
+        return None
+    shared = len(piece.replicas) > 1
+    return tuple(
+        Member(instance.model_of(one), one.batch, one.processes, one.sm_share, one.rate_rps if shared else 0.0,
+               one.turn, instance.policy.fill_ms(instance.workload[one.workload].slo_ms))
+        for one in piece.replicas
+    )

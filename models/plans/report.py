@@ -1,0 +1,73 @@
+"""What the verifier says about a plan."""
+
+import math
+from typing import Literal
+
+from provision.models.base.fields import Record
+
+KINDS = (
+    "profile", "start", "overlap", "capacity", "memory", "operating_point", "latency", "rate", "fleet", "clients",
+)
+
+
+class Violation(Record):
+    """One broken rule: where, and by how much; ``gpu`` and ``slice`` are indices into the plan."""
+
+    kind: Literal[KINDS]
+    gpu: int | None
+    slice: int | None
+    workload: str | None
+    value: float | None
+    limit: float | None
+    message: str
+
+    @property
+    def margin(self):
+        """How far the value is from the limit, as a fraction of it; None where there are no numbers."""
+        return None if self.value is None or not self.limit else (self.value - self.limit) / self.limit
+
+
+class ReplicaPrediction(Record):
+    """What one replica is predicted to do, beside what it has to.
+
+    ``latency_ms`` is a batch's; ``p99_ms`` a task's at the routed rate, None where the policy does not ask for it or
+    the load is too high for any.
+    """
+
+    gpu: int
+    slice: int
+    workload: str
+    latency_ms: float
+    p99_ms: float | None = None
+    budget_ms: float
+    throughput_rps: float
+    rate_rps: float
+    memory_gib: float | None
+
+
+class Report(Record):
+    """Every violation of a plan, the predictions, and the totals.
+
+    ``internal_slack`` is ParvaGPU's equation 3 with the routed share of a replica's throughput as its SM
+    activity; ``external_fragmentation`` is the part of all SMs that no slice with replicas holds: 1 less
+    equation 4, with the SMs that the largest profile reaches as a GPU's total.
+    """
+
+    ok: bool
+    violations: tuple[Violation, ...]
+    predictions: tuple[ReplicaPrediction, ...]
+    gpus: int
+    gpcs: int
+    cost_per_hour: float | None
+    internal_slack: float
+    external_fragmentation: float
+
+    @property
+    def violated(self):
+        """Names of the workloads of which something is violated, sorted."""
+        return sorted({one.workload for one in self.violations} - {None})
+
+    @property
+    def throughput_rps(self):
+        """Requests/s that all replicas together are predicted to carry at most."""
+        return math.fsum(one.throughput_rps for one in self.predictions)

@@ -1,0 +1,72 @@
+"""What a solve returns: the plan, the proof, and everything needed to do it again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from provision.models.plans.plan import Plan
+from provision.models.plans.report import Report
+
+
+@dataclass(frozen=True)
+class Result:
+    """Outcome of one method on one instance, verified.
+
+    ``status`` is optimal, feasible, infeasible or unknown; ``termination`` why the method stopped
+    (proved, completed, time_limit, stopped). ``bound`` is a proven bound on the objective, a lower one or, for
+    throughput, an upper one; ``gap`` their distance over the objective; both are None when unknown. Without a plan
+    ``plan``, ``objective``,
+    ``report`` and the counts are None and ``reason`` says why.
+    """
+
+    instance: str
+    digest: str
+    method: str
+    parameters: Mapping[str, Any]
+    seed: int
+    status: str
+    termination: str
+    reason: str
+    plan: Plan | None
+    report: Report | None
+    objective: float | None
+    bound: float | None
+    build_seconds: float
+    solve_seconds: float
+    versions: Mapping[str, str]
+
+    @property
+    def gap(self):
+        """Relative distance from the bound; None when objective or bound is unknown."""
+        if self.objective is None or self.bound is None:
+            return None
+        return abs(self.objective - self.bound) / self.objective if self.objective else 0.0
+
+    @property
+    def verified(self):
+        """Whether there is a plan and the verifier found nothing wrong with it."""
+        return self.report is not None and self.report.ok
+
+    def summary(self):
+        """The JSON object of ``provision solve --json``, less ``plan_file``."""
+        report = self.report
+        return {
+            "instance": self.instance,
+            "digest": self.digest,
+            "method": self.method,
+            "parameters": dict(self.parameters),
+            "seed": self.seed,
+            "status": self.status,
+            "termination": self.termination,
+            "reason": self.reason,
+            "objective": self.objective,
+            "bound": self.bound,
+            "gap": self.gap,
+            "gpus": report.gpus if report else None,
+            "gpcs": report.gpcs if report else None,
+            "cost_per_hour": report.cost_per_hour if report else None,
+            "build_seconds": round(self.build_seconds, 6),
+            "solve_seconds": round(self.solve_seconds, 6),
+            "verified": self.verified,
+            "versions": dict(self.versions),
+        }

@@ -1,0 +1,172 @@
+"""What a simulation is told and what it says: settings, latencies, counts."""
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, PositiveCount, Record, Text
+
+TAIL_LEVELS = tuple(float(level) for level in 1 - np.logspace(0, -4, 121))
+"""Levels of the quantiles kept for drawing, from 0 to 0.9999, even in the logarithm of what lies beyond."""
+
+TARGET = 0.99
+"""A workload keeps its SLO when this part of its requests is answered in time."""
+
+
+class SimulationSettings(Record):
+    """What is replayed, and how.
+
+    Attributes
+    ----------
+    seconds, warmup_s
+        Length of the arrivals, and its beginning that latencies and rates leave out (default: a tenth, at most 5 s).
+    seed, replications
+        Of the random numbers, and how often all is replayed with new ones.
+    arrival_cv
+        Coefficient of variation of inter-arrival times: 1 Poisson, 0 constant, else Gamma.
+    trace
+        CSV file of arrivals (``time_s,workload``) that takes the place of random ones.
+    max_delay_ms
+        Longest that the oldest request of a batch waits for more while a process is idle; None is what the policy
+        leaves beside the latency of a full batch with all processes busy, under half_slo of half of the SLO.
+    queue_limit
+        Requests that may wait at a replica; more are dropped.
+    service_cv, service_factor
+        Variation of batch times (lognormal) and a factor on all of them: 1.1 asks what comes of a model that is
+        10 % too optimistic.
+    shadow
+        iGniter's standby processes (its section 4.2): more SMs for a workload whose P99 breaks its SLO.
+    """
+
+    seconds: Annotated[Positive, Field(le=1e6)] = 60.0
+    warmup_s: NonNegative | None = None
+    seed: Count = 0
+    replications: Annotated[PositiveCount, Field(le=1000)] = 1
+    arrival_cv: Annotated[NonNegative, Field(le=10)] = 1.0
+    trace: Text | None = None
+    max_delay_ms: Annotated[NonNegative, Field(le=1e9)] | None = None
+    queue_limit: PositiveCount | None = None
+    service_cv: Annotated[NonNegative, Field(le=10)] = 0.0
+    service_factor: Annotated[Positive, Field(le=1000)] = 1.0
+    shadow: Flag = False
+
+    @model_validator(mode="after")
+    def _something_is_left(self):
+        if self.warmup_s is not None and self.warmup_s >= self.seconds:
+            raise ValueError(f"warmup_s: {self.warmup_s:g} leaves nothing of {self.seconds:g} seconds; shorten it")
+        return self
+
+    @property
+    def measured_from_s(self):
+        """End of the warm-up, in seconds."""
+        return min(self.seconds / 10, 5.0) if self.warmup_s is None else self.warmup_s
+
+
+class Interval(Record):
+    """A quantile: its mean over the replications with requests and, of several, the 95 % confidence interval.
+
+    None stands for a time that never comes: so many requests were dropped, or there were none.
+    """
+
+    mean_ms: float | None
+    low_ms: float | None = None
+    high_ms: float | None = None
+
+
+class SimulatedWorkload(Record):
+    """What the requests of one workload met.
+
+    Percentiles and rates are over the requests that arrive after the warm-up; a dropped one counts as never
+    answered and violates its SLO. The counts are over all requests of all replications: arrived = served + dropped
+    + in_flight at the end. ``utilisation`` is the part of the time that its processes were busy, ``mean_batch`` the
+    requests per batch; ``tail_ms`` are the quantiles at TAIL_LEVELS.
+    """
+
+    workload: Name
+    slo_ms: float
+    offered_rps: float
+    p50: Interval
+    p95: Interval
+    p99: Interval
+    p999: Interval
+    throughput_rps: float
+    violation_rate: float
+    utilisation: float | None
+    mean_batch: float | None
+    arrived: int
+    served: int
+    dropped: int
+    in_flight: int
+    tail_ms: tuple[float | None, ...]
+
+    @property
+    def ok(self):
+        """Whether the P99 is within the SLO; nothing is broken where nothing arrives."""
+        return not self.offered_rps or (self.p99.mean_ms is not None and self.p99.mean_ms <= self.slo_ms)
+
+    def summary(self):
+        """The JSON object of one workload."""
+        quantiles = {name: getattr(self, name) for name in ("p50", "p95", "p99", "p999")}
+        rest = self.model_dump(exclude={*quantiles, "tail_ms"})
+        times = {f"{name}_ms": one.mean_ms for name, one in quantiles.items()}
+        intervals = {f"{name}_ci_ms": (one.low_ms, one.high_ms) for name, one in quantiles.items()}
+        known = {name: None if None in pair else list(pair) for name, pair in intervals.items()}
+        return {"workload": rest.pop("workload"), "ok": self.ok} | times | known | rest
+
+
+class Switch(Record):
+    """A workload that went over to its standby process: when, and from which SM share to which."""
+
+    replication: int
+    at_s: float
+    gpu: int
+    workload: Name
+    from_share: float
+    to_share: float
+
+
+class SimulationReport(Record):
+    """Every workload of a simulated plan, and whether all keep their SLOs.
+
+    ``workflows`` are timed from the request to the last answer of the last stage. ``notes`` say where the simulation
+    had to assume more than it knew.
+    """
+
+    instance: Name
+    settings: SimulationSettings
+    workloads: tuple[SimulatedWorkload, ...]
+    workflows: tuple[SimulatedWorkload, ...] = ()
+    switches: tuple[Switch, ...] = ()
+    notes: tuple[Text, ...] = ()
+
+    @property
+    def ok(self):
+        """Whether the P99 of every workload and workflow is within its SLO."""
+        return not self.late
+
+    @property
+    def late(self):
+        """Names of the workloads and workflows whose P99 is over the SLO."""
+        return [one.workload for one in (*self.workloads, *self.workflows) if not one.ok]
+
+    @property
+    def violation_rate(self):
+        """Part of all requests after the warm-up that are not answered within their SLO."""
+        offered_rps = sum(one.offered_rps for one in self.workloads)
+        late_rps = sum(one.violation_rate * one.offered_rps for one in self.workloads)
+        return late_rps / offered_rps if offered_rps else 0.0
+
+    def summary(self):
+        """The JSON object of ``provision simulate --json``."""
+        counts = ("arrived", "served", "dropped", "in_flight")
+        return {
+            "ok": self.ok,
+            "instance": self.instance,
+            "settings": self.settings.model_dump() | {"warmup_s": self.settings.measured_from_s},
+            "workloads": [one.summary() for one in self.workloads],
+            "workflows": [one.summary() for one in self.workflows],
+            **{name: sum(getattr(one, name) for one in self.workloads) for name in counts},
+            "switches": [one.model_dump() for one in self.switches],
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,1 @@
+"""The problem: workloads, fleet, policy and objective."""

@@ -1,0 +1,256 @@
+"""A provisioning problem: fleet, workloads, performance data and policy."""
+
+import math
+from collections import Counter
+from functools import cached_property
+from hashlib import sha256
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, field_serializer, model_validator
+
+from provision.models.base.fields import Name, Record, Text, Version
+from provision.models.performance.catalogue import PerformanceFile, reference, resolve
+from provision.models.plans.prediction import throughput_rps
+from provision.models.problem.workload import ALONE, FleetEntry, Policy, Workflow, Workload
+
+SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'"}
+"""Kinds of performance data whose GPUs are always shared, and whose they are."""
+THROUGHPUT, REQUESTS = "max_throughput", "requests/s"
+ROUNDING = 1e-9
+"""Relative difference at which a value counts as equal to its bound."""
+SOLVER_MARGIN = 2e-6
+"""The same for throughput: its bounds keep the tolerance that a solver is granted, which for GPUs is rounded away."""
+
+
+class Instance(Record):
+    """A problem instance, immutable; its performance data is loaded when it is made.
+
+    ``objective`` is ``min_cost``, the price of all GPUs per hour (their number when no prices are
+    given), ``min_gpus``, their number whatever they cost, or ``max_throughput``, the requests/s that all replicas on
+    a fixed fleet could carry together (InSS, problem 1).
+    """
+
+    version: Version
+    name: Name
+    source: Text = ""
+    objective: Literal["min_cost", "min_gpus", "max_throughput"] = "min_cost"
+    policy: Policy = Policy()
+    fleet: tuple[FleetEntry, ...] = Field(min_length=1)
+    performance: Annotated[
+        tuple[PerformanceFile, ...],
+        BeforeValidator(
+            resolve, json_schema_input_type=str | PerformanceFile | list[str | PerformanceFile]
+        ),
+    ]
+    workloads: tuple[Workload, ...] = Field(min_length=1)
+    workflows: tuple[Workflow, ...] = ()
+
+    @field_serializer("performance")
+    def _by_name(self, performance):
+        files = [reference(one) for one in performance]
+        return files[0] if len(files) == 1 else files
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        _refuse_twice("workloads", "name", [workload.name for workload in self.workloads])
+        _refuse_twice("fleet", "gpu", [(entry.gpu, entry.partitioned, entry.price_per_hour) for entry in self.fleet])
+        _refuse_unlike(self.fleet)
+        priced = {entry.price_per_hour is not None for entry in self.fleet}
+        if len(priced) == 2:
+            raise ValueError("fleet: some GPUs have a price_per_hour and some have none; price all or none")
+        for data in self._fleet_performance:
+            if self.policy.latency_budget == "queueing" and data.kind in SHARED:
+                raise ValueError(f"policy.latency_budget: {ALONE}, not {SHARED[data.kind]} shared GPUs; use half_slo")
+        if self.objective == THROUGHPUT:
+            _refuse_unfixed(self.fleet, self.policy)
+            self._refuse_choice()
+        for index, workload in enumerate(self.workloads):
+            for number, model in enumerate(workload.models):
+                if model not in self._known_models:
+                    field = f"variants[{number - 1}]" if number else "model"
+                    raise ValueError(
+                        f"workloads[{index}].{field}: no performance data for {model!r} on this fleet; "
+                        f"there is data for {', '.join(sorted(self._known_models)) or 'no model'}"
+                    )
+        self._check_workflows()
+        return self
+
+    def _refuse_choice(self):
+        """Under interference the most throughput is sought with one model per workload."""
+        several = [index for index, workload in enumerate(self.workloads) if workload.variants]
+        if several and any(data.kind == "igniter" for data in self._fleet_performance):
+            raise ValueError(f"workloads[{several[0]}].variants: not for {THROUGHPUT} on shared GPUs; leave them out")
+
+    def _check_workflows(self):
+        """Workflows have names of their own and stages of workloads that exist, each in one stage."""
+        _refuse_twice("workflows", "name", [one.name for one in self.workflows])
+        for name, stages in Counter(name for one in self.workflows for name in one.workloads).items():
+            if name not in self.workload:
+                raise ValueError(f"workflows: no workload {name!r}; there is {', '.join(self.workload)}")
+            if stages > 1:
+                raise ValueError(f"workflows: {name!r} stands in {stages} stages; give each a workload of its own")
+
+    @cached_property
+    def _known_models(self):
+        return {model for _, model in self._performance_by_key}
+
+    @property
+    def _fleet_performance(self):
+        """The performance data of the GPU types in the fleet."""
+        gpus = {entry.gpu for entry in self.fleet}
+        return [data for data in self.performance if data.gpu in gpus]
+
+    @cached_property
+    def _performance_by_key(self):
+        """Performance data by GPU type and model, measured before fitted."""
+        found = {}
+        for data in sorted(self._fleet_performance, key=lambda data: data.kind != "measured-segments"):
+            for model in data.models:
+                same = found.setdefault((data.gpu, model), [])
+                if any(other.kind == data.kind for other in same):
+                    raise ValueError(f"performance: two files describe {model} on {data.gpu}; keep one")
+                same.append(data)
+        return found
+
+    @cached_property
+    def workload(self):
+        """Workloads by name."""
+        return {workload.name: workload for workload in self.workloads}
+
+    @cached_property
+    def digest(self):
+        """SHA-256 over everything that the answer depends on."""
+        files = "".join(data.digest for data in self.performance)
+        rest = self.model_dump_json(exclude={"performance"} | ({"workflows"} if not self.workflows else set()))
+        return sha256((rest + files).encode()).hexdigest()
+
+    @property
+    def priced(self):
+        """Whether the objective counts money rather than GPUs."""
+        return self.objective == "min_cost" and self.fleet[0].price_per_hour is not None
+
+    @property
+    def sense(self):
+        """1 where less of the objective is better, -1 where more is."""
+        return -1 if self.objective == THROUGHPUT else 1
+
+    @property
+    def unit(self):
+        """What the objective counts."""
+        return REQUESTS if self.objective == THROUGHPUT else "price per hour" if self.priced else "GPUs"
+
+    def loss(self, value):
+        """A value of the objective, or a bound on it, as a number of which less is better."""
+        return self.sense * value
+
+    def better(self, one, other):
+        """Whether a value of the objective is better than another; any is better than None."""
+        return one is not None and (other is None or self.loss(one) < self.loss(other))
+
+    def tighter(self, one, other):
+        """Whether a bound on the objective says more than another; any says more than None."""
+        return one is not None and (other is None or self.loss(one) > self.loss(other))
+
+    def proved(self, value, bound):
+        """Whether a bound on the objective proves that no value is better than this one."""
+        margin = SOLVER_MARGIN if self.objective == THROUGHPUT else ROUNDING
+        return None not in (value, bound) and self.loss(value) <= self.loss(bound) + margin * abs(bound)
+
+    def performance_of(self, gpu, model):
+        """The performance data of a model alone on slices of a GPU type; None when there is none."""
+        return next(iter(self._performance_by_key.get((gpu, model), ())), None)
+
+    def sharing_of(self, gpu, models):
+        """The performance data that describes these models on one slice together; None when there is none.
+
+        Closed networks do where the policy lets workloads share slices, iGniter's profiles and gpu-lets always.
+        """
+        kinds = ("closed-network", *SHARED) if self.policy.share_slices else tuple(SHARED)
+        for data in self.performance:
+            if data.kind in kinds and data.gpu == gpu and all(model in data.models for model in models):
+                return data
+        return None
+
+    def workflow_slo_ms(self, workflow):
+        """Longest time from a workflow's request to its last answer, in ms: the sum over its stages."""
+        return sum(max(self.workload[name].slo_ms for name in stage) for stage in workflow.stages)
+
+    def model_of(self, replica):
+        """The name of the model that a replica of a plan runs; its workload must be one of these."""
+        return replica.model or self.workload[replica.workload].model
+
+    def budget_ms(self, workload):
+        """Longest latency allowed for a workload, in ms: of a batch, under ``queueing`` of a task."""
+        return self.policy.budget_ms(workload.slo_ms)
+
+    def planned_rps(self, workload):
+        """Rate to provide for a workload, headroom included, in requests/s."""
+        return self.policy.planned_rps(workload.rate_rps)
+
+    def weight(self, entry):
+        """What one GPU of a fleet entry adds to the objective."""
+        return entry.price_per_hour if self.priced else 1.0
+
+    def value(self, plan):
+        """Objective of a plan: price per hour or number of its GPUs, infinite outside the fleet; or its throughput."""
+        if self.objective == THROUGHPUT:
+            return throughput_rps(self, plan)
+        weights = [*map(self.weight, self.fleet), math.inf]
+        return math.fsum(weights[entry] for entry in self.entries_of(plan))
+
+    def entries_of(self, plan):
+        """The fleet entry of every GPU of a plan, by index; -1 for one of a type that the fleet has not.
+
+        Of several entries of one type the cheapest is used up first; GPUs beyond all counts belong to the last.
+        """
+        order = sorted(range(len(self.fleet)), key=lambda index: self.weight(self.fleet[index]))
+        left = {}
+        for index in order:
+            entry = self.fleet[index]
+            left.setdefault((entry.gpu, entry.partitioned), []).append([index, entry.count])
+        return [_taken(left.get((gpu.gpu, gpu.mig), [[-1, None]])) for gpu in plan.gpus]
+
+    def replace(self, **changes):
+        """A copy with some fields replaced, validated like a new one."""
+        return Instance(**{name: getattr(self, name) for name in Instance.model_fields} | changes)
+
+
+def _taken(tiers):
+    """The index of the first of ``[index, how many are left]`` with one left, which is taken; else of the last."""
+    for tier in tiers:
+        if tier[1] is None:
+            return tier[0]
+        if tier[1] > 0:
+            tier[1] -= 1
+            return tier[0]
+    return tiers[-1][0]
+
+
+def _refuse_unlike(fleet):
+    """Entries of one GPU type may differ in price and count alone."""
+    first = {}
+    for index, entry in enumerate(fleet):
+        if first.setdefault((entry.gpu, entry.partitioned), entry.mps) != entry.mps:
+            raise ValueError(f"fleet[{index}].mps: differs from that of another entry of {entry.gpu}; make them equal")
+
+
+def _refuse_unfixed(fleet, policy):
+    """The most throughput is that of a fixed fleet and of replicas that are judged whatever rate they are routed."""
+    for index, entry in enumerate(fleet):
+        if entry.count is None:
+            raise ValueError(f"fleet[{index}].count: {THROUGHPUT} needs a fixed fleet; say how many {entry.gpu} it has")
+    if policy.latency_budget != "half_slo":
+        raise ValueError(f"policy.latency_budget: {THROUGHPUT} takes no {policy.latency_budget}; use half_slo")
+    if policy.share_slices:
+        raise ValueError(f"policy.share_slices: {THROUGHPUT} takes no MIG slices shared by workloads; set it to false")
+
+
+def _refuse_twice(field, key, values):
+    if len(set(values)) < len(values):
+        seen = set()
+        index, value = next(
+            (index, value) for index, value in enumerate(values) if value in seen or seen.add(value)
+        )
+        shown = value if isinstance(value, str) else value[0]
+        raise ValueError(f"{field}[{index}].{key}: {shown!r} stands twice; give each a {key} of its own")
+

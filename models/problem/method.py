@@ -1,0 +1,168 @@
+"""What a method is: an entry function, a name, and what it can do, as data."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from provision.models.base.errors import InputError, UnsupportedError
+from provision.models.problem.instance import SHARED, THROUGHPUT
+
+FEATURES = {
+    "several_gpu_types": "more than one fleet entry",
+    "limited_counts": "a limited count of GPUs",
+    "with_mig": "GPUs with MIG",
+    "without_mig": "GPUs without MIG",
+    "without_mps": "GPUs without MPS",
+    "min_replicas": "min_replicas other than 1",
+    "max_replicas": "max_replicas for isolated slices",
+    "max_share_per_gpu": "max_share_per_gpu below 1",
+    "variants": "variants of a workload",
+    "interference": "interference between workloads on one slice (performance data of kind igniter)",
+    "share_slices": "policy.share_slices (a bound for isolated segments does not hold there)",
+    "gpulets": "parts of GPUs and turns on them (performance data of kind gpulets)",
+    "max_throughput": "objective max_throughput",
+    "isolated_data": "performance data other than one file that tells how all models interfere (igniter, gpulets)",
+}
+"""What an instance may ask of a method, and how to say it."""
+
+REMEDIES = (
+    ("max_throughput", "auto or greedy"),
+    ("variants", "auto, or leave variants out"),
+    ("interference", "auto, patterns or igniter"),
+    ("share_slices", "auto or mixed-slices"),
+    ("gpulets", "auto, gpulets-patterns or gpulets"),
+    ("max_replicas", "partition-counts"),
+)
+"""Methods that can do what few can; the first feature counts."""
+
+ONE_REPLICA = frozenset(
+    {"several_gpu_types", "limited_counts", "without_mig", "interference", "max_replicas", "max_throughput", "variants"}
+)
+"""What methods under interference take, which give every workload one replica where that is asked for."""
+
+
+LEAST, MOST = 1e-6, 1e6
+"""Numeric parameters lie between these."""
+
+
+@dataclass(frozen=True)
+class Incumbent:
+    """What a running method knows so far: its best plan, a proven bound and the objective, None if none."""
+
+    objective: float | None
+    bound: float | None
+
+
+@dataclass(frozen=True)
+class Control:
+    """How long and how to search.
+
+    ``report`` is called with an Incumbent whenever something improves; ``start`` is a verified plan to begin with,
+    or None.
+    """
+
+    time_limit_s: float = 60.0
+    seed: int = 0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    report: Callable[[Incumbent], None] = lambda incumbent: None
+    start: Any = None
+
+    def positive(self, name, kind):
+        """A parameter of the method as an int or a float (``kind``), above 0 and of sensible size.
+
+        Raises
+        ------
+        InputError
+            If it is none.
+        """
+        given = self.parameters[name]
+        try:
+            value = kind(given)
+        except (TypeError, ValueError, OverflowError):
+            value = 0
+        if not LEAST <= value <= MOST:
+            least, what = (1, "whole number") if kind is int else (LEAST, "number")
+            raise InputError(f"parameter {name}: {given!r} should be a {what} from {least:g} to {MOST:g}")
+        return value
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a method found.
+
+    ``status`` is optimal, feasible, infeasible or unknown; ``termination`` says why it stopped: proved,
+    completed (a heuristic's end), time_limit or stopped. ``bound`` is proven or None. ``reason`` names,
+    for an infeasible or unknown outcome, what stands in the way and what would work; a plan beside ``unknown``
+    is one that by the method's own account breaks SLOs.
+    """
+
+    status: str
+    termination: str
+    plan: Any = None
+    bound: float | None = None
+    reason: str = ""
+    build_seconds: float = 0.0
+    solve_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to turn an instance into a plan.
+
+    ``run(instance, control)`` returns an Outcome. ``features`` are those keys of FEATURES that it can
+    handle; ``parameters`` its own parameters with their defaults. ``compiled`` says that under interference it runs
+    kernels which are compiled when they are first called.
+    """
+
+    name: str
+    summary: str
+    run: Callable[[Any, Control], Outcome]
+    exact: bool = False
+    source: str = ""
+    features: frozenset[str] = frozenset()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    compiled: bool = False
+
+    def check(self, instance):
+        """Refuse an instance that needs what this method cannot do.
+
+        Raises
+        ------
+        UnsupportedError
+            Naming the feature and the remedy.
+        """
+        asked = needs(instance)
+        missing = sorted(asked - self.features)
+        if missing:
+            lacking = " and ".join(FEATURES[feature] for feature in missing)
+            few = (text for feature, text in REMEDIES if feature in {*missing, *asked & {"max_throughput"}})
+            remedy = f"use --method {next(few, 'auto, greedy or partition-counts')}"
+            if "gpulets" in self.features & asked:
+                remedy = "leave that out: no method does with performance data of kind gpulets"
+            raise UnsupportedError(f"method {self.name} cannot plan {lacking}; {remedy}")
+
+
+def needs(instance):
+    """The features that an instance asks for."""
+    workloads, gpus = instance.workloads, {entry.gpu for entry in instance.fleet}
+    files = [data for data in instance.performance if data.gpu in gpus]
+    shared = [data for data in files if data.kind in SHARED]
+    kinds = {data.kind for data in shared}
+    found = {
+        "several_gpu_types": len(instance.fleet) > 1,
+        "limited_counts": any(entry.count is not None for entry in instance.fleet),
+        "with_mig": any(entry.partitioned for entry in instance.fleet),
+        "without_mig": any(not entry.partitioned for entry in instance.fleet),
+        "without_mps": not all(entry.mps for entry in instance.fleet),
+        "min_replicas": any(workload.min_replicas != 1 for workload in workloads),
+        "max_replicas": any(workload.max_replicas is not None for workload in workloads),
+        "share_slices": instance.policy.share_slices,
+        "max_share_per_gpu": any(workload.max_share_per_gpu < 1 for workload in workloads),
+        "variants": any(workload.variants for workload in workloads),
+        "interference": "igniter" in kinds,
+        "gpulets": "gpulets" in kinds,
+        "max_throughput": instance.objective == THROUGHPUT,
+        "isolated_data": shared != files or len(files) > len({data.gpu for data in files}),
+    }
+    asked = {feature for feature, present in found.items() if present}
+    return asked - {"max_replicas"} if asked <= ONE_REPLICA else asked

@@ -1,0 +1,163 @@
+"""What is served, on what, under which rules: workloads, fleet and policy."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, Positive, Record
+from provision.models.hardware.gpu import WHOLE, gpu_type
+
+MOST_HEADROOM = 10
+LEAST_RPS = 1e-9
+"""A request in thirty years; smaller rates only make a solver's rows lose their digits."""
+
+ALONE = "queueing judges a replica that has its slice to itself"
+"""Why queueing does not go with shared slices."""
+
+
+class Workload(Record):
+    """One served DNN model with its SLO and request rate.
+
+    ``variants`` name further ways to run it (another precision, other kernels), each with performance data under its
+    name; every replica runs one of them or ``model``. ``min_replicas`` and ``max_replicas`` bound the number of its
+    replicas (iGniter and its like know one replica per workload), ``max_share_per_gpu`` the largest part of its planned
+    rate that may be routed to one GPU, so that losing a GPU loses no more.
+    """
+
+    name: Name
+    model: Name
+    slo_ms: Positive
+    rate_rps: NonNegative
+    min_replicas: Annotated[int, Field(strict=True, ge=0, le=100)] = 1
+    max_replicas: Annotated[int, Field(strict=True, ge=1, le=10**6)] | None = None
+    max_share_per_gpu: Fraction = 1.0
+    variants: tuple[Name, ...] = Field(default=(), exclude_if=lambda variants: not variants)
+
+    @property
+    def models(self):
+        """Names of all models that a replica may run, the one that it runs unless it says so first."""
+        return (self.model, *self.variants)
+
+    def named(self, index):
+        """What a Replica calls the model ``models[index]``."""
+        return self.models[index] if index else None
+
+    @field_validator("variants")
+    @classmethod
+    def _differ(cls, variants, info):
+        names = (info.data.get("model"), *variants)
+        twice = [name for at, name in enumerate(names) if name in names[:at]]
+        if twice:
+            raise ValueError(f"{twice[0]!r} stands twice, model counted; name every model once")
+        return variants
+
+    @model_validator(mode="after")
+    def _replicas_in_order(self):
+        if self.max_replicas is not None and self.max_replicas < self.min_replicas:
+            raise ValueError(f"max_replicas {self.max_replicas} is below min_replicas {self.min_replicas}; raise it")
+        return self
+
+    @model_validator(mode="after")
+    def _rate_counts(self):
+        if 0 < self.rate_rps < LEAST_RPS:
+            raise ValueError(f"rate_rps should be 0 or at least {LEAST_RPS:g} (got {self.rate_rps:g})")
+        return self
+
+
+class Workflow(Record):
+    """An application of several models: every request passes through the ``stages``, one after another.
+
+    A stage is workloads that all serve the request at once, and ends with the last of their answers. How the time of
+    the whole is split is said by the SLOs of the workloads: that of the workflow is the sum over its stages of the
+    longest.
+    """
+
+    name: Name
+    stages: tuple[Annotated[tuple[Name, ...], Field(min_length=1)], ...] = Field(min_length=1)
+
+    @property
+    def workloads(self):
+        """Names of all its workloads."""
+        return [name for stage in self.stages for name in stage]
+
+
+class FleetEntry(Record):
+    """GPUs of one type at one price that may be used; ``count`` None means as many as needed.
+
+    A type may stand several times at different prices: owned, reserved, on demand.
+
+    With ``mig`` the GPUs are partitioned; by default they are when the type can be. Without ``mps``
+    every slice runs a single process.
+    """
+
+    gpu: Name
+    price_per_hour: Annotated[NonNegative, Field(le=1e9)] | None = None
+    count: Count | None = None
+    mig: Flag | None = None
+    mps: Flag = True
+
+    @model_validator(mode="after")
+    def _known_gpu(self):
+        if not gpu_type(self.gpu).mig and self.mig:
+            raise ValueError(f"GPU type {self.gpu} has no MIG; leave mig out or set it to false")
+        return self
+
+    @property
+    def type(self):
+        """The GPU type."""
+        return gpu_type(self.gpu)
+
+    @property
+    def partitioned(self):
+        """Whether these GPUs run with MIG on."""
+        return bool(self.type.mig) if self.mig is None else self.mig
+
+    @property
+    def profiles(self):
+        """Names of the slices that one of these GPUs can offer."""
+        if not self.partitioned:
+            return (WHOLE,)
+        return tuple(name for name, profile in self.type.profiles.items() if profile.variant != "media")
+
+
+class Policy(Record):
+    """How much of the SLO and of the rate a plan may use.
+
+    ``half_slo``: the batch latency may take half of the SLO times ``safety``; the other half is for
+    batching and queueing (Nexus, iGniter, ParvaGPU). ``queueing``: the P99 of a task's latency, with batching and
+    queueing as Poisson arrivals make them, may take all of the SLO times ``safety``. ``headroom`` is extra rate
+    planned for, as a fraction of the stated rate. With ``share_slices`` different workloads may share a MIG slice
+    under MPS where the performance data predicts it (closed networks do; nobody has measured such pairs on MIG
+    slices).
+    """
+
+    latency_budget: Literal["half_slo", "queueing"] = "half_slo"
+    safety: Fraction = 1.0
+    headroom: NonNegative = Field(default=0.0, le=MOST_HEADROOM)
+    share_slices: Flag = False
+
+    @model_validator(mode="after")
+    def _queueing_alone(self):
+        if self.share_slices and self.latency_budget == "queueing":
+            raise ValueError(f"share_slices: latency_budget {ALONE}; set it to false or use latency_budget half_slo")
+        return self
+
+    def budget_ms(self, slo_ms):
+        """Longest latency that an SLO leaves room for, in ms: of a batch, with ``queueing`` of a task."""
+        return slo_ms * self.safety / (1 if self.latency_budget == "queueing" else 2)
+
+    def queue_delay_ms(self, slo_ms, latency_ms):
+        """Longest time that a task should wait for its batch to fill while a process is idle, in ms.
+
+        What a batch latency leaves of the task's budget, with ``half_slo`` of half of the SLO.
+        """
+        allowed_ms = self.budget_ms(slo_ms) if self.latency_budget == "queueing" else slo_ms / 2
+        return max(0.0, allowed_ms - latency_ms)
+
+    def fill_ms(self, slo_ms):
+        """Longest time, in ms, that a batch should wait to fill on a slice that different workloads share."""
+        return slo_ms / 2
+
+    def planned_rps(self, rate_rps):
+        """The rate to provide for, in requests/s."""
+        return rate_rps * (1 + self.headroom)

@@ -1,0 +1,1 @@
+"""Arrivals, queues and the rules that keep an SLO under them."""

@@ -1,0 +1,84 @@
+"""Plans as files for the tools that carry them out."""
+
+from pathlib import Path
+
+from provision.exporters import device_plugin, kubernetes, mig_parted, parvagpu, shell, triton
+from provision.instances.files.files import check_writable, write_text
+from provision.models.base.errors import InputError
+from provision.verification.verify import verify
+
+TARGETS = {
+    "mig-parted": mig_parted.render,
+    "kubernetes": kubernetes.render,
+    "kubernetes-device-plugin": device_plugin.render,
+    "triton": triton.render,
+    "shell": shell.render,
+    "parvagpu": parvagpu.render,
+}
+
+
+def export(plan, to, folder, instance, force=False, gpus_per_node=8):
+    """Write a plan for another tool.
+
+    Parameters
+    ----------
+    plan
+        The Plan.
+    to
+        One of TARGETS.
+    folder
+        Where the files go; a new or empty folder, with ``force`` one that holds nothing but an earlier export.
+    instance
+        The Instance that the plan is for.
+    force
+        Overwrite files.
+    gpus_per_node
+        GPUs of a machine; the plan's GPUs are dealt to machines in its order.
+
+    Returns
+    -------
+    tuple of str
+        Names of the files written, relative to the folder.
+
+    Raises
+    ------
+    InputError
+        When the plan does not hold, the target cannot express it or the folder cannot be used; nothing is
+        written then.
+    """
+    files = render(plan, to, instance, gpus_per_node)
+    _check_folder(Path(folder), files, force)
+    for name, text in files.items():
+        write_text(Path(folder) / name, text, force)
+    return tuple(files)
+
+
+def render(plan, to, instance, gpus_per_node=8):
+    """The texts of an export by file name, ``README.md`` among them."""
+    if to not in TARGETS:
+        raise InputError(f"--to {to!r}: no such target; use one of {', '.join(TARGETS)}")
+    if gpus_per_node < 1:
+        raise InputError(f"--gpus-per-node {gpus_per_node}: must be at least 1; correct it")
+    if not plan.gpus:
+        raise InputError(f"the plan for {plan.instance} has no GPUs; there is nothing to export")
+    plan.refuse_turns("export")
+    report = verify(instance, plan)
+    if not report.ok:
+        first, count = report.violations[0].message, len(report.violations)
+        raise InputError(f"the plan breaks {count} rules of {instance.name}: {first}; see provision verify")
+    exported = TARGETS[to](plan, instance, gpus_per_node)
+    return {"README.md": _readme(plan, to, exported.notes)} | exported.files
+
+
+def _readme(plan, to, notes):
+    bullets = "".join(f"- {note}\n" for note in notes)
+    return f"# {plan.instance}: {len(plan.gpus)} GPUs, for {to}\n\n{bullets}"
+
+
+def _check_folder(folder, files, force):
+    for name in files:
+        check_writable(folder / name, force)
+    present = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+    strange = sorted(present - set(files))
+    if strange:
+        raise InputError(f"{folder}: holds {strange[0]!r}, which this export does not write; name another folder")

@@ -1,0 +1,125 @@
+"""New demand and the plan that runs: the best plan for the sum of cost and disturbance, verified."""
+
+from dataclasses import dataclass
+from time import perf_counter
+
+from provision.formulations.replanning.counts import ALLOWED, replan_counts
+from provision.models.base.errors import InputError
+from provision.models.contents.alone.rearrange import rearranged
+from provision.models.plans.disturbance import Disturbance, disturbance, going_on
+from provision.models.plans.plan import Plan
+from provision.models.plans.report import Report
+from provision.solving.size import check_size
+from provision.solving.solve import MethodError, check_time_limit
+from provision.verification.capacity import capacity_rps
+from provision.verification.verify import verify
+
+CHANGE_COST = 0.02
+"""A change counts as much as this part of the cheapest GPU, where nothing else is said."""
+WEIGHTS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 1.0, 4.0)
+"""Parts of the cheapest GPU along the trade-off curve."""
+
+
+@dataclass(frozen=True)
+class Replan:
+    """What replanning found.
+
+    ``objective`` is the cost of the plan alone, ``weighted`` that and the changes; ``bound`` is proven for the weighted
+    sum, ``changes`` recounted from the two plans. ``staying`` is the least part of a workload's planned rate that the
+    replicas which go on can carry while all else changes. Without a plan the numbers are None.
+    """
+
+    status: str
+    plan: Plan | None
+    report: Report | None
+    objective: float | None
+    weighted: float | None
+    bound: float | None
+    changes: Disturbance | None
+    staying: float | None
+    seconds: float
+
+
+def replan(instance, plan, change_cost=None, allow="slices", time_limit_s=60.0, gap=1e-6):
+    """Replan.
+
+    Parameters
+    ----------
+    instance
+        The Instance with the new demand.
+    plan
+        The Plan that runs.
+    change_cost
+        What a destroyed slice, and a started replica, count in units of the objective; None for CHANGE_COST of
+        the cheapest GPU.
+    allow
+        ``batches`` (batch sizes and rate shares only: no restart), ``replicas`` (start and stop replicas, in new
+        slices and GPUs too, destroy nothing) or ``slices`` (everything).
+    time_limit_s, gap
+        When to stop searching: seconds, relative gap of the weighted sum.
+
+    Returns
+    -------
+    Replan
+
+    Raises
+    ------
+    InputError
+        For a change cost or level that does not exist, a time limit out of range, a plan that cannot run, or an
+        instance out of all proportion.
+    UnsupportedError
+        When workloads share slices or limit their share per GPU.
+    """
+    started = perf_counter()
+    if allow not in ALLOWED:
+        raise InputError(f"allow {allow!r}: use one of {', '.join(ALLOWED)}")
+    if change_cost is None:
+        change_cost = CHANGE_COST * min(map(instance.weight, instance.fleet))
+    if not 0 <= change_cost < float("inf"):
+        raise InputError(f"change cost {change_cost}: should be 0 or more")
+    check_time_limit(time_limit_s)
+    check_size(instance)
+    choice, *context = replan_counts(instance, plan, change_cost, change_cost, allow, time_limit_s, gap)
+    if choice.started is None:
+        return Replan(choice.status, *[None] * 7, perf_counter() - started)
+    new = rearranged(instance, *context, choice)
+    report = verify(instance, new)
+    if not report.ok:
+        raise MethodError(f"replanning made a plan that fails: {report.violations[0].message}")
+    changes = disturbance(plan, new)
+    value = instance.value(new)
+    weighted = value + change_cost * _moved(changes)
+    return Replan(choice.status, new, report, value, weighted, choice.bound, changes,
+                  _staying(instance, plan, new, report), perf_counter() - started)
+
+
+def curve(instance, plan, allow="slices", time_limit_s=60.0, weights=WEIGHTS):
+    """The trade-off: a Replan for every weight of a change, in parts of the cheapest GPU, where it trades something.
+
+    Of those that cost and change alike there is one, and none that another beats; without any plan there is the first.
+
+    Returns
+    -------
+    list of (weight, Replan)
+    """
+    cheapest = min(map(instance.weight, instance.fleet))
+    found = [(weight, replan(instance, plan, weight * cheapest, allow, time_limit_s)) for weight in weights]
+    scores = {weight: (one.objective, _moved(one.changes)) for weight, one in found if one.plan is not None}
+    best = {}
+    for weight, score in scores.items():
+        if not any(other != score and other[0] <= score[0] and other[1] <= score[1] for other in scores.values()):
+            best.setdefault(score, weight)
+    return [pair for pair in found if pair[0] in best.values()] or found[:1]
+
+
+def _moved(changes):
+    """Slices destroyed and replicas started: what replanning counts."""
+    return changes.slices_destroyed + changes.replicas_started
+
+
+def _staying(instance, before, after, report):
+    """Least part of a workload's planned rate that the replicas which go on between two plans can carry."""
+    on = going_on(before, after)
+    held = capacity_rps(instance, after, [found for found in report.predictions if (found.gpu, found.slice) in on])
+    planned = {one.name: instance.planned_rps(one) for one in instance.workloads if one.rate_rps > 0}
+    return min((min(1.0, held[name] / rate) for name, rate in planned.items()), default=1.0)

@@ -1,0 +1,123 @@
+"""A plan replayed: do the latencies that its workloads meet, queueing and all, keep their SLOs?"""
+
+from provision.instances.files.files import refused
+from provision.models.base.errors import InputError
+from provision.models.plans.simulation_report import SimulationReport, SimulationSettings
+from provision.simulation.arrivals import read_trace
+from provision.simulation.deployment import deploy
+from provision.simulation.replay import replay
+from provision.simulation.shadow import refuse_other_models
+from provision.simulation.statistics import Timed, summarise
+from provision.simulation.workflows import refuse_without_stages
+
+MOST_REQUESTS = 5e7
+"""More at once hardly fit into memory."""
+
+
+def simulate(instance, plan, seconds=60.0, seed=0, **options):
+    """Replay a plan by discrete events.
+
+    Every workload's requests arrive at its stated rate and go to its replicas by their shares of the plan's rates
+    (weighted round robin). A replica's idle process takes a batch as soon as it is full or its oldest request has
+    waited long enough; how long it then takes, the instance's performance data says, by the batch's size and by who
+    else on the slice is busy at any moment. Of replicas that take turns one at a time runs a batch; then the next in
+    order whose batch is due does. Requests of a workflow go from stage to stage. Arrivals stop after ``seconds``; what
+    has arrived is served to its end.
+
+    Parameters
+    ----------
+    instance
+        The Instance.
+    plan
+        The Plan, from any source, also one that the verifier rejects.
+    seconds, seed, options
+        As SimulationSettings says.
+
+    Returns
+    -------
+    SimulationReport
+
+    Raises
+    ------
+    InputError
+        For options out of range, a trace that cannot be used, or replicas that no performance data describes.
+    """
+    settings = checked(seconds=seconds, seed=seed, **options)
+    trace, left_out = None, 0
+    if settings.trace:
+        trace, left_out = read_trace(settings.trace, list(instance.workload), settings.seconds)
+    _refuse_too_many(instance, settings, trace)
+    deployment = deploy(instance, plan)
+    refuse_without_stages(instance, deployment, settings)
+    if settings.shadow:
+        refuse_other_models(instance, plan)
+    rounds = [replay(instance, deployment, settings, number, trace) for number in range(settings.replications)]
+    workloads = [
+        summarise(one, _processes(deployment, one.name), settings, found)
+        for one, *found in zip(instance.workloads, *(found for found, *_ in rounds), strict=True)
+    ]
+    workflows = [
+        summarise(Timed(one.name, instance.workflow_slo_ms(one)), 0, settings, found)
+        for one, *found in zip(instance.workflows, *(found for _, found, _ in rounds), strict=True)
+    ]
+    return SimulationReport(
+        instance=instance.name,
+        settings=settings,
+        workloads=tuple(workloads),
+        workflows=tuple(workflows),
+        switches=tuple(switch for *_, switches in rounds for switch in switches),
+        notes=(*_notes(instance, plan, deployment, settings), *_unmeasured(instance, settings, workloads, left_out)),
+    )
+
+
+def checked(**options):
+    """The SimulationSettings of these options.
+
+    Raises
+    ------
+    InputError
+        For options out of range.
+    """
+    with refused("simulate"):
+        return SimulationSettings(**options)
+
+
+def _refuse_too_many(instance, settings, trace):
+    arriving = sum(map(len, trace)) if trace else sum(one.rate_rps for one in instance.workloads) * settings.seconds
+    if arriving * settings.replications > MOST_REQUESTS:
+        raise InputError(
+            f"simulate: {arriving:.3g} requests in {settings.seconds:g} seconds, {settings.replications} times; at "
+            f"most {MOST_REQUESTS:g} can be replayed at once, take fewer seconds or replications"
+        )
+
+
+def _processes(deployment, name):
+    """Number of processes of a workload."""
+    places = deployment.places[name]
+    return sum(deployment.slices[place.slice].piece.replicas[place.replica].processes for place in places)
+
+
+def _notes(instance, plan, deployment, settings):
+    """Whatever was assumed."""
+    if plan.digest not in ("", instance.digest):
+        yield f"the plan was made for another state of {plan.instance}; it is replayed on {instance.name} as it is"
+    for name, places in deployment.places.items():
+        if not places:
+            yield f"{name} has no replica: all its requests are dropped"
+    for planned in deployment.slices:
+        if planned.times.always_busy:
+            yield (
+                f"GPU {planned.gpu}, {planned.piece.profile}: too many combinations of busy processes; neighbours "
+                "count as always busy"
+            )
+    if settings.trace and settings.replications > 1 and settings.service_cv == 0:
+        yield "a trace and batch times that do not vary: all replications are the same"
+
+
+def _unmeasured(instance, settings, workloads, left_out):
+    """What the percentiles say nothing about."""
+    if left_out:
+        yield f"{left_out} requests of the trace come after {settings.seconds:g} seconds and are left out"
+    for one in workloads:
+        if instance.workload[one.workload].rate_rps and not one.offered_rps:
+            yield f"{one.workload} has no request after the warm-up, so nothing says whether it keeps its SLO"

@@ -1,0 +1,1 @@
+"""From an instance to a verified plan."""

@@ -1,0 +1,32 @@
+"""A limit on the segments of a plan, so that a slip of the keyboard ends in a line, not in a swap storm."""
+
+import numpy as np
+
+from provision.models.base.errors import InputError
+from provision.models.contents.alone.segments import best_segments, cap_rps
+
+MOST_SEGMENTS = 300_000
+
+
+def check_size(instance):
+    """Refuse an instance that needs more segments than anybody plans at once.
+
+    Raises
+    ------
+    InputError
+        Naming the workload that needs most.
+    """
+    table = best_segments(instance).throughput_rps
+    rate = np.array([instance.planned_rps(one) for one in instance.workloads])
+    useful = np.minimum(table.max(axis=1, initial=0), cap_rps(instance))
+    needed = np.divide(rate, useful, out=np.zeros_like(rate), where=useful > 0)
+    needed = np.maximum(needed, [one.min_replicas for one in instance.workloads])
+    if needed.sum() <= MOST_SEGMENTS:
+        return
+    most = int(needed.argmax())
+    workload = instance.workloads[most]
+    raise InputError(
+        f"{instance.name}: workloads[{most}].rate_rps: {workload.rate_rps:g} requests/s of {workload.name} need "
+        f"about {needed[most]:.3g} slices, and the instance more than the {MOST_SEGMENTS} that are planned at "
+        "once; lower the rate, raise max_share_per_gpu, or split the instance"
+    )

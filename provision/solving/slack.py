@@ -1,0 +1,72 @@
+"""The most slack at the same cost: of plans that cost the same, one that would carry the most extra traffic.
+
+Under half_slo a plan may run its replicas at full throughput, where queues of random arrivals grow without end. What
+the GPUs of the best plan have left over is therefore given to all workloads alike: the largest headroom for which a
+step of the search still finds a plan of that cost, by bisection.
+"""
+
+from dataclasses import replace
+from time import perf_counter
+
+from provision.models.plans.plan import Plan
+from provision.models.problem.workload import MOST_HEADROOM
+from provision.verification.verify import verify
+
+WIDEST, STEPS = 1.0, 7
+"""Headrooms up to so much are tried, halving so often."""
+MOST_WORKLOADS = 200
+"""With more workloads a step is not quick any more."""
+
+
+def with_slack(instance, plan, step, control, started):
+    """A plan of the same cost with more slack, or the plan itself.
+
+    Parameters
+    ----------
+    instance, plan
+        The problem and its best plan.
+    step
+        The entry function of a method, quick enough to be called a few times.
+    control
+        Its Control; the search ends with its time limit.
+    started
+        When the search began, a perf_counter.
+    """
+    low, high, best = 0.0, WIDEST, plan
+    for _ in range(STEPS if len(instance.workloads) <= MOST_WORKLOADS else 0):
+        left_s = started + control.time_limit_s - perf_counter()
+        if left_s <= 0:
+            break
+        middle = (low + high) / 2
+        found = _at(instance, middle, step, replace(control, time_limit_s=left_s, start=None, report=_quiet))
+        if found is not None and instance.value(found) <= instance.value(plan) and verify(instance, found).ok:
+            low, best = middle, found
+        else:
+            high = middle
+    return best
+
+
+def _at(instance, extra, step, control):
+    """A plan for so much more traffic, its rates those of the instance; None without one."""
+    headroom = (1 + instance.policy.headroom) * (1 + extra) - 1
+    if headroom > MOST_HEADROOM:
+        return None
+    policy = instance.policy.model_copy(update={"headroom": headroom})
+    found = step(instance.replace(policy=policy), control).plan
+    return None if found is None else _scaled(found, instance, 1 / (1 + extra))
+
+
+def _scaled(plan, instance, factor):
+    """A plan with all its rates times a factor, as one of an instance."""
+    gpus = [
+        gpu.model_copy(update={"slices": tuple(
+            piece.model_copy(update={"replicas": tuple(
+                one.model_copy(update={"rate_rps": one.rate_rps * factor}) for one in piece.replicas
+            )}) for piece in gpu.slices
+        )}) for gpu in plan.gpus
+    ]
+    return Plan(**(dict(plan) | {"gpus": tuple(gpus), "digest": instance.digest, "instance": instance.name}))
+
+
+def _quiet(incumbent):
+    """What the trials find is no news."""

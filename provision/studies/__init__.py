@@ -1,0 +1,1 @@
+"""Experiments of papers that no plan comes out of."""

@@ -1,0 +1,1 @@
+"""VELTAIR's experiments, replayed."""

@@ -1,0 +1,172 @@
+"""VELTAIR's evaluation on modelled CPUs: the experiments behind its figures 3, 10, 12, 13 and 14 (ASPLOS 2022).
+
+The numbers come from an analytical model of a CPU and a replay of scheduler decisions by discrete events; nobody ran
+code on the paper's testbed for them. What can be compared is the shapes: ``veltair_shapes`` says which come out.
+
+Added to figure 3: blocks of 27 layers, half of ResNet-50. Guessed: arrivals of figure 3 are uniform over the run, the
+same for all schedulers (equally spaced, no query would ever be late until all are); figure 10 plans by what one to
+five queries of ResNet-50 leave idle; figure 12 serves every network by itself and all of them mixed; figure 14a plans
+with the thresholds that a system load leaves, the part of all cores that average cores take.
+"""
+
+import numpy as np
+
+from provision.heuristics.veltair.blocks import block_end, blocks_of, first_pivot, threshold
+from provision.heuristics.veltair.veltair import PREMA, Machine
+from provision.heuristics.veltair.versions import MOST_VERSIONS
+from provision.models.cpu.networks import networks
+
+BLOCKS = {"blocks-6": 6, "blocks-11": 11, "blocks-27": 27}
+FIXED = ("model-wise", "layer-wise", *BLOCKS)
+EVALUATED = ("layer-wise", "veltair-as", "veltair-ac", "veltair-full")
+OTHERS = ("model-wise", "blocks-6", "blocks-11", PREMA, "veltair-printed")
+RATES_RPS = (50, 100, 125, 150, 175, 200, 225, 250, 300)
+LOADS = (0.25, 0.5, 0.75)
+MOST_TENANTS = 5
+NETWORK = "resnet50"
+MIX = "mix"
+FIGURES = {"3": ("3",), "10": ("10",), "12": ("12",), "13": ("13",), "14": ("14a", "14b", "14c")}
+"""Parts of the figures; part p is made by ``Study.figure_p``."""
+
+class Study:
+    """The experiments, each a method that returns rows; they share capacities, which take most of the time.
+
+    Parameters
+    ----------
+    queries
+        Number of queries per run.
+    seed
+        Of arrivals.
+    report
+        Called after every search for a capacity.
+    served
+        The shipped networks by name, or as ``veltair_fit.measured_networks`` makes them.
+    """
+
+    def __init__(self, queries=2000, seed=0, report=lambda done: None, served=None):
+        self.queries, self.seed, self.report, self.networks = queries, seed, report, served or networks()
+        self.machine = Machine(self.networks.values())
+        self._capacities = {}
+
+    def figure_3(self):
+        """QoS satisfaction and mean latency of ResNet-50 by rate, for fixed granularities."""
+        load, at = self._load(NETWORK, poisson=False), self._served(NETWORK)[0]
+        alone_s = {name: self.machine.alone(name).latency_s[at] for name in FIXED}
+        return [
+            {"rate_rps": rate, "scheduler": name, "satisfied": found.satisfied,
+             "mean_latency_ms": 1e3 * found.latency_s.mean(), "conflict_rate": found.conflict_rate,
+             "by_conflicts_ms": None if name == "model-wise" else
+             1e3 * found.by_conflicts_s(alone_s[name], self.machine.cpu)}
+            for rate in RATES_RPS
+            for name in FIXED
+            for found in [self.machine.serve(name, load, rate)]
+        ]
+
+    def figure_10(self):
+        """Blocks of ResNet-50 and their cores, by the number of its queries that share the CPU."""
+        at, cores = self._served(NETWORK)[0], self.machine.cpu.cores
+        average = self.machine.catalogue.average[-1, at]
+        plans = {"model-wise": (first_pivot, cores), "layer-wise": (block_end, cores)}
+        for tenants in range(1, MOST_TENANTS + 1):
+            idle = threshold(cores, average, tenants * average)
+            plans |= {f"blocks, {tenants} sharing": (block_end, idle),
+                      f"as printed, {tenants} sharing": (first_pivot, idle)}
+        return [{"plan": name} | self._plan(at, cut, average + idle) for name, (cut, idle) in plans.items()]
+
+    def figure_12(self):
+        """Capacity of every scheduler on every load, and what it is above the layer-wise one's."""
+        return [
+            {"load": load, "class": self._class(load), "scheduler": name,
+             "capacity_rps": self._capacity(name, load), "gain": self._gain(name, load)}
+            for load in (*self.networks, MIX)
+            for name in (*EVALUATED, *OTHERS)
+        ]
+
+    def figure_13(self):
+        """Mean latency at each scheduler's own capacity, in that of a query alone, and in that on all cores."""
+        quickest_s = self.machine.alone(PREMA).latency_s
+        return [
+            {"load": load, "scheduler": name, "capacity_rps": self._capacity(name, load),
+             "latency_over_alone": _mean_ratio(found, self.machine.alone(name).latency_s, served),
+             "latency_over_all_cores": _mean_ratio(found, quickest_s, served)}
+            for load in (*self.networks, MIX)
+            for name in EVALUATED
+            for served in [self._load(load)]
+            for found in [self.machine.serve(name, served, self._capacity(name, load))]
+        ]
+
+    def figure_14a(self):
+        """Planned core time above the layer-wise, mean over the networks, by the load that sets the thresholds."""
+        cores, average = self.machine.cpu.cores, self.machine.catalogue.average[-1]
+
+        def core_ms(cut, idle):
+            return np.array([self._plan(at, cut, own + more)["core_ms"]
+                             for at, (own, more) in enumerate(zip(average, idle, strict=True))])
+
+        whole = np.full(len(average), cores)
+        least, model = core_ms(block_end, whole), core_ms(first_pivot, whole)
+        rows = []
+        for load in LOADS:
+            blocks = core_ms(block_end, [threshold(cores, own, load * cores) for own in average])
+            rows += [{"system_load": load, "scheduler": name, "core_gap": np.mean(found / least) - 1}
+                     for name, found in (("veltair-as", blocks), ("model-wise", model))]
+        return rows
+
+    def figure_14b(self):
+        """Capacity of FULL on the mixed load by the most versions of a layer."""
+        load, rows = self._load(MIX), []
+        for most in range(1, MOST_VERSIONS + 1):
+            machine = Machine(self.networks.values(), most=most)
+            rows.append({"most_versions": most, "capacity_rps": machine.capacity_rps("veltair-full", load)})
+            self.report(1)
+        return [row | {"gain": row["capacity_rps"] / rows[0]["capacity_rps"] - 1} for row in rows]
+
+    def figure_14c(self):
+        """How many layers have how many versions."""
+        counts = np.bincount(self.machine.catalogue.kept, minlength=MOST_VERSIONS + 1)
+        return [{"versions": number, "part": counts[number] / counts.sum()} for number in range(1, MOST_VERSIONS + 1)]
+
+    def _plan(self, at, cut, most):
+        """One way to cut a network: its mean and largest number of cores, its core time and the blocks themselves."""
+        catalogue = self.machine.catalogue
+        begin, last = catalogue.first[at : at + 2]
+        until_s = catalogue.until_s[-1][:, begin : last + 1] - catalogue.until_s[-1][:, [begin]]
+        target_s = catalogue.target_s[begin : last + 1] - catalogue.target_s[begin]
+        blocks = blocks_of(cut, until_s, target_s, most)
+        took_s = np.array([until_s[cores - 1, end] - until_s[cores - 1, start] for start, end, cores in blocks])
+        return {
+            "most_cores": min(float(most), self.machine.cpu.cores), "blocks": len(blocks),
+            "mean_cores": np.average(blocks[:, 2], weights=took_s), "peak_cores": int(blocks[:, 2].max()),
+            "core_ms": 1e3 * took_s @ blocks[:, 2], "cut": blocks.tolist(),
+        }
+
+    def _served(self, load):
+        """Indices of the networks of a load."""
+        names = list(self.networks)
+        return np.arange(len(names)) if load == MIX else np.array([names.index(load)])
+
+    def _load(self, load, poisson=True):
+        return self.machine.load(self._served(load), self.queries, self.seed, poisson)
+
+    def _class(self, load):
+        return MIX if load == MIX else self.networks[load].weight
+
+    def _capacity(self, name, load):
+        if (name, load) not in self._capacities:
+            self._capacities[name, load] = self.machine.capacity_rps(name, self._load(load))
+            self.report(1)
+        return self._capacities[name, load]
+
+    def _gain(self, name, load):
+        return self._capacity(name, load) / self._capacity("layer-wise", load) - 1
+
+
+def searches(figures):
+    """How many searches for a capacity these figures take."""
+    loads, versions = len(networks()) + 1, MOST_VERSIONS if "14" in figures else 0
+    schedulers = len(EVALUATED + OTHERS) if "12" in figures else len(EVALUATED) if "13" in figures else 0
+    return loads * schedulers + versions
+
+
+def _mean_ratio(found, alone_s, load):
+    return np.mean(found.latency_s / alone_s[load.networks])

@@ -1,0 +1,294 @@
+"""The independent verifier: recomputes everything from the instance, the plan and the performance data.
+
+It imports no formulation, no heuristic and none of the tables they search; geometry is checked against the
+placement table slot by slot, behaviour through the scalar path of the performance models.
+"""
+
+import math
+from collections import Counter, defaultdict
+
+from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.plans.prediction import predict_slice, slice_members, task_p99_ms
+from provision.models.plans.report import ReplicaPrediction, Report, Violation
+from provision.models.problem.instance import SHARED
+from provision.models.traffic.queueing import MOST_LOAD
+
+TOLERANCE = 1e-9
+"""Relative excess that counts as rounding."""
+
+
+def verify(instance, plan):
+    """Check a plan against an instance.
+
+    Parameters
+    ----------
+    instance
+        The Instance.
+    plan
+        The Plan, from any source.
+
+    Returns
+    -------
+    Report
+        Every violation, what each replica is predicted to do, and the totals.
+    """
+    return _Verifier(instance, plan).report()
+
+
+class _Verifier:
+    def __init__(self, instance, plan):
+        self.instance, self.plan = instance, plan
+        self.violations, self.predictions = [], []
+        self.sms, self.busy_sms, self.offered_sms, self.compute = 0.0, 0.0, 0, 0
+        self.routed = defaultdict(list)
+        self.entries = {(entry.gpu, entry.partitioned): entry for entry in instance.fleet}
+        self.cache = {}
+
+    def report(self):
+        """Run every check."""
+        for at, gpu in enumerate(self.plan.gpus):
+            entry = self.entries.get((gpu.gpu, gpu.mig))
+            if entry is None:
+                offered = ", ".join(f"{name} (MIG {'on' if mig else 'off'})" for name, mig in self.entries)
+                shown = f"{gpu.gpu} (MIG {'on' if gpu.mig else 'off'})"
+                self._violate("fleet", f"{shown} is not in the fleet, which has {offered}", at)
+            self._check_gpu(at, gpu, entry)
+        self._check_fleet()
+        for workload in self.instance.workloads:
+            self._check_rate(workload)
+        return self._summary()
+
+    def _violate(self, kind, message, gpu=None, slice=None, workload=None, value=None, limit=None):
+        place = [f"GPU {gpu}"] * (gpu is not None) + [f"slice {slice}"] * (slice is not None)
+        place += [f"workload {workload}"] * (workload is not None)
+        text = f"{', '.join(place)}: {message}" if place else message
+        self.violations.append(
+            Violation(kind=kind, gpu=gpu, slice=slice, workload=workload, value=value, limit=limit, message=text)
+        )
+
+    def _check_gpu(self, at, gpu, entry):
+        """Everything that concerns one GPU."""
+        try:
+            kind = gpu_type(gpu.gpu)
+        except InputError:
+            return
+        self.offered_sms += sum(kind.profiles[p].sms for p in _full(kind)) if gpu.mig and kind.mig else kind.sms
+        known = [self._check_profile(at, position, gpu, kind, piece) for position, piece in enumerate(gpu.slices)]
+        self._check_overlap(at, gpu, kind, known)
+        self._check_capacity(at, gpu, kind, known)
+        for position, piece in enumerate(gpu.slices):
+            if known[position] and piece.replicas:
+                self._check_slice(at, position, kind, entry, piece)
+            for replica in piece.replicas:
+                self._check_workload(at, position, replica)
+
+    def _check_profile(self, at, position, gpu, kind, piece):
+        """Whether a slice's profile exists; its start is judged on the way."""
+        if not gpu.mig or not kind.mig:
+            if piece.profile == WHOLE:
+                if piece.start:
+                    message = f"a whole GPU starts at memory slice 0, not {piece.start}"
+                    self._violate("start", message, at, position, value=piece.start)
+                return True
+            self._violate("profile", f"profile {piece.profile} needs MIG, which is off; use whole", at, position)
+            return False
+        profile = kind.profiles.get(piece.profile)
+        if profile is None:
+            names = ", ".join(kind.profiles)
+            self._violate("profile", f"{gpu.gpu} has no MIG profile {piece.profile!r}; it has {names}", at, position)
+            return False
+        if piece.start not in profile.starts:
+            starts = ", ".join(map(str, profile.starts))
+            message = f"{piece.profile} cannot start at memory slice {piece.start}; it can at {starts}"
+            self._violate("start", message, at, position, value=piece.start)
+        return True
+
+    def _check_overlap(self, at, gpu, kind, known):
+        """No two slices stand on the same memory slice."""
+        taken = {}
+        for position, piece in enumerate(gpu.slices):
+            if not known[position]:
+                continue
+            size = 1 if piece.profile == WHOLE else kind.profiles[piece.profile].memory
+            slots = range(piece.start, piece.start + size) if piece.profile != WHOLE else range(1)
+            for other in sorted({taken[slot] for slot in slots if slot in taken}):
+                shared = [slot for slot in slots if taken.get(slot) == other]
+                message = (
+                    f"{piece.profile} at {piece.start} overlaps {gpu.slices[other].profile} at "
+                    f"{gpu.slices[other].start} (slice {other}) on memory slices {', '.join(map(str, shared))}"
+                )
+                self._violate("overlap", message, at, position, value=len(shared), limit=0)
+            taken |= {slot: position for slot in slots if slot not in taken}
+
+    def _check_capacity(self, at, gpu, kind, known):
+        """Compute slices, memory slices, instances of a profile and media engines stay within what the GPU has."""
+        known_names = [piece.profile for piece, ok in zip(gpu.slices, known, strict=True) if ok]
+        self.compute += sum(map(kind.slice_compute, known_names))
+        names = [name for name in known_names if name != WHOLE]
+        if not names:
+            return
+        profiles, media = [kind.profiles[name] for name in names], kind.with_media(dict.fromkeys(names))
+        checks = [
+            ("compute slices", sum(profile.compute for profile in profiles), kind.mig.compute_slices),
+            ("memory slices", sum(profile.memory for profile in profiles), kind.mig.memory_slices),
+            *((f"instances of {name}", n, kind.profiles[name].max) for name, n in Counter(names).items()),
+            (f"sets of media engines ({' and '.join(media)})", len(media), 1),
+        ]
+        for what, value, limit in checks:
+            if value > limit:
+                self._violate("capacity", f"{value} {what}, the GPU has {limit}", at, value=value, limit=limit)
+
+    def _check_slice(self, at, position, kind, entry, piece):
+        """SM shares, MPS clients, memory, and what the replicas on one slice do."""
+        shares = sum(piece.held_shares)
+        if self._divided(kind, piece) and _over(shares, 1):
+            self._violate("capacity", f"SM shares add up to {shares:g}", at, position, value=shares, limit=1)
+        clients = sum(replica.processes for replica in piece.replicas)
+        mps = entry is None or entry.mps
+        limit = kind.slice_mps_clients(piece.profile) if mps else 1
+        if clients > limit:
+            why = f"MPS serves at most {limit} on {piece.profile}" if mps else "without MPS a slice runs one"
+            self._violate("clients", f"{clients} processes, {why}", at, position, value=clients, limit=limit)
+        predictions = self._predict(kind.name, piece)
+        memory = sum(found.memory_gib or 0 for found in predictions if found)
+        held = kind.slice_memory_gib(piece.profile)
+        if _over(memory, held):
+            message = f"needs {memory:.4g} GiB of memory, {piece.profile} has {held:g} GiB"
+            self._violate("memory", message, at, position, value=memory, limit=held)
+        self._count_sms(kind, piece, predictions)
+        for replica, found in zip(piece.replicas, predictions, strict=True):
+            if replica.workload in self.instance.workload:
+                self._check_replica(at, position, piece, replica, found)
+
+    def _divided(self, kind, piece):
+        """Whether the replicas of a slice hold parts of its SMs: with igniter and gpulets, else once one has a part."""
+        kinds = {data.kind for data in self.instance.performance if data.gpu == kind.name}
+        shared = not kinds.isdisjoint(SHARED)
+        return len(piece.replicas) > 1 and (shared or any(replica.sm_share < 1 for replica in piece.replicas))
+
+    def _predict(self, gpu, piece):
+        """Predictions for all replicas of a slice; slices that are alike are predicted once."""
+        key = (gpu, piece.profile, slice_members(self.instance, piece))
+        if key[2] is None or key not in self.cache:
+            self.cache[key] = predict_slice(self.instance, gpu, piece)
+        return self.cache[key]
+
+    def _count_sms(self, kind, piece, predictions):
+        """Add to ParvaGPU's equations 3 and 4: SMs held, and SMs busy at the routed rates."""
+        shares = piece.held_shares
+        held = min(1.0, sum(shares))
+        busy = sum(
+            share * replica.rate_rps / found.throughput_rps
+            for share, replica, found in zip(shares, piece.replicas, predictions, strict=True)
+            if found
+        )
+        self.sms += kind.slice_sms(piece.profile) * held
+        self.busy_sms += kind.slice_sms(piece.profile) * min(held, busy)
+
+    def _check_replica(self, at, position, piece, replica, found):
+        """One replica against its operating point, latency budget and throughput."""
+        workload, where = self.instance.workload[replica.workload], (at, position, replica.workload)
+        if found is None:
+            message = (
+                f"no performance data for {self.instance.model_of(replica)} at batch {replica.batch}, "
+                f"{replica.processes} processes, SM share {replica.sm_share:g} on {piece.profile} with "
+                f"{len(piece.replicas) - 1} neighbours (out of memory or never measured)"
+            )
+            self._violate("operating_point", message, *where)
+            return
+        budget, p99 = self.instance.budget_ms(workload), task_p99_ms(self.instance.policy, workload, replica, found)
+        self.predictions.append(
+            ReplicaPrediction(
+                gpu=at, slice=position, workload=replica.workload, latency_ms=found.latency_ms,
+                p99_ms=p99 if p99 != math.inf else None, budget_ms=budget,
+                throughput_rps=found.throughput_rps, rate_rps=replica.rate_rps, memory_gib=found.memory_gib,
+            )
+        )
+        if _over(found.latency_ms, budget):
+            message = (
+                f"batch latency {found.latency_ms:.4g} ms is {found.latency_ms / budget - 1:.1%} over the "
+                f"{budget:.4g} ms that slo_ms {workload.slo_ms:g} leaves"
+            )
+            self._violate("latency", message, *where, found.latency_ms, budget)
+        elif p99 == math.inf:
+            load = replica.rate_rps / found.throughput_rps
+            message = f"no P99 holds at {load:.2%} of the throughput; route at most {MOST_LOAD:.0%} here"
+            self._violate("latency", message, *where, limit=budget)
+        elif p99 and _over(p99, budget):
+            message = (
+                f"P99 of {p99:.4g} ms at {replica.rate_rps:.6g} requests/s is {p99 / budget - 1:.1%} over the "
+                f"{budget:.4g} ms that slo_ms {workload.slo_ms:g} leaves"
+            )
+            self._violate("latency", message, *where, p99, budget)
+        if _over(replica.rate_rps, found.throughput_rps):
+            message = f"{replica.rate_rps:.6g} requests/s routed to a throughput of {found.throughput_rps:.6g}"
+            self._violate("rate", message, *where, replica.rate_rps, found.throughput_rps)
+
+    def _check_workload(self, at, position, replica):
+        """Note where a workload's rate goes; the workload must exist, and have the model that the replica runs."""
+        workload = self.instance.workload.get(replica.workload)
+        if workload is None:
+            message = f"the instance {self.instance.name} has no such workload"
+            self._violate("operating_point", message, at, position, replica.workload)
+            return
+        self.routed[replica.workload].append((at, replica.rate_rps))
+        if self.instance.model_of(replica) not in workload.models:
+            message = f"runs {replica.model}, the models of the workload are {', '.join(workload.models)}"
+            self._violate("operating_point", message, at, position, replica.workload)
+
+    def _check_rate(self, workload):
+        """A workload's whole rate is routed, to enough replicas, not too much of it to one GPU."""
+        routed, planned = self.routed[workload.name], self.instance.planned_rps(workload)
+        total = sum(rate for _, rate in routed)
+        if _over(planned, total):
+            message = f"{total:.6g} of {planned:.6g} requests/s are routed"
+            self._violate("rate", message, workload=workload.name, value=total, limit=planned)
+        if len(routed) < workload.min_replicas:
+            message = f"{len(routed)} replicas, min_replicas is {workload.min_replicas}"
+            self._violate("rate", message, None, None, workload.name, len(routed), workload.min_replicas)
+        if workload.max_replicas is not None and len(routed) > workload.max_replicas:
+            message = f"{len(routed)} replicas, max_replicas is {workload.max_replicas}"
+            self._violate("rate", message, None, None, workload.name, len(routed), workload.max_replicas)
+        on_gpu = Counter()
+        for at, rate in routed:
+            on_gpu[at] += rate
+        limit = workload.max_share_per_gpu * planned
+        for at, rate in on_gpu.items():
+            if workload.max_share_per_gpu < 1 and _over(rate, limit):
+                message = f"{rate:.6g} requests/s on one GPU, max_share_per_gpu allows {limit:.6g}"
+                self._violate("rate", message, at, None, workload.name, rate, limit)
+
+    def _check_fleet(self):
+        """No more GPUs of an entry than the fleet has."""
+        used = Counter((gpu.gpu, gpu.mig) for gpu in self.plan.gpus)
+        for (gpu, mig), number in used.items():
+            counts = [one.count for one in self.instance.fleet if (one.gpu, one.partitioned) == (gpu, mig)]
+            if counts and None not in counts and number > sum(counts):
+                message = f"{number} GPUs of type {gpu}, the fleet has {sum(counts)}"
+                self._violate("fleet", message, value=number, limit=sum(counts))
+
+    def _summary(self):
+        entries = self.instance.entries_of(self.plan)
+        priced = self.instance.fleet[0].price_per_hour is not None and -1 not in entries
+        cost = math.fsum(self.instance.fleet[entry].price_per_hour for entry in entries) if priced else None
+        return Report(
+            ok=not self.violations,
+            violations=tuple(self.violations),
+            predictions=tuple(self.predictions),
+            gpus=len(self.plan.gpus),
+            gpcs=self.compute,
+            cost_per_hour=cost,
+            internal_slack=1 - self.busy_sms / self.sms if self.sms else 0.0,
+            external_fragmentation=max(0.0, 1 - self.sms / self.offered_sms) if self.offered_sms else 0.0,
+        )
+
+
+def _full(kind):
+    """The profile that spans the whole GPU."""
+    return [max(kind.profiles, key=lambda name: kind.profiles[name].sms)]
+
+
+def _over(value, limit):
+    """Whether a value exceeds a limit by more than rounding."""
+    return value > limit + TOLERANCE * max(abs(value), abs(limit))

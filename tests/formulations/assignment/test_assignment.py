@@ -1,0 +1,181 @@
+"""The assignment twins against brute force, against each other, and at their edges."""
+
+import math
+import random
+import re
+
+import pytest
+from oracle import best_value
+from sharing_oracle import best_sharing, random_sharing, same
+
+import provision
+from provision.formulations.assignment import cpsat as assignment_cpsat
+from provision.formulations.assignment.model import MOST_WORKLOADS, candidates_of
+from provision.formulations.assignment.points import points_of
+from provision.instances.generators.igniter import generate
+from provision.instances.generators.synthetic import random_instance
+from provision.models.performance.operating_points import Member
+from provision.models.problem.method import Control
+from provision.models.problem.workload import FleetEntry
+from provision.solving.methods import method
+
+TWINS = ("assignment-cpsat", "assignment-milp")
+MOST_GPUS = 4
+ISOLATED = [
+    dict(workloads=2, gpus=("a30",)),
+    dict(workloads=2, gpus=("a30",), limited=True),
+    dict(workloads=2, gpus=("a30",), tolerant=True, gpus_each=0.8),
+    dict(workloads=2, gpus=("a100-80gb",), gpus_each=0.8),
+    dict(workloads=3, gpus=("t4",), gpus_each=0.8),
+    dict(workloads=2, gpus=("a30", "t4")),
+    dict(workloads=2, gpus=("a30", "t4"), limited=True, tolerant=True, gpus_each=0.8),
+]
+SHARING = [
+    dict(workloads=4),
+    dict(workloads=4, hot=True),
+    dict(workloads=3, limited=True, hot=True),
+    dict(workloads=3, gpus=("v100", "t4"), hot=True),
+    dict(workloads=3, gpus=("v100", "t4"), limited=True),
+    dict(workloads=3, gpus=("t4",), mps=False),
+]
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_motivation_needs_one_gpu(name):
+    """Three workloads of iGniter's introduction stand on one V100, proven and verified."""
+    result = provision.solve(provision.read("igniter-motivation"), name)
+    assert (result.status, result.report.gpus, result.bound, result.verified) == ("optimal", 1, result.objective, True)
+
+
+@pytest.mark.parametrize("kind", range(len(ISOLATED)))
+@pytest.mark.parametrize("seed", range(10))
+def test_isolated_segments_agree_with_brute_force(kind, seed):
+    """Both twins prove what brute force finds."""
+    instance = random_instance(seed, **ISOLATED[kind])
+    best = best_value(instance, MOST_GPUS)
+    for result in (provision.solve(instance, name) for name in TWINS):
+        if result.plan is None:
+            assert (result.status, best) == ("infeasible", None)
+            continue
+        assert result.status == "optimal"
+        if len(result.plan.gpus) <= MOST_GPUS:
+            assert same(result.objective, best)
+        else:
+            assert best is None or result.objective <= best
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_presolve_does_not_lose_the_plan(name):
+    """Two GPUs without MIG serve what OR-tools 9.15 calls infeasible with all of its presolve on."""
+    instance = random_instance(188, workloads=2, gpus=("a30", "t4"), limited=True, gpus_each=0.8)
+    result = provision.solve(instance, name)
+    assert (result.status, len(result.plan.gpus)) == ("optimal", 2)
+
+
+@pytest.mark.parametrize("kind", range(len(SHARING)))
+@pytest.mark.parametrize("seed", range(8))
+def test_sharing_agrees_with_brute_force(kind, seed):
+    """Both twins prove what brute force finds over set partitions, batches and units."""
+    instance = random_sharing(seed, **SHARING[kind])
+    best = best_sharing(instance)
+    for result in (provision.solve(instance, name) for name in TWINS):
+        assert same(result.objective, best)
+        assert result.status == ("optimal" if best is not None else "unknown")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_coarse_rounding_never_claims_too_much(seed, monkeypatch):
+    """With three digits left the bound stays a bound, and plans still hold."""
+    monkeypatch.setattr(assignment_cpsat, "STEP", 0.05)
+    monkeypatch.setattr(assignment_cpsat, "SCALE", 100)
+    instance = random_sharing(seed, workloads=4, hot=True)
+    best, result = best_sharing(instance), provision.solve(instance, "assignment-cpsat")
+    assert result.bound <= best <= result.objective
+    assert result.verified
+
+
+def test_kept_points_are_no_worse_beside_any_neighbours():
+    """Whatever holds beside some neighbours, a kept point with no more units, power and cache does too."""
+    instance, draw = provision.read("igniter-motivation"), random.Random(1)
+    entry, data = instance.fleet[0], instance.performance[0]
+    kept = {one.name: points_of(instance, one, entry) for one in instance.workloads}
+    tried = 0
+    while tried < 300:
+        members = [Member(draw.choice(sorted(data.models)), draw.randint(1, 32), 1, draw.randint(1, 20) / 40)
+                   for _ in range(draw.randint(0, 3))]
+        one = draw.choice(instance.workloads)
+        point = Member(one.model, draw.randint(1, 32), 1, draw.randint(1, 40) / 40)
+        if not _served(instance, one, data.predict("whole", [point, *members])[0]):
+            continue
+        tried += 1
+        points = kept[one.name]
+        fits = [Member(one.model, int(batch), 1, units / 40)
+                for batch, units in zip(points.batch, points.units, strict=True) if units <= 40 * point.sm_share + 1e-9]
+        assert any(_served(instance, one, data.predict("whole", [other, *members])[0]) for other in fits)
+        assert len(points) < 200
+
+
+def _served(instance, workload, found):
+    return (
+        found is not None
+        and found.latency_ms <= instance.budget_ms(workload)
+        and found.throughput_rps >= instance.planned_rps(workload)
+    )
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_plan_that_is_given_bounds_the_search_and_is_kept(name, monkeypatch):
+    """There are no more GPUs than it has, and it is what is left when the search is stopped at once."""
+    testbed = provision.read("igniter-testbed-12")
+    testbed = testbed.replace(workloads=testbed.workloads[:7])
+    start = provision.solve(testbed, "igniter").plan
+    candidates = candidates_of(testbed)
+    assert len(candidates.copies(start)) == len(start.gpus) < len(candidates.copies())
+    monkeypatch.setattr(method(name).run.keywords["program"], "solve", _interrupted)
+    outcome = method(name).run(testbed, Control(20, 0, dict(method(name).parameters), start=start))
+    assert (outcome.plan, outcome.status, outcome.termination) == (start, "feasible", "stopped")
+
+
+def _interrupted(program, limit_s, found):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize(("read", "other"), [("parvagpu-s2", "parvagpu"), ("igniter-motivation", "ffd++")])
+def test_search_begins_at_a_plan(name, read, other):
+    """A plan of another method is a beginning, slices in any order; the proof is the same."""
+    instance = provision.read(read)
+    start = provision.solve(instance, other).plan
+    outcome = method(name).run(instance, Control(30, 0, dict(method(name).parameters), start=start))
+    assert outcome.status == "optimal"
+    assert math.isclose(instance.value(outcome.plan), provision.solve(instance, name).objective)
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_what_cannot_be_served_is_said(name):
+    """No GPU meets an SLO, or a rate that may not be split: infeasible; one that may be, or few GPUs: not proven."""
+    motivation = provision.read("igniter-motivation")
+    one = motivation.workloads[1]
+    for changes, status, words in (
+        ({"slo_ms": 2.0}, "infeasible", "slo_ms .* or more would work"),
+        ({"rate_rps": 5000.0}, "infeasible", "max_replicas 1 carry at most .* allow more replicas"),
+        ({"rate_rps": 5000.0, "max_replicas": None}, "unknown", "no GPU reaches the rate of workload resnet50"),
+    ):
+        result = provision.solve(motivation.replace(workloads=[one.model_copy(update=changes)]), name)
+        assert (result.status, result.plan) == (status, None)
+        assert re.search(words, result.reason)
+    none = motivation.replace(fleet=[FleetEntry(gpu="v100", count=0)])
+    assert "allow more GPUs" in provision.solve(none, name).reason
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_large_and_odd_instances_are_refused_with_a_remedy(name):
+    """Too many workloads or GPUs, or several replicas beside interference."""
+    with pytest.raises(provision.UnsupportedError, match=rf"at most {MOST_WORKLOADS} workloads.*--method"):
+        provision.solve(generate(MOST_WORKLOADS + 1, 0), name)
+    with pytest.raises(provision.UnsupportedError, match=r"20 GPUs to choose from.*partition-counts"):
+        provision.solve(provision.read("parvagpu-s6"), name)
+    motivation = provision.read("igniter-motivation")
+    several = [one.model_copy(update={"min_replicas": 2, "max_replicas": None}) for one in motivation.workloads]
+    with pytest.raises(provision.UnsupportedError, match="min_replicas other than 1 beside interference"):
+        provision.solve(motivation.replace(workloads=several), name)

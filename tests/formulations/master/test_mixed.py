@@ -1,0 +1,199 @@
+"""Slices shared by different workloads: the closed networks' prediction, and plans that use it."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mixed_oracle import best_mixed
+
+import provision
+from provision.formulations.master.mixed_levels import relaxed
+from provision.instances.generators.synthetic_networks import random_mixed
+from provision.instances.importers.parvagpu import import_scenario, sharing
+from provision.models.contents.alone.segments import best_segments
+from provision.models.performance.catalogue import load_performance
+from provision.models.performance.operating_points import Member
+
+PARVAGPU = Path(__file__).resolve().parents[4] / "shared" / "data" / "parvagpu"
+DATA = load_performance("parvagpu-a100")
+MODELS = sorted(DATA.models)
+
+members = st.builds(
+    Member,
+    model=st.sampled_from(MODELS),
+    batch=st.sampled_from([1, 2, 4, 8, 16, 32]),
+    processes=st.integers(1, 3),
+    sm_share=st.just(1.0),
+    rate_rps=st.floats(0.1, 60),
+    fill_ms=st.floats(0, 500),
+)
+slices = st.sampled_from(DATA.profiles)
+RUINS = 4000
+
+
+@given(profile=slices, pair=st.lists(members, min_size=2, max_size=4), extra=members)
+@settings(max_examples=100, deadline=None)
+def test_a_further_neighbour_slows_everybody(profile, pair, extra):
+    """Nobody is faster beside one workload more, and every latency covers at least the work itself."""
+    before, after = DATA.predict(profile, pair), DATA.predict(profile, [*pair, extra])
+    for member, one, other in zip(pair, before, after, strict=False):
+        network, compute = DATA.models[member.model].coefficients, int(profile[0])
+        assert other.latency_ms >= one.latency_ms * (1 - 1e-9)
+        assert one.latency_ms >= network.gpu_ms(member.batch, compute)
+
+
+@given(profile=slices, pair=st.lists(members, min_size=2, max_size=4))
+@settings(max_examples=100, deadline=None)
+def test_slowdown_is_that_of_the_utilisation_but_never_more_than_the_processes(profile, pair):
+    """Latency less think time is S / (1 - U), at most P S; U is that of the batches that fill in time."""
+    compute, launching = int(profile[0]), sum(member.processes for member in pair)
+    networks = [DATA.models[member.model].coefficients for member in pair]
+    slice_ms = [network.gpu_ms(member.batch, compute) for network, member in zip(networks, pair, strict=True)]
+    filled = [min(member.batch, math.floor(1 + member.rate_rps * member.fill_ms / 1000)) for member in pair]
+    used = sum(member.rate_rps / size * network.gpu_ms(size, compute) / 1000
+               for member, network, size in zip(pair, networks, filled, strict=True))
+    slowdown = min(launching, 1 / (1 - used)) if used < 1 else launching
+    found = DATA.predict(profile, pair)
+    for member, network, ms, one in zip(pair, networks, slice_ms, found, strict=True):
+        think_ms = network.exposed_host_ms(member.batch, launching, compute)
+        assert one.latency_ms == pytest.approx(think_ms + slowdown * ms, rel=1e-9)
+
+
+def small_instance(seed, **policy):
+    """Some shipped models at random rates and SLOs that a whole A100 meets at least twice over."""
+    draw = np.random.default_rng(seed)
+    chosen = draw.choice(MODELS, 2 + seed % 4, replace=False)
+    workloads = []
+    for model in chosen:
+        fastest = min(DATA.operating_points(model, "7g.80gb").latency_ms)
+        workloads.append(
+            {"name": str(model), "model": str(model), "slo_ms": float(fastest * draw.uniform(6, 30)),
+             "rate_rps": float(draw.uniform(5, 400))}
+        )
+    return provision.Instance(
+        version=1, name=f"shared-{seed}", fleet=[{"gpu": "a100-80gb"}], performance="parvagpu-a100",
+        workloads=workloads, policy={"share_slices": True} | policy,
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_mixed_plans_hold_and_need_no_more_than_isolated_ones(seed):
+    """A shared plan passes the verifier, is not below the bound, and not above the isolated optimum."""
+    instance = small_instance(seed)
+    isolated = provision.solve(instance.replace(policy={"share_slices": False}), "partition-counts")
+    mixed = provision.solve(instance, "mixed-slices", time_limit_s=300, ruins=RUINS)
+    assert mixed.verified
+    assert mixed.bound <= mixed.objective <= isolated.objective
+    assert mixed.bound <= isolated.bound
+
+
+def test_sharing_is_refused_where_the_policy_does_not_allow_it():
+    """The same shared plan is an unknown operating point as soon as share_slices is off."""
+    instance = provision.read("parvagpu-s1-shared")
+    plan = provision.solve(instance, "mixed-slices").plan
+    assert provision.verify(instance, plan).ok
+    strict = instance.replace(policy=instance.policy.model_copy(update={"share_slices": False}))
+    kinds = {violation.kind for violation in provision.verify(strict, plan).violations}
+    assert kinds == {"operating_point"}
+
+
+def test_overloaded_slice_is_rejected():
+    """Rates beyond what the processes of a shared slice can do are violations of rate or latency."""
+    instance = provision.read("parvagpu-s1-shared")
+    plan = provision.solve(instance, "mixed-slices").plan
+    more = [one.model_copy(update={"rate_rps": one.rate_rps * 1.5}) for one in instance.workloads]
+    gpus = tuple(
+        gpu.model_copy(update={"slices": tuple(
+            piece.model_copy(update={"replicas": tuple(
+                replica.model_copy(update={"rate_rps": replica.rate_rps * 1.5}) for replica in piece.replicas)})
+            for piece in gpu.slices)})
+        for gpu in plan.gpus
+    )
+    report = provision.verify(instance.replace(workloads=more), plan.model_copy(update={"gpus": gpus}))
+    assert {violation.kind for violation in report.violations} & {"rate", "latency"}
+
+
+@pytest.mark.skipif(not PARVAGPU.is_dir(), reason="ParvaGPU's tables are not beside the checkout")
+@pytest.mark.parametrize(("row", "gpus"), [(1, 1), (2, 2), (3, 4), (4, 6)])
+def test_scenarios_on_measured_tables_with_shared_slices(row, gpus):
+    """Sharing slices saves a GPU: measured segments beside networks fitted to them."""
+    result = provision.solve(sharing(import_scenario(PARVAGPU, row, 0.9)), "mixed-slices", time_limit_s=300)
+    assert (result.status, result.report.gpus) == ("optimal", gpus)
+
+
+@pytest.mark.parametrize("name", ["parvagpu-s1-shared", "parvagpu-s4-shared"])
+def test_shared_slices_keep_their_slos_when_requests_arrive_evenly(name):
+    """Batches fill within half of the SLO, so that the slices are no busier in a replay than the model says."""
+    instance = provision.read(name)
+    plan = provision.solve(instance, "mixed-slices").plan
+    report = provision.simulate(instance, plan, seconds=20, arrival_cv=0)
+    assert all(one.ok for one in report.workloads)
+
+
+KINDS = [
+    dict(workloads=3),
+    dict(limited=True, measured=True),
+    dict(fleet=(("a30", False),), measured=True),
+    dict(fleet=(("a30", True), ("a30", False))),
+    dict(fleet=(("a30", True), ("t4", False)), measured=True),
+    dict(mps=False),
+]
+MOST_GPUS = 3
+
+
+@pytest.mark.parametrize(("method", "kind"), [*(("mixed-slices", kind) for kind in range(len(KINDS))), ("auto", 3)])
+def test_no_plan_of_brute_force_contradicts_a_proof(method, kind):
+    """No bound lies above what brute force finds, and most of its plans are matched."""
+    matched = []
+    for seed in range(3):
+        instance = random_mixed(seed, **KINDS[kind])
+        best = best_mixed(instance, MOST_GPUS)
+        result = provision.solve(instance, method, time_limit_s=300, ruins=RUINS)
+        if best is None:
+            continue
+        assert result.status != "infeasible"
+        assert (result.bound or 0) <= best * (1 + 1e-9)
+        matched.append(result.objective is not None and result.objective <= best * (1 + 1e-9))
+    assert sum(matched) >= 0.5 * len(matched)
+
+
+def test_an_idle_workload_stands_on_a_slice_of_another():
+    """Two workloads on whole A30s, one of them at rate 0: one GPU, proven."""
+    result = provision.solve(random_mixed(2, fleet=(("a30", False),)), "mixed-slices")
+    assert (result.status, result.objective) == ("optimal", 1)
+    assert any(replica.rate_rps == 0 for _, _, _, replica in result.plan.replicas())
+
+
+def test_replicas_that_are_asked_for_may_share_slices():
+    """min_replicas 2 in the model: proven, verified, and no more GPUs than with segments alone."""
+    shared = provision.read("parvagpu-s1-shared")
+    shared = shared.replace(workloads=[one.model_copy(update={"min_replicas": 2}) for one in shared.workloads])
+    result = provision.solve(shared, "mixed-slices", time_limit_s=300, ruins=RUINS)
+    isolated = provision.solve(shared.replace(policy={"safety": 0.9}), "partition-counts")
+    assert result.verified
+    assert result.bound <= result.report.cost_per_hour <= isolated.objective
+
+
+def test_the_relaxation_has_the_tolerance_of_the_verifier():
+    """A budget that the network meets exactly, and one shorter by less than rounding, are bounded alike."""
+    one = DATA.models["resnet50"].coefficients
+    budget_ms = one.exposed_host_ms(8, 2, 7) + 2 * one.gpu_ms(8, 7)
+    for part in (1, 1 - 5e-10):
+        instance = small_instance(0).replace(workloads=[
+            {"name": "a", "model": "resnet50", "slo_ms": 2 * budget_ms * part, "rate_rps": 1.0}])
+        assert relaxed(instance, best_segments(instance)).batch[0, -1, 0, 0] == 8
+
+
+def test_ctrl_c_keeps_the_best_plan_so_far():
+    """Interrupted as soon as it has a plan: that plan, verified, below no bound."""
+    def stop(incumbent):
+        if incumbent.objective is not None:
+            raise KeyboardInterrupt
+
+    instance = small_instance(3)
+    result = provision.solve(instance, "mixed-slices", report=stop)
+    assert result.verified and result.termination in ("stopped", "proved")
+    assert (result.bound or 0) <= result.objective

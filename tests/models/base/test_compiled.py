@@ -1,0 +1,46 @@
+"""The cache of compiled kernels: used again, not after a callee in another file changes, and not insisted on."""
+
+import os
+import subprocess
+import sys
+
+from provision.models.base import compiled
+
+CALLER = """
+from callee import number
+from provision.models.base.compiled import compiled
+
+@compiled
+def twice():
+    return 2 * number()
+
+print(twice(), sum(twice.stats.cache_hits.values()))
+"""
+CALLEE = """
+from provision.models.base.compiled import compiled
+
+@compiled
+def number():
+    return {}
+"""
+
+
+def run(folder, number):
+    """What a new process prints with this callee: the result and the hits of the cache."""
+    (folder / "callee.py").write_text(CALLEE.format(number))
+    (folder / "caller.py").write_text(CALLER)
+    os.utime(folder / "caller.py", (0, 0))
+    answer = subprocess.run([sys.executable, "caller.py"], cwd=folder, capture_output=True, text=True, check=True)
+    return answer.stdout.split()
+
+
+def test_a_changed_callee_is_noticed(tmp_path):
+    assert [run(tmp_path, number) for number in (1, 1, 3)] == [["2", "0"], ["2", "1"], ["6", "0"]]
+
+
+def test_without_a_folder_for_the_cache_kernels_still_work(monkeypatch):
+    def nowhere(_):
+        raise RuntimeError("no locator available")
+
+    monkeypatch.setattr(compiled, "_Cache", nowhere)
+    assert compiled.compiled(lambda: 5)() == 5

@@ -1,0 +1,64 @@
+"""What is imported: solvers, compilers and plotting only by what uses them, and one face whatever comes first."""
+
+import subprocess
+import sys
+
+import pytest
+
+import provision
+from provision.cli import main
+from provision.commands import VERBS
+from provision.instances.ledger.ledger import ledger
+
+HEAVY = {"matplotlib", "numba", "ortools", "pandas", "pulp", "scipy.optimize", "scipy.special"}
+MAIN = """
+import sys
+from provision.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    """The heavy modules that a command line loads in a fresh process."""
+    provision.write(ledger()["parvagpu-s1"].plan, tmp_path / "plan.json")
+
+    def command(line):
+        ran = subprocess.run([sys.executable, "-c", MAIN, *line.split()], cwd=tmp_path, capture_output=True, text=True)
+        assert "provision.cli" in ran.stderr.split()
+        return HEAVY & set(ran.stderr.split())
+
+    return command
+
+
+@pytest.mark.parametrize("line", [
+    "--help", "gpus", "instances", "verify parvagpu-s1 plan.json", "show plan.json", "show plan.json --html plan.html",
+    "status", "diff plan.json", "assert plan.json", "apply plan.json", "rollback",
+    "export plan.json --to shell --out out",
+])
+def test_verbs_that_solve_nothing_load_no_solver(line, loaded):
+    assert loaded(line) == set()
+
+
+def test_what_is_used_is_loaded(loaded):
+    """The names above are those that would be found."""
+    assert "matplotlib" in loaded("show plan.json --png plan.png")
+    assert loaded("methods") >= HEAVY - {"matplotlib"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_declares_arguments(verb, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([verb, "--help"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: provision {verb} [-h] ")
+
+
+def test_every_name_of_the_face_is_there():
+    assert set(provision.__all__) <= set(dir(provision))
+    assert all(getattr(provision, name).__name__ == name for name in provision.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'resolve'"):
+        provision.resolve  # noqa: B018

@@ -1,0 +1,182 @@
+"""Training InSS's scheduler: the environment against a scalar reckoning, the agent against enumeration, resuming."""
+
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import provision
+from provision.cli import main
+from provision.heuristics.inss.batches import decide_batches
+from provision.heuristics.inss.policy import LEVELS, provisioning, read_policy
+from provision.heuristics.inss.system import System
+from provision.models.performance.operating_points import Member
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("gymnasium")
+
+from provision.training import replay, train  # noqa: E402
+from provision.training.agent import Agent  # noqa: E402
+from provision.training.environment import HIGHEST, LOWEST, PENALTY, STEPS, Serving  # noqa: E402
+from provision.training.train import Training  # noqa: E402
+
+SYSTEM = System(provision.read("inss"))
+
+
+def reckoned(system, actions, rates_rps):
+    """Eq. 3 by the scalar model and eq. 2 task by task, for a step that begins with nothing waiting."""
+    given = provisioning(system, actions[None])
+    (batch,), _ = decide_batches(system, given, rates_rps[None], np.zeros((1, system.workloads)))
+    models, total = [one.model for one in system.instance.workloads], 0.0
+    for at, one in enumerate(system.instance.workloads):
+        on = np.flatnonzero(given.gpu[0] == given.gpu[0, at]).tolist()
+        members = [Member(models[i], int(batch[i]), 1, given.units[0, i] * 0.025) for i in on]
+        latency_ms, rps, _ = system.data.predict("whole", members)[on.index(at)]
+        alone = system.data.predict("whole", [Member(one.model, 1, 1, 1.0)])[0]
+        assert rps >= rates_rps[at]
+        places = np.floor(rates_rps[at] * (np.arange(64) + 0.5) / 64) % batch[at] + 1
+        late = np.mean(1000 * (batch[at] - places) / rates_rps[at] + latency_ms > one.slo_ms)
+        total += rps / alone.throughput_rps - PENALTY * late
+    return total
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**31), st.floats(0.01, 0.3))
+def test_rewards_are_those_of_the_scalar_model(seed, part):
+    """At rates so low that every workload is carried, if with late tasks."""
+    environment = Serving(SYSTEM, 1)
+    environment.reset(seed=seed)
+    rng = np.random.default_rng(seed)
+    actions = np.stack([np.tile(np.arange(4), 2), rng.integers(0, LEVELS, 8)], axis=1)
+    environment.rates_rps = rates_rps = part * SYSTEM.rates_rps[None]
+    carried = SYSTEM.run(provisioning(SYSTEM, actions[None]), np.ones((1, 8), int))[1] >= rates_rps
+    if carried.all():
+        assert environment.step(actions[None])[1] == pytest.approx(reckoned(SYSTEM, actions, rates_rps[0]))
+
+
+def test_where_batches_are_found_no_task_is_late():
+    """Algorithm 1 and the environment agree on eq. 2."""
+    environment, found = Serving(SYSTEM, 64), 0
+    environment.reset(seed=1)
+    environment.action_space.seed(1)
+    for _ in range(20):
+        environment.queued[:] = 0
+        actions = environment.action_space.sample()
+        given = provisioning(SYSTEM, actions)
+        _, holds = decide_batches(SYSTEM, given, environment.rates_rps, environment.queued)
+        latest = environment.step(actions)[4]["late"]
+        found += holds.all(1).sum()
+        assert (latest[holds.all(1)] == 0).all() and (latest[~holds.all(1)] > 0).mean() > 0.9
+    assert found > 0
+
+
+def test_episodes_keep_to_their_spaces_and_seeds():
+    one, other = Serving(SYSTEM, 3), Serving(SYSTEM, 3)
+    one.action_space.seed(0)
+    assert np.array_equal(one.reset(seed=5)[0], other.reset(seed=5)[0])
+    for step in range(STEPS):
+        actions = one.action_space.sample()
+        found, same = one.step(actions), other.step(actions)
+        assert one.observation_space.contains(found[0]) and np.array_equal(found[0], same[0])
+        assert np.array_equal(found[1], same[1]) and not found[2].any()
+        assert found[3].all() == (step == STEPS - 1)
+        parts = one.rates_rps / SYSTEM.rates_rps
+        assert parts.min() > LOWEST - 1e-9 and parts.max() < HIGHEST + 1e-9
+    assert not np.array_equal(one.reset(seed=5)[0], one.reset(seed=6)[0])
+
+
+def test_values_of_states_are_those_over_all_joint_actions():
+    """Eq. 7's expectation, head by head, against the sum over every action of a system of two workloads."""
+    small = System(SYSTEM.instance.replace(workloads=SYSTEM.instance.workloads[:2]))
+    agent, state = Agent(small, 3, 1), torch.rand(1, 4)
+    actions = torch.tensor([(a, c, b, d) for a, b, c, d in product(range(4), range(4), range(LEVELS), range(LEVELS))])
+    actions = actions.view(-1, 2, 2)
+    with torch.no_grad():
+        chances, outputs = agent._log_chances(state), agent.networks.critics[0](state)
+        logs = sum(chances[kind][0, one, actions[:, one, kind]] for one in range(2) for kind in range(2))
+        values = agent._of_actions(outputs.expand(len(actions), -1), actions)
+        expected = (logs.exp() * (values - agent.temperature * logs)).sum()
+        assert float(logs.exp().sum()) == pytest.approx(1, rel=1e-4)
+        assert float(agent._soft_values(chances, agent._cut(outputs))) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_the_agent_learns_what_pays():
+    """A reward for one GPU and one level of every workload: soon they are the most likely."""
+    agent, rng = Agent(SYSTEM, 0, 400), np.random.default_rng(0)
+    for _ in range(80):
+        states = rng.random((100, 16), np.float32)
+        actions = agent.act(states, rng)
+        rewards = (actions == np.array([2, 7])).mean((1, 2), dtype=np.float32)
+        agent.learn(*map(torch.from_numpy, (states, actions, 100 * rewards, states)))
+    chances = agent._log_chances(torch.from_numpy(states))
+    assert (chances[0].argmax(-1) == 2).float().mean() > 0.9 and (chances[1].argmax(-1) == 7).float().mean() > 0.9
+
+
+def test_the_buffer_keeps_the_latest_and_rewards_fall_short_of_the_best(monkeypatch):
+    monkeypatch.setattr(replay, "CAPACITY", 150)
+    kept, rng = replay.Replay(SYSTEM), np.random.default_rng(0)
+    for start in range(0, 400, 40):
+        rewards = np.arange(start, start + 40, dtype=np.float32)
+        states = np.tile(rewards[:, None], 16)
+        kept.add(states, np.zeros((40, 8, 2), int), rewards, states)
+        assert (kept.sample(rng) is None) == (start < 80)
+    states, _, rewards, _ = kept.sample(rng)
+    assert states.min() >= 250 and torch.equal(rewards, replay.SCALE * (states[:, 0] - 399))
+
+
+def test_resumed_training_is_the_same_as_uninterrupted(monkeypatch, tmp_path):
+    from provision.training.checkpoint import load, save
+
+    monkeypatch.setattr(train, "STEPS", 10)
+    whole, first = Training(SYSTEM, 4), Training(SYSTEM, 4)
+    for _ in range(4):
+        whole.run()
+    for _ in range(2):
+        first.run()
+    save(first, tmp_path / "state")
+    second = load(tmp_path / "state", SYSTEM, 4)
+    for _ in range(2):
+        second.run()
+    assert np.array_equal(second.history, whole.history) and second.episodes == 32
+    assert second.best[0] == whole.best[0] >= first.best[0]
+    for one, other in zip(second.agent.layers(), whole.agent.layers(), strict=True):
+        assert all(map(np.array_equal, one, other))
+    assert not np.array_equal(first.agent.layers()[0][0], second.agent.layers()[0][0])
+
+
+def test_the_command_trains_resumes_and_draws(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(train, "STEPS", 8)
+    out, png = tmp_path / "policy.npz", tmp_path / "figures.png"
+    assert main(["train", "inss", "--out", str(out), "--episodes", "16", "--seed", "2"]) == 0
+    assert "16 episodes" in capsys.readouterr().out
+    again = ["train", "inss", "--out", str(out), "--episodes", "32", "--json"]
+    assert main(again) == 2 and "exists already" in capsys.readouterr().err
+    assert main([*again, "--resume"]) == 2 and "--seed 2" in capsys.readouterr().err
+    assert main([*again, "--resume", "--seed", "2", "--png", str(png)]) == 0
+    assert json.loads(capsys.readouterr().out)["episodes"] == 32
+    assert read_policy(out).trained.episodes == 32 and png.read_bytes().startswith(b"\x89PNG")
+    result = provision.solve(SYSTEM.instance, "inss", policy=str(out))
+    assert result.verified == (result.status == "feasible")
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["inss", "--episodes", "0"], "--episodes 0: should be from 1"), (["inss", "--seed", "-1"], "--seed -1"),
+    (["inss", "--png", "x.gif"], "PNG or SVG"),
+    (["igniter-testbed-12"], "inss plans for max_throughput, not for min_cost"),
+    (["parvagpu-s1"], "inss cannot plan"), (["inss", "--resume"], "leave out --resume"),
+])
+def test_what_cannot_be_trained_is_one_line(arguments, words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *arguments, "--out", "policy.npz"]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1
+
+
+def test_broken_checkpoints_are_refused(tmp_path, capsys):
+    out = tmp_path / "policy.npz"
+    (tmp_path / "policy.npz.state").write_bytes(b"PK\x03\x04 nothing")
+    assert main(["train", "inss", "--out", str(out), "--resume"]) == 2
+    assert "is no checkpoint" in capsys.readouterr().err

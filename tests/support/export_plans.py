@@ -1,0 +1,33 @@
+"""Plans that exporters are tried on: what random instances do not show."""
+
+import provision
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+
+
+def parts_of_whole_gpus():
+    """iGniter's testbed: several workloads with parts of the SMs on whole GPUs."""
+    instance = provision.read("igniter-testbed-12")
+    return instance, provision.solve(instance, "igniter").plan
+
+
+def shared_slices():
+    """ParvaGPU's scenario 1 on one GPU: six workloads share its 3g.40gb, others have slices of their own."""
+    alone = [
+        ("resnet50", 32, 1, 407.05), ("resnet50", 32, 1, 407.05),
+        ("vgg19", 32, 1, 224.565), ("inceptionv3", 32, 2, 425.06),
+    ]  # fmt: skip
+    together = [
+        ("bert", 48, 1, 19), ("densenet121", 8, 4, 353), ("inceptionv3", 8, 1, 34.94), ("mobilenetv2", 8, 3, 677),
+        ("resnet50", 2, 1, 14.9), ("vgg19", 12, 2, 129.435),
+    ]  # fmt: skip
+    slices = [Slice(profile="1g.10gb", start=start, replicas=(_replica(*one),)) for start, one in enumerate(alone)]
+    slices.append(Slice(profile="3g.40gb", start=4, replicas=tuple(_replica(*one) for one in together)))
+    gpu = PlannedGpu(gpu="a100-80gb", mig=True, slices=tuple(slices))
+    instance = provision.read("parvagpu-s1-shared")
+    plan = Plan(version=1, instance=instance.name, gpus=(gpu,))
+    assert provision.verify(instance, plan).ok
+    return instance, plan
+
+
+def _replica(workload, batch, processes, rate_rps):
+    return Replica(workload=workload, batch=batch, processes=processes, rate_rps=float(rate_rps))
