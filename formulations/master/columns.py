@@ -4,10 +4,10 @@ from time import perf_counter
 
 import numpy as np
 
-from provision.formulations.master.options import options_of
 from provision.formulations.master.pattern_master import Master
-from provision.formulations.master.pricing import hardened, search
 from provision.formulations.master.type_counts import TypeCounts
+from provision.models.contents.interference.options import options_of
+from provision.models.contents.interference.pricing import hardened, search
 
 SCALE = 10**6
 """Whole-number units of a dual price of 1."""
@@ -34,7 +34,7 @@ class Columns:
         self.options = [options_of(stock.tables, merged.demands, merged.counts) for stock in fleet.stocks]
         self.master = Master(merged.demands, merged.counts, fleet)
         self.duals, self.prices = np.zeros(len(merged.demands)), np.ones(len(fleet.stocks))
-        self.proof, self.aim, self.converged = TypeCounts(fleet, int(merged.counts.sum())), None, False
+        self.proof, self.aim, self.converged = TypeCounts(fleet.stocks, int(merged.counts.sum())), None, False
         self.cells, self.took_s = CELLS, 0.0
 
     @property

@@ -73,7 +73,7 @@ class _Run:
         self.exact = self.merged.demands == classes.demands
         self.columns = Columns(fleet if self.exact else fleet.with_tables(problem.instance, self.merged.demands),
                                self.merged, self.exact)
-        self.proof = self.columns.proof if self.exact else TypeCounts(fleet, len(classes.parts))
+        self.proof = self.columns.proof if self.exact else TypeCounts(fleet.stocks, len(classes.parts))
         if self.exact:
             self.columns.master.add(self.best)
         self._tell()

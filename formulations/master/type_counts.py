@@ -20,13 +20,13 @@ class TypeCounts:
     Where the fleet is too small the bound is infinite, and there are no counts.
     """
 
-    def __init__(self, fleet, replicas):
+    def __init__(self, supplies, replicas):
         self.bound, self.counts = 0, None
         self.model, self.solver = cp_model.CpModel(), cp_model.CpSolver()
         self.solver.parameters.num_workers = 1
         self.solver.parameters.max_time_in_seconds = MOST_S
         tiers = [[(price, self.model.new_int_var(0, replicas if count is None else min(count, replicas), ""))
-                  for price, count in stock.offered] for stock in fleet.stocks]
+                  for price, count in stock.offered] for stock in supplies]
         self.gpus = [sum(many for _, many in offered) for offered in tiers]
         self.model.minimize(sum(price * many for offered in tiers for price, many in offered))
 

@@ -30,6 +30,7 @@ class FittedModel(Record):
 class FittedNetworks(PerformanceData):
     """Closed-network coefficients, valid on the profiles and batch sizes named."""
 
+    sharing = "if_allowed"
     kind: Literal["closed-network"]
     command: Text = ""
     fitted: Text = ""

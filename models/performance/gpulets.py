@@ -73,6 +73,8 @@ class Gpulets(PerformanceData):
     the cycle is its execution, and so is that mean.
     """
 
+    sharing = "always"
+    single_content = True
     kind: Literal["gpulets"]
     command: Text = ""
     fitted: Text = ""

@@ -109,6 +109,8 @@ class IgniterModel(Record):
 class IgniterProfiles(PerformanceData):
     """iGniter's coefficients of a GPU type and of several models on it, for batches up to ``max_batch``."""
 
+    sharing = "always"
+    single_content = True
     kind: Literal["igniter"]
     command: Text = ""
     fitted: Text = ""

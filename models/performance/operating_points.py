@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import model_validator
@@ -57,6 +57,12 @@ class OperatingPoints:
     throughput_rps: np.ndarray
     sm_share: np.ndarray | float = 1.0
 
+    def least_rps(self, budget_ms: float) -> float:
+        """The most that the smallest share that keeps a latency budget (ms) carries, requests/s; infinite for none."""
+        kept = self.latency_ms <= budget_ms
+        share = np.broadcast_to(self.sm_share, kept.shape)[kept]
+        return float(self.throughput_rps[kept][share == share.min()].max()) if len(share) else math.inf
+
     def where_processes(self, processes):
         """Those with so many processes."""
         at = self.processes == processes
@@ -70,6 +76,12 @@ class PerformanceData(Record):
     Methods search arrays of ``operating_points(model, profile)``; the verifier takes the scalar path,
     ``predict``. The two are written apart and tests hold them together.
     """
+
+    sharing: ClassVar[Literal["never", "if_allowed", "always"]] = "never"
+    """Whether the data describes replicas of different workloads on one slice: only where the policy allows it, or
+    always, as for data that was measured on shared GPUs."""
+    single_content: ClassVar[bool] = False
+    """Whether the content oracle of this kind plans a replica that is alone as well as several."""
 
     version: Version
     name: Name

@@ -165,11 +165,13 @@ class Instance(Record):
 
         Closed networks do where the policy lets workloads share slices, iGniter's profiles and gpu-lets always.
         """
-        kinds = ("closed-network", *SHARED) if self.policy.share_slices else tuple(SHARED)
-        for data in self.performance:
-            if data.kind in kinds and data.gpu == gpu and all(model in data.models for model in models):
-                return data
-        return None
+        files = self.sharing_files(gpu)
+        return next((data for data in files if all(model in data.models for model in models)), None)
+
+    def sharing_files(self, gpu):
+        """The performance data that describes replicas of different workloads on one slice of a GPU type."""
+        allowed = {"always", "if_allowed"} if self.policy.share_slices else {"always"}
+        return [data for data in self.performance if data.gpu == gpu and data.sharing in allowed]
 
     def workflow_slo_ms(self, workflow):
         """Longest time from a workflow's request to its last answer, in ms: the sum over its stages."""

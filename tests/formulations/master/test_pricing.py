@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_patterns import random_instance
 
-from provision.formulations.master import options
-from provision.formulations.master.options import options_of
-from provision.formulations.master.pricing import search
+from provision.models.contents.interference import options
 from provision.models.contents.interference.kernels import NONE, TRIES, arrange
+from provision.models.contents.interference.options import options_of
+from provision.models.contents.interference.pricing import search
 from provision.models.contents.interference.shared_plans import shared_problem
 
 ENOUGH = 100_000

@@ -109,7 +109,7 @@ def test_counts_of_types_are_the_cheapest_that_satisfy_all_cuts(data):
     owned = V100.model_copy(update={"price_per_hour": 1.0, "count": int(draw.integers(0, 4))})
     later = [T4, T4.model_copy(update={"count": int(draw.integers(0, 6))})][int(draw.integers(2))]
     fleet = shared_problem(offered(owned, V100.model_copy(update={"count": 2}), later)).fleet
-    proof, cuts = TypeCounts(fleet, 8), []
+    proof, cuts = TypeCounts(fleet.stocks, 8), []
     for _ in range(3):
         cuts.append((int(draw.integers(0, 60)), draw.integers(1, 12, 2)))
         proof.add(*cuts[-1])

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.master.cells import NEVER, first_cells, halves, relaxed
-from provision.formulations.master.options import SLIGHT, dearest, offers_in
 from provision.models.base.compiled import compiled
+from provision.models.contents.interference.cells import NEVER, first_cells, halves, relaxed
 from provision.models.contents.interference.kernels import NONE, TRIES, UNKNOWN, arrange, settle
+from provision.models.contents.interference.options import SLIGHT, dearest, offers_in
 
 NODES = 3000
 """Nodes that the search of a cell may visit before it is cut."""

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.master.options import SLIGHT
 from provision.models.base.compiled import compiled
+from provision.models.contents.interference.options import SLIGHT
 
 NEVER = -(1 << 60)
 STEPS = 4

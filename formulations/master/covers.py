@@ -1,0 +1,132 @@
+"""Covers: replicas that together carry a workload's rate within its replica limits, and the cheapest ones at prices.
+
+A role is credited with what its replicas can surely carry in plans, and with the most that whoever has the role may
+carry in bounds (`Role`). Limits on the share of one GPU count as limits of a replica: that is as much as can be told
+without knowing which slices stand on one GPU.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.master.knapsack import Cover, Knapsack
+from provision.formulations.master.program import CoverUse
+from provision.models.contents.problem import Group, Problem
+
+MISSING = 1.2e-9
+"""Part of a rate that a bound forgives: more than the verifier does."""
+BOUNDARY = 1.5e-9
+"""A replica that carries its role's rate less this part still has the role: between MISSING and what oracles forgive."""
+LOOSE = 3e-9
+"""Part by which a bound takes replicas that stand alone to carry more than they can: what oracles forgive."""
+COUNTED = 128
+"""Replica limits above so many are not seen by bounds."""
+LEAST_RPS = 1e-9
+"""Credit of a role for workloads without requests."""
+
+
+class Menu(NamedTuple):
+    """What covers of some like groups are made from.
+
+    ``rows`` are rows of the master program: slice kinds for replicas that stand alone, then roles. ``planned_rps`` and
+    ``bounded_rps`` are the credits of a replica. Replicas are ``counted`` up to that number, which is the most that
+    are allowed when ``exact``, else the least.
+    """
+
+    groups: tuple[int, ...]
+    rows: NDArray[np.int64]
+    planned_rps: NDArray[np.float64]
+    bounded_rps: NDArray[np.float64]
+    counted: int
+    exact: bool
+
+
+class Priced(NamedTuple):
+    """The cheapest covers of one workload of a group: one for bounds, and one for plans (None when there is none)."""
+
+    group: int
+    bound: int
+    loose: CoverUse
+    strict: CoverUse | None
+
+
+def forced_roles(problem: Problem) -> dict[int, int]:
+    """The role of each group that has no other cover, by group: one replica, on a shared slice."""
+    roles = {role[:3]: at for at, role in enumerate(problem.roles)}
+    found = {}
+    for at, group in enumerate(problem.groups):
+        if group.most == 1 and not problem.alone_rps[at].any():
+            role = roles.get((group.models, group.slo_ms, group.rate_rps))
+            if role is not None:
+                found[at] = role
+    return found
+
+
+def menus_of(problem: Problem, left_out: frozenset[int]) -> list[Menu]:
+    """The menus of all groups but some."""
+    kinds = len(problem.segments.kinds)
+    by_class: dict[tuple[tuple[str, ...], float], list[int]] = {}
+    for at, role in enumerate(problem.roles):
+        by_class.setdefault(role.workload_class, []).append(at)
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for at, group in enumerate(problem.groups):
+        if at not in left_out:
+            exact = group.most <= COUNTED
+            counted = int(group.most) if exact else group.least
+            key = (group.workload_class, group.cap_rps, counted, exact, problem.alone_rps[at].tobytes())
+            alike.setdefault(key, []).append(at)
+    return [_menu(problem, tuple(groups), by_class.get(problem.groups[groups[0]].workload_class, []), kinds)
+            for groups in alike.values()]
+
+
+def _menu(problem: Problem, groups: tuple[int, ...], shared: list[int], kinds: int) -> Menu:
+    """The menu of like groups, from slices to themselves and the roles of their class."""
+    group, alone = problem.groups[groups[0]], np.flatnonzero(problem.alone_rps[groups[0]])
+    alone_rps = problem.alone_rps[groups[0]][alone]
+    planned = np.array([problem.roles[at].rate_rps for at in shared])
+    bounded = np.array([problem.roles[at].upto_rps for at in shared]) * (1 - BOUNDARY)
+    exact = group.most <= COUNTED
+    return Menu(
+        groups, np.concatenate([alone, kinds + np.array(shared, int)]).astype(int),
+        _credits(np.concatenate([alone_rps, planned]), group),
+        _credits(np.concatenate([alone_rps * (1 + LOOSE), bounded]), group),
+        int(group.most) if exact else group.least, exact,
+    )
+
+
+def _credits(rps: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
+    return np.maximum(np.minimum(rps, group.cap_rps * (1 + LOOSE)), LEAST_RPS)
+
+
+def cheapest_covers(problem: Problem, menus: list[Menu], prices: NDArray[np.int64]) -> Iterator[Priced | None]:
+    """The cheapest covers of every group at whole-number prices of rows; None for a group that has none.
+
+    Within each menu they come in the order of its groups.
+    """
+    for menu in menus:
+        loose, strict = (Knapsack(rps, prices[menu.rows], menu.counted, menu.exact)
+                         for rps in (menu.bounded_rps, menu.planned_rps))
+        for at in menu.groups:
+            group = problem.groups[at]
+            found = loose.cheapest(group.rate_rps * (1 - MISSING), group.least)
+            if found is None:
+                yield None
+                continue
+            if _plannable(menu, group, found):
+                yield Priced(at, found.bound, _use(at, menu, found), _use(at, menu, found))
+                continue
+            exact = strict.cheapest(group.rate_rps, group.least)
+            planned = _use(at, menu, exact) if exact is not None and _plannable(menu, group, exact) else None
+            yield Priced(at, found.bound, _use(at, menu, found), planned)
+
+
+def _plannable(menu: Menu, group: Group, cover: Cover) -> bool:
+    """Whether a cover carries the whole rate by replicas as a plan has them, no more of them than allowed."""
+    return cover.counts @ menu.planned_rps >= group.rate_rps and cover.counts.sum() <= group.most
+
+
+def _use(group: int, menu: Menu, cover: Cover) -> CoverUse:
+    taken = np.flatnonzero(cover.counts)
+    return CoverUse(group, tuple((int(menu.rows[at]), int(cover.counts[at])) for at in taken))

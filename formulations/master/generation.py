@@ -1,0 +1,164 @@
+"""Column generation for the master program: rounds of linear program and pricing, and the bound that these prove.
+
+At any prices of slices and roles the cheapest covers of all workloads together cost no more than what the GPUs of a
+plan are worth, each no more than its dearest partition (Lagrange; for one GPU type Farley 1990). `type_counts` turns
+that into a bound for several types, tiers and counts. Prices are rounded down to whole numbers before covers and
+contents are priced, so all sums are exact; oracles forgive more than the verifier does.
+"""
+
+from collections.abc import Iterator
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.master.covers import cheapest_covers, forced_roles, menus_of
+from provision.formulations.master.program import Program, Relaxed
+from provision.formulations.master.type_counts import TypeCounts
+from provision.models.contents.problem import Problem
+
+FINE = 10**6
+"""Whole-number units of the dearest GPU's price where no cover has several replicas."""
+COARSE = 1500
+"""The same where covers have several: the knapsack's table has a column for each."""
+SLIGHT = 2e-5
+"""Contents worth no more than so much above the price of their slice, in GPUs, are not worth a column."""
+FEW = 0.02
+"""A round that adds fewer columns than this part of the rows looks harder next time."""
+HARDEST = 6
+"""The greatest effort of an oracle."""
+
+MOST_GPUS = 10**9
+"""More GPUs of a type than any plan has."""
+
+
+class Generation:
+    """The columns for one Problem; ``bound`` is proven, in units of price.
+
+    Parameters
+    ----------
+    problem
+        The Problem.
+    sharp
+        Whether columns are also sought at the numbers of GPUs by type that the bound stands for.
+    """
+
+    def __init__(self, problem: Problem, sharp: bool = True) -> None:
+        self.problem, self.sharp = problem, sharp and len(problem.supplies) > 1
+        self.kinds = len(problem.segments.kinds)
+        single = forced_roles(problem)
+        self.menus = menus_of(problem, frozenset(single))
+        forced, wanted = np.zeros(len(problem.roles), int), np.zeros(len(problem.groups), int)
+        for at, group in enumerate(problem.groups):
+            if at in single:
+                forced[single[at]] += len(group.members)
+            else:
+                wanted[at] = len(group.members)
+        self.forced, self.covered = forced, np.flatnonzero(wanted)
+        self.program = Program(problem, forced, wanted)
+        self.scale = COARSE if len(self.covered) else FINE
+        self.proof = TypeCounts(problem.supplies, min(problem.most_gpus, MOST_GPUS))
+        self.aim: tuple[int, ...] | None = None
+        self.effort, self.took_s, self.converged, self.round = 0, 0.0, False, 0
+        self.impossible = False
+        self.last: Relaxed | None = None
+        for kind, oracles in problem.oracles.items():
+            for oracle in oracles:
+                self.program.add_contents(kind, oracle.seeds())
+        self._cover_all(self._first_prices())
+
+    @property
+    def bound(self) -> float:
+        """The bound so far, in units."""
+        return self.proof.bound
+
+    def rounds(self, end: float) -> Iterator[float]:
+        """Add columns until none is missing or the time ``end`` would pass; yields the bound after every round."""
+        while not self.converged and not self.impossible and perf_counter() + self.took_s < end:
+            started = perf_counter()
+            harder = self._round()
+            self.took_s = perf_counter() - started
+            self.effort = min(self.effort + harder, HARDEST)
+            yield self.bound
+
+    def _round(self) -> bool:
+        """One round; returns whether the next should look harder."""
+        found = self.program.relaxed(at=self.aim)
+        if found is None:
+            self.impossible = True
+            return False
+        self.last, self.round = found, self.round + 1
+        exhaustive, new = self._price(found)
+        settled = not new and exhaustive
+        if self.aim is None:
+            done = settled or self.bound >= found.value * self.problem.dearest * (1 - 1e-9)
+            self.aim = self.proof.counts if done and self.sharp else None
+            self.converged = done and self.aim is None
+        else:
+            aimed, self.aim = self.aim, self.proof.counts
+            self.converged = self.aim is None or (self.aim == aimed and settled)
+        return not exhaustive and new < FEW * max(len(self.forced) + len(self.covered), 1)
+
+    def _price(self, duals: Relaxed) -> tuple[bool, int]:
+        """Columns at some duals, and what they prove; returns whether the search was exhaustive and what is new."""
+        kinds, roles = (np.floor(one * self.scale + 1e-9).astype(np.int64) for one in (duals.kinds, duals.roles))
+        needed, new = self._cover_all(np.concatenate([kinds, roles]))
+        most, exhaustive = kinds.copy(), True
+        for kind, oracles in self.problem.oracles.items():
+            for oracle in oracles:
+                floor = int(duals.kinds[kind] * self.scale) + max(1, int(SLIGHT * self.scale))
+                found = oracle.price(roles, floor, self.effort)
+                new += self.program.add_contents(kind, found.contents)
+                most[kind] = max(most[kind], found.most)
+                exhaustive &= found.exhaustive
+        worth = [int((supply.partitions @ most).max()) for supply in self.problem.supplies]
+        if needed is not None:
+            self.proof.add(needed + int(roles @ self.forced), worth)
+        return exhaustive, new
+
+    def price_strictly(self, rounds: int, end: float) -> None:
+        """Columns for the linear program of plans, where its covers differ from those of bounds."""
+        if all(self.program.covers.values()):
+            return
+        for _ in range(rounds):
+            found = self.program.relaxed(strict=True)
+            if found is None or perf_counter() + self.took_s > end or not self._price(found)[1]:
+                return
+
+    def vary(self, draw: np.random.Generator) -> None:
+        """Contents for whole-number plans: some of the roles, at prices drawn around what they take of a GPU."""
+        prices = self._first_prices()[self.kinds :]
+        for kind, oracles in self.problem.oracles.items():
+            for oracle in oracles:
+                drawn = prices * np.exp(draw.normal(0, 0.5, len(prices))) * (draw.random(len(prices)) < draw.random())
+                found = oracle.price(drawn.astype(np.int64), 0, 0)
+                self.program.add_contents(kind, found.contents)
+
+    def _cover_all(self, prices: NDArray[np.int64]) -> tuple[int | None, int]:
+        """Add the cheapest covers of every group.
+
+        Returns a price that all covers together are not below (None when some group has no cover), and how many are
+        new.
+        """
+        needed, new = 0, 0
+        for priced in cheapest_covers(self.problem, self.menus, prices):
+            if priced is None:
+                return None, new
+            needed += priced.bound * len(self.problem.groups[priced.group].members)
+            if priced.loose != priced.strict:
+                new += self.program.add_cover(priced.loose, strict=False)
+            if priced.strict is not None:
+                new += self.program.add_cover(priced.strict, strict=True)
+        return needed, new
+
+    def _first_prices(self) -> NDArray[np.int64]:
+        """Prices to begin with: slices by their part of a GPU, roles by their part of what their class can carry."""
+        kinds = np.ones(self.kinds)
+        for supply in self.problem.supplies:
+            size = np.array([self.problem.segments.kinds[kind].compute for kind in supply.kinds], float)
+            kinds[list(supply.kinds)] = size / max(float((supply.partitions[:, list(supply.kinds)] @ size).max()), 1.0)
+        most: dict[object, float] = {}
+        for role in self.problem.roles:
+            most[role.workload_class] = max(most.get(role.workload_class, 0.0), role.upto_rps)
+        roles = [role.rate_rps / (most[role.workload_class] or 1.0) for role in self.problem.roles]
+        return np.maximum(np.concatenate([kinds, roles]) * self.scale, 1).astype(np.int64)

@@ -1,0 +1,177 @@
+"""From a whole-number solution of the master program to a plan."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+
+from provision.formulations.master.program import Chosen
+from provision.models.contents.alone.assemble import assemble
+from provision.models.contents.alone.deal import deal
+from provision.models.contents.alone.partitions import Partitions
+from provision.models.contents.oracle import Content, ContentOracle, Running
+from provision.models.contents.problem import Group, Problem
+from provision.models.contents.roles import serving
+from provision.models.plans.plan import Plan, Replica
+
+TOLERANCE = 1e-9
+"""Relative excess over a share that counts as rounding, as it does for the verifier."""
+
+
+class _Use(NamedTuple):
+    """A replica that a cover asks for on a shared slice: its workload, its role, and the rate that it gets."""
+
+    workload: int
+    role: int
+    rate_rps: float
+
+
+def plan_of(problem: Problem, chosen: Chosen, forced: dict[int, int], method: str) -> Plan | None:
+    """The plan of a solution; None when the fleet is too small or a share per GPU does not come out.
+
+    Parameters
+    ----------
+    problem
+        What was solved.
+    chosen
+        Its solution.
+    forced
+        The role of each group whose workloads have one replica each, by group.
+    method
+        The name to write into the plan.
+    """
+    gpus = [int(many.sum()) for many in chosen.partitions]
+    if any(supply.count is not None and many > supply.count
+           for supply, many in zip(problem.supplies, gpus, strict=True)):
+        return None
+    alone, uses = _replicas(problem, chosen, forced)
+    slices = list(_slices(problem, chosen, uses))
+    rows = np.zeros((len(slices), alone.shape[1]), int)
+    for at, (kind, _) in enumerate(slices):
+        rows[at, kind] = 1
+    entries = np.concatenate([np.full(len(supply.partitions), supply.entry) for supply in problem.supplies])
+    table = Partitions(entries, np.concatenate([supply.partitions for supply in problem.supplies]))
+    layouts = deal(problem.instance, problem.segments, table, np.concatenate(chosen.partitions),
+                   np.concatenate([alone, rows]))
+    if layouts is None:
+        return None
+    plan = assemble(problem.instance, problem.segments, layouts, method, [replicas for _, replicas in slices])
+    return plan if _shares_kept(problem, plan) else None
+
+
+def _replicas(problem: Problem, chosen: Chosen, forced: dict[int, int]) -> tuple[NDArray[np.int64], list[_Use]]:
+    """(workloads, kinds) replicas that stand alone, and the uses of shared slices, by the covers of a solution."""
+    kinds = len(problem.segments.kinds)
+    alone, uses = np.zeros((len(problem.instance.workloads), kinds), int), []
+    waiting = [list(group.members) for group in problem.groups]
+    for at, role in forced.items():
+        uses += [_Use(member, role, problem.groups[at].rate_rps) for member in waiting[at]]
+        waiting[at] = []
+    for cover, many in chosen.covers.items():
+        group = problem.groups[cover.group]
+        for _ in range(min(many, len(waiting[cover.group]))):
+            member = waiting[cover.group].pop()
+            factor = _factor(problem, cover.group, group, cover.uses)
+            for row, number in cover.uses:
+                if row < kinds:
+                    alone[member, row] += number
+                else:
+                    credit = min(problem.roles[row - kinds].rate_rps, group.cap_rps)
+                    uses += [_Use(member, row - kinds, credit * factor)] * number
+    return alone, uses
+
+
+def _factor(problem: Problem, at: int, group: Group, uses: tuple[tuple[int, int], ...]) -> float:
+    """The part of their credit that the replicas of a cover are routed."""
+    kinds = len(problem.segments.kinds)
+    total = sum(number * (problem.alone_rps[at, row] if row < kinds
+                          else min(problem.roles[row - kinds].rate_rps, group.cap_rps)) for row, number in uses)
+    return min(1.0, group.rate_rps / total) if total > 0 else 0.0
+
+
+def _slices(problem: Problem, chosen: Chosen, uses: list[_Use]) -> Iterator[tuple[int, tuple[Replica, ...]]]:
+    """Slice kind and replicas of every shared slice that is used."""
+    contents = [one for one, many in chosen.contents.items() for _ in range(many)]
+    offered = Counter(role for _, content in contents for role in content)
+    takers = _takers(problem, offered, uses)
+    for kind, content in contents:
+        taken: list[_Use | None] = []
+        for role in content:
+            taken.append(_next(takers.get(role, []), taken))
+        replicas = _running(problem, kind, content, taken)
+        if replicas:
+            yield kind, replicas
+
+
+def _next(waiting: list[_Use], beside: list[_Use | None]) -> _Use | None:
+    """The next use of a role; rather of a workload that does not stand in the same slice already."""
+    here = {use.workload for use in beside if use is not None}
+    for at in range(len(waiting) - 1, max(len(waiting) - 50, 0) - 1, -1):
+        if waiting[at].workload not in here:
+            return waiting.pop(at)
+    return waiting.pop() if waiting else None
+
+
+def _takers(problem: Problem, offered: Counter[int], uses: list[_Use]) -> dict[int, list[_Use]]:
+    """The uses that take the places of each role: a maximum flow along the dominance order."""
+    asked: dict[int, list[_Use]] = {}
+    for use in uses:
+        asked.setdefault(use.role, []).append(use)
+    places, wants = sorted(offered), sorted(asked)
+    if not wants:
+        return {}
+    serves = serving([problem.roles[at] for at in places], [problem.roles[at] for at in wants])
+    source, sink = len(places) + len(wants), len(places) + len(wants) + 1
+    rows, columns = np.nonzero(serves)
+    capacity = np.concatenate([np.minimum([offered[places[at]] for at in rows],
+                                          [len(asked[wants[at]]) for at in columns]),
+                               [offered[at] for at in places], [len(asked[at]) for at in wants]]).astype(np.int32)
+    start = np.concatenate([rows, np.full(len(places), source), len(places) + np.arange(len(wants))])
+    end = np.concatenate([len(places) + columns, np.arange(len(places)), np.full(len(wants), sink)])
+    flow = maximum_flow(csr_array((capacity, (start, end)), (sink + 1, sink + 1)), source, sink).flow.tocoo()
+    found: dict[int, list[_Use]] = {}
+    for at, to, many in zip(flow.row, flow.col, flow.data, strict=True):
+        if many > 0 and at < len(places) and to < source:
+            found.setdefault(places[at], []).extend(asked[wants[to - len(places)]].pop() for _ in range(many))
+    return found
+
+
+def _running(problem: Problem, kind: int, content: Content, taken: list[_Use | None]) -> tuple[Replica, ...]:
+    """The replicas of a content for those who take its places.
+
+    The operating points are those of the roles that are asked for; those of the places themselves will do too.
+    """
+    used = [use for use in taken if use is not None]
+    if not used:
+        return ()
+    used.sort(key=lambda use: use.role)
+    runs = _first(problem.oracles[kind], tuple(use.role for use in used))
+    if runs is None:
+        pairs = zip(_first(problem.oracles[kind], content) or (), taken, strict=True)
+        runs, used = map(list, zip(*((run, use) for run, use in pairs if use is not None), strict=True))
+    return tuple(_replica(problem, use, run) for use, run in zip(used, runs, strict=True))
+
+
+def _first(oracles: list[ContentOracle], content: Content) -> list[Running] | None:
+    """Operating points by the first oracle that has some."""
+    return next((found for oracle in oracles if (found := oracle.running(content)) is not None), None)
+
+
+def _replica(problem: Problem, use: _Use, run: Running) -> Replica:
+    workload = problem.instance.workloads[use.workload]
+    return Replica(workload=workload.name, batch=run.batch, processes=run.processes, sm_share=run.sm_share,
+                   rate_rps=use.rate_rps, turn=run.turn, model=workload.named(run.model))
+
+
+def _shares_kept(problem: Problem, plan: Plan) -> bool:
+    """Whether no GPU carries more of a workload than its share."""
+    on_gpu: Counter[tuple[int, str]] = Counter()
+    for at, _, _, replica in plan.replicas():
+        on_gpu[at, replica.workload] += replica.rate_rps
+    caps = {problem.instance.workloads[member].name: group.cap_rps for group in problem.groups
+            for member in group.members}
+    return all(rate <= caps.get(name, np.inf) * (1 + TOLERANCE) for (_, name), rate in on_gpu.items())

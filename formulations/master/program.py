@@ -1,0 +1,208 @@
+"""The master program: partitions, contents, covers and price tiers.
+
+    minimise   sum price[t, j] T[t, j]                                      (price tiers j of the GPU types t)
+    types      sum_j T[t, j]  >=  GPUs of type t in all partitions
+    slices     slices of kind k in the partitions  >=  contents on k and replicas that have one to themselves
+    places     places of role r in the contents, with what harder roles hand down  >=  uses of r by covers
+    demand     every workload of a group has a cover
+
+Contents and covers are columns, found by pricing (`generation`). A cover uses slices of some kinds, one replica each,
+and places of some roles. Where no workload of a class may be split and none can stand alone, its covers are its roles:
+these stand on the right of the places rows.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.sparse import coo_array, csc_array
+
+from provision.models.contents.oracle import Content
+from provision.models.contents.problem import Problem, Supply
+
+Tier = tuple[int, int | None]
+
+
+class CoverUse(NamedTuple):
+    """What a cover of one workload of a group takes: (row, number) pairs, rows being slice kinds and then roles."""
+
+    group: int
+    uses: tuple[tuple[int, int], ...]
+
+
+class Relaxed(NamedTuple):
+    """A solution of the linear program; prices are in multiples of the dearest GPU's.
+
+    ``kinds``, ``roles``, ``groups`` and ``supplies`` are the duals: what a slice, a place, a cover and a GPU are worth.
+    The ``parts`` and ``reduced`` costs are those of all columns.
+    """
+
+    value: float
+    kinds: NDArray[np.float64]
+    roles: NDArray[np.float64]
+    groups: NDArray[np.float64]
+    supplies: NDArray[np.float64]
+    parts: NDArray[np.float64]
+    reduced: NDArray[np.float64]
+
+
+class Chosen(NamedTuple):
+    """A whole-number solution: (partitions,) GPUs by supply, contents on slice kinds and covers, with their numbers."""
+
+    partitions: list[NDArray[np.int64]]
+    contents: dict[tuple[int, Content], int]
+    covers: dict[CoverUse, int]
+
+
+class Program:
+    """The master program over the columns found so far.
+
+    Columns stand in the order: tiers, partitions, handing down, contents, covers.
+
+    Parameters
+    ----------
+    problem
+        The Problem.
+    forced
+        (roles,) places that are needed whatever covers are chosen.
+    wanted
+        (groups,) covers that are needed.
+    """
+
+    def __init__(self, problem: Problem, forced: NDArray[np.int64], wanted: NDArray[np.int64]) -> None:
+        self.problem, self.forced, self.wanted = problem, forced, wanted
+        self.contents: dict[tuple[int, Content], None] = {}
+        self.covers: dict[CoverUse, bool] = {}
+        self.partitions = [(at, row) for at, supply in enumerate(problem.supplies) for row in supply.partitions]
+
+    def add_contents(self, kind: int, contents: Sequence[Content]) -> int:
+        """Add contents of a slice kind; returns how many are new."""
+        before = len(self.contents)
+        self.contents.update(dict.fromkeys((kind, content) for content in contents))
+        return len(self.contents) - before
+
+    def add_cover(self, cover: CoverUse, strict: bool) -> bool:
+        """Add a cover, which plans may use as well as bounds when ``strict``; returns whether it is new."""
+        new = cover not in self.covers
+        self.covers[cover] = strict or self.covers.get(cover, False)
+        return new
+
+    def relaxed(self, strict: bool = False, at: Sequence[int] | None = None) -> Relaxed | None:
+        """Solve the linear program; None when these columns cannot meet the demand.
+
+        Parameters
+        ----------
+        strict
+            Whether only covers that plans may use count.
+        at
+            GPUs of each supply at hand for nothing, further ones at the price of the dearest offered.
+        """
+        tiers = self._tiers(at)
+        cost, least, most = self._bounds(tiers)
+        if strict:
+            most[self.loose()] = 0
+        matrix, right = self._matrix(tiers), self._right()
+        found = linprog(cost, A_ub=-matrix, b_ub=-right, bounds=np.stack([least, most], axis=1), method="highs")
+        if found.status != 0:
+            return None
+        duals = np.maximum(-found.ineqlin.marginals, 0)
+        supplies, kinds, roles, groups = np.split(duals, np.cumsum(self._sizes())[:-1])
+        return Relaxed(found.fun, kinds, roles, groups, supplies, found.x, found.lower.marginals)
+
+    def integral(self, kept: NDArray[np.bool_], least: NDArray[np.float64], time_limit_s: float, gap: float = 0.0
+                 ) -> Chosen | None:
+        """A whole-number solution with some of the columns, at least ``least`` of each; None when none is found."""
+        tiers = self._tiers(None)
+        cost, low, most = self._bounds(tiers)
+        low = np.maximum(low, least)[kept]
+        whole = np.ones(len(cost))
+        edges = slice(len(tiers) + len(self.partitions), len(tiers) + len(self.partitions) + len(self.problem.edges[0]))
+        whole[edges] = 0
+        found = milp(
+            cost[kept], integrality=whole[kept], bounds=Bounds(low, np.maximum(most[kept], low)),
+            constraints=LinearConstraint(csc_array(self._matrix(tiers)[:, kept]), lb=self._right()),
+            options={"time_limit": max(time_limit_s, 0.1), "mip_rel_gap": gap},
+        )
+        if found.x is None:
+            return None
+        numbers = np.zeros(len(cost), int)
+        numbers[kept] = np.rint(found.x)
+        return self.chosen(numbers, len(tiers))
+
+    def chosen(self, numbers: NDArray[np.int64], tiers: int | None = None) -> Chosen:
+        """A solution from the numbers of all columns."""
+        tiers = len(self._tiers(None)) if tiers is None else tiers
+        start = tiers + len(self.partitions)
+        gpus = numbers[tiers:start]
+        ends = np.cumsum([len(supply.partitions) for supply in self.problem.supplies])[:-1]
+        start += len(self.problem.edges[0])
+        contents = numbers[start : start + len(self.contents)]
+        covers = numbers[start + len(self.contents) :]
+        return Chosen(
+            np.split(gpus, ends),
+            {one: int(many) for one, many in zip(self.contents, contents, strict=True) if many},
+            {one: int(many) for one, many in zip(self.covers, covers, strict=True) if many},
+        )
+
+    @property
+    def others(self) -> int:
+        """The number of columns before contents and covers."""
+        return len(self._tiers(None)) + len(self.partitions) + len(self.problem.edges[0])
+
+    def loose(self) -> NDArray[np.int64]:
+        """The columns that plans may not use."""
+        first = self.others + len(self.contents)
+        return first + np.flatnonzero([not strict for strict in self.covers.values()])
+
+    def _sizes(self) -> tuple[int, int, int, int]:
+        """Rows: types, slices, places, demand."""
+        return (len(self.problem.supplies), len(self.problem.segments.kinds), len(self.forced), len(self.wanted))
+
+    def _tiers(self, at: Sequence[int] | None) -> list[tuple[int, Tier]]:
+        """(supply, tier) of every tiers column."""
+        pairs = zip(self.problem.supplies, at or [None] * len(self.problem.supplies), strict=True)
+        return [(index, tier) for index, (supply, many) in enumerate(pairs) for tier in _tiers_at(supply, many)]
+
+    def _bounds(self, tiers: Sequence[tuple[int, Tier]]
+                ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Cost, least and most of every column."""
+        others = len(self.partitions) + len(self.problem.edges[0]) + len(self.contents) + len(self.covers)
+        cost = np.array([price / self.problem.dearest for _, (price, _) in tiers] + [0.0] * others)
+        most = np.array([np.inf if count is None else count for _, (_, count) in tiers] + [np.inf] * others)
+        return cost, np.zeros(len(cost)), most
+
+    def _right(self) -> NDArray[np.float64]:
+        """Right sides of all rows, each at least."""
+        supplies, kinds, _, _ = self._sizes()
+        return np.concatenate([np.zeros(supplies + kinds), self.forced, self.wanted]).astype(float)
+
+    def _matrix(self, tiers: Sequence[tuple[int, Tier]]) -> csc_array:
+        """All rows by all columns."""
+        supplies, kinds, roles, _ = self._sizes()
+        entries: list[tuple[int, int, float]] = [(supply, at, 1.0) for at, (supply, _) in enumerate(tiers)]
+        column = len(tiers)
+        for supply, row in self.partitions:
+            entries.append((supply, column, -1.0))
+            entries += [(supplies + int(kind), column, float(row[kind])) for kind in np.flatnonzero(row)]
+            column += 1
+        places = supplies + kinds
+        for harder, easier in zip(*self.problem.edges, strict=True):
+            entries += [(places + int(harder), column, -1.0), (places + int(easier), column, 1.0)]
+            column += 1
+        for kind, content in self.contents:
+            entries.append((supplies + kind, column, -1.0))
+            entries += [(places + role, column, 1.0) for role in content]
+            column += 1
+        for cover in self.covers:
+            entries += [(supplies + row, column, -float(many)) for row, many in cover.uses]
+            entries.append((places + roles + cover.group, column, 1.0))
+            column += 1
+        rows, columns, values = zip(*entries, strict=True)
+        return coo_array((values, (rows, columns)), (sum(self._sizes()), column)).tocsc()
+
+
+def _tiers_at(supply: Supply, many: int | None) -> Sequence[Tier]:
+    """The tiers of a supply, or those of so many GPUs at hand and more at the price of the dearest."""
+    return supply.tiers if many is None else ((0, many), (supply.worth, None))

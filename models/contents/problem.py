@@ -1,0 +1,312 @@
+"""What methods search: supplies of GPUs, groups of like workloads, roles, and the oracles of shared slices.
+
+It is built once from an instance. Prices are whole numbers of a common ``unit``, so that sums are exact.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.models.contents.alone.partitions import partitions_of
+from provision.models.contents.alone.segments import Segments, best_segments
+from provision.models.contents.oracle import ContentOracle
+from provision.models.contents.register import factory_of
+from provision.models.contents.roles import Role, dominance, hardness, pieces, split_rates
+from provision.models.performance.operating_points import PerformanceData
+from provision.models.problem.instance import Instance
+
+BEYOND = 10
+"""GPUs that the fleet has not cost so many times as much as all replicas on the dearest GPUs that it has."""
+FULL = 1 - 1e-12
+"""A replica is planned for this part of the most that it carries: the rest is rounding."""
+ROUNDING = 1e-8
+"""Excess over a whole number that counts as rounding."""
+ENDLESS = 10**6
+"""As many replicas as fit."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Workloads that are alike in all that planning sees; ``members`` are their indices.
+
+    ``rate_rps`` is planned for each, ``least`` and ``most`` bound the number of its replicas, and no GPU may carry more
+    than ``cap_rps`` of it.
+    """
+
+    models: tuple[str, ...]
+    slo_ms: float
+    rate_rps: float
+    least: int
+    most: float
+    cap_rps: float
+    members: tuple[int, ...]
+
+    @property
+    def workload_class(self) -> tuple[tuple[str, ...], float]:
+        """Its models and SLO."""
+        return self.models, self.slo_ms
+
+
+@dataclass(frozen=True)
+class Supply:
+    """GPUs of one type: how they can be partitioned, and their price tiers.
+
+    ``entry`` is the first fleet entry of the type; ``kinds`` are its slice kinds; ``partitions`` is (partitions, all
+    slice kinds). ``tiers`` are (price in units, count), cheapest first; a count of None is without limit. Where the
+    fleet is limited, the last tier stands for GPUs that it has not.
+    """
+
+    gpu: str
+    mig: bool
+    entry: int
+    kinds: tuple[int, ...]
+    partitions: NDArray[np.int64]
+    tiers: tuple[tuple[int, int | None], ...]
+    count: int | None
+
+    @property
+    def offered(self) -> tuple[tuple[int, int | None], ...]:
+        """The tiers of GPUs that the fleet has."""
+        return self.tiers if self.count is None else self.tiers[:-1]
+
+    @property
+    def worth(self) -> int:
+        """The price of the dearest GPU that the fleet has, at least 1 unit."""
+        return max(1, *(price for price, _ in self.offered))
+
+    def cost(self, many: int) -> int:
+        """The price of so many GPUs, in units."""
+        total = 0
+        for price, count in self.tiers:
+            taken = many if count is None else min(many, count)
+            total, many = total + price * taken, many - taken
+        return total
+
+
+@dataclass(frozen=True)
+class Shareable:
+    """A slice kind that replicas may share, and the data that says what they do there."""
+
+    kind: int
+    data: PerformanceData
+
+
+class Problem:
+    """An instance as methods search it.
+
+    Parameters
+    ----------
+    instance
+        The problem; every workload must be served by some slice of the fleet.
+    groups
+        Its groups, by default of workloads that are alike.
+
+    Attributes
+    ----------
+    segments
+        The best way to run each workload alone on every slice kind.
+    alone_rps
+        (groups, kinds) requests/s of a replica that has the slice to itself; 0 where it cannot run, or where an oracle
+        knows single replicas as well.
+    """
+
+    def __init__(self, instance: Instance, groups: Sequence[Group] | None = None) -> None:
+        self.instance = instance
+        self.segments: Segments = best_segments(instance)
+        self.groups = tuple(groups if groups is not None else groups_of(instance))
+        self.unit, prices = _units(instance)
+        self.supplies = _supplies(instance, self.segments, prices, self.most_gpus)
+        self.dearest = max(prices) or 1
+        self.shareable = tuple(_shareable(instance, self.segments, self.supplies))
+        self.alone_rps = self._alone()
+
+    @cached_property
+    def replicas(self) -> int:
+        """Replicas of all workloads, each where one carries most."""
+        return sum(len(group.members) * max(group.least, pieces(group.rate_rps, float(most_rps)))
+                   for group, most_rps in zip(self.groups, self._carried(np.max), strict=True))
+
+    @cached_property
+    def most_gpus(self) -> int:
+        """GPUs that no plan without idle GPUs exceeds."""
+        return sum(len(group.members) * (group.least + pieces(group.rate_rps, float(least_rps)))
+                   for group, least_rps in zip(self.groups, self._carried(_least), strict=True))
+
+    def _carried(self, choose: Callable[[NDArray[np.float64]], float]) -> list[float]:
+        """(groups,) the least or most requests/s that a replica carries alone on a slice that it can run on."""
+        rows = [self.segments.throughput_rps[group.members[0]] for group in self.groups]
+        return [min(choose(row), group.cap_rps) for row, group in zip(rows, self.groups, strict=True)]
+
+    @cached_property
+    def roles(self) -> tuple[Role, ...]:
+        """All roles of replicas on shared slices, in ascending order of hardness."""
+        found = []
+        for (models, slo_ms), groups in self.classes.items():
+            least_rps, most_rps = self._shared_range(groups[0])
+            if most_rps > 0:
+                found += _roles_of(models, slo_ms, groups, least_rps, most_rps)
+        return tuple(sorted(found, key=hardness))
+
+    @cached_property
+    def classes(self) -> dict[tuple[tuple[str, ...], float], list[Group]]:
+        """Groups by what workloads have in common that can take each other's places."""
+        found: dict[tuple[tuple[str, ...], float], list[Group]] = {}
+        for group in self.groups:
+            found.setdefault(group.workload_class, []).append(group)
+        return found
+
+    @cached_property
+    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Harder and easier roles of the dominance order."""
+        return dominance(self.roles) if self.roles else (np.zeros(0, int), np.zeros(0, int))
+
+    @cached_property
+    def oracles(self) -> dict[int, list[ContentOracle]]:
+        """The oracles of every shareable slice kind."""
+        found: dict[int, list[ContentOracle]] = {}
+        copies = self._copies()
+        for one in self.shareable if self.roles else ():
+            kind = self.segments.kinds[one.kind]
+            entry = self.instance.fleet[kind.entry]
+            made = factory_of(one.data.kind)(self.instance, entry, kind.profile, one.data, self.roles, copies)
+            if made is not None:
+                found.setdefault(one.kind, []).append(made)
+        return found
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether no workload may have more than one replica where slices are shared."""
+        shared = {role.workload_class for role in self.roles}
+        return all(group.most == 1 for group in self.groups if group.workload_class in shared)
+
+    def objective(self, units: float) -> float:
+        """What whole units of price add to the objective."""
+        return float(int(units) * self.unit) if math.isfinite(units) else units
+
+    def _alone(self) -> NDArray[np.float64]:
+        rows = [group.members[0] for group in self.groups]
+        rps = np.minimum(self.segments.throughput_rps[rows], np.array([[group.cap_rps] for group in self.groups]))
+        kept = np.zeros(len(self.segments.kinds), bool)
+        kept[[kind for supply in self.supplies for kind in supply.kinds]] = True
+        rps = np.where(kept, rps, 0.0)
+        for one in self.shareable:
+            if one.data.single_content:
+                entry = self.instance.fleet[self.segments.kinds[one.kind].entry]
+                for at, group in enumerate(self.groups):
+                    if self.instance.performance_of(entry.gpu, self._alone_model(one.kind, group)) is one.data:
+                        rps[at, one.kind] = 0.0
+        return rps
+
+    def _alone_model(self, kind: int, group: Group) -> str:
+        """The model that a workload of a group runs best alone on a slice kind."""
+        return group.models[self.segments.model[group.members[0], kind]]
+
+    def _shared_range(self, group: Group) -> tuple[float, float]:
+        """What a replica of a class carries at least and at most on shareable slices, in requests/s; 0 where it cannot.
+
+        The least is that of the smallest share of a slice that keeps the SLO.
+        """
+        member, smallest, most = group.members[0], math.inf, 0.0
+        budget_ms = self.instance.policy.budget_ms(group.slo_ms)
+        for one in self.shareable:
+            kind = self.segments.kinds[one.kind]
+            for model in set(group.models) & set(one.data.models):
+                points = one.data.operating_points(model, kind.profile)
+                smallest = min(smallest, points.least_rps(budget_ms))
+                most = max(most, float(self.segments.throughput_rps[member, one.kind]))
+        return (min(smallest, most) * FULL, most * FULL)
+
+    def _copies(self) -> NDArray[np.int64]:
+        """(roles,) how many replicas may take a role: together they carry no more than their workloads' rates."""
+        return np.array([_copies(role, self.classes[role.workload_class]) for role in self.roles], int)
+
+
+def _least(rps: NDArray[np.float64]) -> float:
+    """The least that is above 0."""
+    return float(rps[rps > 0].min())
+
+
+def _copies(role: Role, groups: Sequence[Group]) -> int:
+    """How many replicas of the workloads of some groups may take a role."""
+    if all(group.most == 1 for group in groups):
+        return sum(len(group.members) for group in groups if group.rate_rps == role.rate_rps)
+    if role.rate_rps == 0:
+        return ENDLESS
+    return sum(len(group.members) * math.floor(group.rate_rps / role.rate_rps * (1 + ROUNDING)) for group in groups)
+
+
+def groups_of(instance: Instance) -> list[Group]:
+    """The groups of an instance's workloads, in the order of their first ones."""
+    found: dict[tuple[object, ...], list[int]] = {}
+    for index, one in enumerate(instance.workloads):
+        planned = instance.planned_rps(one)
+        share = one.max_share_per_gpu if planned > 0 else 1.0
+        least = max(one.min_replicas, math.ceil(1 / share - ROUNDING), int(planned > 0))
+        cap_rps = share * planned if share < 1 else math.inf
+        key = (one.models, one.slo_ms, planned, least, one.max_replicas or math.inf, cap_rps)
+        found.setdefault(key, []).append(index)
+    return [Group(*key, members=tuple(members)) for key, members in found.items() if key[3] > 0]
+
+
+def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], least_rps: float, most_rps: float
+              ) -> list[Role]:
+    """The roles of one class: rates at which its workloads may be split, or their planned rates alone."""
+    rates = {group.rate_rps for group in groups}
+    if all(group.most == 1 for group in groups):
+        return [Role(models, slo_ms, rate, rate) for rate in sorted(rates)]
+    parts = [0.0, *split_rates(rates, least_rps, most_rps)]
+    parts += [group.rate_rps / max(group.least, pieces(group.rate_rps, most_rps)) for group in groups]
+    parts += [group.cap_rps for group in groups if group.cap_rps < most_rps]
+    parts = sorted(set(parts))
+    return [Role(models, slo_ms, rate, upto) for rate, upto in zip(parts, [*parts[1:], max(most_rps, parts[-1])],
+                                                                   strict=True)]
+
+
+def _units(instance: Instance) -> tuple[Fraction, list[int]]:
+    """A unit of which all prices are multiples, and the price of each fleet entry in it."""
+    weights = [Fraction(f"{instance.weight(entry):.12g}") for entry in instance.fleet]
+    unit = Fraction(math.gcd(*(weight.numerator for weight in weights)) or 1,
+                    math.lcm(*(weight.denominator for weight in weights)))
+    return unit, [int(weight / unit) for weight in weights]
+
+
+def _supplies(instance: Instance, segments: Segments, prices: Sequence[int], replicas: int) -> tuple[Supply, ...]:
+    """The supplies of a fleet, those without a slice that serves anybody left out."""
+    table, found = partitions_of(instance, segments), {}
+    for index, (entry, price) in enumerate(zip(instance.fleet, prices, strict=True)):
+        found.setdefault((entry.gpu, entry.partitioned), []).append((index, price, entry.count))
+    beyond = BEYOND * replicas * (max(prices) or 1)
+    supplies = []
+    for (gpu, mig), entries in found.items():
+        first = entries[0][0]
+        partitions = table.slots[table.entry == first]
+        if len(partitions) and partitions.any():
+            tiers, count = _tiers([(price, many) for _, price, many in entries], beyond)
+            kinds = tuple(segments.of_entry(first))
+            supplies.append(Supply(gpu, mig, first, kinds, partitions, tiers, count))
+    return tuple(supplies)
+
+
+def _tiers(offers: Sequence[tuple[int, int | None]], beyond: int
+           ) -> tuple[tuple[tuple[int, int | None], ...], int | None]:
+    """Tiers by price, those dearer than one without limit left out, and the number of GPUs (None: no limit)."""
+    order = sorted(offers, key=lambda tier: tier[0])
+    endless = [index for index, (_, count) in enumerate(order) if count is None]
+    if endless:
+        return tuple(order[: endless[0] + 1]), None
+    return (*order, (beyond, None)), sum(count for _, count in order if count is not None)
+
+
+def _shareable(instance: Instance, segments: Segments, supplies: Sequence[Supply]) -> list[Shareable]:
+    """Slice kinds that replicas may share, with the performance data that describes it."""
+    found = []
+    for supply in supplies:
+        entry = instance.fleet[supply.entry]
+        files = instance.sharing_files(entry.gpu) if entry.mps else ()
+        found += [Shareable(kind, data) for kind in supply.kinds for data in files]
+    return found
