@@ -18,7 +18,7 @@ from provision.models.contents.problem import Group, Problem
 MISSING = 1.2e-9
 """Part of a rate that a bound forgives: more than the verifier does."""
 BOUNDARY = 1.5e-9
-"""A replica that carries its role's rate less this part still has the role: between MISSING and what oracles forgive."""
+"""A replica that carries its role's rate less this part still has the role: MISSING and a little more."""
 LOOSE = 3e-9
 """Part by which a bound takes replicas that stand alone to carry more than they can: what oracles forgive."""
 COUNTED = 128

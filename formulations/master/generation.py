@@ -19,8 +19,8 @@ from provision.models.contents.problem import Problem
 
 FINE = 10**6
 """Whole-number units of the dearest GPU's price where no cover has several replicas."""
-COARSE = 1500
-"""The same where covers have several: the knapsack's table has a column for each."""
+COARSE, REFINED = 1500, (6_000, 24_000)
+"""The same where covers have several, since the knapsack's table has a column for each; and what follows in the end."""
 SLIGHT = 2e-5
 """Contents worth no more than so much above the price of their slice, in GPUs, are not worth a column."""
 FEW = 0.02
@@ -92,6 +92,10 @@ class Generation:
         settled = not new and exhaustive
         if self.aim is None:
             done = settled or self.bound >= found.value * self.problem.dearest * (1 - 1e-9)
+            finer = next((scale for scale in REFINED if scale > self.scale), None)
+            if done and finer is not None:
+                self.scale = finer
+                return False
             self.aim = self.proof.counts if done and self.sharp else None
             self.converged = done and self.aim is None
         else:
@@ -126,8 +130,11 @@ class Generation:
                 return
 
     def vary(self, draw: np.random.Generator) -> None:
-        """Contents for whole-number plans: some of the roles, at prices drawn around what they take of a GPU."""
+        """Columns for whole-number plans: covers at prices drawn around the last ones, contents of some of the roles."""
         prices = self._first_prices()[self.kinds :]
+        if self.last is not None:
+            drawn = np.concatenate([self.last.kinds, self.last.roles]) * COARSE
+            self._cover_all((drawn * draw.uniform(0.9, 1.1, len(drawn))).astype(np.int64))
         for kind, oracles in self.problem.oracles.items():
             for oracle in oracles:
                 drawn = prices * np.exp(draw.normal(0, 0.5, len(prices))) * (draw.random(len(prices)) < draw.random())

@@ -88,8 +88,11 @@ class Run:
         """A plan from the columns at hand; returns whether it is better."""
         self.columns.price_strictly(STRICT_ROUNDS, self.deadline)
         found = self._integral()
-        plan = plan_of(self.problem, found, self.forced, self.name) if found else None
-        if plan is None or not self.instance.better(self.instance.value(plan), self._value()):
+        value = self._value()
+        if found is None or (value is not None and self.problem.objective(self._cost(found)) >= value * (1 - 1e-12)):
+            return False
+        plan = plan_of(self.problem, found, self.forced, self.name)
+        if plan is None or not self.instance.better(self.instance.value(plan), value):
             return False
         self.plan = plan
         self._tell()
@@ -108,6 +111,11 @@ class Run:
         fixed = np.floor(relaxed.parts + 1e-6) * (self.problem.replicas >= FIX_FROM)
         fixed[: program.others] = 0
         return program.integral(kept, fixed, self._left() * MIP_SHARE)
+
+    def _cost(self, found: Chosen) -> int:
+        """The price of a solution's GPUs, in units."""
+        pairs = zip(self.problem.supplies, found.partitions, strict=True)
+        return sum(supply.cost(int(many.sum())) for supply, many in pairs)
 
     def _left(self) -> float:
         return self.deadline - perf_counter()
