@@ -12,7 +12,8 @@ from provision.formulations.assignment.points import PointCandidates
 from provision.formulations.assignment.segments import SegmentCandidates
 from provision.models.base.errors import UnsupportedError
 from provision.models.contents.interference.tables import one_replica_each
-from provision.models.problem.method import FEATURES, Incumbent, Method, Outcome, needs
+from provision.models.problem.method import FEATURES, Method, needs
+from provision.models.problem.search import Incumbent, Outcome
 
 MOST_WORKLOADS = 40
 MOST_GPUS = 20
@@ -64,7 +65,7 @@ def solve(instance, control, program, name):
     instance, control
         As for every method.
     program
-        Makes a program (see `assignment_gpus`) from a Control and whether to round against plans.
+        Makes a program (see `assignment_gpus`) from a Search and whether to round against plans.
     name
         That of the method.
     """

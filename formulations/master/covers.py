@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.master.knapsack import Cover, Knapsack
+from provision.formulations.master.knapsack import ROUNDING, Cover, Knapsack
 from provision.formulations.master.program import CoverUse
 from provision.models.contents.problem import Group, Problem
 
@@ -124,7 +124,7 @@ def cheapest_covers(problem: Problem, menus: list[Menu], prices: NDArray[np.int6
 
 def _plannable(menu: Menu, group: Group, cover: Cover) -> bool:
     """Whether a cover carries the whole rate by replicas as a plan has them, no more of them than allowed."""
-    return cover.counts @ menu.planned_rps >= group.rate_rps and cover.counts.sum() <= group.most
+    return cover.counts @ menu.planned_rps >= group.rate_rps * (1 - 2 * ROUNDING) and cover.counts.sum() <= group.most
 
 
 def _use(group: int, menu: Menu, cover: Cover) -> CoverUse:

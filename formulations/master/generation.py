@@ -122,15 +122,15 @@ class Generation:
 
     def price_strictly(self, rounds: int, end: float) -> None:
         """Columns for the linear program of plans, where its covers differ from those of bounds."""
-        if all(self.program.covers.values()):
-            return
-        for _ in range(rounds):
+        effort, self.effort = self.effort, 0
+        for _ in range(0 if all(self.program.covers.values()) else rounds):
             found = self.program.relaxed(strict=True)
-            if found is None or perf_counter() + self.took_s > end or not self._price(found)[1]:
-                return
+            if found is None or perf_counter() > end or not self._price(found)[1]:
+                break
+        self.effort = effort
 
     def vary(self, draw: np.random.Generator) -> None:
-        """Columns for whole-number plans: covers at prices drawn around the last ones, contents of some of the roles."""
+        """Columns for whole-number plans: covers at prices around the last ones, contents of some of the roles."""
         prices = self._first_prices()[self.kinds :]
         if self.last is not None:
             drawn = np.concatenate([self.last.kinds, self.last.roles]) * COARSE

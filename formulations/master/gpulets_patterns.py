@@ -21,7 +21,8 @@ from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.turns.plans import FEATURES, outcome
 from provision.models.contents.turns.tables import ALONE, GpuletTables
 from provision.models.hardware.gpu import WHOLE
-from provision.models.problem.method import Incumbent, Method, Outcome
+from provision.models.problem.method import Method
+from provision.models.problem.search import Incumbent, Outcome
 
 GIVEN_AWAY = 1e-6
 """Part of a rate that a cover may lack before it counts as disproved."""

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from provision.models.base.compiled import compiled
 
+ROUNDING = 1e-12
+"""Part of a rate that is lost when credits are added up."""
 LONGEST = 200_000
 """Most prices of a table."""
 SAME, START = -1, -2
@@ -50,6 +52,7 @@ class Knapsack:
         """The cheapest cover of a rate by at least ``least`` replicas; None when there is none."""
         if not len(self.costs):
             return None
+        rate_rps *= 1 - ROUNDING
         if self.exact:
             return self._counted(rate_rps, least)
         if (self.costs == 0).any():

@@ -20,7 +20,8 @@ from provision.formulations.master.mixed_plan import NAME, Search
 from provision.formulations.master.partition_counts import PartitionCounts
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.segments import best_segments
-from provision.models.problem.method import FEATURES, Incumbent, Method, Outcome
+from provision.models.problem.method import FEATURES, Method
+from provision.models.problem.search import Incumbent, Outcome
 
 GENEROUS = 1 + 1e-8
 """What the relaxation grants: more than the verifier's tolerances add up to."""

@@ -26,7 +26,8 @@ from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import best_segments, cap_rps
 from provision.models.problem.instance import THROUGHPUT
-from provision.models.problem.method import FEATURES, Incumbent, Method, Outcome
+from provision.models.problem.method import FEATURES, Method
+from provision.models.problem.search import Incumbent, Outcome
 
 DEFAULT_SOLVER = "PULP_CBC_CMD"
 TOLERANCE = 1e-9

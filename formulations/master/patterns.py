@@ -23,7 +23,8 @@ from provision.formulations.master.coarse import coarse
 from provision.formulations.master.columns import Columns, prove
 from provision.formulations.master.type_counts import TypeCounts
 from provision.models.contents.interference.shared_plans import FEATURES, plan_shared
-from provision.models.problem.method import Incumbent, Method
+from provision.models.problem.method import Method
+from provision.models.problem.search import Incumbent
 
 NAME = "patterns"
 PLAN_CLASSES = 1000

@@ -22,7 +22,8 @@ from provision.models.contents.interference.boxes import NOTHING
 from provision.models.contents.interference.shared_plans import plan_shared
 from provision.models.contents.interference.throughput_plans import BOXES, FEATURES, throughput_problem
 from provision.models.problem.instance import THROUGHPUT
-from provision.models.problem.method import Incumbent, Method
+from provision.models.problem.method import Method
+from provision.models.problem.search import Incumbent
 
 NAME = "patterns-throughput"
 MOST_SETS = 20_000

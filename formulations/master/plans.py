@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from provision.formulations.master.program import Chosen
+from provision.formulations.master.program import Chosen, CoverUse, Program
 from provision.models.contents.alone.assemble import assemble
 from provision.models.contents.alone.deal import deal
 from provision.models.contents.alone.partitions import Partitions
 from provision.models.contents.oracle import Content, ContentOracle, Running
-from provision.models.contents.problem import Group, Problem
+from provision.models.contents.problem import Problem
 from provision.models.contents.roles import serving
 from provision.models.plans.plan import Plan, Replica
 
@@ -63,6 +63,47 @@ def plan_of(problem: Problem, chosen: Chosen, forced: dict[int, int], method: st
     return plan if _shares_kept(problem, plan) else None
 
 
+def add_plan(program: Program, problem: Problem, plan: Plan) -> None:
+    """Add the contents and covers of a plan to a program, as far as its roles can express them."""
+    kinds = {(problem.instance.fleet[kind.entry].gpu, problem.instance.fleet[kind.entry].partitioned, kind.profile): at
+             for at, kind in reversed(list(enumerate(problem.segments.kinds)))}
+    group_of = {problem.instance.workloads[member].name: at for at, group in enumerate(problem.groups)
+                for member in group.members}
+    uses: dict[str, Counter[int]] = {}
+    for gpu in plan.gpus:
+        for piece in gpu.slices:
+            kind = kinds.get((gpu.gpu, gpu.mig, piece.profile), -1)
+            roles = [_role_of(problem, group_of.get(one.workload, -1), one.rate_rps) for one in piece.replicas]
+            if kind in problem.oracles and roles and None not in roles:
+                content = tuple(sorted(role for role in roles if role is not None))
+                if _first(problem.oracles[kind], content) is not None:
+                    program.add_contents(kind, [content])
+                for one, role in zip(piece.replicas, roles, strict=True):
+                    uses.setdefault(one.workload, Counter())[len(problem.segments.kinds) + (role or 0)] += 1
+            elif len(piece.replicas) == 1 and kind >= 0:
+                uses.setdefault(piece.replicas[0].workload, Counter())[kind] += 1
+    for name, rows in uses.items():
+        at, cover = group_of.get(name, -1), tuple(sorted(rows.items()))
+        if at >= 0 and program.wanted[at] and carries(problem, at, cover):
+            program.add_cover(CoverUse(at, cover), strict=True)
+
+
+def carries(problem: Problem, at: int, uses: tuple[tuple[int, int], ...]) -> bool:
+    """Whether a cover carries the rate of a group within its replica limits."""
+    group, number = problem.groups[at], sum(many for _, many in uses)
+    return group.least <= number <= group.most and _credit(problem, at, uses) >= group.rate_rps * (1 - 2e-12)
+
+
+def _role_of(problem: Problem, at: int, rate_rps: float) -> int | None:
+    """The easiest role of a group's class that carries a rate; None when there is none."""
+    if at < 0:
+        return None
+    workload_class = problem.groups[at].workload_class
+    fit = [(role.rate_rps, index) for index, role in enumerate(problem.roles)
+           if role.workload_class == workload_class and role.rate_rps >= rate_rps * (1 - 1e-12)]
+    return min(fit)[1] if fit else None
+
+
 def _replicas(problem: Problem, chosen: Chosen, forced: dict[int, int]) -> tuple[NDArray[np.int64], list[_Use]]:
     """(workloads, kinds) replicas that stand alone, and the uses of shared slices, by the covers of a solution."""
     kinds = len(problem.segments.kinds)
@@ -75,7 +116,7 @@ def _replicas(problem: Problem, chosen: Chosen, forced: dict[int, int]) -> tuple
         group = problem.groups[cover.group]
         for _ in range(min(many, len(waiting[cover.group]))):
             member = waiting[cover.group].pop()
-            factor = _factor(problem, cover.group, group, cover.uses)
+            factor = _factor(problem, cover.group, cover.uses)
             for row, number in cover.uses:
                 if row < kinds:
                     alone[member, row] += number
@@ -85,12 +126,17 @@ def _replicas(problem: Problem, chosen: Chosen, forced: dict[int, int]) -> tuple
     return alone, uses
 
 
-def _factor(problem: Problem, at: int, group: Group, uses: tuple[tuple[int, int], ...]) -> float:
+def _factor(problem: Problem, at: int, uses: tuple[tuple[int, int], ...]) -> float:
     """The part of their credit that the replicas of a cover are routed."""
-    kinds = len(problem.segments.kinds)
-    total = sum(number * (problem.alone_rps[at, row] if row < kinds
-                          else min(problem.roles[row - kinds].rate_rps, group.cap_rps)) for row, number in uses)
-    return min(1.0, group.rate_rps / total) if total > 0 else 0.0
+    total = _credit(problem, at, uses)
+    return min(1.0, problem.groups[at].rate_rps / total) if total > 0 else 0.0
+
+
+def _credit(problem: Problem, at: int, uses: tuple[tuple[int, int], ...]) -> float:
+    """Requests/s that the replicas of a cover of a group carry in a plan."""
+    kinds, cap_rps = len(problem.segments.kinds), problem.groups[at].cap_rps
+    return sum(number * (float(problem.alone_rps[at, row]) if row < kinds
+                         else min(problem.roles[row - kinds].rate_rps, cap_rps)) for row, number in uses)
 
 
 def _slices(problem: Problem, chosen: Chosen, uses: list[_Use]) -> Iterator[tuple[int, tuple[Replica, ...]]]:

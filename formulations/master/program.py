@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import coo_array, csc_array
 
+from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
 from provision.models.contents.oracle import Content
 from provision.models.contents.problem import Problem, Supply
 
@@ -103,13 +103,11 @@ class Program:
         cost, least, most = self._bounds(tiers)
         if strict:
             most[self.loose()] = 0
-        matrix, right = self._matrix(tiers), self._right()
-        found = linprog(cost, A_ub=-matrix, b_ub=-right, bounds=np.stack([least, most], axis=1), method="highs")
-        if found.status != 0:
+        found = solve_linear(Rows(cost, self._matrix(tiers), self._right(), least, most))
+        if found is None:
             return None
-        duals = np.maximum(-found.ineqlin.marginals, 0)
-        supplies, kinds, roles, groups = np.split(duals, np.cumsum(self._sizes())[:-1])
-        return Relaxed(found.fun, kinds, roles, groups, supplies, found.x, found.lower.marginals)
+        supplies, kinds, roles, groups = np.split(found.duals, np.cumsum(self._sizes())[:-1])
+        return Relaxed(found.value, kinds, roles, groups, supplies, found.x, found.reduced)
 
     def integral(self, kept: NDArray[np.bool_], least: NDArray[np.float64], time_limit_s: float, gap: float = 0.0
                  ) -> Chosen | None:
@@ -117,14 +115,12 @@ class Program:
         tiers = self._tiers(None)
         cost, low, most = self._bounds(tiers)
         low = np.maximum(low, least)[kept]
-        whole = np.ones(len(cost))
+        whole = np.ones(len(cost), bool)
         edges = slice(len(tiers) + len(self.partitions), len(tiers) + len(self.partitions) + len(self.problem.edges[0]))
-        whole[edges] = 0
-        found = milp(
-            cost[kept], integrality=whole[kept], bounds=Bounds(low, np.maximum(most[kept], low)),
-            constraints=LinearConstraint(csc_array(self._matrix(tiers)[:, kept]), lb=self._right()),
-            options={"time_limit": max(time_limit_s, 0.1), "mip_rel_gap": gap},
-        )
+        whole[edges] = False
+        rows = Rows(cost[kept], csc_array(self._matrix(tiers)[:, kept]), self._right(), low,
+                    np.maximum(most[kept], low))
+        found = solve_integer(rows, whole[kept], time_limit_s, gap)
         if found.x is None:
             return None
         numbers = np.zeros(len(cost), int)

@@ -31,7 +31,8 @@ from provision.models.contents.alone.segments import best_segments, cap_rps
 from provision.models.contents.interference.shared_plans import is_shared
 from provision.models.contents.interference.throughput_plans import is_shared_throughput
 from provision.models.problem.instance import THROUGHPUT
-from provision.models.problem.method import FEATURES, Method, Outcome, needs
+from provision.models.problem.method import FEATURES, Method, needs
+from provision.models.problem.search import Outcome
 
 PRICE_STEPS = 15
 """Whole numbers that a dual price is rounded to; covers cost time and memory in proportion."""

@@ -14,7 +14,8 @@ from provision.heuristics.core.shared_packing import Packing, empty_packing, put
 from provision.heuristics.core.shared_search import ruin_and_recreate
 from provision.models.contents.interference.kernels import NONE
 from provision.models.contents.interference.shared_plans import FEATURES, plan_shared
-from provision.models.problem.method import Incumbent, Method
+from provision.models.problem.method import Method
+from provision.models.problem.search import Incumbent
 
 NAME = "lns"
 MOST_GPUS = 4

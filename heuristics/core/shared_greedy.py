@@ -11,7 +11,8 @@ from provision.heuristics.core.shared_packing import Costs, empty_packing, pack
 from provision.heuristics.igniter.igniter import METHODS as IGNITER
 from provision.models.contents.interference.shared_plans import plan_shared
 from provision.models.contents.interference.tables import least_units
-from provision.models.problem.method import Control, needs
+from provision.models.problem.method import needs
+from provision.models.problem.search import Search
 
 EAGERNESS = (0.01, 0.1, 0.3, 1.0)
 """Weights of the units that a GPU has left, against the units by which it grows."""
@@ -79,5 +80,5 @@ def _igniter(problem):
         if (least_units(stock.tables) <= stock.tables.limit).all():
             entry = next(entry for entry in instance.fleet if entry.gpu == stock.gpu)
             alone = instance.replace(fleet=(entry.model_copy(update={"count": None}),), objective="min_gpus")
-            outcome = IGNITER[0].run(alone, Control())
+            outcome = IGNITER[0].run(alone, Search())
             yield outcome.plan if outcome.status == "feasible" else None

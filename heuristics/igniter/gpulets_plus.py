@@ -23,7 +23,8 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import Terms, solo_terms, together
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.plans.prediction import predict_slice
-from provision.models.problem.method import Method, Outcome
+from provision.models.problem.method import Method
+from provision.models.problem.search import Outcome
 
 NAME = "gpulets+"
 SHARES = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 1.0])

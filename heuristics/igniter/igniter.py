@@ -30,7 +30,8 @@ from provision.models.contents.alone.segments import best_segments
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import Terms, solo_terms, together
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
-from provision.models.problem.method import Method, Outcome
+from provision.models.problem.method import Method
+from provision.models.problem.search import Outcome
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from provision.heuristics.inss.system import System
 from provision.models.base.errors import UnsupportedError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
-from provision.models.problem.method import Method, Outcome
+from provision.models.problem.method import Method
+from provision.models.problem.search import Outcome
 
 NAME = "inss"
 SHIPPED = ""

@@ -5,7 +5,7 @@ from time import perf_counter
 from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
-from provision.models.problem.method import Outcome
+from provision.models.problem.search import Outcome
 
 FEATURES = frozenset({"limited_counts", "with_mig", "without_mps", "isolated_data"})
 """What they plan: one GPU type with MIG, any performance data for isolated slices."""

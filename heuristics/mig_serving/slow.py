@@ -14,7 +14,8 @@ import numpy as np
 from provision.heuristics.mig_serving.common import FEATURES, planned
 from provision.heuristics.mig_serving.configs import Configs
 from provision.heuristics.mig_serving.tree import search
-from provision.models.problem.method import Incumbent, Method
+from provision.models.problem.method import Method
+from provision.models.problem.search import Incumbent
 
 NAME = "mig-serving-slow"
 POPULATION = 5

@@ -25,7 +25,8 @@ from provision.heuristics.core.packing import Packing
 from provision.models.contents.alone.assemble import assemble
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
-from provision.models.problem.method import Method, Outcome
+from provision.models.problem.method import Method
+from provision.models.problem.search import Outcome
 
 FRAGMENTED_GPCS = 4
 """A GPU with at most this many allocated GPCs is split up by the optimization (section III-E2)."""

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from provision.models.base.errors import InputError, UnsupportedError
+from provision.models.base.errors import UnsupportedError
 from provision.models.problem.instance import SHARED, THROUGHPUT
+from provision.models.problem.search import Outcome, Search
 
 FEATURES = {
     "several_gpu_types": "more than one fleet entry",
@@ -41,82 +42,18 @@ ONE_REPLICA = frozenset(
 """What methods under interference take, which give every workload one replica where that is asked for."""
 
 
-LEAST, MOST = 1e-6, 1e6
-"""Numeric parameters lie between these."""
-
-
-@dataclass(frozen=True)
-class Incumbent:
-    """What a running method knows so far: its best plan, a proven bound and the objective, None if none."""
-
-    objective: float | None
-    bound: float | None
-
-
-@dataclass(frozen=True)
-class Control:
-    """How long and how to search.
-
-    ``report`` is called with an Incumbent whenever something improves; ``start`` is a verified plan to begin with,
-    or None.
-    """
-
-    time_limit_s: float = 60.0
-    seed: int = 0
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    report: Callable[[Incumbent], None] = lambda incumbent: None
-    start: Any = None
-
-    def positive(self, name, kind):
-        """A parameter of the method as an int or a float (``kind``), above 0 and of sensible size.
-
-        Raises
-        ------
-        InputError
-            If it is none.
-        """
-        given = self.parameters[name]
-        try:
-            value = kind(given)
-        except (TypeError, ValueError, OverflowError):
-            value = 0
-        if not LEAST <= value <= MOST:
-            least, what = (1, "whole number") if kind is int else (LEAST, "number")
-            raise InputError(f"parameter {name}: {given!r} should be a {what} from {least:g} to {MOST:g}")
-        return value
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a method found.
-
-    ``status`` is optimal, feasible, infeasible or unknown; ``termination`` says why it stopped: proved,
-    completed (a heuristic's end), time_limit or stopped. ``bound`` is proven or None. ``reason`` names,
-    for an infeasible or unknown outcome, what stands in the way and what would work; a plan beside ``unknown``
-    is one that by the method's own account breaks SLOs.
-    """
-
-    status: str
-    termination: str
-    plan: Any = None
-    bound: float | None = None
-    reason: str = ""
-    build_seconds: float = 0.0
-    solve_seconds: float = 0.0
-
-
 @dataclass(frozen=True)
 class Method:
     """A way to turn an instance into a plan.
 
-    ``run(instance, control)`` returns an Outcome. ``features`` are those keys of FEATURES that it can
+    ``run(instance, search)`` returns an Outcome. ``features`` are those keys of FEATURES that it can
     handle; ``parameters`` its own parameters with their defaults. ``compiled`` says that under interference it runs
     kernels which are compiled when they are first called.
     """
 
     name: str
     summary: str
-    run: Callable[[Any, Control], Outcome]
+    run: Callable[[Any, Search], Outcome]
     exact: bool = False
     source: str = ""
     features: frozenset[str] = frozenset()

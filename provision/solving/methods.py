@@ -11,6 +11,7 @@ from provision.models.base.errors import InputError
 MODULES = (
     "solving.auto",
     "formulations.master.partition_counts",
+    "formulations.master.solve",
     "formulations.master.patterns",
     "formulations.master.patterns_throughput",
     "formulations.master.mixed_slices",

@@ -15,7 +15,8 @@ from time import perf_counter
 
 from provision.heuristics.igniter import igniter
 from provision.models.hardware.gpu import WHOLE
-from provision.models.problem.method import Method, Outcome
+from provision.models.problem.method import Method
+from provision.models.problem.search import Outcome
 from provision.simulation.simulate import MOST_REQUESTS, simulate
 from provision.verification.verify import verify
 

@@ -28,7 +28,7 @@ def with_slack(instance, plan, step, control, started):
     step
         The entry function of a method, quick enough to be called a few times.
     control
-        Its Control; the search ends with its time limit.
+        Its Search; the search ends with its time limit.
     started
         When the search began, a perf_counter.
     """

@@ -7,7 +7,8 @@ from importlib.metadata import version
 from provision.models.base.errors import InputError, MethodError
 from provision.models.plans.result import Result
 from provision.models.problem.instance import ROUNDING
-from provision.models.problem.method import Control, needs
+from provision.models.problem.method import needs
+from provision.models.problem.search import Search
 from provision.solving.methods import method as find_method
 from provision.solving.size import check_size
 from provision.verification.verify import verify
@@ -65,7 +66,7 @@ def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, start
     if chosen.compiled and "interference" in needs(instance):
         _rehearse(instance, chosen, settings)
     start = _holding(instance, start)
-    control = Control(time_limit_s, seed, settings, report or (lambda incumbent: None), start)
+    control = Search(time_limit_s, seed, settings, report or (lambda incumbent: None), start)
     outcome = chosen.run(instance, control)
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
     if verdict is not None and not verdict.ok and outcome.status != "unknown":
@@ -122,7 +123,7 @@ def _rehearse(instance, method, settings):
         _rehearsed.add(key)
         few = instance.workloads[: FEWER if "max_throughput" in needs(instance) else FEW]
         few = instance.replace(workloads=few, workflows=())
-        found = method.run(few, Control(REHEARSAL_S, parameters=settings | {"iterations": ITERATIONS, "slack": "no"}))
+        found = method.run(few, Search(REHEARSAL_S, parameters=settings | {"iterations": ITERATIONS, "slack": "no"}))
         if found.termination == "stopped":
             raise KeyboardInterrupt
 

@@ -6,7 +6,7 @@ from test_patterns import random_instance
 from provision import InputError, read, solve, verify
 from provision.heuristics.core import lns
 from provision.instances.generators.igniter import generate
-from provision.models.problem.method import Control
+from provision.models.problem.search import Search
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -26,7 +26,7 @@ def test_same_seed_same_answer():
 def test_begins_with_a_given_plan():
     instance = generate(40, 6)
     start = solve(instance, "lns", iterations=2000).plan
-    outcome = lns.solve(instance, Control(time_limit_s=0.01, start=start))
+    outcome = lns.solve(instance, Search(time_limit_s=0.01, start=start))
     assert len(outcome.plan.gpus) <= len(start.gpus) and verify(instance, outcome.plan).ok
 
 

@@ -5,7 +5,7 @@ from time import perf_counter
 
 import numpy as np
 
-from provision.models.problem.method import Outcome
+from provision.models.problem.search import Outcome
 
 
 def unservable(instance, segments):

@@ -13,7 +13,8 @@ from provision.models.contents.interference.stocks import Fleet, fleet_of
 from provision.models.contents.interference.tables import Classes, classes_of, igniter_data, serves, shares_of
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
-from provision.models.problem.method import Outcome, needs
+from provision.models.problem.method import needs
+from provision.models.problem.search import Outcome
 
 FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "variants"})
 """What methods that plan shared GPUs can do."""

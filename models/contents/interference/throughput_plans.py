@@ -10,7 +10,8 @@ from provision.models.contents.interference.shared_plans import FEATURES as SHAR
 from provision.models.contents.interference.shared_plans import SharedProblem, shared_problem
 from provision.models.contents.interference.tables import igniter_data, shares_of
 from provision.models.plans.plan import Replica
-from provision.models.problem.method import Outcome, needs
+from provision.models.problem.method import needs
+from provision.models.problem.search import Outcome
 
 FEATURES = SHARED_FEATURES - {"variants"} | {"max_throughput"}
 """What methods that plan throughput on shared GPUs can do."""

@@ -6,7 +6,7 @@ from provision.models.contents.turns.batches import largest_batches
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.plans.prediction import predict_slice
-from provision.models.problem.method import Outcome
+from provision.models.problem.search import Outcome
 
 FEATURES = frozenset({"limited_counts", "without_mig", "gpulets"})
 """What methods for gpu-lets can do."""

@@ -15,7 +15,7 @@ from provision.formulations.assignment.points import points_of
 from provision.instances.generators.igniter import generate
 from provision.instances.generators.synthetic import random_instance
 from provision.models.performance.operating_points import Member
-from provision.models.problem.method import Control
+from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry
 from provision.solving.methods import method
 
@@ -132,7 +132,7 @@ def test_a_plan_that_is_given_bounds_the_search_and_is_kept(name, monkeypatch):
     candidates = candidates_of(testbed)
     assert len(candidates.copies(start)) == len(start.gpus) < len(candidates.copies())
     monkeypatch.setattr(method(name).run.keywords["program"], "solve", _interrupted)
-    outcome = method(name).run(testbed, Control(20, 0, dict(method(name).parameters), start=start))
+    outcome = method(name).run(testbed, Search(20, 0, dict(method(name).parameters), start=start))
     assert (outcome.plan, outcome.status, outcome.termination) == (start, "feasible", "stopped")
 
 
@@ -146,7 +146,7 @@ def test_search_begins_at_a_plan(name, read, other):
     """A plan of another method is a beginning, slices in any order; the proof is the same."""
     instance = provision.read(read)
     start = provision.solve(instance, other).plan
-    outcome = method(name).run(instance, Control(30, 0, dict(method(name).parameters), start=start))
+    outcome = method(name).run(instance, Search(30, 0, dict(method(name).parameters), start=start))
     assert outcome.status == "optimal"
     assert math.isclose(instance.value(outcome.plan), provision.solve(instance, name).objective)
 

@@ -8,7 +8,7 @@ from provision import read, solve, verify
 from provision.formulations.master import columns, patterns
 from provision.instances.generators.igniter import generate
 from provision.models.base.errors import UnsupportedError
-from provision.models.problem.method import Control
+from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry
 
 
@@ -78,7 +78,7 @@ def test_merged_classes_give_a_plan_and_a_bound(monkeypatch):
 def test_a_start_is_never_lost():
     instance = random_instance(20, 3)
     start = solve(instance, "greedy").plan
-    outcome = patterns.solve(instance, Control(time_limit_s=0.01, start=start))
+    outcome = patterns.solve(instance, Search(time_limit_s=0.01, start=start))
     assert gpus(outcome) <= len(start.gpus) and verify(instance, outcome.plan).ok
 
 

@@ -20,7 +20,7 @@ from provision.models.contents.interference.boxes import most_throughput
 from provision.models.contents.interference.menus import menu_of
 from provision.models.contents.interference.throughput_plans import throughput_problem
 from provision.models.performance.operating_points import Member
-from provision.models.problem.method import Outcome
+from provision.models.problem.search import Outcome
 
 SMALL = (("a30",), ("t4",), ("a30", "t4"), ("v100", "t4"))
 INSS = provision.read("inss")

@@ -17,7 +17,7 @@ from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.igniter import SLACK, Terms, solo_terms, together
 from provision.models.performance.operating_points import Member
-from provision.models.problem.method import Control
+from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry, Workload
 from provision.solving.solve import solve
 from provision.verification.verify import verify
@@ -59,7 +59,7 @@ members = st.builds(
 
 
 def plan_of(instance, name="igniter"):
-    return METHOD[name].run(instance, Control()).plan
+    return METHOD[name].run(instance, Search()).plan
 
 
 def one_workload(model="resnet50", **changes):
@@ -170,7 +170,7 @@ def test_what_the_model_does_not_describe_is_none(profile, member):
 
 
 def test_an_slo_that_no_gpu_meets_is_infeasible_and_the_nearest_works():
-    outcome = METHOD["igniter"].run(one_workload(slo_ms=2.0), Control())
+    outcome = METHOD["igniter"].run(one_workload(slo_ms=2.0), Search())
     assert (outcome.status, outcome.plan) == ("infeasible", None)
     enough = float(re.search(r"one: .* slo_ms ([\d.]+) or more would work", outcome.reason)[1])
     nearest = one_workload(slo_ms=enough, rate_rps=1.0)
@@ -179,7 +179,7 @@ def test_an_slo_that_no_gpu_meets_is_infeasible_and_the_nearest_works():
 
 @pytest.mark.parametrize("slo_ms", [40.0, 400.0], ids=["batch by Theorem 1", "batch at its limit"])
 def test_a_rate_too_large_for_a_gpu_names_the_largest_that_works(slo_ms):
-    outcome = METHOD["igniter"].run(one_workload(slo_ms=slo_ms, rate_rps=9000.0), Control())
+    outcome = METHOD["igniter"].run(one_workload(slo_ms=slo_ms, rate_rps=9000.0), Search())
     assert (outcome.status, outcome.plan) == ("unknown", None)
     most = float(re.search(r"one: .* rate_rps ([\d.]+) or less would work", outcome.reason)[1])
     nearest = one_workload(slo_ms=slo_ms, rate_rps=most)
@@ -194,7 +194,7 @@ def test_a_workload_without_requests_keeps_a_replica():
 
 def test_a_fleet_that_is_too_small_is_said():
     testbed = read("igniter-testbed-12").replace(fleet=(FleetEntry(gpu="v100", price_per_hour=3.06, count=5),))
-    outcome = METHOD["igniter"].run(testbed, Control())
+    outcome = METHOD["igniter"].run(testbed, Search())
     assert (outcome.status, outcome.plan) == ("unknown", None) and "needs 6 GPUs" in outcome.reason
 
 
@@ -218,7 +218,7 @@ def test_the_t4_needs_two_gpus_for_the_workloads_that_the_paper_names():
         performance="igniter-t4-derived",
         workloads=tuple(one.model_copy(update={"max_replicas": None}) for one in testbed.workloads),
     )
-    outcome = METHOD["igniter"].run(on_t4, Control())
+    outcome = METHOD["igniter"].run(on_t4, Search())
     named = set(re.findall(r"workload (\S+): igniter serves", outcome.reason))
     assert named == {"vgg19-app1", "vgg19-app2", "ssd-app1", "ssd-app3"}
     assert "NOT measured" in T4.source

@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 
 import provision
-from provision.models.problem.method import Outcome
+from provision.models.problem.search import Outcome
 from provision.solving.methods import methods
 
 SOLVE = """

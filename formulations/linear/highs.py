@@ -1,0 +1,91 @@
+"""Linear and integer programs by SciPy's HiGHS: one table of statuses, and Ctrl-C that is heard while it works."""
+
+import threading
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.sparse import sparray
+
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+STATUSES: dict[int, Status] = {0: "optimal", 1: "unknown", 2: "infeasible", 3: "unknown", 4: "unknown"}
+"""What SciPy's numbers mean; 1 is a limit, 3 an unbounded program, 4 trouble with numbers."""
+LEAST_S = 0.1
+"""A solver is given so many seconds at least: it needs some to read the program."""
+POLL_S = 0.1
+"""Seconds between two looks at whether Ctrl-C was pressed."""
+Answer = TypeVar("Answer")
+
+
+class Rows(NamedTuple):
+    """A program in rows: minimise ``cost`` @ x with ``matrix`` @ x >= ``right`` and ``least`` <= x <= ``most``."""
+
+    cost: NDArray[np.float64]
+    matrix: sparray
+    right: NDArray[np.float64]
+    least: NDArray[np.float64]
+    most: NDArray[np.float64]
+
+
+class LinearSolution(NamedTuple):
+    """An optimum: its value, x, the dual of every row (at least 0) and the reduced cost of every column."""
+
+    value: float
+    x: NDArray[np.float64]
+    duals: NDArray[np.float64]
+    reduced: NDArray[np.float64]
+
+
+class IntegerSolution(NamedTuple):
+    """What was found: x (None for nothing), and the solver's own lower bound (negatively infinite for none)."""
+
+    status: Status
+    x: NDArray[np.float64] | None
+    bound: float
+
+
+def solve_linear(rows: Rows) -> LinearSolution | None:
+    """The optimum of a linear program; None when it has none."""
+    bounds = np.stack([rows.least, rows.most], axis=1)
+    found = interruptible(lambda: linprog(rows.cost, A_ub=-rows.matrix, b_ub=-rows.right, bounds=bounds))
+    if STATUSES[found.status] != "optimal":
+        return None
+    return LinearSolution(found.fun, found.x, np.maximum(-found.ineqlin.marginals, 0), found.lower.marginals)
+
+
+def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap: float = 0.0) -> IntegerSolution:
+    """Solve a program whose flagged columns are whole numbers, for so many seconds or up to a relative gap."""
+    found = interruptible(lambda: milp(
+        rows.cost, integrality=whole.astype(int), bounds=Bounds(rows.least, rows.most),
+        constraints=LinearConstraint(rows.matrix, lb=rows.right),
+        options={"time_limit": max(time_limit_s, LEAST_S), "mip_rel_gap": gap},
+    ))
+    status = STATUSES[found.status]
+    if status == "unknown" and found.x is not None:
+        status = "feasible"
+    bound = getattr(found, "mip_dual_bound", None)
+    return IntegerSolution(status, found.x, -np.inf if bound is None else float(bound))
+
+
+def interruptible(call: Callable[[], Answer]) -> Answer:
+    """The answer of a call that releases Python's lock; Ctrl-C ends the waiting for it, not the call."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    answer: list[Answer] = []
+    trouble: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answer.append(call())
+        except BaseException as error:  # told to whoever waits
+            trouble.append(error)
+
+    worker = threading.Thread(target=run, daemon=True)
+    worker.start()
+    while worker.is_alive():
+        worker.join(POLL_S)
+    if trouble:
+        raise trouble[0]
+    return answer[0]

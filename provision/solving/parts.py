@@ -1,0 +1,22 @@
+"""The parts of a fleet, one GPU type each, as instances of their own."""
+
+from collections.abc import Iterator
+
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+
+
+def parts_of(instance: Instance) -> Iterator[Instance]:
+    """The instance on every GPU type of a mixed fleet by itself, where that can run all workloads."""
+    types = dict.fromkeys((entry.gpu, entry.partitioned) for entry in instance.fleet)
+    for gpu, mig in types if len(types) > 1 else ():
+        fleet = tuple(entry for entry in instance.fleet if (entry.gpu, entry.partitioned) == (gpu, mig))
+        performance = tuple(data for data in instance.performance if data.gpu == gpu)
+        known = {model for data in performance for model in data.models}
+        if all(model in known for workload in instance.workloads for model in workload.models):
+            yield instance.replace(fleet=fleet, performance=performance)
+
+
+def whole_plan(instance: Instance, plan: Plan) -> Plan:
+    """A plan of a part as one of the whole."""
+    return plan.model_copy(update={"digest": instance.digest})
