@@ -1,6 +1,9 @@
 """Reading instances and plans, by name or by path, and writing them."""
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING
 
 from provision.instances.files.files import dump, load, validate, write_text
 from provision.instances.files.instance_file import read_instance_file
@@ -9,8 +12,14 @@ from provision.instances.generators.families import PATTERNS, generated
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
-def read(name_or_path):
+    from provision.instances.files.files import FilePath
+    from provision.models.problem.instance import Instance
+
+
+def read(name_or_path: FilePath) -> Instance:
     """An instance: a file when there is one of this name, else a shipped or generated instance.
 
     Raises
@@ -31,7 +40,7 @@ def read(name_or_path):
     )
 
 
-def read_plan(path):
+def read_plan(path: FilePath) -> Plan:
     """A plan from a file.
 
     Raises
@@ -42,7 +51,7 @@ def read_plan(path):
     return validate(Plan, load(path), path)
 
 
-def write(record, path, force=False):
+def write(record: BaseModel, path: FilePath, force: bool = False) -> None:
     """Write an instance or a plan as JSON (``.json``) or YAML, under a temporary name first.
 
     Raises

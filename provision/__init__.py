@@ -1,7 +1,41 @@
 """How few GPUs, partitioned how, for DNN inference under SLOs: plans with proofs for MIG and MPS."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from provision import draw as draw
+    from provision.exporters.export import export as export
+    from provision.instances.files.shipped import shipped_instances as shipped_instances
+    from provision.instances.read import read as read
+    from provision.instances.read import read_plan as read_plan
+    from provision.instances.read import write as write
+    from provision.models.base.errors import InputError as InputError
+    from provision.models.base.errors import MethodError as MethodError
+    from provision.models.base.errors import UnsupportedError as UnsupportedError
+    from provision.models.hardware.gpu import gpu_type as gpu_type
+    from provision.models.hardware.gpu import gpu_types as gpu_types
+    from provision.models.plans.plan import Plan as Plan
+    from provision.models.plans.plan import PlannedGpu as PlannedGpu
+    from provision.models.plans.plan import Replica as Replica
+    from provision.models.plans.plan import Slice as Slice
+    from provision.models.plans.report import Report as Report
+    from provision.models.plans.report import Violation as Violation
+    from provision.models.plans.result import Result as Result
+    from provision.models.plans.simulation_report import SimulationReport as SimulationReport
+    from provision.models.problem.instance import Instance as Instance
+    from provision.models.problem.workload import FleetEntry as FleetEntry
+    from provision.models.problem.workload import Policy as Policy
+    from provision.models.problem.workload import Workload as Workload
+    from provision.replanning.replan import replan as replan
+    from provision.simulation.simulate import simulate as simulate
+    from provision.solving.methods import methods as methods
+    from provision.solving.solve import solve as solve
+    from provision.sweeps.what_if import what_if as what_if
+    from provision.verification.verify import verify as verify
 
 __version__ = version("provision")
 
@@ -28,22 +62,28 @@ _HOMES = {
     "methods": "solving.methods",
     "read": "instances.read",
     "read_plan": "instances.read",
+    "replan": "replanning.replan",
     "shipped_instances": "instances.files.shipped",
     "simulate": "simulation.simulate",
     "solve": "solving.solve",
     "verify": "verification.verify",
+    "what_if": "sweeps.what_if",
     "write": "instances.read",
 }
+_PACKAGES = ("draw",)
 __all__ = list(_HOMES)
 
+if not TYPE_CHECKING:  # a type checker takes a module with ``__getattr__`` to have every name
 
-def __getattr__(name):
-    """A name of ``__all__``, on its first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    return globals()[name]
+    def __getattr__(name: str) -> object:
+        """A name of ``__all__``, or a package, on its first use."""
+        if name in _PACKAGES:
+            return import_module(f"{__name__}.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return globals()[name]
 
 
-def __dir__():
-    return [*globals(), *_HOMES]
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES, *_PACKAGES]

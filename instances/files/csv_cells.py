@@ -1,14 +1,24 @@
 """CSV files cell by cell: one line that names file, row and column for whatever is wrong."""
 
+from __future__ import annotations
+
 import csv
 import io
 import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from provision.instances.files.files import read_text
 from provision.models.base.errors import InputError
 
+if TYPE_CHECKING:
+    from provision.instances.files.files import FilePath
 
-def numbered_rows(path, columns):
+CsvRow = dict[str, str]
+"""The cells of a row by column; those that a short row lacks are None, which every reader of cells refuses."""
+
+
+def numbered_rows(path: FilePath, columns: Sequence[str]) -> Iterator[tuple[int, CsvRow]]:
     """The line number and the dict of every row of a CSV file that must have these columns, one at a time.
 
     Raises
@@ -29,14 +39,14 @@ def numbered_rows(path, columns):
         raise InputError(f"{path}: has no rows below its header; add some")
 
 
-def csv_text(header, rows):
+def csv_text(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     """A header and rows of cells as the text of a CSV file; an empty cell for None."""
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows((header, *rows))
     return file.getvalue()
 
 
-def text(path, line, row, column):
+def text(path: FilePath, line: int, row: CsvRow, column: str) -> str:
     """The text of a cell of a row, which must not be empty."""
     found = (row[column] or "").strip()
     if not found:
@@ -44,12 +54,12 @@ def text(path, line, row, column):
     return found
 
 
-def number(path, line, row, column):
+def number(path: FilePath, line: int, row: CsvRow, column: str) -> float:
     """A finite, non-negative number from a cell of a row."""
     return parsed(path, line, column, row[column])
 
 
-def whole(path, line, row, column):
+def whole(path: FilePath, line: int, row: CsvRow, column: str) -> int:
     """A whole, non-negative number from a cell of a row."""
     value = number(path, line, row, column)
     if value != int(value):
@@ -57,10 +67,10 @@ def whole(path, line, row, column):
     return int(value)
 
 
-def parsed(path, line, column, cell):
+def parsed(path: FilePath, line: int, column: str, cell: str | None) -> float:
     """A finite, non-negative number from the text of a cell."""
     try:
-        value = float(cell)
+        value = float(cell or "")
     except (TypeError, ValueError):
         raise InputError(f"{path}:{line}: {column} {cell!r} is not a number; correct it") from None
     if not 0 <= value < math.inf:

@@ -1,7 +1,11 @@
 """Demand over time: request rates of workloads in windows of equal length, read from CSV."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,6 +13,13 @@ from provision.instances.files.csv_cells import csv_text, number, numbered_rows,
 from provision.instances.files.files import write_text
 from provision.models.base.errors import InputError
 from provision.models.problem.workload import LEAST_RPS
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from provision.instances.files.files import FilePath
+    from provision.models.base.arrays import Floats
+    from provision.models.problem.instance import Instance
 
 COLUMNS = ("time_s", "workload", "rate_rps")
 MOST_CELLS = 50_000_000
@@ -23,16 +34,16 @@ SHIFT_S = 60
 class Demand:
     """Rates (requests/s) as an array (windows, workloads); ``times_s`` are the starts of the windows, ascending."""
 
-    times_s: np.ndarray
+    times_s: Floats
     workloads: tuple[str, ...]
-    rates_rps: np.ndarray
+    rates_rps: Floats
 
     @cached_property
-    def window_s(self):
+    def window_s(self) -> float:
         """Length of a window, the smallest step between two starts, in seconds; 0 when there is only one."""
         return float(np.diff(self.times_s).min()) if len(self.times_s) > 1 else 0.0
 
-    def instance(self, instance, rates_rps):
+    def instance(self, instance: Instance, rates_rps: ArrayLike) -> Instance:
         """The instance with the rates given, one per workload of this demand; other workloads keep theirs.
 
         Raises
@@ -49,7 +60,7 @@ class Demand:
         return at_rates(instance, dict(zip(self.workloads, np.asarray(rates_rps, float).tolist(), strict=True)))
 
 
-def at_rates(instance, rates_rps):
+def at_rates(instance: Instance, rates_rps: Mapping[str, float]) -> Instance:
     """The instance with other rates, by workload; those that are not named keep theirs, below LEAST_RPS is none."""
     rates = {one.name: rates_rps.get(one.name, one.rate_rps) for one in instance.workloads}
     return instance.replace(workloads=tuple(
@@ -58,7 +69,7 @@ def at_rates(instance, rates_rps):
     ))
 
 
-def two_waves(instance, seed=0):
+def two_waves(instance: Instance, seed: int = 0) -> Demand:
     """The shape of gpu-lets' experiment on fluctuating rates (its section 6, figure 14): 1,800 s in windows of 20 s.
 
     Rates rise and fall between 0 and 600 s, and higher between 900 and 1,800 s, each workload's at times of its own.
@@ -75,7 +86,7 @@ def two_waves(instance, seed=0):
     return Demand(times_s, tuple(workload.name for workload in instance.workloads), rates)
 
 
-def read_demand(path, columns=COLUMNS):
+def read_demand(path: FilePath, columns: tuple[str, str, str] = COLUMNS) -> Demand:
     """Demand from a CSV file with the columns ``time_s,workload,rate_rps``, or others for these, in any order.
 
     A workload that has no row in a window has no request in it.
@@ -95,7 +106,7 @@ def read_demand(path, columns=COLUMNS):
     return from_cells(cells, path)
 
 
-def write_demand(demand, path, force=False):
+def write_demand(demand: Demand, path: FilePath, force: bool = False) -> None:
     """Write demand as a file that ``read_demand`` reads.
 
     Raises
@@ -111,7 +122,7 @@ def write_demand(demand, path, force=False):
     write_text(path, csv_text(COLUMNS, rows), force)
 
 
-def from_cells(cells, where):
+def from_cells(cells: Mapping[tuple[float, str], float], where: object) -> Demand:
     """Demand from ``{(time_s, workload): rate_rps}``.
 
     Raises
@@ -119,10 +130,11 @@ def from_cells(cells, where):
     InputError
         When there is too much to hold.
     """
-    times, names = (sorted({key[part] for key in cells}) for part in (0, 1))
+    times, names = sorted({time_s for time_s, _ in cells}), sorted({name for _, name in cells})
     if len(times) * len(names) > MOST_CELLS:
         raise InputError(f"{where}: {len(times):,} windows of {len(names):,} workloads are too many; cut it")
-    row_of, column_of = ({value: index for index, value in enumerate(values)} for values in (times, names))
+    row_of = {time_s: index for index, time_s in enumerate(times)}
+    column_of = {name: index for index, name in enumerate(names)}
     rates = np.zeros((len(times), len(names)))
     for (time_s, name), rate in cells.items():
         rates[row_of[time_s], column_of[name]] = rate

@@ -1,11 +1,15 @@
 """Files in and out: one line for whatever is wrong, nothing lost on writing."""
 
+from __future__ import annotations
+
 import json
 import os
 import reprlib
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -13,10 +17,16 @@ from pydantic import TypeAdapter, ValidationError
 from provision.instances.files.parse import parse
 from provision.models.base.errors import InputError
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
 MOST_BYTES = 256 * 2**20
 
+FilePath = str | os.PathLike[str]
+T = TypeVar("T")
 
-def load(path):
+
+def load(path: FilePath) -> Any:
     """The content of a YAML or JSON file (by suffix ``.json``) as plain objects.
 
     Raises
@@ -27,7 +37,7 @@ def load(path):
     return parse(path, read_text(path))
 
 
-def read_text(path):
+def read_text(path: FilePath) -> str:
     """The text of a file, a byte order mark left out.
 
     Raises
@@ -51,7 +61,15 @@ def read_text(path):
     return text
 
 
-def validate(kind, content, where):
+@overload
+def validate(kind: type[T], content: object, where: object) -> T: ...
+
+
+@overload
+def validate(kind: Any, content: object, where: object) -> Any: ...
+
+
+def validate(kind: Any, content: object, where: object) -> Any:
     """An object of a pydantic class, or of any type that pydantic knows, from plain content.
 
     Raises
@@ -64,7 +82,7 @@ def validate(kind, content, where):
 
 
 @contextmanager
-def refused(where):
+def refused(where: object) -> Iterator[None]:
     """Turn what pydantic refuses into an InputError that names the place."""
     try:
         yield
@@ -72,7 +90,7 @@ def refused(where):
         raise InputError(f"{where}: {_first_problem(error)}") from None
 
 
-def check_writable(path, force=False):
+def check_writable(path: FilePath, force: bool = False) -> None:
     """Complain before the work, not after it, when a file cannot be written.
 
     Raises
@@ -94,12 +112,12 @@ def check_writable(path, force=False):
         raise InputError(f"{path}: cannot be written: {reason(error)}; choose another name") from None
 
 
-def write_text(path, text, force=False):
+def write_text(path: FilePath, text: str, force: bool = False) -> None:
     """Write a file of text as ``write_bytes`` does."""
     write_bytes(path, text.encode(), force)
 
 
-def write_bytes(path, content, force=False):
+def write_bytes(path: FilePath, content: bytes, force: bool = False) -> None:
     """Write a file as a whole or not at all.
 
     Raises
@@ -122,7 +140,7 @@ def write_bytes(path, content, force=False):
         raise InputError(f"{path}: cannot be written: {reason(error)}; choose another name") from None
 
 
-def dump(record, path):
+def dump(record: BaseModel, path: FilePath) -> str:
     """The text of a record for a file of this name: JSON for ``.json``, else YAML."""
     content = record.model_dump(mode="json", exclude_none=True)
     if str(path).endswith(".json"):
@@ -144,7 +162,7 @@ OWN = ("value_error", "union_tag_invalid", "union_tag_not_found")
 """Types of errors whose message names the value already."""
 
 
-def _first_problem(error):
+def _first_problem(error: ValidationError) -> str:
     """One line for the first error that pydantic found, and how many more there are."""
     problems = error.errors(include_url=False)
     first, kind = problems[0], problems[0]["type"]
@@ -157,7 +175,7 @@ def _first_problem(error):
     return text + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else "")
 
 
-def _field(location):
+def _field(location: tuple[int | str, ...]) -> str:
     """A path such as ``workloads[3].slo_ms``; names of union members are left out."""
     path = ""
     for part in location:
@@ -168,13 +186,13 @@ def _field(location):
     return path
 
 
-def _shown(value):
+def _shown(value: object) -> str:
     """A value as Python writes it, long ones cut."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = 60
     return short.repr(value)
 
 
-def reason(error):
+def reason(error: BaseException) -> str:
     """What an operating system error says."""
     return getattr(error, "strerror", None) or str(error)

@@ -1,15 +1,21 @@
 """One instance from a file, performance data in files beside it included."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from provision.instances.files.files import load, validate
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import PerformanceFile, shipped_performance
 from provision.models.problem.instance import Instance
 
+if TYPE_CHECKING:
+    from provision.instances.files.files import FilePath
 
-def read_instance_file(path):
+
+def read_instance_file(path: FilePath) -> Instance:
     """The instance in a file.
 
     Raises
@@ -23,14 +29,14 @@ def read_instance_file(path):
     return validate(Instance, content, path)
 
 
-def _with_files(performance, instance):
+def _with_files(performance: Any, instance: FilePath) -> Any:
     """Performance data with paths replaced by what the files hold; names of shipped data stay."""
     if isinstance(performance, list):
         return [_from_file(one, instance) for one in performance]
     return _from_file(performance, instance)
 
 
-def _from_file(performance, instance):
+def _from_file(performance: Any, instance: FilePath) -> Any:
     if not isinstance(performance, str) or performance in shipped_performance():
         return performance
     path = Path(instance).parent / performance

@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 import yaml
 
@@ -27,7 +29,7 @@ NUMBERS = {
 """What reads as a number: 1e3 does, while 010 (octal) and 1:30 (base 60) stay text and are refused as such."""
 
 
-def parse(path, text):
+def parse(path: object, text: str) -> dict[str, Any]:
     """The mapping that a YAML file, or with suffix ``.json`` a JSON file, holds.
 
     Raises
@@ -50,7 +52,7 @@ class _Loader(yaml.CSafeLoader):
     }
     depth = values = 0
 
-    def descend_resolver(self, parent, index):
+    def descend_resolver(self, parent: Any, index: Any) -> None:
         """Called by the composer on its way down; its own recursion would overflow the C stack."""
         self.depth += 1
         self.values += 1
@@ -59,11 +61,11 @@ class _Loader(yaml.CSafeLoader):
         if self.values > MOST_VALUES:
             raise yaml.composer.ComposerError(problem=f"more than {MOST_VALUES} values; write it as .json instead")
 
-    def ascend_resolver(self):
+    def ascend_resolver(self) -> None:
         """Called by the composer on its way up."""
         self.depth -= 1
 
-    def construct_mapping(self, node, deep=False):
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
         for key_node, _ in node.value:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
@@ -81,7 +83,7 @@ for _tag, (_pattern, _first) in NUMBERS.items():
     _Loader.add_implicit_resolver(_tag, re.compile(_pattern), list(_first))
 
 
-def _parse_yaml(path, text):
+def _parse_yaml(path: object, text: str) -> Any:
     try:
         content = yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
@@ -93,7 +95,7 @@ def _parse_yaml(path, text):
     return content
 
 
-def _parse_json(path, text):
+def _parse_json(path: object, text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_no_key_twice)
     except json.JSONDecodeError as error:
@@ -104,7 +106,7 @@ def _parse_json(path, text):
         raise InputError(f"{path}: not well-formed JSON: {error}") from None
 
 
-def _no_key_twice(pairs):
+def _no_key_twice(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -112,7 +114,7 @@ def _no_key_twice(pairs):
     return found
 
 
-def _refuse_bombs(path, text, content):
+def _refuse_bombs(path: object, text: str, content: object) -> None:
     """Refuse aliases that blow up a short file or lead back to themselves: a value takes a character at least."""
     try:
         if _size(content, {}) > len(text) + MOST_EXTRA:
@@ -121,7 +123,7 @@ def _refuse_bombs(path, text, content):
         raise InputError(f"{path}: aliases lead back to themselves; write it without aliases") from None
 
 
-def _size(node, known):
+def _size(node: object, known: dict[int, int]) -> int:
     """Values in a tree with aliases followed; a node that stands in several places is measured once."""
     if not isinstance(node, (dict, list)):
         return 1
@@ -131,5 +133,5 @@ def _size(node, known):
     return known[id(node)]
 
 
-def _kind(content):
+def _kind(content: object) -> str:
     return "nothing" if content is None else f"a {type(content).__name__}"

@@ -4,11 +4,17 @@
 InSS's setting, ``parvagpu-s5-x10`` scenario S5 with every workload ten times.
 """
 
+from __future__ import annotations
+
 import re
+from typing import TYPE_CHECKING
 
 from provision.instances.files.shipped import shipped, shipped_instances
 from provision.instances.generators.igniter import generate, generate_inss
 from provision.instances.importers.gpulets import SCENARIOS
+
+if TYPE_CHECKING:
+    from provision.models.problem.instance import Instance
 
 PATTERNS = ("igniter-N-seedS", "inss-seedS", "parvagpu-sK-xN")
 """How generated instances are named."""
@@ -24,7 +30,7 @@ FAMILIES = {
 """What ``provision bench`` runs, by family."""
 
 
-def generated(name):
+def generated(name: str) -> Instance | None:
     """The generated instance of this name; None when the name is not of the kind.
 
     Raises
@@ -41,7 +47,7 @@ def generated(name):
     return None
 
 
-def repeated(instance, times):
+def repeated(instance: Instance, times: int) -> Instance:
     """An instance with every workload ``times`` times, under names of their own."""
     return instance.replace(
         name=f"{instance.name}-x{times}",

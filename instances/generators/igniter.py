@@ -1,14 +1,22 @@
 """Instances like those of iGniter's paper at any size."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from provision.instances.files.shipped import shipped
 from provision.models.base.errors import InputError
 
+if TYPE_CHECKING:
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.workload import Workload
+
 TESTBED, INSS = "igniter-testbed-12", "inss"
 
 
-def generate(workloads, seed):
+def generate(workloads: int, seed: int) -> Instance:
     """An instance of ``workloads`` workloads: those of the testbed in turn, rates times U(0.5, 1).
 
     Raises
@@ -30,7 +38,7 @@ def generate(workloads, seed):
     )
 
 
-def generate_inss(seed):
+def generate_inss(seed: int) -> Instance:
     """A random state of the shipped ``inss``: rates times U(0.5, 1.5)."""
     inss = shipped(INSS)
     factors = np.random.default_rng(seed).uniform(0.5, 1.5, len(inss.workloads)).tolist()
@@ -41,6 +49,6 @@ def generate_inss(seed):
     )
 
 
-def _varied(workload, suffix, factor):
+def _varied(workload: Workload, suffix: str, factor: float) -> Workload:
     """A workload of another name at a part of its rate."""
     return workload.model_copy(update={"name": workload.name + suffix, "rate_rps": workload.rate_rps * factor})

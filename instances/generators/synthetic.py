@@ -1,6 +1,9 @@
 """Seeded random instances with measured tables of their own: small ones for tests, large ones for benchmarks."""
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.random import Generator
 
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.measured_segments import MeasuredSegments
@@ -11,7 +14,10 @@ BATCHES = (1, 4, 16)
 PROCESSES = (1, 2, 3)
 
 
-def random_instance(seed, workloads=3, gpus=("a100-80gb",), limited=False, tolerant=False, gpus_each=1.5):
+def random_instance(
+    seed: int, workloads: int = 3, gpus: Sequence[str] = ("a100-80gb",), limited: bool = False, tolerant: bool = False,
+    gpus_each: float = 1.5,
+) -> Instance:
     """A small instance whose tables are made up but behave like measured ones.
 
     Parameters
@@ -52,7 +58,7 @@ def random_instance(seed, workloads=3, gpus=("a100-80gb",), limited=False, toler
     )
 
 
-def measured_tables(rng, gpu, models):
+def measured_tables(rng: Generator, gpu: str, models: Sequence[str]) -> MeasuredSegments:
     """Measured segments of one GPU type: throughput grows with slices, batch and processes, so does latency."""
     kind = gpu_type(gpu)
     plain = [profile for profile in kind.profiles.values() if profile.variant == "plain"]
@@ -66,7 +72,7 @@ def measured_tables(rng, gpu, models):
     )
 
 
-def _points(rng, sizes):
+def _points(rng: Generator, sizes: dict[str, tuple[int, float]]) -> list[tuple[str, int, int, float, float]]:
     host_ms, gpu_ms, exponent = rng.uniform(0.5, 5), rng.uniform(0.5, 8), rng.uniform(0.6, 1)
     memory_gib = rng.uniform(0.2, 5)
     points = []
@@ -82,7 +88,9 @@ def _points(rng, sizes):
     return points or [(next(reversed(sizes)), 1, 1, 10.0, 50.0)]
 
 
-def _workload(rng, model, tables, tolerant, gpus_each):
+def _workload(
+    rng: Generator, model: str, tables: Sequence[MeasuredSegments], tolerant: bool, gpus_each: float
+) -> Workload:
     points = [point for table in tables for point in table.models[model].points]
     fastest = min(point.latency_ms for point in points)
     best = max(point.throughput_rps for point in points)

@@ -1,6 +1,12 @@
 """Seeded random instances whose workloads may share slices, on closed networks of their own."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
+from numpy.random import Generator
 
 from provision.instances.generators.synthetic import measured_tables
 from provision.models.hardware.gpu import WHOLE, gpu_type
@@ -10,11 +16,17 @@ from provision.models.performance.measured_segments import MeasuredSegments
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Policy, Workload
 
+if TYPE_CHECKING:
+    from provision.models.performance.catalogue import PerformanceFile
+
 BATCHES = (1, 8)
 MOST_PROCESSES = 2
 
 
-def random_mixed(seed, workloads=2, fleet=(("a30", True),), limited=False, measured=False, mps=True, gpus_each=0.6):
+def random_mixed(
+    seed: int, workloads: int = 2, fleet: Sequence[tuple[str, bool]] = (("a30", True),), limited: bool = False,
+    measured: bool = False, mps: bool = True, gpus_each: float = 0.6,
+) -> Instance:
     """A small instance with ``share_slices``.
 
     Parameters
@@ -57,7 +69,7 @@ def random_mixed(seed, workloads=2, fleet=(("a30", True),), limited=False, measu
     )
 
 
-def _networks(rng, gpu, models):
+def _networks(rng: Generator, gpu: str, models: Sequence[str]) -> FittedNetworks:
     """Closed networks on all plain profiles of a GPU type and on the whole GPU."""
     plain = [name for name, profile in gpu_type(gpu).profiles.items() if profile.variant == "plain"]
     return FittedNetworks(
@@ -66,7 +78,7 @@ def _networks(rng, gpu, models):
     )
 
 
-def _coefficients(rng):
+def _coefficients(rng: Generator) -> ClosedNetwork:
     draw = {
         "launch_ms": (0.5, 8), "launch_contention": (0, 0.1), "host_per_item_ms": (0, 0.3), "gpu_fixed_ms": (0, 2),
         "gpu_per_item_ms": (0.3, 4), "batch_exponent": (0.8, 1), "unbatched_ratio": (0.8, 1.5),
@@ -77,7 +89,7 @@ def _coefficients(rng):
     return ClosedNetwork(**drawn, max_batch=max(BATCHES), max_processes=MOST_PROCESSES)
 
 
-def _measured(rng, data):
+def _measured(rng: Generator, data: FittedNetworks) -> MeasuredSegments:
     """A table of what the networks say, a few percent off; profiles are missing here and there."""
     return MeasuredSegments(
         version=1, name=f"measured-{data.gpu}", kind="measured-segments", gpu=data.gpu,
@@ -85,7 +97,7 @@ def _measured(rng, data):
     )
 
 
-def _rows(rng, data, model):
+def _rows(rng: Generator, data: FittedNetworks, model: str) -> list[tuple[str, int, int, float, float]]:
     rows = []
     missing = rng.choice([*data.profiles[:-1], "none"])
     for profile in data.profiles:
@@ -96,7 +108,9 @@ def _rows(rng, data, model):
     return [row for row in rows if row[0] != missing]
 
 
-def _workload(rng, model, fleet, files, gpus_each):
+def _workload(
+    rng: Generator, model: str, fleet: Sequence[FleetEntry], files: Sequence[PerformanceFile], gpus_each: float
+) -> Workload:
     points = [data.operating_points(model, profile)
               for data in files for entry in fleet if entry.gpu == data.gpu for profile in entry.profiles]
     fastest = min(one.latency_ms.min(initial=np.inf) for one in points)

@@ -8,12 +8,19 @@ by side, so each has the whole 95 ms. ``traffic`` has two stages within 136 ms; 
 and the two recognisers after it 67 ms, each the worst time its stage may take. Every detection is recognised by both.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import TYPE_CHECKING
 
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import load_performance
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Workflow, Workload
+
+if TYPE_CHECKING:
+    from provision.models.performance.gpulets import Gpulets
 
 DATA = "gpulets-2080ti"
 GPUS = 4
@@ -32,7 +39,7 @@ TRAFFIC_MS = {"ssd-mobilenetv1": 69.0, "googlenet": 67.0, "vgg16": 67.0}
 SCENARIOS = (*TABLE_5, "game", "traffic")
 
 
-def scenario(name, factor=1.0, data=None):
+def scenario(name: str, factor: float = 1.0, data: Gpulets | None = None) -> Instance:
     """A request scenario of Table 5 times ``factor``, or an application at ``factor`` requests/s.
 
     Raises
@@ -53,12 +60,12 @@ def scenario(name, factor=1.0, data=None):
     raise InputError(f"unknown scenario {name!r} of gpu-lets; use one of {', '.join(SCENARIOS)}")
 
 
-def requests(name, rates_rps, data=None):
+def requests(name: str, rates_rps: Sequence[float], data: Gpulets | None = None) -> Instance:
     """The five models at these rates, in the order of SLO_MS; those without requests are left out."""
     return _instance(name, [(model, model, slo_ms) for model, slo_ms in SLO_MS.items()], rates_rps, data)
 
 
-def grid(data=None):
+def grid(data: Gpulets | None = None) -> Iterator[Instance]:
     """All 1,023 scenarios, rates as in section 3.1."""
     for rates_rps in product(RATES_RPS, repeat=len(SLO_MS)):
         if any(rates_rps):
@@ -66,13 +73,18 @@ def grid(data=None):
             yield requests(f"gpulets-grid-{shown}", rates_rps, data)
 
 
-def _application(name, served, stages, rate_rps, data):
+def _application(
+    name: str, served: Sequence[tuple[str, str, float]], stages: Sequence[Sequence[str]], rate_rps: float,
+    data: Gpulets | None,
+) -> Instance:
     """An instance of one workflow."""
     workflow = Workflow(name=name, stages=stages)
     return _instance(f"gpulets-{name}", served, [rate_rps] * len(served), data).replace(workflows=(workflow,))
 
 
-def _instance(name, served, rates_rps, data):
+def _instance(
+    name: str, served: Sequence[tuple[str, str, float]], rates_rps: Sequence[float], data: Gpulets | None
+) -> Instance:
     """An instance of four RTX 2080 Ti from (name, model, SLO in ms) and rates."""
     return Instance(
         version=1, name=name, source="gpu-lets, ATC 2022", objective="min_gpus",

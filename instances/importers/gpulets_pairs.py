@@ -1,15 +1,24 @@
 """Measured pairs of models on one GPU, in the terms of gpu-lets' public coefficients."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from provision.instances.files.csv_cells import number, numbered_rows
 from provision.models.base.errors import InputError
 
+if TYPE_CHECKING:
+    from provision.instances.files.csv_cells import CsvRow
+    from provision.instances.files.files import FilePath
+    from provision.models.base.arrays import Floats
+
 UTILISATIONS = ("l2_util_m1", "l2_util_m2", "dram_util_m1", "dram_util_m2")
 SLOWDOWN = "slowdown"
 
 
-def read_pairs(path):
+def read_pairs(path: FilePath) -> tuple[Floats, Floats]:
     """Utilisations alone, shape (4, pairs), as fractions, and the slowdowns of the first models.
 
     Raises
@@ -22,7 +31,7 @@ def read_pairs(path):
     return np.array(utilisations), slowdown
 
 
-def _pair(path, line, row):
+def _pair(path: FilePath, line: int, row: CsvRow) -> list[float]:
     """The numbers of one row."""
     for column in UTILISATIONS:
         if number(path, line, row, column) > 1:

@@ -1,6 +1,9 @@
 """Import of iGniter's public profile."""
 
+from __future__ import annotations
+
 import json
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -8,10 +11,14 @@ from provision.instances.files.files import read_text, validate
 from provision.models.base.errors import InputError
 from provision.models.fitting.igniter import IgniterMeasurements, fit
 
+if TYPE_CHECKING:
+    from provision.instances.files.files import FilePath
+    from provision.models.performance.igniter import IgniterProfiles
+
 SOURCE = "Fitted by this package from iGniter's public V100 profile, github.com/icloud-ecnu/igniter."
 
 
-def import_igniter(path, gpu="v100"):
+def import_igniter(path: FilePath, gpu: str = "v100") -> IgniterProfiles:
     """Coefficients fitted to a profile: one JSON object per line, ``{model or "hardware": {field: value}}``.
 
     Parameters
@@ -36,9 +43,9 @@ def import_igniter(path, gpu="v100"):
         raise InputError(f"{path}: no sensible coefficients fit: {problem}; check the measurements") from None
 
 
-def _merged(path):
+def _merged(path: FilePath) -> dict[str, dict[str, Any]]:
     """The lines of a profile put together, fields by model."""
-    parts = {}
+    parts: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         for name, fields in _object(path, number, line).items():
             parts.setdefault(name, {}).update(fields)
@@ -47,7 +54,7 @@ def _merged(path):
     return parts
 
 
-def _object(path, number, line):
+def _object(path: FilePath, number: int, line: str) -> dict[str, dict[str, Any]]:
     """One line, an object of objects; a blank line is an empty one."""
     try:
         found = json.loads(line) if line.strip() else {}

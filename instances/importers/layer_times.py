@@ -1,14 +1,22 @@
 """Measured layer times, by shipped name or by path."""
 
+from __future__ import annotations
+
 import os
 from importlib.resources import as_file, files
+from typing import TYPE_CHECKING
 
 from provision.instances.files.files import load, validate
 from provision.models.base.errors import InputError
 from provision.models.cpu.times import LayerTimes
 
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
-def read_layer_times(name_or_path):
+    from provision.instances.files.files import FilePath
+
+
+def read_layer_times(name_or_path: FilePath) -> LayerTimes:
     """LayerTimes: a file when there is one of this name, else what ships.
 
     Raises
@@ -26,10 +34,10 @@ def read_layer_times(name_or_path):
         return validate(LayerTimes, load(path), path)
 
 
-def shipped_layer_times():
+def shipped_layer_times() -> list[str]:
     """Names of the shipped layer times, sorted."""
     return sorted(path.name.removesuffix(".yaml") for path in _folder().iterdir())
 
 
-def _folder():
+def _folder() -> Traversable:
     return files("provision.models.cpu") / "data"

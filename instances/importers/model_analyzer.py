@@ -4,12 +4,20 @@ Instances of a model are processes. Of all rows those count that kept as many re
 instances; of several configurations of the same batch and instances the one with the highest throughput.
 """
 
+from __future__ import annotations
+
 import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from provision.instances.files.csv_cells import number, numbered_rows, whole
 from provision.instances.files.files import refused
 from provision.models.base.errors import InputError
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
+
+if TYPE_CHECKING:
+    from provision.instances.files.csv_cells import CsvRow
+    from provision.instances.files.files import FilePath
 
 MODEL, BATCH, CONCURRENCY, INSTANCES = "Model", "Batch", "Concurrency", "Instance Group"
 THROUGHPUT = "Throughput (infer/sec)"
@@ -17,7 +25,7 @@ GROUP = re.compile(r"(\d{1,9})[:/]\w+")
 """One group of instances: 2:GPU."""
 
 
-def import_model_analyzer(path, gpu, profile, percentile):
+def import_model_analyzer(path: FilePath, gpu: str, profile: str, percentile: int) -> tuple[MeasuredSegments, int]:
     """Measured segments from a table, and how many of its rows were left out.
 
     Parameters
@@ -36,7 +44,8 @@ def import_model_analyzer(path, gpu, profile, percentile):
     """
     latency = f"p{percentile} Latency (ms)"
     rows = list(numbered_rows(path, (MODEL, BATCH, CONCURRENCY, INSTANCES, THROUGHPUT, latency)))
-    best, counted = {}, 0
+    best: dict[tuple[str, int, int], MeasuredPoint] = {}
+    counted = 0
     for line, row in rows:
         processes = _instances(path, line, row)
         if whole(path, line, row, CONCURRENCY) != processes:
@@ -51,16 +60,18 @@ def import_model_analyzer(path, gpu, profile, percentile):
     return _segments(path, best, gpu, percentile), len(rows) - counted
 
 
-def _instances(path, line, row):
+def _instances(path: FilePath, line: int, row: CsvRow) -> int:
     found = GROUP.fullmatch((row[INSTANCES] or "").strip())
     if not found:
         raise InputError(f"{path}:{line}: {INSTANCES} {row[INSTANCES]!r} is not one group such as 2:GPU; take it out")
     return int(found[1])
 
 
-def _segments(path, points, gpu, percentile):
+def _segments(
+    path: FilePath, points: Mapping[tuple[str, int, int], MeasuredPoint], gpu: str, percentile: int
+) -> MeasuredSegments:
     """The points by model."""
-    models = {}
+    models: dict[str, list[MeasuredPoint]] = {}
     for (model, _, _), point in points.items():
         models.setdefault(model, []).append(point)
     source = f"Triton Model Analyzer, p{percentile} latency at one request in flight per instance."

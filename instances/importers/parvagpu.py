@@ -1,8 +1,12 @@
 """Import of ParvaGPU's public files: profile tables, scenarios and deployment maps."""
 
+from __future__ import annotations
+
 import math
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from provision.instances.files.csv_cells import number, numbered_rows, parsed, whole
 from provision.instances.files.files import read_text, refused
@@ -15,6 +19,10 @@ from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Policy, Workload
 
+if TYPE_CHECKING:
+    from provision.instances.files.csv_cells import CsvRow
+    from provision.instances.files.files import FilePath
+
 GPU = "a100-80gb"
 NETWORKS = "parvagpu-a100"
 SOURCE = "ParvaGPU artefact, doi 10.5281/zenodo.13329588"
@@ -24,13 +32,13 @@ DEPLOYMENT_COLUMNS = (
 )
 
 
-def profile_names():
+def profile_names() -> dict[int, str]:
     """Plain MIG profiles of the A100-80GB by their size in GPCs, as ParvaGPU names them."""
     profiles = gpu_type(GPU).profiles.values()
     return {profile.compute: profile.name for profile in profiles if profile.variant == "plain"}
 
 
-def import_tables(folder, models=None):
+def import_tables(folder: FilePath, models: Collection[str] | None = None) -> MeasuredSegments:
     """Measured segments from ``prof_data/*.csv``; rows of zeros (out of memory) are left out.
 
     Parameters
@@ -52,7 +60,7 @@ def import_tables(folder, models=None):
         )
 
 
-def import_scenario(folder, row, safety, price_per_hour=None):
+def import_scenario(folder: FilePath, row: int, safety: float, price_per_hour: float | None = None) -> Instance:
     """The instance of one scenario: row ``row`` (from 1) of the SLO tables, SLOs cut to whole ms.
 
     The columns of the tables are the profiled models in alphabetical order.
@@ -65,7 +73,11 @@ def import_scenario(folder, row, safety, price_per_hour=None):
             f"{folder}: {len(models)} profiled models, {len(slos)} SLOs and {len(rates)} rates in row {row}; "
             "the tables need one column per model"
         )
-    chosen = [cell for cell in zip(models, slos, rates, strict=True) if None not in cell]
+    chosen = [
+        (model, slo, rate)
+        for model, slo, rate in zip(models, slos, rates, strict=True)
+        if slo is not None and rate is not None
+    ]
     if not chosen:
         raise InputError(f"{tables[0]}:{row}: no model has an SLO and a rate; choose another --slo-row")
     with refused(f"{tables[0]}:{row}"):
@@ -83,7 +95,7 @@ def import_scenario(folder, row, safety, price_per_hour=None):
         )
 
 
-def sharing(scenario):
+def sharing(scenario: Instance) -> Instance:
     """The scenario with slices that workloads may share, as the shipped closed networks predict it."""
     policy = scenario.policy.model_copy(update={"share_slices": True})
     return scenario.replace(
@@ -93,7 +105,7 @@ def sharing(scenario):
     )
 
 
-def import_deployment(path, instance):
+def import_deployment(path: FilePath, instance: Instance) -> Plan:
     """A deployment map as a plan: GPU ``Num GPU`` of machine ``Num instance``, rates by throughput.
 
     Placements are taken as they stand, however wrong: judging them is the verifier's task.
@@ -106,7 +118,7 @@ def import_deployment(path, instance):
     rows = list(numbered_rows(path, DEPLOYMENT_COLUMNS))
     cells = [_cells(path, line, row, instance) for line, row in rows]
     capacity = [_throughput(instance, *cell[3:]) for cell in cells]
-    gpus = {}
+    gpus: dict[tuple[int, int], list[Slice]] = {}
     for (line, _), cell, share in zip(rows, cells, _shares([cell[3] for cell in cells], capacity), strict=True):
         with refused(f"{path}:{line}"):
             gpus.setdefault(cell[:2], []).append(_slice(instance, share, *cell[2:]))
@@ -118,7 +130,7 @@ def import_deployment(path, instance):
     )
 
 
-def _cells(path, line, row, instance):
+def _cells(path: FilePath, line: int, row: CsvRow, instance: Instance) -> tuple[int, int, int, str, str, int, int]:
     """Machine, GPU, start, workload, profile, batch and processes of a map's row."""
     workload = (row["Model"] or "").strip()
     if workload not in instance.workload:
@@ -131,13 +143,15 @@ def _cells(path, line, row, instance):
     return machine, gpu, start, workload, profile_names().get(size, f"{size}g"), batch, processes
 
 
-def _slice(instance, share, start, workload, profile, batch, processes):
+def _slice(
+    instance: Instance, share: float, start: int, workload: str, profile: str, batch: int, processes: int
+) -> Slice:
     rate = instance.planned_rps(instance.workload[workload]) * share
     replica = Replica(workload=workload, batch=batch, processes=processes, rate_rps=rate)
     return Slice(profile=profile, start=start, replicas=(replica,))
 
 
-def _throughput(instance, workload, profile, batch, processes):
+def _throughput(instance: Instance, workload: str, profile: str, batch: int, processes: int) -> float:
     """Requests/s of a map's row, 0 when its operating point is unknown."""
     model = instance.workload[workload].model
     data = instance.performance_of(GPU, model)
@@ -145,9 +159,10 @@ def _throughput(instance, workload, profile, batch, processes):
     return prediction.throughput_rps if prediction else 0.0
 
 
-def _shares(workloads, capacity):
+def _shares(workloads: Sequence[str], capacity: Sequence[float]) -> list[float]:
     """Parts of each row's workload in proportion to capacity; equal when nothing is known."""
-    total, rows = Counter(), Counter(workloads)
+    total: defaultdict[str, float] = defaultdict(float)
+    rows = Counter(workloads)
     for workload, one in zip(workloads, capacity, strict=True):
         total[workload] += one
     return [
@@ -156,7 +171,7 @@ def _shares(workloads, capacity):
     ]
 
 
-def _profiles(folder):
+def _profiles(folder: FilePath) -> list[Path]:
     """The profile tables in a folder, sorted by model."""
     paths = sorted((Path(folder) / "prof_data").glob("*.csv"))
     if not paths:
@@ -164,7 +179,7 @@ def _profiles(folder):
     return paths
 
 
-def _table(path):
+def _table(path: FilePath) -> MeasuredModel:
     """One model's measured rows; throughput is per process in the file, of all processes in the result."""
     profiles = profile_names()
     points = []
@@ -181,7 +196,7 @@ def _table(path):
         return MeasuredModel(points=points)
 
 
-def _row(path, row):
+def _row(path: FilePath, row: int) -> list[float | None]:
     """Numbers of one row (from 1) of a table without header; None for N/A."""
     lines = read_text(path).splitlines()
     if not 1 <= row <= len(lines):

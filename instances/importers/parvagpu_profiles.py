@@ -1,7 +1,10 @@
 """ParvaGPU's profile tables as points to fit, out of memory or not; and lists of points to measure or to fit."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,6 +15,10 @@ from provision.models.base.errors import InputError
 from provision.models.fitting.profile_points import ProfilePoints, profile_points
 from provision.models.hardware.gpu import gpu_type
 
+if TYPE_CHECKING:
+    from provision.instances.files.csv_cells import CsvRow
+    from provision.instances.files.files import FilePath
+
 POINT_COLUMNS = ("profile", "batch", "processes")
 MOST_FACTOR = 1.5
 """Between the latency column and the time that the throughput makes a batch take."""
@@ -19,15 +26,18 @@ MOST_FACTOR = 1.5
 ROUNDING_S = 0.001
 """The last digit of the latency column."""
 
+Key = tuple[str, int, int]
+"""Profile name, batch and processes of a point."""
+
 
 class Profile(NamedTuple):
     """One DNN's rows: ``keys`` are (profile name, batch, processes), ``points`` the same as arrays."""
 
-    keys: tuple
+    keys: tuple[Key, ...]
     points: ProfilePoints
 
 
-def read_profiles(path):
+def read_profiles(path: FilePath) -> dict[str, Profile]:
     """Profiles by DNN, from a table or from all tables of a folder or of its ``prof_data``.
 
     A batch takes 1000 x batch / throughput of one process, in ms: the latency column has fewer digits, and only
@@ -41,7 +51,7 @@ def read_profiles(path):
     return {table.stem: _profile(table) for table in _tables(Path(path))}
 
 
-def read_points(path):
+def read_points(path: FilePath) -> list[Key]:
     """Points as (profile name, batch, processes), from lines like ``1g.10gb,8,2`` or ``1,8,2``.
 
     Raises
@@ -56,12 +66,12 @@ def read_points(path):
     return points
 
 
-def points_text(keys):
+def points_text(keys: Iterable[Key]) -> str:
     """The text of a file of points."""
     return "".join(",".join(map(str, row)) + "\n" for row in (POINT_COLUMNS, *keys))
 
 
-def _tables(path):
+def _tables(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     tables = sorted((path / "prof_data").glob("*.csv")) or sorted(path.glob("*.csv"))
@@ -70,7 +80,7 @@ def _tables(path):
     return tables
 
 
-def _profile(path):
+def _profile(path: FilePath) -> Profile:
     """One table; every row once."""
     rows = {}
     for line, row in numbered_rows(path, PROFILE_COLUMNS):
@@ -83,7 +93,7 @@ def _profile(path):
     return Profile(tuple(rows), profile_points(gpu_type(GPU), rows, rows.values()))
 
 
-def _row(path, line, row):
+def _row(path: FilePath, line: int, row: CsvRow) -> tuple[Key, float]:
     """Key and batch latency (ms, NaN for out of memory) of a row whose two measurements agree."""
     size, batch, processes = (whole(path, line, row, column) for column in PROFILE_COLUMNS[:3])
     per_process_rps, latency_s = (number(path, line, row, column) for column in PROFILE_COLUMNS[3:])
@@ -99,7 +109,7 @@ def _row(path, line, row):
     return key, 1000 * batch_s
 
 
-def _point(path, line, text):
+def _point(path: FilePath, line: int, text: str) -> Key:
     """The key in a line of a file of points."""
     cells = [cell.strip() for cell in text.split(",")]
     if len(cells) != len(POINT_COLUMNS):
@@ -108,7 +118,7 @@ def _point(path, line, text):
     return _key(path, line, cells[0], batch, processes)
 
 
-def _key(path, line, profile, batch, processes):
+def _key(path: FilePath, line: int, profile: str, batch: float, processes: float) -> Key:
     """A point in one spelling; profiles may be named by their size in GPCs."""
     names = profile_names()
     name = {str(size): name for size, name in names.items()}.get(profile, profile)
@@ -121,5 +131,5 @@ def _key(path, line, profile, batch, processes):
     return name, int(batch), int(processes)
 
 
-def _words(key):
+def _words(key: Key) -> str:
     return "{}, batch {}, {} processes".format(*key)

@@ -5,13 +5,20 @@ Such a file tells neither the model nor where it ran, so its name must: ``MODEL_
 fewer leave processes idle, and with more the latency is mostly waiting.
 """
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from provision.instances.files.csv_cells import number, numbered_rows
 from provision.instances.files.files import refused
 from provision.models.base.errors import InputError
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
+
+if TYPE_CHECKING:
+    from provision.instances.files.csv_cells import CsvRow
+    from provision.instances.files.files import FilePath
 
 NAME = re.compile(r"(?P<model>.+)_(?P<profile>[^_]+)_b(?P<batch>\d{1,9})_p(?P<processes>\d{1,9})")
 EXAMPLE = "bert_2g.20gb_b8_p3.csv"
@@ -19,7 +26,7 @@ CONCURRENCY, THROUGHPUT = "Concurrency", "Inferences/Second"
 US_PER_MS = 1000
 
 
-def import_perf_analyzer(path, gpu, percentile):
+def import_perf_analyzer(path: FilePath, gpu: str, percentile: int) -> MeasuredSegments:
     """Measured segments from a file or from all ``*.csv`` of a folder.
 
     Parameters
@@ -39,7 +46,7 @@ def import_perf_analyzer(path, gpu, percentile):
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.csv"))
     if not files:
         raise InputError(f"{path}: no *.csv in there; name a file or a folder of files like {EXAMPLE}")
-    points = {}
+    points: dict[str, list[MeasuredPoint]] = {}
     for file in files:
         model, point = _point(file, f"p{percentile} latency")
         points.setdefault(model, []).append(point)
@@ -51,7 +58,7 @@ def import_perf_analyzer(path, gpu, percentile):
         )
 
 
-def _point(file, latency):
+def _point(file: Path, latency: str) -> tuple[str, MeasuredPoint]:
     """Model and MeasuredPoint of one file."""
     found = NAME.fullmatch(file.stem)
     if not found:
@@ -62,7 +69,7 @@ def _point(file, latency):
     return found["model"], MeasuredPoint(found["profile"], batch, processes, throughput_rps, latency_us / US_PER_MS)
 
 
-def _row(file, processes, latency):
+def _row(file: Path, processes: int, latency: str) -> tuple[int, CsvRow]:
     """Line and cells with one request in flight per process."""
     rows = list(numbered_rows(file, (THROUGHPUT, latency)))
     if CONCURRENCY not in rows[0][1]:

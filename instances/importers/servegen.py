@@ -4,16 +4,25 @@ The trace is of language model services whose own performance data nobody publis
 lend their rates over time: the busiest become workloads, each of a shipped model in turn with that model's SLO.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from provision.instances.files.demand import from_cells, read_demand
 from provision.instances.files.shipped import shipped
 from provision.models.base.errors import InputError
+
+if TYPE_CHECKING:
+    from provision.instances.files.demand import Demand
+    from provision.instances.files.files import FilePath
+    from provision.models.problem.instance import Instance
 
 COLUMNS = ("window_start_s", "client", "rate_rps")
 PATTERN = "parvagpu-s5"
 SOURCE = "rates of ServeGen's busiest clients, models and SLOs of {} in turn"
 
 
-def import_servegen(path, clients=40, first=0, windows=144):
+def import_servegen(path: FilePath, clients: int = 40, first: int = 0, windows: int = 144) -> tuple[Instance, Demand]:
     """An instance and the Demand of its workloads.
 
     Parameters

@@ -3,13 +3,20 @@
 A value without a plan does not count: an entry holds the plan, and its tests verify it again.
 """
 
+from __future__ import annotations
+
 from datetime import date
 from functools import cache
 from importlib.resources import as_file, files
+from typing import TYPE_CHECKING
 
 from provision.instances.files.files import load, validate
 from provision.models.base.fields import Name, NonNegative, Number, Record, Text, Version
 from provision.models.plans.plan import Plan
+
+if TYPE_CHECKING:
+    from provision.models.plans.result import Result
+    from provision.models.problem.instance import Instance
 
 
 class BestKnown(Record):
@@ -32,7 +39,7 @@ class BestKnown(Record):
     plan: Plan
 
 
-def entry(result):
+def entry(result: Result) -> BestKnown:
     """The entry that a verified Result makes, of today."""
     return BestKnown(
         version=1, instance=result.instance, digest=result.digest, value=result.objective, bound=result.bound,
@@ -43,14 +50,14 @@ def entry(result):
     )
 
 
-def better(instance, new, old):
+def better(instance: Instance, new: BestKnown, old: BestKnown | None) -> bool:
     """Whether an entry knows more than another (None: there is none) of the same state of the instance."""
     if old is None or old.digest != new.digest:
         return True
     return instance.better(new.value, old.value) or instance.tighter(new.bound, old.bound)
 
 
-def joined(instance, new, old):
+def joined(instance: Instance, new: BestKnown, old: BestKnown | None) -> BestKnown:
     """The better plan with the better bound of two entries."""
     if old is None or old.digest != new.digest:
         return new
@@ -60,7 +67,7 @@ def joined(instance, new, old):
 
 
 @cache
-def ledger():
+def ledger() -> dict[str, BestKnown]:
     """All entries by the name of their instance."""
     folder = files(__package__)
     with as_file(folder) as path:

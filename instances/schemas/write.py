@@ -5,6 +5,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -14,14 +15,14 @@ from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 
 FOLDER = Path(__file__).parent
-KINDS = {
+KINDS: dict[str, tuple[Any, str]] = {
     "instance": (Instance, "A provisioning problem: fleet, workloads, performance data and policy."),
     "plan": (Plan, "A plan: what stands on every GPU, complete enough to apply."),
     "performance": (PerformanceFile, "How models behave on the slices of one GPU type."),
 }
 
 
-def schema(kind):
+def schema(kind: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a kind of file: ``instance``, ``plan`` or ``performance``.
 
     Raises
@@ -40,12 +41,12 @@ def schema(kind):
     return head | TypeAdapter(type_).json_schema() | {"title": head["title"], "description": description}
 
 
-def text(kind):
+def text(kind: str) -> str:
     """A schema as the text of its file."""
     return json.dumps(schema(kind), indent=1) + "\n"
 
 
-def write_all():
+def write_all() -> None:
     """Write every schema into its file."""
     FOLDER.mkdir(exist_ok=True)
     for kind in KINDS:

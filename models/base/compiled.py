@@ -5,10 +5,12 @@ also covers the files of all kernels that it can reach by name. Where no folder 
 kernels are compiled anew in every process.
 """
 
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from inspect import getfile
 from pathlib import Path
+from typing import Any
 
 from numba import njit
 from numba.core.caching import FunctionCache
@@ -18,22 +20,22 @@ from numba.core.dispatcher import Dispatcher
 class _Cache(FunctionCache):
     """Numba's cache of one kernel; its source files stand in the key."""
 
-    def _index_key(self, sig, codegen):
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         files = sorted({getfile(function) for function in _reached(self._py_func)})
-        return (*super()._index_key(sig, codegen), *map(_digest, files))
+        return (*super()._index_key(sig, codegen), *map(_digest, files))  # type: ignore[no-untyped-call]
 
 
-def compiled(function):
+def compiled(function: Callable[..., Any]) -> Any:
     """The function as a kernel, compiled when first called and kept for other processes."""
     kernel = njit(function)
     try:
-        kernel._cache = _Cache(function)
+        kernel._cache = _Cache(function)  # type: ignore[no-untyped-call]
     except RuntimeError:
         return kernel
     return kernel
 
 
-def _reached(function):
+def _reached(function: Callable[..., Any]) -> list[Callable[..., Any]]:
     """A function and all kernels that it can name, and so on."""
     found = [function]
     for one in found:
@@ -43,5 +45,5 @@ def _reached(function):
 
 
 @cache
-def _digest(path):
+def _digest(path: str) -> str:
     return sha256(Path(path).read_bytes()).hexdigest()

@@ -10,7 +10,7 @@ class InputError(ValueError):
     line of bounded length without control characters.
     """
 
-    def __init__(self, message):
+    def __init__(self, message: object) -> None:
         super().__init__(_line(message))
 
 
@@ -22,7 +22,7 @@ class MethodError(RuntimeError):
     """A method returned a plan that the verifier rejects: a defect of the method."""
 
 
-def _line(text):
+def _line(text: object) -> str:
     line = " ".join(str(text).split())
     if len(line) > MOST_CHARACTERS:
         half = MOST_CHARACTERS // 2

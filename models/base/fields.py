@@ -15,7 +15,7 @@ Positive = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0)]
 Fraction = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, le=1)]
 
 
-def _no_flag(value):
+def _no_flag(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError(f"should be 1 (got {value})")
     return value

@@ -21,12 +21,20 @@ to single facts of the paper: ``efficiency``, so that ResNet-50 on all cores com
 2.1); ``growth_s``, its mean overhead of taking more cores for a running layer (220 us, section 3.2).
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from provision.models.base.compiled import compiled
 from provision.models.cpu.layers import BYTES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from provision.models.base.arrays import Floats
+    from provision.models.cpu.layers import Layer
 
 TILE_ROWS, TILE_COLUMNS = 6, 16
 """The micro-kernel's outputs: what AVX2's registers hold."""
@@ -75,7 +83,7 @@ VERSION = np.dtype([(name, np.float64) for name in (
 """A version of a layer: ``panel_bytes`` are read by all chunks when blocks stay, ``again_bytes`` when none does."""
 
 
-def version(layer, rows, columns, split, cpu):
+def version(layer: Layer, rows: int, columns: int, split: int, cpu: Cpu) -> NDArray[np.void]:
     """A VERSION of a layer with tiles of ``rows`` x ``columns`` outputs and sums in ``split`` parts."""
     depth, down, across = -(-layer.k // split), -(-layer.m // rows), -(-layer.n // columns)
     padded = -(-rows // TILE_ROWS) * TILE_ROWS * -(-columns // TILE_COLUMNS) * TILE_COLUMNS
@@ -93,51 +101,51 @@ def version(layer, rows, columns, split, cpu):
 
 
 @compiled
-def stays(version, cores, l3_share, cpu):
+def stays(version: Any, cores: int, l3_share: float, cpu: Cpu) -> float:
     """Part of the blocks that stays in ``l3_share`` of L3."""
     return min(1.0, l3_share * cpu.live_bytes / (min(cores, version.chunks) * version.block_bytes))
 
 
 @compiled
-def accesses(version, stay):
+def accesses(version: Any, stay: float) -> float:
     """Bytes read from L3 or through it when ``stay`` of the blocks stay."""
     return stay * version.panel_bytes + (1 - stay) * version.again_bytes
 
 
 @compiled
-def misses(version, stay):
+def misses(version: Any, stay: float) -> float:
     """Bytes from DRAM when ``stay`` of the blocks stay."""
     return version.weight_bytes + (1 - stay) * version.again_bytes
 
 
 @compiled
-def busy_s(version, cores, stay, cpu):
+def busy_s(version: Any, cores: int, stay: float, cpu: Cpu) -> float:
     """Time for computing and L3."""
     l3_s = accesses(version, stay) / (min(cores, version.chunks) * cpu.core_l3_bps)
     return np.ceil(version.chunks / cores) * version.chunk_s + l3_s
 
 
 @compiled
-def dram_s(version, cores, stay, cpu):
+def dram_s(version: Any, cores: int, stay: float, cpu: Cpu) -> float:
     """Time for DRAM when nobody else wants it."""
     return misses(version, stay) / min(min(cores, version.chunks) * cpu.core_dram_bps, cpu.dram_bps)
 
 
 @compiled
-def took_s(busy_s, dram_s, cores, cpu):
+def took_s(busy_s: float, dram_s: float, cores: int, cpu: Cpu) -> float:
     """Time of a layer."""
     return max(busy_s, dram_s) + cpu.fork_s + cores * cpu.join_s
 
 
 @compiled
-def alone_s(version, cores, cpu):
+def alone_s(version: Any, cores: int, cpu: Cpu) -> float:
     """Time of a version with the CPU to itself."""
     stay = stays(version, cores, 1.0, cpu)
     return took_s(busy_s(version, cores, stay, cpu), dram_s(version, cores, stay, cpu), cores, cpu)
 
 
 @compiled
-def stretch(busy_s, dram_s, miss_bytes, cpu):
+def stretch(busy_s: Floats, dram_s: Floats, miss_bytes: Floats, cpu: Cpu) -> float:
     """The factor by which all transfers take longer, so that together they do not pass the bandwidth of DRAM.
 
     Tenant j transfers ``miss_bytes[j]`` in every max(``busy_s[j]``, factor * ``dram_s[j]``); found by bisection.
@@ -158,7 +166,7 @@ def stretch(busy_s, dram_s, miss_bytes, cpu):
 
 
 @compiled
-def pressed(version, cores, level, cpu):
+def pressed(version: Any, cores: int, level: float, cpu: Cpu) -> tuple[float, float, float]:
     """A version while others use ``level`` of the CPU's L3 and DRAM bandwidth: its time, its bytes from L3 and DRAM.
 
     The others are one tenant that reads L3 for ``level`` of the time on all cores, and DRAM likewise.
@@ -173,7 +181,7 @@ def pressed(version, cores, level, cpu):
 
 
 @compiled
-def core_scaling(versions, level, cpu):
+def core_scaling(versions: NDArray[np.void], level: float, cpu: Cpu) -> Floats:
     """Times of versions on 1, 2, ... cores while others use ``level``: (versions, cores), s."""
     times = np.empty((len(versions), cpu.cores))
     for at in range(len(versions)):

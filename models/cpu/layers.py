@@ -45,27 +45,27 @@ class Layer(NamedTuple):
     effort: float = 1.0
 
     @property
-    def flops(self):
+    def flops(self) -> int:
         """Operations, a multiplication and an addition counted as two."""
         return 2 * self.batch * self.m * self.n * self.k
 
     @property
-    def weight_count(self):
+    def weight_count(self) -> int:
         """Number of weights."""
         return self.batch * self.n * self.k if self.weights else 0
 
     @property
-    def bytes(self):
+    def bytes(self) -> int:
         """Of the input, the second matrix and the output, each counted once."""
         return BYTES * (self.inputs + self.batch * self.n * (self.k + self.m))
 
     @property
-    def depthwise(self):
+    def depthwise(self) -> bool:
         """Whether every channel is convolved on its own."""
         return self.kernel > 0 and self.batch > 1
 
     @property
-    def channels(self):
+    def channels(self) -> int:
         """Of a convolution's input."""
         return self.batch * self.n if self.depthwise else self.k // self.kernel**2
 
@@ -76,32 +76,32 @@ class Network(NamedTuple):
     name: str
     qos_ms: float
     weight: str
-    layers: tuple
+    layers: tuple[Layer, ...]
 
     @property
-    def flops(self):
+    def flops(self) -> int:
         """Operations of a query."""
         return sum(layer.flops for layer in self.layers)
 
     @property
-    def firsts(self):
+    def firsts(self) -> list[str]:
         """For every layer the name of the first one of its shape."""
         first = {layer._replace(name=""): layer.name for layer in reversed(self.layers)}
         return [first[layer._replace(name="")] for layer in self.layers]
 
 
-def conv(name, size, channels, filters, kernel=1, stride=1):
+def conv(name: str, size: int, channels: int, filters: int, kernel: int = 1, stride: int = 1) -> Layer:
     """A convolution with ``size`` x ``size`` outputs."""
     inputs = channels * (size * stride) ** 2
     return Layer(name, size * size, filters, channels * kernel * kernel, inputs, kernel=kernel, stride=stride)
 
 
-def depthwise(name, size, channels, stride=1, kernel=3):
+def depthwise(name: str, size: int, channels: int, stride: int = 1, kernel: int = 3) -> Layer:
     """A convolution of every channel with a filter of its own."""
     batch, inputs = channels // LANE_CHANNELS, channels * (size * stride) ** 2
     return Layer(name, size * size, LANE_CHANNELS, kernel * kernel, inputs, batch, kernel=kernel, stride=stride)
 
 
-def dense(name, rows, inputs, outputs):
+def dense(name: str, rows: int, inputs: int, outputs: int) -> Layer:
     """A fully connected layer applied to ``rows`` vectors."""
     return Layer(name, rows, outputs, inputs, rows * inputs)

@@ -37,7 +37,7 @@ SSD_MAPS = ((38, 256, 4), (19, 512, 6), (10, 512, 6), (5, 256, 6), (3, 256, 4), 
 SSD_CLASSES = 81
 
 
-def resnet50():
+def resnet50() -> Network:
     """ResNet-50, with the stride in the 3x3 convolutions."""
     layers, channels, before = [conv("conv1", 112, 3, 64, 7, 2)], 64, 56
     for stage, (size, inner, blocks) in enumerate(RESNET50, 2):
@@ -54,7 +54,7 @@ def resnet50():
     return Network("resnet50", 15.0, "medium", (*layers, dense("fc", 1, 2048, 1000)))
 
 
-def googlenet():
+def googlenet() -> Network:
     """GoogLeNet without its auxiliary classifiers."""
     layers = [conv("conv1", 112, 3, 64, 7, 2), conv("conv2r", 56, 64, 64), conv("conv2", 56, 64, 192, 3)]
     for name, size, channels, one, reduce3, three, reduce5, five, pool in GOOGLENET:
@@ -67,7 +67,7 @@ def googlenet():
     return Network("googlenet", 15.0, "medium", (*layers, dense("fc", 1, 1024, 1000)))
 
 
-def mobilenet_v2():
+def mobilenet_v2() -> Network:
     """MobileNetV2 of width 1 on 224 x 224 images."""
     layers, channels, before = [conv("conv1", 112, 3, 32, 3, 2)], 32, 112
     for stage, (expansion, filters, repeats, size) in enumerate(MOBILENET_V2, 1):
@@ -82,7 +82,7 @@ def mobilenet_v2():
     return Network("mobilenet-v2", 10.0, "light", tuple(layers))
 
 
-def ssd_resnet34():
+def ssd_resnet34() -> Network:
     """SSD with ResNet-34 on 300 x 300 images."""
     layers, channels, before = [conv("conv1", 150, 3, 64, 7, 2)], 64, 75
     for stage, (size, filters, blocks) in enumerate(SSD_STAGES, 2):
@@ -103,7 +103,7 @@ def ssd_resnet34():
     return Network("ssd-resnet34", 100.0, "heavy", tuple(layers))
 
 
-def bert_large(tokens=128, blocks=24, width=1024, heads=16):
+def bert_large(tokens: int = 128, blocks: int = 24, width: int = 1024, heads: int = 16) -> Network:
     """BERT-large's encoder."""
     part = width // heads
     layers = []
@@ -120,7 +120,7 @@ def bert_large(tokens=128, blocks=24, width=1024, heads=16):
 
 
 @cache
-def networks():
+def networks() -> dict[str, Network]:
     """All shipped networks by name, light ones first."""
     made = (mobilenet_v2(), googlenet(), resnet50(), ssd_resnet34(), bert_large())
     return {network.name: network for network in made}

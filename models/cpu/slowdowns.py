@@ -6,30 +6,36 @@ a GB/s that a layer itself moves when it is alone, its slowdown is 1 + u B + v B
 other row, the rest judges them.
 """
 
+from __future__ import annotations
+
 from collections import Counter
+from collections.abc import Sequence
 from statistics import fmean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from provision.models.cpu.times import LayerTime, LayerTimes
 
 LEAST_ROWS = 8
 
 
-class Proxy(NamedTuple):
+class LoadProxy(NamedTuple):
     """``weights`` u and v; ``r_squared`` on the rows left out."""
 
-    weights: list
+    weights: list[float]
     r_squared: float
 
 
-def slowdowns(times):
+def slowdowns(times: LayerTimes) -> list[tuple[LayerTime, float]]:
     """Rows measured beside a load and alone, with the slowdown: (LayerTime, slowdown) each."""
     alone_ms = {row[:4]: row.median_ms for row in times.times if row.level == 0}
     return [(row, row.median_ms / alone_ms[row[:4]]) for row in times.times if row.level > 0 and row[:4] in alone_ms]
 
 
-def fit_proxy(times):
-    """The Proxy of LayerTimes; None when too little was measured beside a load."""
+def fit_proxy(times: LayerTimes) -> LoadProxy | None:
+    """The LoadProxy of LayerTimes; None when too little was measured beside a load."""
     found = slowdowns(times)
     if len(found) < LEAST_ROWS:
         return None
@@ -38,16 +44,16 @@ def fit_proxy(times):
     features, extra = np.stack([streamed, streamed * own], axis=1), np.array([slower for _, slower in found]) - 1
     weights = np.linalg.lstsq(features[::2], extra[::2], rcond=None)[0]
     error = extra[1::2] - features[1::2] @ weights
-    return Proxy(weights.tolist(), float(1 - error.var() / extra[1::2].var()))
+    return LoadProxy(weights.tolist(), float(1 - error.var() / extra[1::2].var()))
 
 
-def by_level(times):
+def by_level(times: LayerTimes) -> list[dict[str, Any]]:
     """By cores and level: slowdown of the versions fastest alone, and what changing to the fastest there would gain.
 
     Among versions that take about as long noise picks one, so ``changed`` and ``gain`` are upper estimates. ``fastest``
     counts the layers by their fastest version.
     """
-    found = {}
+    found: dict[tuple[int, float], list[tuple[float, float, bool, str]]] = {}
     for best in times.fastest.values():
         alone = times.fastest.get((best.network, best.layer, best.cores, 0))
         if alone and (kept_ms := times.median_ms.get((*alone[:4], best.level))):
@@ -56,7 +62,9 @@ def by_level(times):
     return [_at_level(cores, level, times, found[cores, level]) for cores, level in sorted(found)]
 
 
-def _at_level(cores, level, times, layers):
+def _at_level(
+    cores: int, level: float, times: LayerTimes, layers: Sequence[tuple[float, float, bool, str]]
+) -> dict[str, Any]:
     slowdown, gain, changed, versions = zip(*layers, strict=True)
     return {
         "cores": cores, "level": level, "gbps": times.gbps.get(level, 0.0), "layers": len(layers),

@@ -4,15 +4,20 @@ Layers of the same shape are measured once, under the name of the first. The bac
 own that streams through memory for a part of the time, its level; ``gbps`` is what it streamed meanwhile.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from functools import cached_property
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from provision.models.base.fields import Fraction, Name, NonNegative, Number, Positive, PositiveCount, Record, Text
 from provision.models.base.fields import Version as FileVersion
 from provision.models.cpu.networks import networks
+
+if TYPE_CHECKING:
+    from provision.models.cpu.layers import Layer
 
 Level = Annotated[Number, Field(ge=0, le=1)]
 
@@ -57,7 +62,7 @@ class LayerTimes(Record):
     times: tuple[LayerTime, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _known_layers(self):
+    def _known_layers(self) -> Self:
         for row in self.times:
             if row.network not in networks():
                 raise ValueError(f"times: no network {row.network!r} ships; there are {', '.join(networks())}")
@@ -72,31 +77,31 @@ class LayerTimes(Record):
         return self
 
     @cached_property
-    def shapes(self):
+    def shapes(self) -> dict[str, dict[str, Layer]]:
         """Layers by network and name."""
         return {name: {layer.name: layer for layer in network.layers} for name, network in networks().items()}
 
     @cached_property
-    def median_ms(self):
+    def median_ms(self) -> dict[tuple[str, str, str, int, float], float]:
         """Times by (network, layer, version, cores, level)."""
         return {row[:5]: row.median_ms for row in self.times}
 
     @cached_property
-    def gbps(self):
+    def gbps(self) -> dict[float, float]:
         """What the background streamed, by level."""
         return {streaming.level: streaming.gbps for streaming in self.background}
 
     @cached_property
-    def fastest(self):
+    def fastest(self) -> dict[tuple[str, str, int, float], LayerTime]:
         """The LayerTime of the fastest version, by (network, layer, cores, level), where all versions were measured."""
         versions = Counter(key[:2] for key in {row[:3] for row in self.times})
-        rows = {}
+        rows: dict[tuple[str, str, int, float], list[LayerTime]] = {}
         for row in self.times:
             rows.setdefault((row.network, row.layer, row.cores, row.level), []).append(row)
         return {key: min(several, key=lambda row: row.median_ms)
                 for key, several in rows.items() if len(several) == versions[key[:2]]}
 
     @cached_property
-    def fastest_alone(self):
+    def fastest_alone(self) -> list[LayerTime]:
         """The LayerTimes of the versions fastest alone."""
         return [row for (*_, level), row in self.fastest.items() if level == 0]

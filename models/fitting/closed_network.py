@@ -1,13 +1,20 @@
 """Fits a closed network to measured batch latencies and to where memory ran out."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, least_squares, linprog, milp
 
 from provision.models.fitting.design import d_optimal, log_jacobians
 from provision.models.performance.closed_network import ClosedNetwork, batch_latency_ms_array
+
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Bools, Floats
+    from provision.models.fitting.profile_points import Indices, ProfilePoints
 
 NOISE = 0.04
 """Relative deviation of a measured latency that counts as much as one prior spread."""
@@ -39,10 +46,10 @@ class _Broad(NamedTuple):
 class _Prior(NamedTuple):
     """Arrays over the logarithms of all latency coefficients."""
 
-    centre: np.ndarray
-    spread: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    centre: Floats
+    spread: Floats
+    low: Floats
+    high: Floats
 
 
 # Spreads are narrow only where DNNs are known to be alike; few points then still give a sound model.
@@ -60,7 +67,9 @@ _BROAD = {
 }
 
 
-def fit(points, fitted=None, population=()):
+def fit(
+    points: ProfilePoints, fitted: Indices | None = None, population: Sequence[ClosedNetwork] = ()
+) -> ClosedNetwork:
     """The closed network that fits measured points best, its coefficients rounded.
 
     Parameters
@@ -92,42 +101,42 @@ def fit(points, fitted=None, population=()):
     )
 
 
-def population_prior(population):
+def population_prior(population: Sequence[ClosedNetwork]) -> tuple[Floats, Floats]:
     """Centre and spread of the logarithms of latency coefficients of a new DNN, from those of others."""
     logs = _logs(population)
     return logs.mean(axis=0), WIDENING * logs.std(axis=0, ddof=1)
 
 
-def choose(points, count, population):
+def choose(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork]) -> list[int]:
     """Indices of the ``count`` points to measure of a DNN supposed to resemble a population: a D-optimal design."""
 
-    def latency_ms(logs):
+    def latency_ms(logs: Floats) -> Floats:
         return batch_latency_ms_array(_named(logs), *points.where)
 
     _, spread = population_prior(population)
     return d_optimal(log_jacobians(latency_ms, _logs(population), spread), count)
 
 
-def roomy(points, population):
+def roomy(points: ProfilePoints, population: Sequence[ClosedNetwork]) -> Bools:
     """Mask of the points at which all networks of a population would fit into memory."""
     needed_gib = [network.memory_gib(points.batch, points.processes) for network in population]
     return np.max(needed_gib, axis=0) <= points.slice_memory_gib
 
 
-def _logs(population):
+def _logs(population: Sequence[ClosedNetwork]) -> Floats:
     """Logarithms of the latency coefficients of closed networks, one per row."""
     return np.log([[getattr(network, name) for name in _BROAD] for network in population])
 
 
-def _latency_coefficients(points, prior):
+def _latency_coefficients(points: ProfilePoints, prior: _Prior) -> dict[str, float]:
     """Latency coefficients by name: robust least squares on logarithms, the best of several starts."""
 
-    def residuals(logs):
+    def residuals(logs: Floats) -> Floats:
         predicted_ms = batch_latency_ms_array(_named(logs), *points.where)
         deviation = np.log(predicted_ms / points.latency_ms) / NOISE
         return np.concatenate([deviation, (logs - prior.centre) / prior.spread])
 
-    def solve(start):
+    def solve(start: Floats) -> Any:
         inside = np.clip(start, prior.low + 1e-3, prior.high - 1e-3)
         return least_squares(
             residuals, inside, bounds=(prior.low, prior.high), loss="soft_l1", x_scale=prior.spread
@@ -139,7 +148,7 @@ def _latency_coefficients(points, prior):
     return vars(_named(min(solutions, key=lambda solution: solution.cost).x))
 
 
-def _broad_prior(points):
+def _broad_prior(points: ProfilePoints) -> _Prior:
     """The prior when nothing but the measurements is known.
 
     Its scales are 1, the least latency (ms), and the GPU work per item on one GPC (ms).
@@ -151,12 +160,12 @@ def _broad_prior(points):
     return _Prior(centre, np.array([broad.spread for broad in _BROAD.values()]), low, high)
 
 
-def _named(logs):
+def _named(logs: Floats) -> SimpleNamespace:
     """Coefficients as attributes."""
     return SimpleNamespace(**dict(zip(_BROAD, np.exp(logs), strict=True)))
 
 
-def _memory_coefficients(batch, memory_gib, valid):
+def _memory_coefficients(batch: Floats, memory_gib: Floats, valid: Bools) -> dict[str, float]:
     """Memory coefficients by name from the memory each process had and whether that was enough.
 
     A mixed-integer program: every point out of memory must need more than it had, as few valid points as
@@ -176,19 +185,20 @@ def _memory_coefficients(batch, memory_gib, valid):
         bounds=Bounds([0, 0, LEAST_MEMORY_MARGIN, *np.zeros(count)], [np.inf, np.inf, 1, *np.ones(count)]),
         integrality=[0, 0, 0, *np.ones(count)],
     )
-    return _memory(*solution.x[:2])
+    return _memory(*np.asarray(solution.x)[:2])
 
 
-def _most_memory(batch, memory_gib):
+def _most_memory(batch: Floats, memory_gib: Floats) -> dict[str, float]:
     """The largest need with which all points still fit, by a linear program."""
     need = np.column_stack([np.ones(len(batch)), batch])
-    return _memory(*linprog(-need.sum(axis=0), A_ub=need, b_ub=(1 - LEAST_MEMORY_MARGIN) * memory_gib).x)
+    solution = linprog(-need.sum(axis=0), A_ub=need, b_ub=(1 - LEAST_MEMORY_MARGIN) * memory_gib)
+    return _memory(*np.asarray(solution.x))
 
 
-def _memory(fixed_gib, per_item_gib):
+def _memory(fixed_gib: float, per_item_gib: float) -> dict[str, float]:
     return {"memory_fixed_gib": max(fixed_gib, 0), "memory_per_item_gib": max(per_item_gib, 0)}
 
 
-def _rounded(coefficients):
+def _rounded(coefficients: Mapping[str, float]) -> dict[str, float]:
     """Coefficients with the digits worth writing down."""
     return {name: float(f"{value:.{SIGNIFICANT_DIGITS}g}") for name, value in coefficients.items()}

@@ -6,7 +6,15 @@ of the logarithm over coefficients of models that are known already, each with t
 (Chaloner and Verdinelli, Statistical Science 1995).
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
+
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Floats
 
 NOISE = 0.02
 """Relative deviation of one measurement from the model."""
@@ -18,7 +26,7 @@ LEAST_GAIN = 1e-6
 """Points are exchanged only for more than rounding."""
 
 
-def log_jacobians(latency_ms, coefficients, spread):
+def log_jacobians(latency_ms: Callable[[Floats], Floats], coefficients: Floats, spread: Floats) -> Floats:
     """Derivatives of the logarithm of latency by the coefficients, in prior spreads.
 
     Parameters
@@ -44,7 +52,7 @@ def log_jacobians(latency_ms, coefficients, spread):
     )
 
 
-def d_optimal(jacobians, count):
+def d_optimal(jacobians: Floats, count: int) -> list[int]:
     """Indices of ``count`` points that tell most about the coefficients: greedy, then exchanged one by one.
 
     Parameters
@@ -60,14 +68,14 @@ def d_optimal(jacobians, count):
         In the order in which they were found.
     """
     information = np.tile(np.eye(jacobians.shape[-1]), (len(jacobians), 1, 1))
-    chosen = []
+    chosen: list[int] = []
     for _ in range(count):
         chosen.append(int(np.argmax(_gains(jacobians, information, chosen))))
         information += _information(jacobians, chosen[-1])
     return _exchanged(jacobians, information, chosen)
 
 
-def _exchanged(jacobians, information, chosen):
+def _exchanged(jacobians: Floats, information: Floats, chosen: Sequence[int]) -> list[int]:
     """Replace a point by a better one as long as there is one."""
     chosen, improved = list(chosen), True
     while improved:
@@ -81,7 +89,7 @@ def _exchanged(jacobians, information, chosen):
     return chosen
 
 
-def _gains(jacobians, information, taken):
+def _gains(jacobians: Floats, information: Floats, taken: Sequence[int]) -> Floats:
     """What measuring each point would add to the mean log determinant."""
     solved = np.linalg.solve(information, jacobians.transpose(0, 2, 1))
     gains = np.log1p(np.einsum("mpc,mcp->mp", jacobians, solved) / NOISE**2).mean(axis=0)
@@ -89,13 +97,13 @@ def _gains(jacobians, information, taken):
     return gains
 
 
-def _information(jacobians, point):
+def _information(jacobians: Floats, point: int) -> Floats:
     """What one point tells about the coefficients, for every model."""
     rows = jacobians[:, point] / NOISE
     return rows[:, :, None] * rows[:, None, :]
 
 
-def farthest_points(coordinates, count):
+def farthest_points(coordinates: Floats, count: int) -> list[int]:
     """Indices of ``count`` points that fill the space: a corner, then always the point farthest from those before.
 
     Coordinates are an array (points, dimensions); every dimension counts by its range.

@@ -1,17 +1,34 @@
 """The families of latency models that a profile can be fitted with, by name."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.fitting import closed_network as fit_closed_network
 from provision.models.fitting import igniter_slices, interpolated_table, lwr
 from provision.models.fitting.design import farthest_points
+from provision.models.fitting.profile_points import Indices, ProfilePoints
 from provision.models.performance.catalogue import load_performance
+from provision.models.performance.closed_network import ClosedNetwork
+from provision.models.performance.fitted_networks import FittedNetworks
 
 KNOWN = "parvagpu-a100"
 """Shipped closed networks of the DNNs that a new one is supposed to resemble."""
+
+
+class LatencyModel(Protocol):
+    """A fitted model, whatever its family."""
+
+    def latency_ms(self, batch: Floats, processes: Floats, compute_slices: Floats) -> Floats:
+        """Batch latencies, in ms, of points given as arrays of one length."""
+
+
+FitPoints = Callable[[ProfilePoints, Indices, Sequence[ClosedNetwork]], LatencyModel]
+ChoosePoints = Callable[[ProfilePoints, int, Sequence[ClosedNetwork]], Sequence[int] | Ints]
 
 
 class Family(NamedTuple):
@@ -25,22 +42,22 @@ class Family(NamedTuple):
     of other DNNs.
     """
 
-    fit: Callable
-    choose: Callable
+    fit: FitPoints
+    choose: ChoosePoints
 
 
-def population(besides):
+def population(besides: str | None) -> tuple[ClosedNetwork, ...]:
     """The shipped closed networks of all DNNs but the one of this name, which must not know itself."""
-    models = load_performance(KNOWN).models
+    models = cast(FittedNetworks, load_performance(KNOWN)).models
     return tuple(model.coefficients for name, model in models.items() if name != besides)
 
 
-def _alone(fit):
+def _alone(fit: Callable[[ProfilePoints], LatencyModel]) -> FitPoints:
     """The fit of a family that other DNNs tell nothing about."""
     return lambda points, fitted, population: fit(points.take(fitted))
 
 
-def _telling(points, count, population):
+def _telling(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork]) -> Ints:
     """D-optimal points among those that any DNN has memory for, as long as these are enough.
 
     The rest belongs to DNNs that need little memory, which are unlike the others in more than that.
@@ -50,7 +67,7 @@ def _telling(points, count, population):
     return candidates[fit_closed_network.choose(points.take(candidates), count, population)]
 
 
-def _spread_out(points, count, population):
+def _spread_out(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork]) -> list[int]:
     """Points that fill the space of batches, processes and sizes, whatever the DNN."""
     return farthest_points(np.log(np.column_stack(points.where)), count)
 

@@ -1,11 +1,22 @@
 """Fits as performance data that instances can name, where the family has a kind of file."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
 import numpy as np
 
 from provision.models.base.errors import InputError
 from provision.models.performance.error import fitted_error
 from provision.models.performance.fitted_networks import FittedModel, FittedNetworks
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
+
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Ints
+    from provision.models.fitting.profile import Fit
+    from provision.models.fitting.profile_points import ProfilePoints
+    from provision.models.performance.closed_network import ClosedNetwork
 
 REFUSED = {
     "igniter": "an igniter file also needs power, clock, L2 and PCIe, which are not in these tables; measure them and "
@@ -15,13 +26,18 @@ REFUSED = {
 """Why a family cannot be written, and what can."""
 
 
-def check_kind(family):
+def check_kind(family: str) -> None:
     """Raise InputError when there is no kind of performance data for a family."""
     if family in REFUSED:
         raise InputError(f"--model {family} has no file to write: {REFUSED[family]}")
 
 
-def performance_data(family, profiles, fits, **about):
+def performance_data(
+    family: str,
+    profiles: Mapping[str, tuple[Sequence[tuple[str, int, int]], ProfilePoints]],
+    fits: Mapping[str, Fit],
+    **about: Any,
+) -> FittedNetworks | MeasuredSegments:
     """The PerformanceData of several DNNs.
 
     Parameters
@@ -41,26 +57,27 @@ def performance_data(family, profiles, fits, **about):
     if family == "table":
         models = {dnn: _measured(*profiles[dnn], fit.fitted) for dnn, fit in fits.items()}
         return MeasuredSegments(version=1, kind="measured-segments", models=models, **about)
+    networks = {dnn: cast("ClosedNetwork", fit.model) for dnn, fit in fits.items()}
     return FittedNetworks(
         version=1,
         kind="closed-network",
         profiles=list(dict.fromkeys(key[0] for keys, _ in profiles.values() for key in keys)),
-        batches=_batches(max(fit.model.max_batch for fit in fits.values())),
+        batches=_batches(max(network.max_batch for network in networks.values())),
         models={
-            dnn: FittedModel(coefficients=fit.model, error=fitted_error(fit.errors)) for dnn, fit in fits.items()
+            dnn: FittedModel(coefficients=networks[dnn], error=fitted_error(fit.errors)) for dnn, fit in fits.items()
         },
         **about,
     )
 
 
-def _batches(largest):
+def _batches(largest: int) -> list[int]:
     """Powers of two and their halves more: 1, 2, 3, 4, 6, 8, 12, ..."""
     powers = 2 ** np.arange(int(largest).bit_length())
     grid = {*powers.tolist(), *(3 * powers).tolist(), largest}
     return sorted(batch for batch in grid if batch <= largest)
 
 
-def _measured(keys, points, rows):
+def _measured(keys: Sequence[tuple[str, int, int]], points: ProfilePoints, rows: Ints) -> MeasuredModel:
     """The table of one DNN's rows."""
     table = []
     for row in rows:

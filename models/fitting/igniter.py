@@ -5,7 +5,9 @@ Processing abilities, which power and L2 utilisation are fitted against, keep th
 power is fitted at full clock only. Both as in iGniter's public program.
 """
 
-from typing import Annotated
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from pydantic import ConfigDict, Field, model_validator
@@ -14,6 +16,12 @@ from scipy.optimize import minimize_scalar
 from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record
 from provision.models.performance.error import fitted_error, relative_errors
 from provision.models.performance.igniter import BYTES_PER_MS, IgniterHardware, IgniterModel, IgniterProfiles
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from provision.models.base.arrays import Floats
+    from provision.models.performance.fitted_networks import FittedError
 
 BATCHES = np.array([1, 16, 32])
 SHARES = np.array([0.1, 0.5, 1.0])
@@ -45,7 +53,7 @@ class MeasuredHardware(Record):
     bandwidth: Positive
 
     @model_validator(mode="after")
-    def _series_fit(self):
+    def _series_fit(self) -> Self:
         if not len(self.power) == len(self.frequency) == len(self.idletime):
             raise ValueError("power, frequency and idletime must have one value per number of copies")
         if min(self.frequency[:2]) < self.maxGPUfrequency:
@@ -83,7 +91,7 @@ class IgniterMeasurements(Record):
     models: dict[Name, MeasuredIgniterModel] = Field(min_length=1)
 
 
-def fit(measurements, **about):
+def fit(measurements: IgniterMeasurements, **about: str) -> IgniterProfiles:
     """The IgniterProfiles fitted to IgniterMeasurements, coefficients rounded.
 
     Parameters
@@ -109,7 +117,7 @@ def fit(measurements, **about):
     )
 
 
-def _hardware(measured):
+def _hardware(measured: MeasuredHardware) -> IgniterHardware:
     slope_ms, intercept_ms = _scheduling(measured)
     return IgniterHardware(
         pcie_gb_per_s=measured.bandwidth / BYTES_PER_MS,
@@ -123,7 +131,7 @@ def _hardware(measured):
     )
 
 
-def _clock_slope(measured):
+def _clock_slope(measured: MeasuredHardware) -> float:
     """alpha_f of eq. 9 in MHz/W, through (P, F); 0 when the clock never fell.
 
     At its cap a GPU shows less power than is demanded, so the demand of further copies is extrapolated by
@@ -136,13 +144,14 @@ def _clock_slope(measured):
     return float(excess @ (clock[full:] - measured.maxGPUfrequency) / (excess @ excess)) if len(excess) else 0.0
 
 
-def _scheduling(measured):
+def _scheduling(measured: MeasuredHardware) -> tuple[float, float]:
     """alpha_sch and beta_sch of eq. 6 in ms: a line through the increases with 2 and more copies."""
     delay_ms = np.array(measured.idletime) * np.array(measured.frequency) / measured.maxGPUfrequency
-    return np.polyfit(np.arange(2, len(delay_ms) + 1), delay_ms[1:] - delay_ms[0], 1)
+    slope_ms, intercept_ms = np.polyfit(np.arange(2, len(delay_ms) + 1), delay_ms[1:] - delay_ms[0], 1)
+    return slope_ms, intercept_ms
 
 
-def _model(measured, hardware, clock_mhz):
+def _model(measured: MeasuredIgniterModel, hardware: MeasuredHardware, clock_mhz: float) -> IgniterModel:
     """Coefficients of one model."""
     latency_ms, clock = np.array(measured.gpulatency), np.array(measured.frequency)
     coefficients, error = _active_time(latency_ms * clock / clock_mhz - measured.idletime_1)
@@ -166,7 +175,7 @@ def _model(measured, hardware, clock_mhz):
     )
 
 
-def _active_time(active_ms):
+def _active_time(active_ms: Floats) -> tuple[tuple[float, ...], FittedError]:
     """k1 to k5 of eq. 11 by least squares, and their error, from active times over batches and shares.
 
     For a given k4 the equation is linear in the others, so only k4 is searched for.
@@ -174,13 +183,13 @@ def _active_time(active_ms):
     batch, share = (axis.ravel() for axis in np.meshgrid(BATCHES, SHARES, indexing="ij"))
     target = active_ms.ravel()
 
-    def design(k4):
+    def design(k4: float) -> Floats:
         return np.column_stack([np.vander(batch, 3) / (share + k4)[:, None], np.ones(len(batch))])
 
-    def best(k4):
+    def best(k4: float) -> NDArray[np.floating[Any]]:
         return np.linalg.lstsq(design(k4), target, rcond=None)[0]
 
-    def squares(k4):
+    def squares(k4: float) -> float:
         return np.sum((design(k4) @ best(k4) - target) ** 2)
 
     low = -0.99 * SHARES.min()
@@ -189,6 +198,6 @@ def _active_time(active_ms):
     return (*numerator, k4, k5), fitted_error(relative_errors(design(k4) @ best(k4), target))
 
 
-def rounded(value):
+def rounded(value: float) -> float:
     """A number with the digits worth writing down."""
     return float(f"{value:.{SIGNIFICANT_DIGITS}g}")

@@ -5,10 +5,16 @@ The p processes on a slice are read as p co-located workloads of one DNN, each w
 lone process is part of k5. The L2 utilisation of the others is linear in their processing ability (section 3.1).
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.optimize import least_squares, nnls
+
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Floats
+    from provision.models.fitting.profile_points import ProfilePoints
 
 GPU_SLICES = 7
 """Compute slices of a whole GPU."""
@@ -39,18 +45,18 @@ class IgniterSlices(NamedTuple):
     k4_share: float
     cache_base: float
 
-    def latency_ms(self, batch, processes, compute_slices):
+    def latency_ms(self, batch: Floats, processes: Floats, compute_slices: Floats) -> Floats:
         """Batch latencies of arrays of points, in ms."""
         terms = _terms(batch, processes, compute_slices, self.k4_share)
         active_ms = terms[:, :4] @ self[:4]
         return active_ms * (1 + self.cache_base * (processes - 1)) + terms[:, 4:] @ self[4:7]
 
 
-def fit(points):
+def fit(points: ProfilePoints) -> IgniterSlices:
     """The IgniterSlices that fit ProfilePoints best: robust least squares on logarithms, best of several starts."""
     points = points.take(points.measured)
 
-    def residuals(coefficients):
+    def residuals(coefficients: Floats) -> Floats:
         return np.log(IgniterSlices(*coefficients).latency_ms(*points.where) / points.latency_ms) / NOISE
 
     solutions = [
@@ -60,14 +66,14 @@ def fit(points):
     return IgniterSlices(*min(solutions, key=lambda solution: solution.cost).x.tolist())
 
 
-def _start(points, k4):
+def _start(points: ProfilePoints, k4: float) -> Floats:
     """Coefficients that are best for a given k4 without ``cache_base``, when everything is linear."""
     terms = _terms(*points.where, k4) / points.latency_ms[:, None]
     linear, _ = nnls(terms, np.ones(len(terms)))
     return np.array([*linear, k4, 0.0]) + 1e-6
 
 
-def _terms(batch, processes, compute_slices, k4):
+def _terms(batch: Floats, processes: Floats, compute_slices: Floats, k4: float) -> Floats:
     """What the coefficients of eqs. 11, 6 and 8 are multiplied by, one row per point."""
     share, others = compute_slices / GPU_SLICES / processes + k4, processes - 1
     active = np.vander(batch, 3) / share[:, None]

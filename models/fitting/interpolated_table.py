@@ -4,11 +4,17 @@ Exact at measured points. Corners of the grid that were not measured are filled 
 squared second differences of log latency along every axis), so that any set of points makes a table.
 """
 
+from __future__ import annotations
+
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.interpolate import RegularGridInterpolator
+
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Floats
+    from provision.models.fitting.profile_points import ProfilePoints
 
 TENSION = 1e-3
 """Weight of first differences: decides where bending does not, far from all that was measured."""
@@ -17,16 +23,16 @@ TENSION = 1e-3
 class InterpolatedTable(NamedTuple):
     """Log latencies (ms) over a grid; ``axes`` are logarithms of batch, processes and compute slices."""
 
-    axes: tuple
-    values: np.ndarray
+    axes: tuple[Floats, ...]
+    values: Floats
 
-    def latency_ms(self, batch, processes, compute_slices):
+    def latency_ms(self, batch: Floats, processes: Floats, compute_slices: Floats) -> Floats:
         """Batch latencies of arrays of points, in ms; beyond the grid its edges are continued."""
         asked = np.log(np.column_stack([batch, processes, compute_slices]))
         return np.exp(RegularGridInterpolator(self.axes, self.values, bounds_error=False, fill_value=None)(asked))
 
 
-def fit(points):
+def fit(points: ProfilePoints) -> InterpolatedTable:
     """The InterpolatedTable through ProfilePoints."""
     points = points.take(points.measured)
     places = np.log(np.column_stack(points.where))
@@ -40,13 +46,13 @@ def fit(points):
     return InterpolatedTable(axes, _filled(axes, values).reshape(shape))
 
 
-def _axis(column):
+def _axis(column: Floats) -> Floats:
     """The measured values; a single one is constant for one unit more, since a grid has two values per axis."""
     axis = np.unique(column)
     return axis if len(axis) > 1 else np.append(axis, axis + 1)
 
 
-def _filled(axes, values):
+def _filled(axes: tuple[Floats, ...], values: Floats) -> Floats:
     """All nodes of the grid: those without a value bend the least."""
     bending = np.concatenate([_along(axes, at, matrix) for at in range(len(axes)) for matrix in _differences(axes[at])])
     known = ~np.isnan(values)
@@ -55,7 +61,7 @@ def _filled(axes, values):
     return filled
 
 
-def _differences(axis):
+def _differences(axis: Floats) -> tuple[Floats, Floats]:
     """Matrices of the weighed first and of the second divided differences along an axis."""
     step = np.diff(axis)
     first = np.diff(np.eye(len(axis)), axis=0) / step[:, None]
@@ -63,7 +69,7 @@ def _differences(axis):
     return TENSION * first, second
 
 
-def _along(axes, at, matrix):
+def _along(axes: tuple[Floats, ...], at: int, matrix: Floats) -> Floats:
     """A matrix on one axis as a matrix on the nodes of the whole grid."""
     before, after = (np.eye(math.prod(map(len, part))) for part in (axes[:at], axes[at + 1 :]))
     return np.kron(np.kron(before, matrix), after)

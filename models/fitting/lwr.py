@@ -6,9 +6,15 @@ of batch, compute slices and processes (which InSS has one of); the part is the 
 point is left out in turn.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Floats
+    from provision.models.fitting.profile_points import ProfilePoints
 
 SPANS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
 """Parts of the measurements that are near; above 1 the kernel is that much wider than the farthest."""
@@ -23,31 +29,31 @@ LEAST_NEAR = 5
 class LocalRegression(NamedTuple):
     """Measured logarithms, ``places`` (points, axes) and ``values``, and the part of them that counts as near."""
 
-    places: np.ndarray
-    values: np.ndarray
+    places: Floats
+    values: Floats
     span: float
 
-    def latency_ms(self, batch, processes, compute_slices):
+    def latency_ms(self, batch: Floats, processes: Floats, compute_slices: Floats) -> Floats:
         """Batch latencies of arrays of points, in ms."""
         asked = _places(batch, processes, compute_slices)
         return np.exp([_local(self.places, self.values, place, self.span) for place in asked])
 
 
-def fit(points):
+def fit(points: ProfilePoints) -> LocalRegression:
     """The LocalRegression on ProfilePoints."""
     points = points.take(points.measured)
     places, values = _places(*points.where), np.log(points.latency_ms)
     return LocalRegression(places, values, min(SPANS, key=lambda span: _left_out_error(places, values, span)))
 
 
-def _left_out_error(places, values, span):
+def _left_out_error(places: Floats, values: Floats, span: float) -> float:
     """Mean absolute error on every point when the others predict it."""
     others = ~np.eye(len(values), dtype=bool)
     predicted = [_local(places[rest], values[rest], at, span) for rest, at in zip(others, places, strict=True)]
     return np.abs(predicted - values).mean()
 
 
-def _local(places, values, at, span):
+def _local(places: Floats, values: Floats, at: Floats, span: float) -> float:
     """The weighted linear regression around a place, at that place."""
     distance = np.linalg.norm(places - at, axis=1)
     near = min(max(LEAST_NEAR, round(span * len(values))), len(values)) - 1
@@ -59,5 +65,5 @@ def _local(places, values, at, span):
     return np.linalg.solve(moment @ slopes + pull, moment @ values)[0]
 
 
-def _places(batch, processes, compute_slices):
+def _places(batch: Floats, processes: Floats, compute_slices: Floats) -> Floats:
     return np.log(np.column_stack([batch, processes, compute_slices]))

@@ -1,12 +1,19 @@
 """Fitting one DNN's profile with one family, and judging the fit where it was not fitted."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from provision.models.base.errors import InputError
 from provision.models.fitting.families import FAMILIES, population
 from provision.models.performance.error import relative_errors
+
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Floats, Ints
+    from provision.models.fitting.families import LatencyModel
+    from provision.models.fitting.profile_points import Indices, ProfilePoints
 
 LEAST_POINTS = 5
 """Fewer say nothing about batch, processes and size together."""
@@ -18,14 +25,14 @@ class Fit(NamedTuple):
     ``errors`` are relative.
     """
 
-    model: object
-    fitted: np.ndarray
-    judged: np.ndarray
-    predicted_ms: np.ndarray
-    errors: np.ndarray
+    model: LatencyModel
+    fitted: Ints
+    judged: Ints
+    predicted_ms: Floats
+    errors: Floats
 
 
-def choose(dnn, points, family, count):
+def choose(dnn: str, points: ProfilePoints, family: str, count: int) -> Ints:
     """Indices of the ``count`` measured points that the family's rule picks for a DNN nothing is known of.
 
     Raises
@@ -42,7 +49,7 @@ def choose(dnn, points, family, count):
     return measured[FAMILIES[family].choose(points.take(measured), count, population(dnn))]
 
 
-def fit_profile(dnn, points, family, chosen=None):
+def fit_profile(dnn: str, points: ProfilePoints, family: str, chosen: Indices | None = None) -> Fit:
     """The Fit of a DNN's ProfilePoints.
 
     Parameters

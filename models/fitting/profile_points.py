@@ -1,8 +1,19 @@
 """Measured points of one DNN's profile, as arrays of one length."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from provision.models.base.arrays import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from provision.models.hardware.gpu import GpuType
+
+Indices = Bools | Ints | Sequence[int]
+"""What picks points: a mask over all of them, or their indices."""
 
 
 class ProfilePoints(NamedTuple):
@@ -12,28 +23,28 @@ class ProfilePoints(NamedTuple):
     processes ran out of memory.
     """
 
-    batch: np.ndarray
-    processes: np.ndarray
-    compute_slices: np.ndarray
-    slice_memory_gib: np.ndarray
-    latency_ms: np.ndarray
+    batch: Floats
+    processes: Floats
+    compute_slices: Floats
+    slice_memory_gib: Floats
+    latency_ms: Floats
 
     @property
-    def measured(self):
+    def measured(self) -> Bools:
         """Mask of the points that have a latency."""
         return ~np.isnan(self.latency_ms)
 
     @property
-    def where(self):
+    def where(self) -> tuple[Floats, Floats, Floats]:
         """Batch, processes and compute slices, the coordinates of all latency models."""
         return self.batch, self.processes, self.compute_slices
 
-    def take(self, which):
+    def take(self, which: Indices) -> ProfilePoints:
         """The points of a mask or of indices."""
         return ProfilePoints(*(axis[which] for axis in self))
 
 
-def profile_points(gpu, keys, latency_ms):
+def profile_points(gpu: GpuType, keys: Iterable[tuple[str, int, int]], latency_ms: Iterable[float]) -> ProfilePoints:
     """ProfilePoints of slices of a GpuType, from (profile name, batch, processes) and their latencies."""
     profiles, batch, processes = zip(*keys, strict=True)
     return ProfilePoints(

@@ -1,5 +1,9 @@
 """What to measure of a DNN that nobody has measured yet: profiling costs GPU time."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from provision.models.base.errors import InputError
@@ -8,11 +12,14 @@ from provision.models.fitting.families import FAMILIES, population
 from provision.models.fitting.profile import LEAST_POINTS
 from provision.models.fitting.profile_points import profile_points
 
+if TYPE_CHECKING:
+    from provision.models.hardware.gpu import GpuType
+
 BATCHES = 2 ** np.arange(9)
 PROCESSES = np.arange(1, 6)
 
 
-def propose(gpu, family, count, dnn=None):
+def propose(gpu: GpuType, family: str, count: int, dnn: str | None = None) -> list[tuple[str, int, int]]:
     """The points to measure, as (profile name, batch, processes), by profile.
 
     They come from all plain MIG profiles, batches to 256 and processes to 5, as far as all DNNs known would fit

@@ -5,7 +5,19 @@ one has media engines. A *partition* is the multiset of profiles in a state, wri
 profile.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from provision.models.hardware.gpu import GpuType
+
+State = tuple[tuple[int, int], ...]
+"""Sorted pairs (start, profile index), one for each instance."""
+Partition = tuple[int, ...]
+"""How many instances there are of each profile."""
 
 
 class Geometry:
@@ -19,14 +31,15 @@ class Geometry:
         Names of the profiles to consider, in the order in which partitions count them.
     """
 
-    def __init__(self, gpu, profiles):
+    def __init__(self, gpu: GpuType, profiles: Iterable[str]) -> None:
         self.gpu = gpu
         self.profiles = tuple(gpu.profiles[name] for name in profiles)
 
     @cached_property
-    def states(self):
+    def states(self) -> frozenset[State]:
         """Every state, the empty one included, as sorted tuples of (start, profile index)."""
-        found, frontier = {()}, [()]
+        found: set[State] = {()}
+        frontier: list[State] = [()]
         while frontier:
             grown = {larger for state in frontier for larger in self._grow(state)} - found
             found |= grown
@@ -34,18 +47,18 @@ class Geometry:
         return frozenset(found)
 
     @cached_property
-    def maximal_states(self):
+    def maximal_states(self) -> frozenset[State]:
         """The states to which no instance can be added."""
         return frozenset(state for state in self.states if not any(True for _ in self._grow(state)))
 
     @cached_property
-    def placements(self):
+    def placements(self) -> dict[Partition, State]:
         """Feasible partitions, each with the state that realises it.
 
         Of several states the one is kept that leaves the most room: the fewest partitions are lost by
         keeping it (3g at start 4 rather than 0 on an A100).
         """
-        best = {}
+        best: dict[Partition, tuple[int, State]] = {}
         for state in sorted(self.states):
             counts = self.counts(state)
             room = len(self._completions(state))
@@ -54,12 +67,12 @@ class Geometry:
         return {counts: state for counts, (_, state) in best.items()}
 
     @cached_property
-    def maximal_partitions(self):
+    def maximal_partitions(self) -> tuple[Partition, ...]:
         """Partitions of maximal states, in descending order."""
         return tuple(sorted({self.counts(state) for state in self.maximal_states}, reverse=True))
 
     @cached_property
-    def undominated_partitions(self):
+    def undominated_partitions(self) -> tuple[Partition, ...]:
         """Maximal partitions that are not contained in another one."""
         return tuple(
             one
@@ -67,15 +80,15 @@ class Geometry:
             if not any(one != other and contains(other, one) for other in self.maximal_partitions)
         )
 
-    def counts(self, state):
+    def counts(self, state: State) -> Partition:
         """The partition of a state."""
         return tuple(sum(index == kind for _, index in state) for kind in range(len(self.profiles)))
 
-    def place(self, counts):
+    def place(self, counts: Sequence[int]) -> State | None:
         """A state that realises the partition, or None when the profiles do not fit together."""
         return self.placements.get(tuple(counts))
 
-    def _grow(self, state):
+    def _grow(self, state: State) -> Iterator[State]:
         """Every state with one instance more."""
         taken = {slot for start, kind in state for slot in range(start, start + self.profiles[kind].memory)}
         compute = sum(self.profiles[kind].compute for _, kind in state)
@@ -85,23 +98,23 @@ class Geometry:
                 continue
             if sum(kind == other for _, other in state) == profile.max:
                 continue
-            if compute + profile.compute > self.gpu.mig.compute_slices:
+            if compute + profile.compute > self.gpu.compute_slices:
                 continue
             for start in profile.starts:
                 if taken.isdisjoint(range(start, start + profile.memory)):
                     yield tuple(sorted((*state, (start, kind))))
 
-    def _completions(self, state):
+    def _completions(self, state: State) -> set[Partition]:
         """Partitions that can still be reached from a state."""
         return {self.counts(other) for other in self.states if set(state) <= set(other)}
 
 
-def contains(larger, smaller):
+def contains(larger: Sequence[int], smaller: Sequence[int]) -> bool:
     """Whether a partition holds at least as many of each profile as another."""
     return all(a >= b for a, b in zip(larger, smaller, strict=True))
 
 
-def geometry(gpu, profiles=None):
+def geometry(gpu: GpuType, profiles: Iterable[str] | None = None) -> Geometry:
     """The geometry of a GPU type, derived once; by default over its plain profiles.
 
     ``profiles`` are names; their order is kept.

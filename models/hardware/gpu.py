@@ -1,8 +1,9 @@
 """GPU types: hardware facts and MIG profiles, one data file per type."""
 
+from collections.abc import Iterable
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import Literal
+from typing import Literal, Self
 
 import yaml
 from pydantic import model_validator
@@ -59,39 +60,40 @@ class GpuType(Record):
     mig: Mig | None = None
 
     @model_validator(mode="after")
-    def _profiles_fit(self):
-        for profile in self.mig.profiles if self.mig else ():
-            if any(start + profile.memory > self.mig.memory_slices for start in profile.starts):
+    def _profiles_fit(self) -> Self:
+        slots = self.mig.memory_slices if self.mig else 0
+        for profile in self.profiles.values():
+            if any(start + profile.memory > slots for start in profile.starts):
                 raise ValueError(f"profile {profile.name} reaches past the last memory slice")
         return self
 
     @cached_property
-    def profiles(self):
+    def profiles(self) -> dict[str, MigProfile]:
         """MIG profiles by name; empty when the type has no MIG."""
         return {profile.name: profile for profile in self.mig.profiles} if self.mig else {}
 
     @property
-    def compute_slices(self):
+    def compute_slices(self) -> int:
         """GPCs that MIG can hand out; 0 when the type has no MIG."""
         return self.mig.compute_slices if self.mig else 0
 
-    def with_media(self, names):
+    def with_media(self, names: Iterable[str]) -> list[str]:
         """Those of some MIG profile names that take media engines; a GPU has one set, so one of all of them fits."""
         return [name for name in names if self.profiles[name].variant == "media"]
 
-    def slice_compute(self, profile):
+    def slice_compute(self, profile: str) -> int:
         """Compute slices (GPCs) of a slice of this profile name; a whole GPU counts all of them."""
         return self.compute_slices if profile == WHOLE else self.profiles[profile].compute
 
-    def slice_sms(self, profile):
+    def slice_sms(self, profile: str) -> int:
         """Streaming multiprocessors of a slice of this profile name."""
         return self.sms if profile == WHOLE else self.profiles[profile].sms
 
-    def slice_memory_gib(self, profile):
+    def slice_memory_gib(self, profile: str) -> float:
         """Memory of a slice of this profile name, in GiB."""
         return self.memory_gib if profile == WHOLE else self.profiles[profile].memory_gib
 
-    def slice_mps_clients(self, profile):
+    def slice_mps_clients(self, profile: str) -> int:
         """Processes that may share a slice under MPS.
 
         Inside MIG the limit shrinks with the compute size; NVIDIA does not publish the rounding, so this
@@ -99,18 +101,18 @@ class GpuType(Record):
         """
         if profile == WHOLE:
             return self.mps_clients
-        return self.mps_clients * self.profiles[profile].compute // self.mig.compute_slices
+        return self.mps_clients * self.profiles[profile].compute // self.compute_slices
 
 
 @cache
-def gpu_types():
+def gpu_types() -> dict[str, GpuType]:
     """All shipped GPU types by name."""
     folder = files("provision.models.hardware") / "data"
     found = (GpuType.model_validate(yaml.safe_load(path.read_text())) for path in folder.iterdir())
     return {gpu.name: gpu for gpu in sorted(found, key=lambda gpu: gpu.name)}
 
 
-def gpu_type(name):
+def gpu_type(name: str) -> GpuType:
     """The shipped GPU type of this name.
 
     Raises

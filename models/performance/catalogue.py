@@ -1,8 +1,11 @@
 """The catalogue of performance data: what ships, found by name, and the kinds a file may hold."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import yaml
 from pydantic import Field, TypeAdapter
@@ -18,14 +21,14 @@ _ANY = TypeAdapter(PerformanceFile)
 
 
 @cache
-def shipped_performance():
+def shipped_performance() -> tuple[str, ...]:
     """Names of the shipped performance data, sorted."""
     folder = files("provision.models.performance") / "data"
     return tuple(sorted(path.name.removesuffix(".yaml") for path in folder.iterdir()))
 
 
 @cache
-def load_performance(name):
+def load_performance(name: str) -> PerformanceFile:
     """The shipped performance data of this name.
 
     Raises
@@ -42,13 +45,15 @@ def load_performance(name):
     return _ANY.validate_python(yaml.load(path.read_text(), yaml.CSafeLoader))
 
 
-def resolve(performance):
+def resolve(performance: PerformanceFile | str | Sequence[PerformanceFile | str]) -> tuple[PerformanceFile, ...]:
     """Performance data as a tuple of files: names are looked up in the shipped catalogue."""
-    several = performance if isinstance(performance, (list, tuple)) else [performance]
+    several: Sequence[PerformanceFile | str] = (
+        performance if isinstance(performance, (list, tuple)) else [cast("PerformanceFile | str", performance)]
+    )
     return tuple(load_performance(one) if isinstance(one, str) else one for one in several)
 
 
-def reference(performance):
+def reference(performance: PerformanceFile) -> str | dict[str, Any]:
     """The shipped name of performance data where it has one, else its content."""
     if performance.name in shipped_performance() and performance == load_performance(performance.name):
         return performance.name

@@ -6,10 +6,19 @@ all processes together; near the crossing of the two, processes queue. Queueing 
 approximate mean value analysis, weighed by how irregular the DNN's alternation is.
 """
 
+from __future__ import annotations
+
 import math
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from provision.models.base.arrays import Floats, Ints
 
 OVERLAP_SHARPNESS = 5
 """Norm that joins launching and computing, which overlap: the larger counts, at a tie 15 % more."""
@@ -62,17 +71,17 @@ class ClosedNetwork(BaseModel):
     max_batch: int = Field(ge=1)
     max_processes: int = Field(ge=1)
 
-    def host_ms(self, batch):
+    def host_ms(self, batch: float) -> float:
         """All host work of a lone process for one batch, ms, hidden or not."""
         return self.launch_ms + self.host_per_item_ms * batch
 
-    def gpu_ms(self, batch, compute_slices):
+    def gpu_ms(self, batch: float, compute_slices: int) -> float:
         """Time of one batch that has the slice to itself, ms; never longer on more ``compute_slices``."""
         alone_ms = self.gpu_fixed_ms + self.gpu_per_item_ms * batch**self.batch_exponent
         kernels = self.unbatched_ratio if batch == 1 else 1.0
         return kernels * alone_ms * self._slowness(compute_slices)
 
-    def exposed_host_ms(self, batch, processes, compute_slices):
+    def exposed_host_ms(self, batch: float, processes: int, compute_slices: int) -> float:
         """Part of a batch in which a process leaves the slice to others, ms: the network's think time.
 
         ``processes`` counts all that launch on the slice.
@@ -83,7 +92,7 @@ class ClosedNetwork(BaseModel):
         overlapped_ms = longer * (1 + (shorter / longer) ** OVERLAP_SHARPNESS) ** (1 / OVERLAP_SHARPNESS)
         return self.host_per_item_ms * batch + overlapped_ms - gpu_ms
 
-    def batch_latency_ms(self, batch, processes, compute_slices):
+    def batch_latency_ms(self, batch: float, processes: int, compute_slices: int) -> float:
         """Time from the start of a batch to its end with ``processes`` busy on the slice, ms.
 
         The larger root T of (T - A) (T - B) = q S (Z + B - T), with Z think time, S slice time,
@@ -96,32 +105,44 @@ class ClosedNetwork(BaseModel):
         crossing_ms = 2 * gpu_ms * math.sqrt(self.queueing * (processes - 1))
         return (alone_ms + busy_ms + math.hypot(alone_ms - busy_ms, crossing_ms)) / 2
 
-    def latency_ms(self, batch, processes, compute_slices):
+    def latency_ms(self, batch: ArrayLike, processes: ArrayLike, compute_slices: ArrayLike) -> Floats:
         """Batch latencies of arrays of points, ms."""
         return batch_latency_ms_array(self, batch, processes, compute_slices)
 
-    def throughput_rps(self, batch, processes, compute_slices):
+    def throughput_rps(self, batch: float, processes: int, compute_slices: int) -> float:
         """Requests/s of all ``processes`` together."""
         return 1000 * processes * batch / self.batch_latency_ms(batch, processes, compute_slices)
 
-    def memory_gib(self, batch, processes):
+    @overload
+    def memory_gib(self, batch: int, processes: int) -> float: ...
+
+    @overload
+    def memory_gib(self, batch: Floats | Ints, processes: Floats | Ints) -> Floats: ...
+
+    def memory_gib(self, batch: Any, processes: Any) -> Any:
         """Memory of all ``processes`` together, GiB."""
         return processes * (self.memory_fixed_gib + self.memory_per_item_gib * batch)
 
-    def _slowness(self, compute_slices):
+    def _slowness(self, compute_slices: int) -> float:
         """GPU time relative to a slice with one GPC."""
         memory_slices = 2.0 ** math.ceil(math.log2(compute_slices))
         scaled = (1 - self.bandwidth_share) / compute_slices + self.bandwidth_share / memory_slices
         return self.unscaled_share + (1 - self.unscaled_share) * scaled
 
 
-def batch_latency_ms_array(coefficients, batch, processes, compute_slices):
+Coefficients = ClosedNetwork | SimpleNamespace
+"""A ClosedNetwork, or anything with its latency coefficients as attributes: a fit tries ones that no network takes."""
+
+
+def batch_latency_ms_array(
+    coefficients: Coefficients, batch: ArrayLike, processes: ArrayLike, compute_slices: ArrayLike
+) -> Floats:
     """``ClosedNetwork.batch_latency_ms`` for arrays.
 
     Parameters
     ----------
     coefficients
-        A ClosedNetwork, or anything with its latency coefficients as attributes.
+        Coefficients.
     batch, processes, compute_slices
         Arrays, or numbers, that broadcast against each other.
 
@@ -137,7 +158,9 @@ def batch_latency_ms_array(coefficients, batch, processes, compute_slices):
     return 0.5 * (alone_ms + full_ms + np.sqrt((alone_ms - full_ms) ** 2 + queued_ms2))
 
 
-def work_ms_array(coefficients, batch, processes, compute_slices):
+def work_ms_array(
+    coefficients: Coefficients, batch: ArrayLike, processes: ArrayLike, compute_slices: ArrayLike
+) -> tuple[Floats, Floats]:
     """``ClosedNetwork.exposed_host_ms`` and ``gpu_ms`` for arrays: think time and slice time, ms."""
     of, batch, processes = coefficients, np.asarray(batch, float), np.asarray(processes, float)
     gpu_ms = _gpu_ms_array(of, batch, np.asarray(compute_slices, float))
@@ -147,7 +170,7 @@ def work_ms_array(coefficients, batch, processes, compute_slices):
     return of.host_per_item_ms * batch + overlapped_ms - gpu_ms, gpu_ms
 
 
-def _gpu_ms_array(of, batch, compute_slices):
+def _gpu_ms_array(of: Coefficients, batch: Floats, compute_slices: Floats) -> Floats:
     """``ClosedNetwork.gpu_ms`` for arrays."""
     # MIG gives a slice the next power of two in memory slices: 3 GPCs have as much bandwidth as 4.
     memory_slices = np.exp2(np.ceil(np.log2(compute_slices)))

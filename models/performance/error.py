@@ -1,16 +1,25 @@
 """How far predictions are from measurements: what every fit states beside its coefficients."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from provision.models.performance.fitted_networks import FittedError
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
-def relative_errors(predicted, measured):
+    from provision.models.base.arrays import Floats
+
+
+def relative_errors(predicted: ArrayLike, measured: Floats) -> Floats:
     """Absolute relative errors, as an array."""
     return np.abs(np.asarray(predicted) / measured - 1)
 
 
-def fitted_error(errors):
+def fitted_error(errors: Floats) -> FittedError:
     """The FittedError of an array of relative errors."""
     mean, p95, worst = np.mean(errors), np.percentile(errors, 95), np.max(errors)
     return FittedError(

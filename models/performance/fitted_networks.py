@@ -1,6 +1,9 @@
 """Fitted closed networks: the coefficients of several models on one GPU type, with their errors."""
 
-from typing import Literal
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -9,6 +12,9 @@ from provision.models.base.fields import Name, NonNegative, PositiveCount, Recor
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.closed_network import ClosedNetwork, batch_latency_ms_array
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
+
+if TYPE_CHECKING:
+    from provision.models.performance.operating_points import Member
 
 
 class FittedError(Record):
@@ -39,7 +45,7 @@ class FittedNetworks(PerformanceData):
     models: dict[Name, FittedModel] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _known_profiles(self):
+    def _known_profiles(self) -> Self:
         if not gpu_type(self.gpu).mig:
             raise ValueError(f"closed networks scale with MIG's compute slices, which {self.gpu} has not; use a table")
         unknown = set(self.profiles) - {WHOLE, *gpu_type(self.gpu).profiles}
@@ -47,7 +53,7 @@ class FittedNetworks(PerformanceData):
             raise ValueError(f"{self.gpu} has no profile {min(unknown)!r}")
         return self
 
-    def operating_points(self, model, profile):
+    def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The points of the batch grid that fit into the slice's memory."""
         network, gpu = self.models[model].coefficients, gpu_type(self.gpu)
         if profile not in self.profiles:
@@ -63,7 +69,7 @@ class FittedNetworks(PerformanceData):
         latency_ms = batch_latency_ms_array(network, batch, processes, gpu.slice_compute(profile))
         return OperatingPoints(batch, processes, latency_ms, 1000 * batch * processes / latency_ms)
 
-    def predict(self, profile, members):
+    def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
         """Predictions for all replicas on a slice.
 
         A replica alone is a closed network: its processes are always busy. Several workloads are classes of one
@@ -89,7 +95,7 @@ class FittedNetworks(PerformanceData):
             for network, member, work_ms in zip(networks, members, gpu_ms, strict=True)
         ]
 
-    def _describes(self, profile, member):
+    def _describes(self, profile: str, member: Member) -> bool:
         """Whether an operating point lies in the fitted range."""
         network = self.models[member.model].coefficients
         return (
@@ -99,7 +105,7 @@ class FittedNetworks(PerformanceData):
             and member.processes <= network.max_processes
         )
 
-    def _alone(self, profile, member):
+    def _alone(self, profile: str, member: Member) -> Prediction | None:
         if not self._describes(profile, member):
             return None
         network, compute = self.models[member.model].coefficients, gpu_type(self.gpu).slice_compute(profile)
@@ -110,7 +116,7 @@ class FittedNetworks(PerformanceData):
         )
 
 
-def _shared(network, member, launching, compute, slice_ms):
+def _shared(network: ClosedNetwork, member: Member, launching: int, compute: int, slice_ms: float) -> Prediction:
     """The Prediction for one class of a shared slice."""
     latency_ms = network.exposed_host_ms(member.batch, launching, compute) + slice_ms
     throughput_rps = 1000 * member.processes * member.batch / latency_ms

@@ -13,8 +13,11 @@ The scalar path of ``predict`` and the arrays of `provision.models.contents.turn
 them together.
 """
 
+from __future__ import annotations
+
 from collections import Counter
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -23,6 +26,9 @@ from provision.models.base.fields import Fraction, Name, NonNegative, Number, Po
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.fitted_networks import FittedError
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
+
+if TYPE_CHECKING:
+    from provision.models.performance.operating_points import Member
 
 
 class GpuletInterference(Record):
@@ -48,16 +54,16 @@ class GpuletModel(Record):
     error: FittedError | None = None
 
     @model_validator(mode="after")
-    def _takes_time(self):
+    def _takes_time(self) -> Self:
         if self.fixed_ms + self.per_request_ms <= 0:
             raise ValueError("fixed_ms and per_request_ms are both 0; a batch takes some time")
         return self
 
-    def execution_ms(self, batch, share, scaling):
+    def execution_ms(self, batch: int, share: float, scaling: float) -> float:
         """Execution of a batch alone on a share of the GPU, in ms."""
         return self.fixed_ms + self.per_request_ms * batch / share**scaling
 
-    def utilisation(self, batch, execution_ms):
+    def utilisation(self, batch: int, execution_ms: float) -> tuple[float, float]:
         """L2 and DRAM utilisation alone, as fractions, when the batch takes this long."""
         l2_ms = self.l2_fixed_ms + self.l2_per_request_ms * batch
         dram_ms = self.dram_fixed_ms + self.dram_per_request_ms * batch
@@ -85,7 +91,7 @@ class Gpulets(PerformanceData):
     models: dict[Name, GpuletModel] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _whole_gpus(self):
+    def _whole_gpus(self) -> Self:
         if not all(abs(sum(split) - 1) < 1e-9 for split in self.splits):
             raise ValueError("splits: the shares of a split must add up to 1")
         if (1.0,) not in self.splits:
@@ -94,7 +100,7 @@ class Gpulets(PerformanceData):
             raise ValueError("batches: must rise, each size once")
         return self
 
-    def operating_points(self, model, profile):
+    def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The model alone on the whole GPU, where it fits into the memory."""
         one = self.models[model]
         if profile != WHOLE or one.memory_gib > gpu_type(self.gpu).memory_gib:
@@ -103,7 +109,7 @@ class Gpulets(PerformanceData):
         latency_ms = one.fixed_ms + one.per_request_ms * batch
         return OperatingPoints(batch, np.ones_like(batch), latency_ms, 1000 * batch / latency_ms)
 
-    def predict(self, profile, members):
+    def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
         """Predictions for all on a GPU; Nones for a slice, batch, number of processes or split not described.
 
         Beside another part a replica suffers from the worst of its replicas, and both may run any smaller batch.
@@ -121,17 +127,17 @@ class Gpulets(PerformanceData):
                 found[at] = Prediction((cycle_ms + execution_ms) / 2, 1000 * members[at].batch / cycle_ms, memory_gib)
         return [found[at] for at in range(len(members))]
 
-    def _describes(self, member):
+    def _describes(self, member: Member) -> bool:
         return member.processes == 1 and member.batch in self.batches
 
-    def _can_split(self, members, parts):
+    def _can_split(self, members: Sequence[Member], parts: list[list[int]]) -> bool:
         """Whether all that take turns have the same share and some split has the shares of all parts."""
         if any(len({members[at].sm_share for at in part}) > 1 for part in parts):
             return False
         held = Counter(members[part[0]].sm_share for part in parts)
         return any(held <= Counter(split) for split in self.splits)
 
-    def _execution_ms(self, member, others):
+    def _execution_ms(self, member: Member, others: Sequence[Member]) -> float:
         """Execution of one batch beside the replicas of the other part."""
         alone_ms = self.models[member.model].execution_ms(member.batch, member.sm_share, self.scaling)
         if not others:
@@ -141,7 +147,7 @@ class Gpulets(PerformanceData):
         worst = max(self._pressure(other, c.l2_other, c.dram_other) for other in others)
         return alone_ms * max(1.0, c.constant + own + worst)
 
-    def _pressure(self, member, l2_weight, dram_weight):
+    def _pressure(self, member: Member, l2_weight: float, dram_weight: float) -> float:
         """The largest weighted utilisation of a replica with its batch or a smaller one."""
         model, found = self.models[member.model], []
         for batch in self.batches[: self.batches.index(member.batch) + 1]:
@@ -150,9 +156,9 @@ class Gpulets(PerformanceData):
         return max(found)
 
 
-def gpulets_of(members):
+def gpulets_of(members: Sequence[Member]) -> list[list[int]]:
     """The parts of a GPU as lists of positions: members of one ``turn`` are together, others alone."""
-    parts = {}
+    parts: dict[object, list[int]] = {}
     for at, member in enumerate(members):
         parts.setdefault(("alone", at) if member.turn is None else member.turn, []).append(at)
     return list(parts.values())

@@ -4,8 +4,11 @@ The scalar path of ``predict`` and the arrays of ``solo_terms`` and ``together``
 them together.
 """
 
+from __future__ import annotations
+
 import math
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -14,6 +17,12 @@ from provision.models.base.fields import Fraction, Name, NonNegative, Number, Po
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.fitted_networks import FittedError
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from provision.models.base.arrays import Floats, Ints
+    from provision.models.performance.operating_points import Member
 
 BYTES_PER_MS = 1e6
 """Bytes that pass in a millisecond at 1 GB/s."""
@@ -41,25 +50,25 @@ class IgniterHardware(Record):
     unit_share: Fraction
 
     @model_validator(mode="after")
-    def _sharing_costs(self):
+    def _sharing_costs(self) -> Self:
         if self.extra_delay_ms(2) < 0:
             raise ValueError("scheduling_intercept_ms: a second workload would shorten the scheduling delay")
         return self
 
     @property
-    def units(self):
+    def units(self) -> int:
         """Resource units of a whole GPU."""
         return math.floor(1 / self.unit_share * (1 + SLACK))
 
-    def transfer_ms(self, size_bytes):
+    def transfer_ms(self, size_bytes: float) -> float:
         """Time over PCIe (eq. 3), in ms."""
         return size_bytes / (self.pcie_gb_per_s * BYTES_PER_MS)
 
-    def extra_delay_ms(self, count):
+    def extra_delay_ms(self, count: int) -> float:
         """Extra scheduling delay of a kernel when ``count`` workloads share the GPU (eq. 6), in ms."""
         return self.scheduling_slope_ms * count + self.scheduling_intercept_ms if count > 1 else 0.0
 
-    def clock_ratio(self, demand_w):
+    def clock_ratio(self, demand_w: float) -> float:
         """The clock as a fraction of its maximum at a power demand in W (eq. 9); not above 0 beyond the model."""
         excess_w = max(demand_w - self.power_cap_w, 0.0)
         return 1 + self.clock_slope_mhz_per_w * excess_w / self.max_clock_mhz
@@ -92,16 +101,16 @@ class IgniterModel(Record):
     cache_sensitivity: NonNegative
     error: FittedError | None = None
 
-    def active_ms(self, batch, sm_share):
+    def active_ms(self, batch: float, sm_share: float) -> float:
         """GPU active time alone at full clock (eq. 11), in ms."""
         work_ms = self.k1_ms * batch**2 + self.k2_ms * batch + self.k3_ms
         return work_ms / (sm_share + self.k4_share) + self.k5_ms
 
-    def power_w(self, ability_rps):
+    def power_w(self, ability_rps: float) -> float:
         """Power above idle at a processing ability in requests/s, in W."""
         return self.power_w_per_rps * ability_rps + self.power_base_w
 
-    def cache_demand(self, ability_rps):
+    def cache_demand(self, ability_rps: float) -> float:
         """L2 utilisation at a processing ability in requests/s, as a fraction."""
         return self.cache_per_rps * ability_rps + self.cache_base
 
@@ -119,7 +128,7 @@ class IgniterProfiles(PerformanceData):
     models: dict[Name, IgniterModel] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _sensible(self):
+    def _sensible(self) -> Self:
         for name in self.models:
             terms = solo_terms(self, name, *self._grid())
             if self.models[name].k4_share + self.hardware.unit_share <= 0 or terms.active_ms.min() <= 0:
@@ -128,27 +137,29 @@ class IgniterProfiles(PerformanceData):
                 raise ValueError(f"model {name}: power or L2 utilisation falls below 0 at small shares")
         return self
 
-    def operating_points(self, model, profile):
+    def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The model alone on the GPU at every batch and every number of resource units."""
         if profile != WHOLE:
             return OperatingPoints(*(np.zeros(0, kind) for kind in (int, int, float, float)))
-        batch, sm_share = (axis.ravel() for axis in self._grid())
+        batches, shares = self._grid()
+        batch, sm_share = batches.ravel(), shares.ravel()
         alone = Terms(*(column[:, None] for column in solo_terms(self, model, batch, sm_share)))
         latency_ms, throughput_rps = (column[:, 0] for column in together(self.hardware, alone))
         return OperatingPoints(batch, np.ones_like(batch), latency_ms, throughput_rps, sm_share)
 
-    def _grid(self):
+    def _grid(self) -> tuple[Ints, Floats]:
         """All batches against all shares, as two arrays (batches, units)."""
         shares = self.hardware.unit_share * np.arange(1, self.hardware.units + 1)
-        return np.meshgrid(np.arange(1, self.max_batch + 1), shares, indexing="ij")
+        batches, spread = np.meshgrid(np.arange(1, self.max_batch + 1), shares, indexing="ij")
+        return batches, spread
 
-    def predict(self, profile, members):
+    def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
         """Predictions for all that share the GPU (eqs. 1-11); Nones for what the model does not describe.
 
         That is any slice but a whole GPU, several processes, a batch above ``max_batch``, a share below
         ``unit_share``, or so much power that no clock remains.
         """
-        nothing = [None] * len(members)
+        nothing: list[Prediction | None] = [None] * len(members)
         if profile != WHOLE or not all(map(self._describes, members)):
             return nothing
         active_ms = [self.models[one.model].active_ms(one.batch, one.sm_share) for one in members]
@@ -164,7 +175,7 @@ class IgniterProfiles(PerformanceData):
             for at, one in enumerate(members)
         ]
 
-    def _describes(self, member):
+    def _describes(self, member: Member) -> bool:
         units = member.sm_share / self.hardware.unit_share
         return (
             member.processes == 1
@@ -173,7 +184,9 @@ class IgniterProfiles(PerformanceData):
             and abs(units - round(units)) < units * SLACK
         )
 
-    def _prediction(self, member, active_ms, others_cache, extra_delay_ms, clock):
+    def _prediction(
+        self, member: Member, active_ms: float, others_cache: float, extra_delay_ms: float, clock: float
+    ) -> Prediction:
         """Eqs. 1-5 and 8 for one member."""
         model, batch = self.models[member.model], member.batch
         scheduling_ms = (model.kernel_delay_ms + extra_delay_ms) * model.kernels
@@ -190,18 +203,18 @@ class Terms(NamedTuple):
     are fractions and per unit.
     """
 
-    batch: np.ndarray
-    load_ms: np.ndarray
-    feedback_ms: np.ndarray
-    scheduling_ms: np.ndarray
-    kernels: np.ndarray
-    cache_sensitivity: np.ndarray
-    active_ms: np.ndarray
-    power_w: np.ndarray
-    cache: np.ndarray
+    batch: Floats
+    load_ms: Floats
+    feedback_ms: Floats
+    scheduling_ms: Floats
+    kernels: Floats
+    cache_sensitivity: Floats
+    active_ms: Floats
+    power_w: Floats
+    cache: Floats
 
 
-def solo_terms(profiles, model, batch, sm_share):
+def solo_terms(profiles: IgniterProfiles, model: str, batch: ArrayLike, sm_share: Floats | float) -> Terms:
     """Terms of one model at arrays of batches and SM shares, broadcast against each other."""
     one, batch = profiles.models[model], np.asarray(batch, float)
     active_ms = np.polyval([one.k1_ms, one.k2_ms, one.k3_ms], batch) / (sm_share + one.k4_share) + one.k5_ms
@@ -211,9 +224,9 @@ def solo_terms(profiles, model, batch, sm_share):
         batch=batch,
         load_ms=one.load_bytes * ms_per_byte * batch,
         feedback_ms=one.feedback_bytes * ms_per_byte * batch,
-        scheduling_ms=one.kernel_delay_ms * one.kernels,
-        kernels=one.kernels,
-        cache_sensitivity=one.cache_sensitivity,
+        scheduling_ms=np.asarray(one.kernel_delay_ms * one.kernels),
+        kernels=np.asarray(one.kernels, float),
+        cache_sensitivity=np.asarray(one.cache_sensitivity),
         active_ms=active_ms,
         power_w=one.power_w_per_rps * ability_rps + one.power_base_w,
         cache=one.cache_per_rps * ability_rps + one.cache_base,
@@ -221,7 +234,7 @@ def solo_terms(profiles, model, batch, sm_share):
     return Terms(*np.broadcast_arrays(*terms))
 
 
-def together(hardware, terms):
+def together(hardware: IgniterHardware, terms: Terms) -> tuple[Floats, Floats]:
     """Batch latencies (ms) and throughputs (requests/s) of sets of replicas, each set on a GPU of its own.
 
     Parameters

@@ -1,7 +1,9 @@
 """Measured segments (ParvaGPU): a table of what each model did on each slice."""
 
+from __future__ import annotations
+
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -9,6 +11,9 @@ from pydantic import Field, model_validator
 from provision.models.base.fields import Name, Positive, PositiveCount, Record
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
+
+if TYPE_CHECKING:
+    from provision.models.performance.operating_points import Member
 
 
 class MeasuredPoint(NamedTuple):
@@ -27,7 +32,7 @@ class MeasuredModel(Record):
     points: tuple[MeasuredPoint, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _no_row_twice(self):
+    def _no_row_twice(self) -> Self:
         if len(self.rows) < len(self.points):
             keys = [point[:3] for point in self.points]
             twice = next(key for key in keys if keys.count(key) > 1)
@@ -35,7 +40,7 @@ class MeasuredModel(Record):
         return self
 
     @cached_property
-    def rows(self):
+    def rows(self) -> dict[tuple[str, int, int], MeasuredPoint]:
         """Measured points by (profile, batch, processes)."""
         return {point[:3]: point for point in self.points}
 
@@ -47,7 +52,7 @@ class MeasuredSegments(PerformanceData):
     models: dict[Name, MeasuredModel] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _known_profiles(self):
+    def _known_profiles(self) -> Self:
         known = {WHOLE, *gpu_type(self.gpu).profiles}
         for model, measured in self.models.items():
             for point in measured.points:
@@ -55,12 +60,12 @@ class MeasuredSegments(PerformanceData):
                     raise ValueError(f"model {model}: {self.gpu} has no profile {point.profile!r}")
         return self
 
-    def operating_points(self, model, profile):
+    def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The measured points of a model on a profile."""
         rows = [point for point in self.models[model].points if point.profile == profile]
         columns = np.array([row[1:] for row in rows], float).reshape(-1, 4).T
         return OperatingPoints(columns[0].astype(int), columns[1].astype(int), columns[3], columns[2])
 
-    def _alone(self, profile, member):
+    def _alone(self, profile: str, member: Member) -> Prediction | None:
         row = self.models[member.model].rows.get((profile, member.batch, member.processes))
         return row and Prediction(row.latency_ms, row.throughput_rps, None)

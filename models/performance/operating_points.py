@@ -1,16 +1,22 @@
 """Operating points: the ways to run a model on a slice, and what every kind of performance data offers."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import model_validator
 
 from provision.models.base.fields import Name, Record, Text, Version
 from provision.models.hardware.gpu import gpu_type
+
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Floats, Ints
 
 ROUNDING = 1e-9
 """Relative excess that counts as rounding, as it does for the verifier."""
@@ -31,7 +37,7 @@ class Member(NamedTuple):
     fill_ms: float = math.inf
 
     @property
-    def filled(self):
+    def filled(self) -> int:
         """Requests of a batch that starts when it is full or its first request has waited for ``fill_ms``."""
         return int(min(self.batch, 1 + self.rate_rps * self.fill_ms / 1000 * (1 + ROUNDING))) if self.rate_rps else 1
 
@@ -51,11 +57,11 @@ class OperatingPoints:
     ``sm_share`` is a number where it is the same for all.
     """
 
-    batch: np.ndarray
-    processes: np.ndarray
-    latency_ms: np.ndarray
-    throughput_rps: np.ndarray
-    sm_share: np.ndarray | float = 1.0
+    batch: Ints
+    processes: Ints
+    latency_ms: Floats
+    throughput_rps: Floats
+    sm_share: Floats | float = 1.0
 
     def least_rps(self, budget_ms: float) -> float:
         """The most that the smallest share that keeps a latency budget (ms) carries, requests/s; infinite for none."""
@@ -63,10 +69,10 @@ class OperatingPoints:
         share = np.broadcast_to(self.sm_share, kept.shape)[kept]
         return float(self.throughput_rps[kept][share == share.min()].max()) if len(share) else math.inf
 
-    def where_processes(self, processes):
+    def where_processes(self, processes: int) -> OperatingPoints:
         """Those with so many processes."""
         at = self.processes == processes
-        share = self.sm_share if np.ndim(self.sm_share) == 0 else self.sm_share[at]
+        share = self.sm_share[at] if isinstance(self.sm_share, np.ndarray) else self.sm_share
         return OperatingPoints(self.batch[at], self.processes[at], self.latency_ms[at], self.throughput_rps[at], share)
 
 
@@ -89,16 +95,16 @@ class PerformanceData(Record):
     source: Text = ""
 
     @model_validator(mode="after")
-    def _known_gpu(self):
+    def _known_gpu(self) -> Self:
         gpu_type(self.gpu)
         return self
 
     @cached_property
-    def digest(self):
+    def digest(self) -> str:
         """SHA-256 of the content."""
         return sha256(self.model_dump_json().encode()).hexdigest()
 
-    def predict(self, profile, members):
+    def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
         """What the replicas that share one slice do.
 
         Parameters
@@ -118,6 +124,6 @@ class PerformanceData(Record):
             return [self._alone(profile, members[0])]
         return [None] * len(members)
 
-    def _alone(self, profile, member):
+    def _alone(self, profile: str, member: Member) -> Prediction | None:
         """The Prediction for a replica that has the slice to itself; None when it is not in the data."""
         raise NotImplementedError

@@ -1,11 +1,18 @@
 """gpu-lets' interference between two models on a GPU (ATC 2022, section 4.4): linear in what both use alone."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from provision.models.base.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from provision.models.base.arrays import Floats
 
 NOISE = 0.05
 """Deviation of a measured slowdown beyond which it counts as an outlier."""
@@ -23,13 +30,15 @@ class PairwiseInterference(NamedTuple):
     dram_other: float
     constant: float
 
-    def slowdown(self, l2_own, l2_other, dram_own, dram_other):
+    def slowdown(self, l2_own: ArrayLike, l2_other: ArrayLike, dram_own: ArrayLike, dram_other: ArrayLike) -> Floats:
         """Latency beside the other model over latency alone; of numbers or arrays."""
         utilisation = np.stack([l2_own, l2_other, dram_own, dram_other])
         return np.tensordot(self[:4], utilisation, axes=1) + self.constant
 
 
-def fit(l2_own, l2_other, dram_own, dram_other, slowdown):
+def fit(
+    l2_own: Floats, l2_other: Floats, dram_own: Floats, dram_other: Floats, slowdown: Floats
+) -> PairwiseInterference:
     """The PairwiseInterference that fits measured pairs best: robust least squares, no utilisation speeds up.
 
     Parameters
@@ -48,8 +57,12 @@ def fit(l2_own, l2_other, dram_own, dram_other, slowdown):
     if np.linalg.matrix_rank(terms) < terms.shape[1]:
         raise InputError(f"{len(slowdown)} pairs do not tell five coefficients apart; measure more different ones")
     linear, low = np.linalg.lstsq(terms, slowdown, rcond=None)[0], np.array([0, 0, 0, 0, -np.inf])
+
+    def residuals(coefficients: Floats) -> Floats:
+        return (terms @ coefficients - slowdown) / NOISE
+
     solution = least_squares(
-        lambda coefficients: (terms @ coefficients - slowdown) / NOISE,
+        residuals,
         np.maximum(linear, low),
         bounds=(low, np.inf),
         loss="soft_l1",

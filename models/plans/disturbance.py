@@ -1,10 +1,16 @@
 """How much one plan disturbs another that runs, recounted from the two plans alone."""
 
+from __future__ import annotations
+
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+
+if TYPE_CHECKING:
+    from provision.models.plans.plan import Plan, PlannedGpu, Replica
 
 
 class Disturbance(NamedTuple):
@@ -23,7 +29,7 @@ class Disturbance(NamedTuple):
     gpus_removed: int
 
 
-def disturbance(before, after):
+def disturbance(before: Plan, after: Plan) -> Disturbance:
     """The Disturbance of turning a plan into another, GPUs matched so that the fewest slices and replicas change.
 
     Parameters
@@ -46,7 +52,7 @@ def disturbance(before, after):
     return Disturbance(destroyed, created, started, batches, added, removed)
 
 
-def going_on(before, after):
+def going_on(before: Plan, after: Plan) -> set[tuple[int, int]]:
     """(GPU, slice) by position in the plan ``after`` of every slice whose replicas all go on."""
     found = set()
     for old, new in _matched(before.gpus, after.gpus):
@@ -58,14 +64,14 @@ def going_on(before, after):
     return found
 
 
-def _places(gpu):
+def _places(gpu: PlannedGpu) -> dict[tuple[str, int], tuple[Replica, ...]]:
     """Replicas of a GPU's slices by where these stand."""
     return {(piece.profile, piece.start): piece.replicas for piece in gpu.slices}
 
 
-def _matched(before, after):
+def _matched(before: Sequence[PlannedGpu], after: Sequence[PlannedGpu]) -> list[tuple[int | None, int | None]]:
     """Pairs of GPUs of one type, by index; None opposite those that are added or removed."""
-    pairs = []
+    pairs: list[tuple[int | None, int | None]] = []
     for kind in sorted({(gpu.gpu, gpu.mig) for gpu in (*before, *after)}):
         old, new = ([at for at, gpu in enumerate(gpus) if (gpu.gpu, gpu.mig) == kind] for gpus in (before, after))
         held, wanted = [_parts(before[at]) for at in old], [_parts(after[at]) for at in new]
@@ -77,21 +83,21 @@ def _matched(before, after):
     return pairs
 
 
-def _parts(gpu):
+def _parts(gpu: PlannedGpu) -> set[tuple[Any, ...]]:
     """What may go on of a GPU, as a set: its slices, and on each its replicas, like ones numbered."""
-    parts = {(place,) for place in _places(gpu)}
+    parts: set[tuple[Any, ...]] = {(place,) for place in _places(gpu)}
     for place, replicas in _places(gpu).items():
         counts = Counter(map(_key, replicas))
         parts |= {(place, key, number) for key, count in counts.items() for number in range(count)}
     return parts
 
 
-def _same(before, after, batch=False):
+def _same(before: Sequence[Replica], after: Sequence[Replica], batch: bool = False) -> int:
     """Replicas that go on; with ``batch`` those at the same batch size alone."""
     kept = Counter(_key(one, batch) for one in before) & Counter(_key(one, batch) for one in after)
     return sum(kept.values())
 
 
-def _key(replica, batch=False):
+def _key(replica: Replica, batch: bool = False) -> tuple[Any, ...]:
     """What a replica that goes on keeps: workload, model, processes and SM share, with ``batch`` its batch size."""
     return replica.workload, replica.model, replica.processes, replica.sm_share, replica.batch if batch else 0

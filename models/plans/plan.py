@@ -1,6 +1,7 @@
 """A plan: what stands on every GPU, complete enough to apply."""
 
 from collections import Counter
+from collections.abc import Iterator
 
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, PositiveCount, Record, Text, Version
@@ -31,7 +32,7 @@ class Slice(Record):
     replicas: tuple[Replica, ...] = ()
 
     @property
-    def held_shares(self):
+    def held_shares(self) -> list[float]:
         """What every replica holds of the SMs: a share that several take turns on counts in equal parts."""
         takers = Counter(replica.turn for replica in self.replicas)
         return [one.sm_share / (1 if one.turn is None else takers[one.turn]) for one in self.replicas]
@@ -54,14 +55,14 @@ class Plan(Record):
     method: Text = ""
     gpus: tuple[PlannedGpu, ...]
 
-    def replicas(self):
+    def replicas(self) -> Iterator[tuple[int, int, Slice, Replica]]:
         """Every (GPU index, slice index, slice, replica), in order."""
         for at, gpu in enumerate(self.gpus):
             for position, piece in enumerate(gpu.slices):
                 for replica in piece.replicas:
                     yield at, position, piece, replica
 
-    def refuse_turns(self, verb):
+    def refuse_turns(self, verb: str) -> None:
         """Complain when replicas take turns, which is for the server that starts their batches to see to.
 
         Raises

@@ -1,12 +1,21 @@
 """What the replicas on one slice of a plan do, by the instance's performance data: the scalar path."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from provision.models.performance.operating_points import Member
 from provision.models.traffic.queueing import p99_ms
 
+if TYPE_CHECKING:
+    from provision.models.performance.operating_points import Prediction
+    from provision.models.plans.plan import Plan, Replica, Slice
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.workload import Policy, Workload
 
-def predict_slice(instance, gpu, piece):
+
+def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction | None]:
     """Predictions for all replicas of a slice.
 
     Parameters
@@ -33,13 +42,13 @@ def predict_slice(instance, gpu, piece):
     return data.predict(piece.profile, members) if described else [None] * len(members)
 
 
-def throughput_rps(instance, plan):
+def throughput_rps(instance: Instance, plan: Plan) -> float:
     """Requests/s that all replicas of a plan together could carry; those that no data describes carry none."""
     found = (predict_slice(instance, gpu.gpu, piece) for gpu in plan.gpus for piece in gpu.slices if piece.replicas)
     return math.fsum(one.throughput_rps for replicas in found for one in replicas if one is not None)
 
 
-def task_p99_ms(policy, workload, replica, found):
+def task_p99_ms(policy: Policy, workload: Workload, replica: Replica, found: Prediction) -> float | None:
     """P99 of a task's latency at a Replica whose Prediction is ``found``; None where the policy does not ask for it."""
     if policy.latency_budget != "queueing":
         return None
@@ -47,14 +56,14 @@ def task_p99_ms(policy, workload, replica, found):
     return p99_ms(replica.batch, replica.processes, found, replica.rate_rps, delay_ms)
 
 
-def batch_delay_ms(policy, workload, piece, latency_ms):
+def batch_delay_ms(policy: Policy, workload: Workload, piece: Slice, latency_ms: float) -> float:
     """Longest time, in ms, that a replica of a workload on a slice should wait for its batch to fill."""
     if policy.share_slices and len(piece.replicas) > 1:
         return policy.fill_ms(workload.slo_ms)
     return policy.queue_delay_ms(workload.slo_ms, latency_ms)
 
 
-def slice_members(instance, piece):
+def slice_members(instance: Instance, piece: Slice) -> tuple[Member, ...] | None:
     """The replicas of a slice as performance models see them; None when a workload is unknown.
 
     A replica that has the slice to itself is judged with all its processes busy, whatever its rate.

@@ -1,19 +1,20 @@
 """What the verifier says about a plan."""
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 from provision.models.base.fields import Record
 
-KINDS = (
-    "profile", "start", "overlap", "capacity", "memory", "operating_point", "latency", "rate", "fleet", "clients",
-)
+Kind = Literal[
+    "profile", "start", "overlap", "capacity", "memory", "operating_point", "latency", "rate", "fleet", "clients"
+]
+KINDS = get_args(Kind)
 
 
 class Violation(Record):
     """One broken rule: where, and by how much; ``gpu`` and ``slice`` are indices into the plan."""
 
-    kind: Literal[KINDS]
+    kind: Kind
     gpu: int | None
     slice: int | None
     workload: str | None
@@ -22,7 +23,7 @@ class Violation(Record):
     message: str
 
     @property
-    def margin(self):
+    def margin(self) -> float | None:
         """How far the value is from the limit, as a fraction of it; None where there are no numbers."""
         return None if self.value is None or not self.limit else (self.value - self.limit) / self.limit
 
@@ -63,11 +64,11 @@ class Report(Record):
     external_fragmentation: float
 
     @property
-    def violated(self):
+    def violated(self) -> list[str]:
         """Names of the workloads of which something is violated, sorted."""
-        return sorted({one.workload for one in self.violations} - {None})
+        return sorted({one.workload for one in self.violations if one.workload is not None})
 
     @property
-    def throughput_rps(self):
+    def throughput_rps(self) -> float:
         """Requests/s that all replicas together are predicted to carry at most."""
         return math.fsum(one.throughput_rps for one in self.predictions)

@@ -36,18 +36,18 @@ class Result:
     versions: Mapping[str, str]
 
     @property
-    def gap(self):
+    def gap(self) -> float | None:
         """Relative distance from the bound; None when objective or bound is unknown."""
         if self.objective is None or self.bound is None:
             return None
         return abs(self.objective - self.bound) / self.objective if self.objective else 0.0
 
     @property
-    def verified(self):
+    def verified(self) -> bool:
         """Whether there is a plan and the verifier found nothing wrong with it."""
         return self.report is not None and self.report.ok
 
-    def summary(self):
+    def summary(self) -> dict[str, Any]:
         """The JSON object of ``provision solve --json``, less ``plan_file``."""
         report = self.report
         return {

@@ -1,6 +1,6 @@
 """What a simulation is told and what it says: settings, latencies, counts."""
 
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -52,13 +52,13 @@ class SimulationSettings(Record):
     shadow: Flag = False
 
     @model_validator(mode="after")
-    def _something_is_left(self):
+    def _something_is_left(self) -> Self:
         if self.warmup_s is not None and self.warmup_s >= self.seconds:
             raise ValueError(f"warmup_s: {self.warmup_s:g} leaves nothing of {self.seconds:g} seconds; shorten it")
         return self
 
     @property
-    def measured_from_s(self):
+    def measured_from_s(self) -> float:
         """End of the warm-up, in seconds."""
         return min(self.seconds / 10, 5.0) if self.warmup_s is None else self.warmup_s
 
@@ -101,11 +101,11 @@ class SimulatedWorkload(Record):
     tail_ms: tuple[float | None, ...]
 
     @property
-    def ok(self):
+    def ok(self) -> bool:
         """Whether the P99 is within the SLO; nothing is broken where nothing arrives."""
         return not self.offered_rps or (self.p99.mean_ms is not None and self.p99.mean_ms <= self.slo_ms)
 
-    def summary(self):
+    def summary(self) -> dict[str, Any]:
         """The JSON object of one workload."""
         quantiles = {name: getattr(self, name) for name in ("p50", "p95", "p99", "p999")}
         rest = self.model_dump(exclude={*quantiles, "tail_ms"})
@@ -141,23 +141,23 @@ class SimulationReport(Record):
     notes: tuple[Text, ...] = ()
 
     @property
-    def ok(self):
+    def ok(self) -> bool:
         """Whether the P99 of every workload and workflow is within its SLO."""
         return not self.late
 
     @property
-    def late(self):
+    def late(self) -> list[str]:
         """Names of the workloads and workflows whose P99 is over the SLO."""
         return [one.workload for one in (*self.workloads, *self.workflows) if not one.ok]
 
     @property
-    def violation_rate(self):
+    def violation_rate(self) -> float:
         """Part of all requests after the warm-up that are not answered within their SLO."""
         offered_rps = sum(one.offered_rps for one in self.workloads)
         late_rps = sum(one.violation_rate * one.offered_rps for one in self.workloads)
         return late_rps / offered_rps if offered_rps else 0.0
 
-    def summary(self):
+    def summary(self) -> dict[str, Any]:
         """The JSON object of ``provision simulate --json``."""
         counts = ("arrived", "served", "dropped", "in_flight")
         return {

@@ -1,12 +1,30 @@
-"""Plans, drawn: terminal, picture, page; and what sweeps, fits and replays found."""
+"""Plans, drawn: terminal, picture, page; and what sweeps, fits and replays found.
+
+Most modules draw with matplotlib, which is slow to load: ``draw.picture`` and so on are imported when first used.
+"""
+
+from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-PICTURES = ("fit_plot", "latencies", "picture", "sweep", "trace", "training", "veltair")
-"""Modules that draw with matplotlib; as ``draw.picture`` and so on they are imported when first used."""
+if TYPE_CHECKING:
+    from provision.draw import fit_plot as fit_plot
+    from provision.draw import latencies as latencies
+    from provision.draw import page as page
+    from provision.draw import picture as picture
+    from provision.draw import sweep as sweep
+    from provision.draw import terminal as terminal
+    from provision.draw import trace as trace
+    from provision.draw import training as training
+    from provision.draw import veltair as veltair
 
+__all__ = ["fit_plot", "latencies", "page", "picture", "sweep", "terminal", "trace", "training", "veltair"]
 
-def __getattr__(name):
-    if name not in PICTURES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.{name}")
+if not TYPE_CHECKING:  # a type checker takes a module with ``__getattr__`` to have every name
+
+    def __getattr__(name: str) -> object:
+        """A module of ``__all__``, on its first use."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module(f"{__name__}.{name}")

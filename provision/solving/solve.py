@@ -1,14 +1,19 @@
 """One call from instance to verified result."""
 
 import platform
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
+from os import PathLike
+from typing import Any
 
+from provision.instances.read import read
 from provision.models.base.errors import InputError, MethodError
+from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result
-from provision.models.problem.instance import ROUNDING
+from provision.models.problem.instance import ROUNDING, Instance
 from provision.models.problem.method import needs
-from provision.models.problem.search import Search
+from provision.models.problem.search import Incumbent, Search
 from provision.solving.methods import method as find_method
 from provision.solving.size import check_size
 from provision.verification.verify import verify
@@ -19,13 +24,21 @@ FEW, FEWER, ITERATIONS, REHEARSAL_S = 12, 3, 10, 120.0
 _rehearsed = set()
 
 
-def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, start=None, **parameters):
+def solve(
+    instance: Instance | str | PathLike[str],
+    method: str = "auto",
+    time_limit_s: float = 60.0,
+    seed: int = 0,
+    report: Callable[[Incumbent], None] | None = None,
+    start: Plan | None = None,
+    **parameters: Any,
+) -> Result:
     """Plan an instance with one method and verify the plan.
 
     Parameters
     ----------
     instance
-        The Instance.
+        The Instance, or what ``provision.read`` finds it by: the name of a shipped one, or a path.
     method
         Name of a method; see ``provision.methods()``.
     time_limit_s
@@ -46,12 +59,15 @@ def solve(instance, method="auto", time_limit_s=60.0, seed=0, report=None, start
     Raises
     ------
     InputError
-        For an unknown method or parameter, a time limit or seed out of range, or an instance out of all proportion.
+        For an unknown instance, method or parameter, a time limit or seed out of range, or an instance out of all
+        proportion.
     UnsupportedError
         When the instance needs what the method cannot do.
     MethodError
         When the verifier rejects a plan that the method claims to be feasible, or the plan beats the method's bound.
     """
+    if isinstance(instance, (str, PathLike)):
+        instance = read(instance)
     chosen = find_method(method)
     check_time_limit(time_limit_s)
     if seed < 0:
