@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from provision.formulations.master.covers import cheapest_covers, forced_roles, menus_of
 from provision.formulations.master.program import Program, Relaxed
 from provision.formulations.master.type_counts import TypeCounts
-from provision.models.contents.problem import Problem
+from provision.models.contents.problem import Group, Problem
 
 FINE = 10**6
 """Whole-number units of the dearest GPU's price where no cover has several replicas."""
@@ -39,12 +39,13 @@ class Generation:
     ----------
     problem
         The Problem.
-    sharp
-        Whether columns are also sought at the numbers of GPUs by type that the bound stands for.
+    proves
+        Whether its bounds are of interest. If so columns are also sought at the numbers of GPUs of each type that the
+        bound stands for.
     """
 
-    def __init__(self, problem: Problem, sharp: bool = True) -> None:
-        self.problem, self.sharp = problem, sharp and len(problem.supplies) > 1
+    def __init__(self, problem: Problem, proves: bool = True) -> None:
+        self.problem, self.sharp = problem, proves and len(problem.supplies) > 1
         self.kinds = len(problem.segments.kinds)
         single = forced_roles(problem)
         self.menus = menus_of(problem, frozenset(single))
@@ -169,3 +170,28 @@ class Generation:
             most[role.workload_class] = max(most.get(role.workload_class, 0.0), role.upto_rps)
         roles = [role.rate_rps / (most[role.workload_class] or 1.0) for role in self.problem.roles]
         return np.maximum(np.concatenate([kinds, roles]) * self.scale, 1).astype(np.int64)
+
+
+def hand_on(source: Generation, target: Generation) -> None:
+    """Give a Generation the contents of another one of the same instance, as far as they are valid there.
+
+    A role is handed on as that of the groups its workloads are in: of several, the one with the least rate.
+    """
+    group_of = {member: group for group in target.problem.groups for member in group.members}
+    roles = {role[:3]: at for at, role in enumerate(target.problem.roles)}
+    by_role = {}
+    for group in source.problem.groups:
+        others = {group_of[member] for member in group.members}
+        found = [roles.get((one.models, one.slo_ms, one.rate_rps)) for one in sorted(others, key=_by_rate)]
+        by_role[group.models, group.slo_ms, group.rate_rps] = next((one for one in found if one is not None), None)
+    to = [by_role.get(role[:3]) for role in source.problem.roles]
+    for kind, content in list(source.program.contents):
+        handed = [to[role] for role in content]
+        if None not in handed:
+            row = tuple(sorted(role for role in handed if role is not None))
+            if any(oracle.running(row) is not None for oracle in target.problem.oracles.get(kind, [])):
+                target.program.add_contents(kind, [row])
+
+
+def _by_rate(group: Group) -> float:
+    return group.rate_rps

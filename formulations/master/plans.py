@@ -110,13 +110,13 @@ def _replicas(problem: Problem, chosen: Chosen, forced: dict[int, int]) -> tuple
     alone, uses = np.zeros((len(problem.instance.workloads), kinds), int), []
     waiting = [list(group.members) for group in problem.groups]
     for at, role in forced.items():
-        uses += [_Use(member, role, problem.groups[at].rate_rps) for member in waiting[at]]
+        uses += [_Use(member, role, problem.planned_rps(member)) for member in waiting[at]]
         waiting[at] = []
     for cover, many in chosen.covers.items():
         group = problem.groups[cover.group]
         for _ in range(min(many, len(waiting[cover.group]))):
             member = waiting[cover.group].pop()
-            factor = _factor(problem, cover.group, cover.uses)
+            factor = _factor(problem, cover, problem.planned_rps(member))
             for row, number in cover.uses:
                 if row < kinds:
                     alone[member, row] += number
@@ -126,10 +126,10 @@ def _replicas(problem: Problem, chosen: Chosen, forced: dict[int, int]) -> tuple
     return alone, uses
 
 
-def _factor(problem: Problem, at: int, uses: tuple[tuple[int, int], ...]) -> float:
+def _factor(problem: Problem, cover: CoverUse, rate_rps: float) -> float:
     """The part of their credit that the replicas of a cover are routed."""
-    total = _credit(problem, at, uses)
-    return min(1.0, problem.groups[at].rate_rps / total) if total > 0 else 0.0
+    total = _credit(problem, cover.group, cover.uses)
+    return min(1.0, rate_rps / total) if total > 0 else 0.0
 
 
 def _credit(problem: Problem, at: int, uses: tuple[tuple[int, int], ...]) -> float:

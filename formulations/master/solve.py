@@ -7,9 +7,10 @@ from time import perf_counter
 import numpy as np
 
 from provision.formulations.master.covers import forced_roles
-from provision.formulations.master.generation import Generation
+from provision.formulations.master.generation import Generation, hand_on
 from provision.formulations.master.plans import add_plan, plan_of
 from provision.formulations.master.program import Chosen
+from provision.models.contents.aggregation import rounded
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.problem import Problem
@@ -30,6 +31,8 @@ MOST_COLUMNS = 2000
 """With fewer, none is left out."""
 FIX_FROM = 1500
 """With so many replicas, the whole parts of the linear solution are fixed."""
+BOUND_GROUPS, PLAN_GROUPS = 1000, 2000
+"""With more groups on shared slices, so many stand for them: rounded down for bounds, up for plans."""
 VARIED = 20
 """How often columns are sought around the duals before a plan counts as the best to be had."""
 STRICT_ROUNDS = 12
@@ -50,16 +53,22 @@ class Run:
     """
 
     def __init__(self, problem: Problem, progress: Progress, name: str) -> None:
-        self.problem, self.progress, self.search, self.name = problem, progress, progress.search, name
-        self.columns = Generation(problem)
-        self.forced = forced_roles(problem)
+        self.progress, self.search, self.name = progress, progress.search, name
+        self.problem = self.eased = problem
+        if problem.oracles and len(problem.groups) > BOUND_GROUPS:
+            self.eased = Problem(problem.instance, rounded(problem.groups, BOUND_GROUPS, up=False), eased=True)
+            self.problem = Problem(problem.instance, rounded(problem.groups, PLAN_GROUPS, up=True))
+        self.bounds = Generation(self.eased)
+        self.columns = self.bounds if self.eased is self.problem else Generation(self.problem, proves=False)
+        self.forced = forced_roles(self.problem)
         if progress.plan is not None:
-            add_plan(self.columns.program, problem, progress.plan)
+            for columns in {self.bounds, self.columns}:
+                add_plan(columns.program, columns.problem, progress.plan)
 
     @property
     def infeasible(self) -> bool:
         """Whether every plan takes GPUs that the fleet has not."""
-        return math.isinf(self.columns.bound)
+        return math.isinf(self.bounds.bound)
 
     @property
     def ended(self) -> bool:
@@ -70,15 +79,19 @@ class Run:
         """Columns and plans in turn until proved, out of time, or neither can improve; returns why it ended."""
         draw, varied = np.random.default_rng(self.search.seed), 0
         while not self.ended:
-            for bound in self.columns.rounds(perf_counter() + self.search.left_s * PRICING_SHARE):
+            for bound in self.bounds.rounds(perf_counter() + self.search.left_s * PRICING_SHARE):
                 if math.isfinite(bound) and bound > 0:
                     self.progress.prove(self.problem.objective(bound))
                 if self.ended:
                     return "proved"
+            if self.columns is not self.bounds:
+                hand_on(self.bounds, self.columns)
+                for _ in self.columns.rounds(perf_counter() + self.search.left_s * PRICING_SHARE):
+                    pass
             if self.search.left_s <= 0:
                 return "time_limit"
             if not self.improve():
-                if varied >= VARIED and self.columns.converged:
+                if varied >= VARIED and self.columns.converged and self.bounds.converged:
                     return "completed"
                 varied += 1
                 self.columns.vary(draw)

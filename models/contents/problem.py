@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,7 @@ ENDLESS = 10**6
 """As many replicas as fit."""
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Workloads that are alike in all that planning sees; ``members`` are their indices.
 
     ``rate_rps`` is planned for each, ``least`` and ``most`` bound the number of its replicas, and no GPU may carry more
@@ -105,20 +105,26 @@ class Problem:
         The problem; every workload must be served by some slice of the fleet.
     groups
         Its groups, by default of workloads that are alike.
+    eased
+        Whether a group of workloads that differ stands for the easiest of them rather than the hardest.
 
     Attributes
     ----------
     segments
         The best way to run each workload alone on every slice kind.
+    single_rps
+        (groups, kinds) requests/s of a replica that is alone on a slice.
     alone_rps
-        (groups, kinds) requests/s of a replica that has the slice to itself; 0 where it cannot run, or where an oracle
-        knows single replicas as well.
+        The same as covers use it: within the limit per GPU, and 0 where an oracle knows single replicas as well.
     """
 
-    def __init__(self, instance: Instance, groups: Sequence[Group] | None = None) -> None:
+    def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, eased: bool = False) -> None:
         self.instance = instance
         self.segments: Segments = best_segments(instance)
         self.groups = tuple(groups if groups is not None else groups_of(instance))
+        choose = np.max if eased else np.min
+        self.single_rps = np.array([choose(self.segments.throughput_rps[list(group.members)], axis=0)
+                                    for group in self.groups])
         self.unit, prices = _units(instance)
         self.supplies = _supplies(instance, self.segments, prices, self.most_gpus)
         self.dearest = max(prices) or 1
@@ -139,8 +145,7 @@ class Problem:
 
     def _carried(self, choose: Callable[[NDArray[np.float64]], float]) -> list[float]:
         """(groups,) the least or most requests/s that a replica carries alone on a slice that it can run on."""
-        rows = [self.segments.throughput_rps[group.members[0]] for group in self.groups]
-        return [min(choose(row), group.cap_rps) for row, group in zip(rows, self.groups, strict=True)]
+        return [min(choose(row), group.cap_rps) for row, group in zip(self.single_rps, self.groups, strict=True)]
 
     @cached_property
     def roles(self) -> tuple[Role, ...]:
@@ -184,13 +189,16 @@ class Problem:
         shared = {role.workload_class for role in self.roles}
         return all(group.most == 1 for group in self.groups if group.workload_class in shared)
 
+    def planned_rps(self, workload: int) -> float:
+        """The rate to provide for a workload, in requests/s."""
+        return self.instance.planned_rps(self.instance.workloads[workload])
+
     def objective(self, units: float) -> float:
         """What whole units of price add to the objective."""
         return float(int(units) * self.unit) if math.isfinite(units) else units
 
     def _alone(self) -> NDArray[np.float64]:
-        rows = [group.members[0] for group in self.groups]
-        rps = np.minimum(self.segments.throughput_rps[rows], np.array([[group.cap_rps] for group in self.groups]))
+        rps = np.minimum(self.single_rps, np.array([[group.cap_rps] for group in self.groups]))
         kept = np.zeros(len(self.segments.kinds), bool)
         kept[[kind for supply in self.supplies for kind in supply.kinds]] = True
         rps = np.where(kept, rps, 0.0)
@@ -211,14 +219,14 @@ class Problem:
 
         The least is that of the smallest share of a slice that keeps the SLO.
         """
-        member, smallest, most = group.members[0], math.inf, 0.0
+        at, smallest, most = self.groups.index(group), math.inf, 0.0
         budget_ms = self.instance.policy.budget_ms(group.slo_ms)
         for one in self.shareable:
             kind = self.segments.kinds[one.kind]
             for model in set(group.models) & set(one.data.models):
                 points = one.data.operating_points(model, kind.profile)
                 smallest = min(smallest, points.least_rps(budget_ms))
-                most = max(most, float(self.segments.throughput_rps[member, one.kind]))
+                most = max(most, float(self.single_rps[at, one.kind]))
         return (min(smallest, most) * FULL, most * FULL)
 
     def _copies(self) -> NDArray[np.int64]:

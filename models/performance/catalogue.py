@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from importlib.metadata import entry_points
 from importlib.resources import files
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
 import yaml
 from pydantic import Field, TypeAdapter
@@ -16,8 +17,17 @@ from provision.models.performance.gpulets import Gpulets
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.measured_segments import MeasuredSegments
 
-PerformanceFile = Annotated[MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets, Field(discriminator="kind")]
-_ANY = TypeAdapter(PerformanceFile)
+GROUP = "provision.performance"
+"""Entry points by which other packages add kinds of performance data: each names a ``PerformanceData`` class."""
+
+if TYPE_CHECKING:
+    PerformanceFile = MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets
+else:
+    KINDS = (MeasuredSegments, FittedNetworks, IgniterProfiles, Gpulets)
+    PerformanceFile = Annotated[
+        Union[(*KINDS, *(entry.load() for entry in entry_points(group=GROUP)))], Field(discriminator="kind")
+    ]
+_ANY: TypeAdapter[PerformanceFile] = TypeAdapter(PerformanceFile)
 
 
 @cache

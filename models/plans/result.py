@@ -16,7 +16,8 @@ class Result:
     (proved, completed, time_limit, stopped). ``bound`` is a proven bound on the objective, a lower one or, for
     throughput, an upper one; ``gap`` their distance over the objective; both are None when unknown. Without a plan
     ``plan``, ``objective``,
-    ``report`` and the counts are None and ``reason`` says why.
+    ``report`` and the counts are None and ``reason`` says why. ``notes`` say, each in a line, what a reader should know
+    who sees the answer alone.
     """
 
     instance: str
@@ -34,6 +35,7 @@ class Result:
     build_seconds: float
     solve_seconds: float
     versions: Mapping[str, str]
+    notes: tuple[str, ...] = ()
 
     @property
     def gap(self) -> float | None:
@@ -69,4 +71,5 @@ class Result:
             "solve_seconds": round(self.solve_seconds, 6),
             "verified": self.verified,
             "versions": dict(self.versions),
+            "notes": list(self.notes),
         }

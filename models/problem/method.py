@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provision.models.base.errors import UnsupportedError
-from provision.models.problem.instance import SHARED, THROUGHPUT
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Outcome, Search
 
 FEATURES = {
@@ -21,6 +21,7 @@ FEATURES = {
     "interference": "interference between workloads on one slice (performance data of kind igniter)",
     "share_slices": "policy.share_slices (a bound for isolated segments does not hold there)",
     "gpulets": "parts of GPUs and turns on them (performance data of kind gpulets)",
+    "other_sharing": "sharing of slices by performance data of a further kind",
     "max_throughput": "objective max_throughput",
     "isolated_data": "performance data other than one file that tells how all models interfere (igniter, gpulets)",
 }
@@ -29,9 +30,10 @@ FEATURES = {
 REMEDIES = (
     ("max_throughput", "auto or greedy"),
     ("variants", "auto, or leave variants out"),
-    ("interference", "auto, patterns or igniter"),
-    ("share_slices", "auto or mixed-slices"),
-    ("gpulets", "auto, gpulets-patterns or gpulets"),
+    ("interference", "auto, master or igniter"),
+    ("share_slices", "auto"),
+    ("other_sharing", "auto"),
+    ("gpulets", "auto, master or gpulets"),
     ("max_replicas", "partition-counts"),
 )
 """Methods that can do what few can; the first feature counts."""
@@ -48,19 +50,21 @@ class Method:
 
     ``run(instance, search)`` returns an Outcome. ``features`` are those keys of FEATURES that it can
     handle; ``parameters`` its own parameters with their defaults. ``compiled`` says that under interference it runs
-    kernels which are compiled when they are first called.
+    kernels which are compiled when they are first called; ``rehearse`` calls them on a small instance, and is by
+    default a short run.
     """
 
     name: str
     summary: str
-    run: Callable[[Any, Search], Outcome]
+    run: Callable[[Instance, Search], Outcome]
     exact: bool = False
     source: str = ""
     features: frozenset[str] = frozenset()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     compiled: bool = False
+    rehearse: Callable[[Instance], None] | None = None
 
-    def check(self, instance):
+    def check(self, instance: Instance) -> None:
         """Refuse an instance that needs what this method cannot do.
 
         Raises
@@ -74,16 +78,14 @@ class Method:
             lacking = " and ".join(FEATURES[feature] for feature in missing)
             few = (text for feature, text in REMEDIES if feature in {*missing, *asked & {"max_throughput"}})
             remedy = f"use --method {next(few, 'auto, greedy or partition-counts')}"
-            if "gpulets" in self.features & asked:
-                remedy = "leave that out: no method does with performance data of kind gpulets"
             raise UnsupportedError(f"method {self.name} cannot plan {lacking}; {remedy}")
 
 
-def needs(instance):
+def needs(instance: Instance) -> set[str]:
     """The features that an instance asks for."""
     workloads, gpus = instance.workloads, {entry.gpu for entry in instance.fleet}
     files = [data for data in instance.performance if data.gpu in gpus]
-    shared = [data for data in files if data.kind in SHARED]
+    shared = [data for data in files if data.sharing == "always"]
     kinds = {data.kind for data in shared}
     found = {
         "several_gpu_types": len(instance.fleet) > 1,
@@ -98,6 +100,7 @@ def needs(instance):
         "variants": any(workload.variants for workload in workloads),
         "interference": "igniter" in kinds,
         "gpulets": "gpulets" in kinds,
+        "other_sharing": bool(kinds - {"igniter", "gpulets"}),
         "max_throughput": instance.objective == THROUGHPUT,
         "isolated_data": shared != files or len(files) > len({data.gpu for data in files}),
     }

@@ -28,6 +28,8 @@ from provision.solving.parts import parts_of, whole_plan
 from provision.solving.slack import with_slack
 
 Step = Callable[[Instance, Search], Outcome]
+MOMENT_S, FEW_ITERATIONS = 0.5, 10
+"""Seconds and steps of a rehearsal."""
 DISTINCT = 200
 """Up to so many distinct workloads the integer program over partitions and segments comes before the master."""
 
@@ -140,6 +142,15 @@ def _onward(progress: Progress, seconds: float) -> Search:
     return replace(progress.search, time_limit_s=seconds, start=progress.plan, report=report, started=perf_counter())
 
 
+def _rehearse(few: Instance) -> None:
+    """Every step for a moment, so that its kernels are compiled."""
+    for step, _ in _ladder(few):
+        search = Search(MOMENT_S, parameters={**PARAMETERS, "iterations": FEW_ITERATIONS})
+        if step(few, search).termination == "stopped":
+            raise KeyboardInterrupt
+
+
+PARAMETERS = {**partition_counts.METHODS[0].parameters, "slack": "yes"}
 METHODS = (
     Method(
         name="auto",
@@ -149,6 +160,7 @@ METHODS = (
         exact=True,
         source="this package",
         features=frozenset(FEATURES),
-        parameters={**partition_counts.METHODS[0].parameters, "slack": "yes"},
+        parameters=PARAMETERS,
+        rehearse=_rehearse,
     ),
 )

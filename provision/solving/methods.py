@@ -2,11 +2,14 @@
 
 import signal
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
 
 from provision.models.base.errors import InputError
+from provision.models.problem.method import Method
 
 MODULES = (
     "solving.auto",
@@ -34,23 +37,26 @@ MODULES = (
     "formulations.assignment.milp",
 )
 """Imported, solvers and all, when methods are first asked for."""
+GROUP = "provision.methods"
+"""Entry points by which other packages add methods: each names a ``Method``."""
 
 
 @cache
-def methods():
-    """All methods by name, ours first."""
+def methods() -> dict[str, Method]:
+    """All methods by name, ours first, then those of other packages."""
     with _undisturbed():
-        modules = [import_module(f"provision.{name}") for name in MODULES]
-    return {method.name: method for module in modules for method in module.METHODS}
+        ours = [method for name in MODULES for method in import_module(f"provision.{name}").METHODS]
+        others = [entry.load() for entry in entry_points(group=GROUP)]
+    return {method.name: method for method in (*ours, *others)}
 
 
 @contextmanager
-def _undisturbed():
+def _undisturbed() -> Iterator[None]:
     """Let Ctrl-C wait: in the midst of an import of compiled code it comes out as an ImportError."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    told = []
+    told: list[bool] = []
     before = signal.signal(signal.SIGINT, lambda *_: told.append(True))
     try:
         yield
@@ -60,7 +66,7 @@ def _undisturbed():
         raise KeyboardInterrupt
 
 
-def method(name):
+def method(name: str) -> Method:
     """The method of this name.
 
     Raises

@@ -1,7 +1,7 @@
 """One call from instance to verified result."""
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import version
 from os import PathLike
@@ -12,21 +12,22 @@ from provision.models.base.errors import InputError, MethodError
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result
 from provision.models.problem.instance import ROUNDING, Instance
-from provision.models.problem.method import needs
-from provision.models.problem.search import Incumbent, Search
+from provision.models.problem.method import FEATURES, Method, needs
+from provision.models.problem.search import Incumbent, Outcome, Search, Stopped
 from provision.solving.methods import method as find_method
+from provision.solving.notes import notes_of
 from provision.solving.size import check_size
 from provision.verification.verify import verify
 
 LONGEST_S = 1e7
-FEW, FEWER, ITERATIONS, REHEARSAL_S = 12, 3, 10, 120.0
+FEW, FEWER, ITERATIONS, REHEARSAL_S = 12, 3, 10, 0.5
 """Workloads, or FEWER where all sets of them are listed, steps of ``lns`` and seconds at most of a rehearsal."""
 _rehearsed = set()
 
 
 def solve(
     instance: Instance | str | PathLike[str],
-    method: str = "auto",
+    method: str | Method | Callable[[Instance, Search], Outcome] = "auto",
     time_limit_s: float = 60.0,
     seed: int = 0,
     report: Callable[[Incumbent], None] | None = None,
@@ -40,13 +41,15 @@ def solve(
     instance
         The Instance, or what ``provision.read`` finds it by: the name of a shipped one, or a path.
     method
-        Name of a method; see ``provision.methods()``.
+        Name of a method (see ``provision.methods()``), a Method, or any function that takes an Instance and a
+        ``Search`` and returns an ``Outcome``.
     time_limit_s
         Seconds after which a search returns its best plan.
     seed
         For methods that draw random numbers.
     report
-        Called with an Incumbent whenever a plan or bound improves.
+        Called with an Incumbent whenever a plan or bound improves. When it raises an exception the search ends with
+        its best plan, and the notes of the result name the exception.
     start
         A plan to begin with, of a like instance; it counts where it holds on this one.
     parameters
@@ -68,32 +71,32 @@ def solve(
     """
     if isinstance(instance, (str, PathLike)):
         instance = read(instance)
-    chosen = find_method(method)
+    chosen = _chosen(method)
     check_time_limit(time_limit_s)
     if seed < 0:
         raise InputError(f"seed {seed}: must be 0 or more")
     for name in parameters:
         if name not in chosen.parameters:
             known = ", ".join(chosen.parameters) or "none"
-            raise InputError(f"method {method} has no parameter {name!r}; it has: {known}")
+            raise InputError(f"method {chosen.name} has no parameter {name!r}; it has: {known}")
     chosen.check(instance)
     check_size(instance)
     settings = dict(chosen.parameters) | parameters
     if chosen.compiled and "interference" in needs(instance):
         _rehearse(instance, chosen, settings)
-    start = _holding(instance, start)
-    control = Search(time_limit_s, seed, settings, report or (lambda incumbent: None), start)
-    outcome = chosen.run(instance, control)
+    listener = _Listener(report)
+    search = Search(time_limit_s, seed, settings, listener, _holding(instance, start))
+    outcome = listener.attend(chosen, instance, search)
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
     if verdict is not None and not verdict.ok and outcome.status != "unknown":
-        raise MethodError(f"method {method} returned a plan that fails: {verdict.violations[0].message}")
+        raise MethodError(f"method {chosen.name} returned a plan that fails: {verdict.violations[0].message}")
     value = instance.value(outcome.plan) if outcome.plan is not None else None
     if verdict is not None and verdict.ok and _refuted(instance, value, outcome.bound):
-        raise MethodError(f"method {method} claims a bound of {outcome.bound:.12g}, and its plan has {value:.12g}")
+        raise MethodError(f"method {chosen.name} claims a bound of {outcome.bound:.12g}, and its plan has {value:.12g}")
     return Result(
         instance=instance.name,
         digest=instance.digest,
-        method=method,
+        method=chosen.name,
         parameters=settings | {"time_limit_s": time_limit_s},
         seed=seed,
         status=outcome.status,
@@ -106,7 +109,51 @@ def solve(
         build_seconds=outcome.build_seconds,
         solve_seconds=outcome.solve_seconds,
         versions=_versions(),
+        notes=(*notes_of(instance), *listener.notes),
     )
+
+
+class _Listener:
+    """Passes news on to a callback; an exception of it ends the search, not the result."""
+
+    def __init__(self, report: Callable[[Incumbent], None] | None) -> None:
+        self.report, self.failure = report, None
+
+    def __call__(self, news: Incumbent) -> None:
+        if self.report is None or self.failure is not None:
+            return
+        try:
+            self.report(news)
+        except Exception as error:
+            self.failure: Exception | None = error
+            raise Stopped from error
+
+    def attend(self, method: Method, instance: Instance, search: Search) -> Outcome:
+        """What a method finds; the callback's own exception where the method keeps nothing."""
+        try:
+            return method.run(instance, search)
+        except Stopped:
+            if self.failure is not None:
+                raise self.failure from None
+            raise
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What became of the callback, in a line."""
+        if self.failure is None:
+            return ()
+        what = f"{type(self.failure).__name__}: {self.failure}"
+        return (f"the report callback raised {what}; the search was ended there",)
+
+
+def _chosen(method: str | Method | Callable[[Instance, Search], Outcome]) -> Method:
+    """The Method that a name, a Method or a function stands for."""
+    if isinstance(method, Method):
+        return method
+    if callable(method):
+        name = getattr(method, "__name__", type(method).__name__)
+        return Method(name=name, summary="a function", run=method, features=frozenset(FEATURES))
+    return find_method(method)
 
 
 def check_time_limit(time_limit_s):
@@ -126,6 +173,22 @@ def _refuted(instance, value, bound):
     return bound is not None and instance.loss(value) < instance.loss(bound) - ROUNDING * abs(bound)
 
 
+def rehearse(method: Method, few: Instance, settings: Mapping[str, Any]) -> None:
+    """Run a method on a small instance for a moment, so that its kernels are compiled.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        When Ctrl-C was pressed: methods would take it for the end of the rehearsal alone.
+    """
+    if method.rehearse is not None:
+        method.rehearse(few)
+        return
+    found = method.run(few, Search(REHEARSAL_S, parameters=dict(settings) | {"iterations": ITERATIONS}))
+    if found.termination == "stopped":
+        raise KeyboardInterrupt
+
+
 def _rehearse(instance, method, settings):
     """Let a method's kernels compile on a few workloads, once per process, before its time begins to count.
 
@@ -139,9 +202,7 @@ def _rehearse(instance, method, settings):
         _rehearsed.add(key)
         few = instance.workloads[: FEWER if "max_throughput" in needs(instance) else FEW]
         few = instance.replace(workloads=few, workflows=())
-        found = method.run(few, Search(REHEARSAL_S, parameters=settings | {"iterations": ITERATIONS, "slack": "no"}))
-        if found.termination == "stopped":
-            raise KeyboardInterrupt
+        rehearse(method, few, settings)
 
 
 def _holding(instance, plan):

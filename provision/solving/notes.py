@@ -1,0 +1,44 @@
+"""What should be known beside an answer: what the instance leaves unused, and what its rules do not promise."""
+
+from collections.abc import Iterator
+
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import FleetEntry, Workload
+
+
+def notes_of(instance: Instance) -> tuple[str, ...]:
+    """Notes on an instance, each in a line."""
+    return (*_unused(instance), *_narrow(instance), *_promises(instance))
+
+
+def _able(instance: Instance, entry: FleetEntry, workload: Workload) -> bool:
+    """Whether there is performance data of a workload for the slices of a fleet entry."""
+    found = (instance.performance_of(entry.gpu, model) for model in workload.models)
+    return any(data is not None and any(len(data.operating_points(model, profile).batch) for profile in entry.profiles)
+               for data, model in zip(found, workload.models, strict=True))
+
+
+def _unused(instance: Instance) -> Iterator[str]:
+    """Fleet entries that no workload has data for."""
+    for index, entry in enumerate(instance.fleet):
+        if not any(_able(instance, entry, workload) for workload in instance.workloads):
+            yield (f"fleet[{index}]: {entry.gpu} stays unused, since no performance data describes any workload on it; "
+                   "add some under performance")
+
+
+def _narrow(instance: Instance) -> Iterator[str]:
+    """Workloads that only some of the GPU types can run."""
+    types = list(dict.fromkeys(entry.gpu for entry in instance.fleet))
+    for workload in instance.workloads if len(types) > 1 else ():
+        able = dict.fromkeys(entry.gpu for entry in instance.fleet if _able(instance, entry, workload))
+        if 0 < len(able) < len(types):
+            missing = ", ".join(gpu for gpu in types if gpu not in able)
+            yield (f"workload {workload.name} can run on {', '.join(able)} only: there is no performance data of "
+                   f"{' or '.join(workload.models)} on {missing}")
+
+
+def _promises(instance: Instance) -> Iterator[str]:
+    """What half_slo does not promise."""
+    if instance.policy.latency_budget == "half_slo":
+        yield ("latency_budget half_slo keeps every batch within half of its SLO; under random arrivals requests may "
+               "still be late (provision simulate tells how many, latency_budget queueing plans for them)")
