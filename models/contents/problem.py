@@ -19,7 +19,7 @@ from provision.models.contents.oracle import ContentOracle
 from provision.models.contents.register import factory_of
 from provision.models.contents.roles import Role, dominance, hardness, pieces, split_rates
 from provision.models.performance.operating_points import PerformanceData
-from provision.models.problem.instance import Instance
+from provision.models.problem.instance import THROUGHPUT, Instance
 
 BEYOND = 10
 """GPUs that the fleet has not cost so many times as much as all replicas on the dearest GPUs that it has."""
@@ -154,7 +154,7 @@ class Problem:
         for (models, slo_ms), groups in self.classes.items():
             least_rps, most_rps = self._shared_range(groups[0])
             if most_rps > 0:
-                found += _roles_of(models, slo_ms, groups, least_rps, most_rps)
+                found += _roles_of(models, slo_ms, groups, least_rps, most_rps, self.fills)
         return tuple(sorted(found, key=hardness))
 
     @cached_property
@@ -182,6 +182,11 @@ class Problem:
             if made is not None:
                 found.setdefault(one.kind, []).append(made)
         return found
+
+    @property
+    def fills(self) -> bool:
+        """Whether replicas count for what they could carry, not for what they are routed."""
+        return self.instance.objective == THROUGHPUT
 
     @cached_property
     def single(self) -> bool:
@@ -231,6 +236,8 @@ class Problem:
 
     def _copies(self) -> NDArray[np.int64]:
         """(roles,) how many replicas may take a role: together they carry no more than their workloads' rates."""
+        if self.fills:
+            return np.full(len(self.roles), ENDLESS)
         return np.array([_copies(role, self.classes[role.workload_class]) for role in self.roles], int)
 
 
@@ -261,11 +268,14 @@ def groups_of(instance: Instance) -> list[Group]:
     return [Group(*key, members=tuple(members)) for key, members in found.items() if key[3] > 0]
 
 
-def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], least_rps: float, most_rps: float
-              ) -> list[Role]:
-    """The roles of one class: rates at which its workloads may be split, or their planned rates alone."""
-    rates = {group.rate_rps for group in groups}
-    if all(group.most == 1 for group in groups):
+def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], least_rps: float, most_rps: float,
+              fills: bool) -> list[Role]:
+    """The roles of one class: rates at which its workloads may be split, or their planned rates alone.
+
+    Where replicas count for what they could carry, rates go up to the most that one carries.
+    """
+    rates = {group.rate_rps for group in groups} | ({most_rps} if fills else set())
+    if all(group.most == 1 for group in groups) and not fills:
         return [Role(models, slo_ms, rate, rate) for rate in sorted(rates)]
     parts = [0.0, *split_rates(rates, least_rps, most_rps)]
     parts += [group.rate_rps / max(group.least, pieces(group.rate_rps, most_rps)) for group in groups]

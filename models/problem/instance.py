@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, field_serializer, model_validator
 from provision.models.base.fields import Name, Record, Text, Version
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.plans.prediction import throughput_rps
-from provision.models.problem.workload import ALONE, FleetEntry, Policy, Workflow, Workload
+from provision.models.problem.workload import FleetEntry, Policy, Workflow, Workload
 
 SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'"}
 """Kinds of performance data whose GPUs are always shared, and whose they are."""
@@ -60,10 +60,10 @@ class Instance(Record):
             raise ValueError("fleet: some GPUs have a price_per_hour and some have none; price all or none")
         for data in self._fleet_performance:
             if self.policy.latency_budget == "queueing" and data.kind in SHARED:
-                raise ValueError(f"policy.latency_budget: {ALONE}, not {SHARED[data.kind]} shared GPUs; use half_slo")
+                raise ValueError(f"policy.latency_budget: queueing is not for {SHARED[data.kind]} shared GPUs; "
+                                 "use half_slo")
         if self.objective == THROUGHPUT:
-            _refuse_unfixed(self.fleet, self.policy)
-            self._refuse_choice()
+            _refuse_unfixed(self.fleet)
         for index, workload in enumerate(self.workloads):
             for number, model in enumerate(workload.models):
                 if model not in self._known_models:
@@ -74,12 +74,6 @@ class Instance(Record):
                     )
         self._check_workflows()
         return self
-
-    def _refuse_choice(self):
-        """Under interference the most throughput is sought with one model per workload."""
-        several = [index for index, workload in enumerate(self.workloads) if workload.variants]
-        if several and any(data.kind == "igniter" for data in self._fleet_performance):
-            raise ValueError(f"workloads[{several[0]}].variants: not for {THROUGHPUT} on shared GPUs; leave them out")
 
     def _check_workflows(self):
         """Workflows have names of their own and stages of workloads that exist, each in one stage."""
@@ -170,7 +164,8 @@ class Instance(Record):
 
     def sharing_files(self, gpu):
         """The performance data that describes replicas of different workloads on one slice of a GPU type."""
-        allowed = {"always", "if_allowed"} if self.policy.share_slices else {"always"}
+        asked = self.policy.share_slices and self.policy.latency_budget != "queueing"
+        allowed = {"always", "if_allowed"} if asked else {"always"}
         return [data for data in self.performance if data.gpu == gpu and data.sharing in allowed]
 
     def workflow_slo_ms(self, workflow):
@@ -236,15 +231,11 @@ def _refuse_unlike(fleet):
             raise ValueError(f"fleet[{index}].mps: differs from that of another entry of {entry.gpu}; make them equal")
 
 
-def _refuse_unfixed(fleet, policy):
-    """The most throughput is that of a fixed fleet and of replicas that are judged whatever rate they are routed."""
+def _refuse_unfixed(fleet):
+    """The most throughput is that of a fixed fleet."""
     for index, entry in enumerate(fleet):
         if entry.count is None:
             raise ValueError(f"fleet[{index}].count: {THROUGHPUT} needs a fixed fleet; say how many {entry.gpu} it has")
-    if policy.latency_budget != "half_slo":
-        raise ValueError(f"policy.latency_budget: {THROUGHPUT} takes no {policy.latency_budget}; use half_slo")
-    if policy.share_slices:
-        raise ValueError(f"policy.share_slices: {THROUGHPUT} takes no MIG slices shared by workloads; set it to false")
 
 
 def _refuse_twice(field, key, values):

@@ -11,9 +11,6 @@ MOST_HEADROOM = 10
 LEAST_RPS = 1e-9
 """A request in thirty years; smaller rates only make a solver's rows lose their digits."""
 
-ALONE = "queueing judges a replica that has its slice to itself"
-"""Why queueing does not go with shared slices."""
-
 
 class Workload(Record):
     """One served DNN model with its SLO and request rate.
@@ -135,12 +132,6 @@ class Policy(Record):
     safety: Fraction = 1.0
     headroom: NonNegative = Field(default=0.0, le=MOST_HEADROOM)
     share_slices: Flag = False
-
-    @model_validator(mode="after")
-    def _queueing_alone(self):
-        if self.share_slices and self.latency_budget == "queueing":
-            raise ValueError(f"share_slices: latency_budget {ALONE}; set it to false or use latency_budget half_slo")
-        return self
 
     def budget_ms(self, slo_ms):
         """Longest latency that an SLO leaves room for, in ms: of a batch, with ``queueing`` of a task."""

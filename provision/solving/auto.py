@@ -26,6 +26,7 @@ from provision.models.problem.method import FEATURES, Method, needs
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving.parts import parts_of, whole_plan
 from provision.solving.slack import with_slack
+from provision.solving.throughput import fill_fleet
 
 Step = Callable[[Instance, Search], Outcome]
 MOMENT_S, FEW_ITERATIONS = 0.5, 10
@@ -77,7 +78,12 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
         yield _where_able(ideal.METHODS[0]), 0.5
     yield _greedy, 0.5
     if instance.objective == THROUGHPUT:
-        yield (patterns_throughput.solve if is_shared_throughput(instance) else partition_counts.solve), 1.0
+        if is_shared_throughput(instance):
+            yield patterns_throughput.solve, 0.5
+        elif partition_counts.METHODS[0].features >= asked:
+            yield partition_counts.solve, 1.0
+        if not partition_counts.METHODS[0].features >= asked:
+            yield fill_fleet, 1.0
         return
     if is_shared(instance):
         yield lns.solve, 0.05

@@ -1,0 +1,40 @@
+"""Most throughput where slices of different kinds are shared: serve all rates, then fill the fleet."""
+
+from dataclasses import replace
+from time import perf_counter
+
+from provision.formulations.master import solve as master
+from provision.formulations.master.most_throughput import filled, throughput_bound
+from provision.models.contents.alone.feasibility import unservable
+from provision.models.contents.alone.segments import best_segments
+from provision.models.contents.problem import Problem
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+from provision.models.problem.search import Outcome, Search
+
+SERVE_SHARE = 0.5
+"""Part of the time that the plan which serves all rates may take."""
+
+
+def fill_fleet(instance: Instance, search: Search) -> Outcome:
+    """The best of a plan to begin with and the plan of fewest GPUs, filled, and a bound on all plans."""
+    refused = unservable(instance, best_segments(instance))
+    if refused:
+        return Outcome("infeasible", "proved", reason="; ".join(refused))
+    problem = Problem(instance)
+    bound = throughput_bound(problem)
+    fewest = instance.replace(objective="min_gpus")
+    begun = replace(search, start=None, time_limit_s=search.left_s * SERVE_SHARE, started=perf_counter(),
+                    report=lambda incumbent: None)
+    served = master.solve(fewest, begun)
+    if served.status == "infeasible":
+        return served
+    plans = [filled(problem, plan) for plan in (search.start, _of(instance, served.plan)) if plan is not None]
+    best = max(plans, key=instance.value, default=None)
+    status = "feasible" if best is not None else "unknown"
+    return Outcome(status, "completed", best, bound, reason="" if best else served.reason)
+
+
+def _of(instance: Instance, plan: Plan | None) -> Plan | None:
+    """A plan of the same workloads under another objective as one of this instance."""
+    return None if plan is None else plan.model_copy(update={"digest": instance.digest})
