@@ -11,12 +11,15 @@ import yaml
 from pydantic import Field, TypeAdapter
 
 from provision.models.base.errors import InputError
+from provision.models.performance.colocation import Colocation
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.gpulets import Gpulets
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.measured_segments import MeasuredSegments
 
-PerformanceFile = Annotated[MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets, Field(discriminator="kind")]
+PerformanceFile = Annotated[
+    MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets | Colocation, Field(discriminator="kind")
+]
 _ANY = TypeAdapter(PerformanceFile)
 
 

@@ -26,6 +26,9 @@ FEATURES = {
 }
 """What an instance may ask of a method, and how to say it."""
 
+UNPLANNED = {"colocation": "measured interference (performance data of kind colocation)"}
+"""What no method can plan yet: plans of others are judged by it."""
+
 REMEDIES = (
     ("max_throughput", "auto or greedy"),
     ("variants", "auto, or leave variants out"),
@@ -71,11 +74,13 @@ class Method:
         asked = needs(instance)
         missing = sorted(asked - self.features)
         if missing:
-            lacking = " and ".join(FEATURES[feature] for feature in missing)
+            lacking = " and ".join((FEATURES | UNPLANNED)[feature] for feature in missing)
             few = (text for feature, text in REMEDIES if feature in {*missing, *asked & {"max_throughput"}})
             remedy = f"use --method {next(few, 'auto, greedy or partition-counts')}"
             if "gpulets" in self.features & asked:
                 remedy = "leave that out: no method does with performance data of kind gpulets"
+            if UNPLANNED.keys() & missing:
+                remedy = "plan with performance data of kind igniter, and verify that plan with this"
             raise UnsupportedError(f"method {self.name} cannot plan {lacking}; {remedy}")
 
 
@@ -98,6 +103,7 @@ def needs(instance):
         "variants": any(workload.variants for workload in workloads),
         "interference": "igniter" in kinds,
         "gpulets": "gpulets" in kinds,
+        "colocation": "colocation" in kinds,
         "max_throughput": instance.objective == THROUGHPUT,
         "isolated_data": shared != files or len(files) > len({data.gpu for data in files}),
     }
