@@ -29,6 +29,7 @@ together.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
@@ -151,7 +152,7 @@ class Colocation(PerformanceData):
         latency_ms, throughput_rps = (column[:, 0] for column in together(alone, self.norm_order))
         return OperatingPoints(batch, np.ones_like(batch), latency_ms, throughput_rps, sm_share)
 
-    def predict(self, profile: str, members: list[Member]) -> list[Prediction | None]:
+    def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
         """Predictions for all that share the GPU; Nones for what the data does not describe.
 
         That is any slice but a whole GPU, several processes, a batch above ``max_batch``, or a share that is not a
