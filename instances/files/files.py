@@ -181,7 +181,7 @@ def _field(location: tuple[int | str, ...]) -> str:
     for part in location:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif part not in ("measured-segments", "closed-network", "igniter"):
+        elif part not in ("measured-segments", "closed-network", "igniter", "gpulets", "colocation"):
             path += f".{part}" if path else str(part)
     return path
 

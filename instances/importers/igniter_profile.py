@@ -33,14 +33,24 @@ def import_igniter(path: FilePath, gpu: str = "v100") -> IgniterProfiles:
     InputError
         When the file cannot be read, a field is missing or wrong, or no sensible coefficients fit.
     """
-    parts = _merged(path)
-    content = {"hardware": parts.pop("hardware", {}), "models": parts}
+    measurements = read_profile(path)
     try:
-        measurements = validate(IgniterMeasurements, content, path)
         return fit(measurements, name=f"igniter-{gpu}", gpu=gpu, source=SOURCE)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
         raise InputError(f"{path}: no sensible coefficients fit: {problem}; check the measurements") from None
+
+
+def read_profile(path: FilePath) -> IgniterMeasurements:
+    """The measurements of a profile.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, or a field is missing or wrong.
+    """
+    parts = _merged(path)
+    return validate(IgniterMeasurements, {"hardware": parts.pop("hardware", {}), "models": parts}, path)
 
 
 def _merged(path: FilePath) -> dict[str, dict[str, Any]]:

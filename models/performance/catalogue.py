@@ -12,6 +12,7 @@ import yaml
 from pydantic import Field, TypeAdapter
 
 from provision.models.base.errors import InputError
+from provision.models.performance.colocation import Colocation
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.gpulets import Gpulets
 from provision.models.performance.igniter import IgniterProfiles
@@ -21,9 +22,9 @@ GROUP = "provision.performance"
 """Entry points by which other packages add kinds of performance data: each names a ``PerformanceData`` class."""
 
 if TYPE_CHECKING:
-    PerformanceFile = MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets
+    PerformanceFile = MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets | Colocation
 else:
-    KINDS = (MeasuredSegments, FittedNetworks, IgniterProfiles, Gpulets)
+    KINDS = (MeasuredSegments, FittedNetworks, IgniterProfiles, Gpulets, Colocation)
     PerformanceFile = Annotated[
         Union[(*KINDS, *(entry.load() for entry in entry_points(group=GROUP)))], Field(discriminator="kind")
     ]

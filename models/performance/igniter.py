@@ -6,7 +6,6 @@ them together.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
@@ -17,18 +16,16 @@ from provision.models.base.fields import Fraction, Name, NonNegative, Number, Po
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.fitted_networks import FittedError
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
+from provision.models.performance.sm_shares import grid, on_grid, units_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from provision.models.base.arrays import Floats, Ints
+    from provision.models.base.arrays import Floats
     from provision.models.performance.operating_points import Member
 
 BYTES_PER_MS = 1e6
 """Bytes that pass in a millisecond at 1 GB/s."""
-
-SLACK = 1e-9
-"""Relative slack for SM shares, which are multiples of a unit that floating point cannot hold."""
 
 
 class IgniterHardware(Record):
@@ -58,7 +55,7 @@ class IgniterHardware(Record):
     @property
     def units(self) -> int:
         """Resource units of a whole GPU."""
-        return math.floor(1 / self.unit_share * (1 + SLACK))
+        return units_of(self.unit_share)
 
     def transfer_ms(self, size_bytes: float) -> float:
         """Time over PCIe (eq. 3), in ms."""
@@ -130,7 +127,7 @@ class IgniterProfiles(PerformanceData):
     @model_validator(mode="after")
     def _sensible(self) -> Self:
         for name in self.models:
-            terms = solo_terms(self, name, *self._grid())
+            terms = solo_terms(self, name, *grid(self.hardware.unit_share, self.max_batch))
             if self.models[name].k4_share + self.hardware.unit_share <= 0 or terms.active_ms.min() <= 0:
                 raise ValueError(f"model {name}: k1_ms to k5_ms give an active time that is not above 0")
             if min(terms.power_w.min(), terms.cache.min()) < 0:
@@ -141,17 +138,11 @@ class IgniterProfiles(PerformanceData):
         """The model alone on the GPU at every batch and every number of resource units."""
         if profile != WHOLE:
             return OperatingPoints(*(np.zeros(0, kind) for kind in (int, int, float, float)))
-        batches, shares = self._grid()
+        batches, shares = grid(self.hardware.unit_share, self.max_batch)
         batch, sm_share = batches.ravel(), shares.ravel()
         alone = Terms(*(column[:, None] for column in solo_terms(self, model, batch, sm_share)))
         latency_ms, throughput_rps = (column[:, 0] for column in together(self.hardware, alone))
         return OperatingPoints(batch, np.ones_like(batch), latency_ms, throughput_rps, sm_share)
-
-    def _grid(self) -> tuple[Ints, Floats]:
-        """All batches against all shares, as two arrays (batches, units)."""
-        shares = self.hardware.unit_share * np.arange(1, self.hardware.units + 1)
-        batches, spread = np.meshgrid(np.arange(1, self.max_batch + 1), shares, indexing="ij")
-        return batches, spread
 
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
         """Predictions for all that share the GPU (eqs. 1-11); Nones for what the model does not describe.
@@ -160,7 +151,7 @@ class IgniterProfiles(PerformanceData):
         ``unit_share``, or so much power that no clock remains.
         """
         nothing: list[Prediction | None] = [None] * len(members)
-        if profile != WHOLE or not all(map(self._describes, members)):
+        if profile != WHOLE or not all(on_grid(one, self.hardware.unit_share, self.max_batch) for one in members):
             return nothing
         active_ms = [self.models[one.model].active_ms(one.batch, one.sm_share) for one in members]
         ability = [1000 * one.batch / active for one, active in zip(members, active_ms, strict=True)]
@@ -174,15 +165,6 @@ class IgniterProfiles(PerformanceData):
             self._prediction(one, active_ms[at], sum(cache[:at] + cache[at + 1 :]), extra_ms, clock)
             for at, one in enumerate(members)
         ]
-
-    def _describes(self, member: Member) -> bool:
-        units = member.sm_share / self.hardware.unit_share
-        return (
-            member.processes == 1
-            and member.batch <= self.max_batch
-            and round(units) >= 1
-            and abs(units - round(units)) < units * SLACK
-        )
 
     def _prediction(
         self, member: Member, active_ms: float, others_cache: float, extra_delay_ms: float, clock: float

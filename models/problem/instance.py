@@ -13,7 +13,7 @@ from provision.models.performance.catalogue import PerformanceFile, reference, r
 from provision.models.plans.prediction import throughput_rps
 from provision.models.problem.workload import FleetEntry, Policy, Workflow, Workload
 
-SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'"}
+SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'", "colocation": "co-located models'"}
 """Kinds of performance data whose GPUs are always shared, and whose they are."""
 THROUGHPUT, REQUESTS = "max_throughput", "requests/s"
 ROUNDING = 1e-9
@@ -157,7 +157,7 @@ class Instance(Record):
     def sharing_of(self, gpu, models):
         """The performance data that describes these models on one slice together; None when there is none.
 
-        Closed networks do where the policy lets workloads share slices, iGniter's profiles and gpu-lets always.
+        Closed networks do where the policy lets workloads share slices, those of a kind in ``SHARED`` always.
         """
         files = self.sharing_files(gpu)
         return next((data for data in files if all(model in data.models for model in models)), None)

@@ -9,7 +9,7 @@ from rich.progress import track
 
 import provision
 from provision import draw
-from provision.commands import fit_pairs
+from provision.commands import fit_colocation, fit_pairs
 from provision.commands.common import add_force, add_json, print_json, print_table
 from provision.draw.figures import check_picture
 from provision.instances.files.files import check_writable, refused, write_text
@@ -32,10 +32,13 @@ def add_fit(parser):
     parser.add_argument("path", nargs="?", metavar="DIR", help="a table (CSV), or the folder of several")
     parser.add_argument(
         "--format",
-        choices=["parvagpu", "gpulets"],
+        choices=["parvagpu", "gpulets", "colocation"],
         default="parvagpu",
-        help="parvagpu: profile tables (default); gpulets: a table of pairs, for the interference of gpu-lets",
+        help="parvagpu: profile tables (default); gpulets: a table of pairs, for the interference of gpu-lets; "
+        "colocation: a table of models alone, and with --pairs side by side",
     )
+    parser.add_argument("--pairs", metavar="F", help="colocation: the table of models side by side (CSV)")
+    parser.add_argument("--gpu", metavar="G", help="colocation: the GPU type measured on (default: v100)")
     parser.add_argument("--model", choices=FAMILIES, default="closed-network", help="default: closed-network")
     points = parser.add_mutually_exclusive_group()
     points.add_argument(
@@ -57,6 +60,9 @@ def _run(options):
         raise InputError("fit: name the DIR of the tables, or ask for --propose N")
     if options.format == "gpulets":
         return fit_pairs.run(options)
+    if options.format == "colocation":
+        return fit_colocation.run(options)
+    fit_pairs.refuse(options, dict.fromkeys(("pairs", "gpu"), fit_pairs.COLOCATION))
     if options.propose is not None:
         return _propose(options)
     _check(options)

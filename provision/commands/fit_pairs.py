@@ -9,15 +9,15 @@ from provision.models.performance.error import fitted_error, relative_errors
 from provision.models.performance.pairwise import fit
 
 MODEL = "pairwise"
+PROFILE_OPTIONS = dict.fromkeys(("points", "points_file", "propose", "png"), "profile tables")
+COLOCATION = "--format colocation"
 LEAST_PAIRS = 10
 """With fewer there is none to judge by for every coefficient to fit."""
 
 
 def run(options):
     """Fit pairs, judge the fit on the others, print both."""
-    for name in ("points", "points_file", "propose", "out", "png"):
-        if getattr(options, name) is not None:
-            raise InputError(f"--{name.replace('_', '-')} is for profile tables; leave it out with --format gpulets")
+    refuse(options, PROFILE_OPTIONS | {"out": "profile tables", "pairs": COLOCATION, "gpu": COLOCATION})
     utilisations, slowdown = read_pairs(options.path)
     if len(slowdown) < LEAST_PAIRS:
         raise InputError(f"{options.path}: {len(slowdown)} pairs; give at least {LEAST_PAIRS} to fit and to judge by")
@@ -25,6 +25,15 @@ def run(options):
     model = fit(*utilisations[:, fitted], slowdown[fitted])
     errors = relative_errors(model.slowdown(*utilisations[:, ~fitted]), slowdown[~fitted])
     return _print(model, fitted_error(errors), int(fitted.sum()), options)
+
+
+def refuse(options, meant):
+    """Complain about options that are given and are for another format; ``meant`` says for which, by option."""
+    for name, what in meant.items():
+        if getattr(options, name) is not None:
+            raise InputError(
+                f"--{name.replace('_', '-')} is for {what}; leave it out with --format {options.format}"
+            )
 
 
 def _print(model, error, fitted, options):

@@ -121,7 +121,7 @@ def _max_batch(instance, target, value, where):
 def _limited(data, most, where):
     """Performance data without the operating points of larger batches."""
     content = data.model_dump(mode="json")
-    if data.kind == "igniter":
+    if data.kind in ("igniter", "colocation"):
         content["max_batch"] = min(data.max_batch, most)
     elif data.kind != "measured-segments":
         content["batches"] = [batch for batch in data.batches if batch <= most]

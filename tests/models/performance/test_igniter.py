@@ -15,8 +15,9 @@ from provision.instances.importers.igniter_profile import import_igniter
 from provision.instances.read import read
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.performance.catalogue import load_performance
-from provision.models.performance.igniter import SLACK, Terms, solo_terms, together
+from provision.models.performance.igniter import Terms, solo_terms, together
 from provision.models.performance.operating_points import Member
+from provision.models.performance.sm_shares import SLACK
 from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry, Workload
 from provision.solving.solve import solve

@@ -1,0 +1,66 @@
+"""Measured models on one GPU, alone and in pairs, as tables (CSV) with latencies in ms and shares in percent."""
+
+import math
+
+import numpy as np
+
+from provision.instances.files.csv_cells import number, numbered_rows, text, whole
+from provision.models.base.errors import InputError
+from provision.models.fitting.colocation import Pairs
+from provision.models.fitting.waves import SoloRuns
+
+ALONE = ("model", "batch", "share_percent", "latency_ms")
+THROUGHPUT = "throughput_rps"
+SIDES = ("a", "b")
+BESIDE = tuple(f"{name}_{side}" for side in SIDES for name in ("model", "batch")) + tuple(
+    name.format(side) for side in SIDES for name in ("share_{}_percent", "latency_{}_ms")
+)
+
+
+def read_alone(path: str) -> dict[str, SoloRuns]:
+    """SoloRuns by model from a table of models alone; ``throughput_rps`` may be there, further columns are left aside.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, lacks a column, or a cell is no name or number above 0.
+    """
+    found: dict[str, list[tuple[float, ...]]] = {}
+    for line, row in numbered_rows(path, ALONE):
+        measured = _measured(path, line, row, *ALONE[1:])
+        throughput = number(path, line, row, THROUGHPUT) if row.get(THROUGHPUT) else math.nan
+        found.setdefault(text(path, line, row, "model"), []).append((*measured, throughput))
+    return {model: SoloRuns(*np.array(rows).T) for model, rows in found.items()}
+
+
+def read_beside(path: str) -> Pairs:
+    """The Pairs of a table of models side by side, ``a`` and ``b``; further columns are left aside.
+
+    Raises
+    ------
+    InputError
+        As for ``read_alone``, and when the shares of a pair exceed the GPU.
+    """
+    models, numbers = [], []
+    for line, row in numbered_rows(path, BESIDE):
+        models.append([text(path, line, row, f"model_{side}") for side in SIDES])
+        sides = [
+            _measured(path, line, row, f"batch_{side}", f"share_{side}_percent", f"latency_{side}_ms")
+            for side in SIDES
+        ]
+        if sum(side[1] for side in sides) > 1 + 1e-9:
+            raise InputError(f"{path}:{line}: the shares of a pair exceed 100 percent; correct them")
+        numbers.append(sides)
+    batch, sm_share, latency_ms = np.moveaxis(np.array(numbers), 2, 0)
+    return Pairs(np.array(models), batch, sm_share, latency_ms)
+
+
+def _measured(path: str, line: int, row: dict[str, str], batch: str, share: str, latency: str) -> tuple[float, ...]:
+    """Batch, SM share as a fraction and latency (ms) of a row, all above 0."""
+    found = whole(path, line, row, batch), number(path, line, row, share) / 100, number(path, line, row, latency)
+    for column, value in zip((batch, share, latency), found, strict=True):
+        if value == 0:
+            raise InputError(f"{path}:{line}: {column} is 0; write what was measured, or take the row out")
+    if found[1] > 1:
+        raise InputError(f"{path}:{line}: {share} {row[share]!r} is above 100; write percent of the GPU's SMs")
+    return found

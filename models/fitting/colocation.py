@@ -1,0 +1,197 @@
+"""The fit of co-location: times alone first, then interference from measured pairs; pairs kept apart; errors."""
+
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from provision.models.base.errors import InputError
+from provision.models.fitting.igniter import rounded
+from provision.models.fitting.interference import Beside, fit_interference
+from provision.models.fitting.waves import SoloRuns, fit_solo, overlap_ms
+from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.colocation import ColocatedModel, Colocation, SoloTime, Terms, solo_terms, together
+from provision.models.performance.error import fitted_error, relative_errors
+
+RESOURCES = 2
+"""With one the errors on unseen pairs are nearly twice as large, with three hardly smaller."""
+HALF_LOAD_BATCH = 16.0
+"""Anything from 8 to 32 gives nearly the same errors."""
+UNIT_SHARE = 0.025
+"""Two of a V100's 80 SMs."""
+FOLDS = 5
+"""One pair in five is kept apart to judge by."""
+KEY_PREFIX, KEY_DIGITS = "p", 8
+"""The letter keeps files from taking a key for a number."""
+
+
+class Pairs(NamedTuple):
+    """Models side by side on a GPU, one pair a row: arrays (pairs, 2) over both members."""
+
+    model: np.ndarray
+    batch: np.ndarray
+    sm_share: np.ndarray
+    latency_ms: np.ndarray
+
+    def take(self, which: np.ndarray) -> "Pairs":
+        """Those of a mask or of indices."""
+        return Pairs(*(axis[which] for axis in self))
+
+    @property
+    def keys(self) -> np.ndarray:
+        """(pairs,) keys."""
+        rows = zip(self.model, self.batch, self.sm_share, strict=True)
+        return np.array([pair_key(*(axis.tolist() for axis in row)) for row in rows])
+
+
+def pair_key(models: list[str], batches: list[int], sm_shares: list[float]) -> str:
+    """A short digest of what ran side by side; the order of the two and their latencies do not count."""
+    members = sorted(
+        f"{model} {batch:g} {share:.4f}" for model, batch, share in zip(models, batches, sm_shares, strict=True)
+    )
+    return KEY_PREFIX + sha256("\n".join(members).encode()).hexdigest()[:KEY_DIGITS]
+
+
+def kept_apart(pairs: Pairs) -> np.ndarray:
+    """(pairs,) mask of those to judge a fit by: every fifth, by a rule on their keys alone."""
+    return fold_of(pairs) == 0
+
+
+def fold_of(pairs: Pairs) -> np.ndarray:
+    """(pairs,) the fifth that each belongs to."""
+    return np.array([int(key.removeprefix(KEY_PREFIX), 16) % FOLDS for key in pairs.keys])
+
+
+def fit(runs: dict[str, SoloRuns], pairs: Pairs, gpu: str, unit_share: float = UNIT_SHARE, **about: Any) -> Colocation:
+    """The Colocation fitted to models alone and to all of these pairs; its errors are not filled in.
+
+    Parameters
+    ----------
+    runs
+        SoloRuns by model.
+    pairs
+        Pairs of these models; a model may stand beside itself.
+    gpu
+        The GPU type.
+    unit_share
+        SM shares of plans are multiples of it.
+    about
+        ``name``, ``source`` and what else describes the data.
+
+    Raises
+    ------
+    InputError
+        When a model of a pair was not measured alone, or one was in no pair.
+    """
+    _check(runs, pairs)
+    solo = {name: fit_solo(one, gpu_type(gpu).sms) for name, one in runs.items()}
+    bare = _colocation(solo, np.zeros((len(solo), 4, RESOURCES)), runs, gpu, unit_share, about)
+    found = fit_interference(_beside(bare, pairs), len(solo), RESOURCES)
+    return _colocation(solo, found, runs, gpu, unit_share, about | {"fitted_pairs": tuple(sorted(pairs.keys))})
+
+
+def predicted_ms(data: Colocation, pairs: Pairs) -> np.ndarray:
+    """(pairs, 2) latencies predicted."""
+    return together(_terms(data, pairs), data.norm_order)[0]
+
+
+def errors(data: Colocation, pairs: Pairs) -> np.ndarray:
+    """(pairs, 2) relative errors of predicted latencies."""
+    return relative_errors(predicted_ms(data, pairs), pairs.latency_ms)
+
+
+def cross_validated(runs: dict[str, SoloRuns], pairs: Pairs, gpu: str) -> np.ndarray:
+    """(pairs, 2) relative errors, each pair predicted by a fit to the other four fifths."""
+    fold, found = fold_of(pairs), np.empty(pairs.latency_ms.shape)
+    for one in np.unique(fold):
+        found[fold == one] = errors(fit(runs, pairs.take(fold != one), gpu, name="fold"), pairs.take(fold == one))
+    return found
+
+
+def judged(data: Colocation, runs: dict[str, SoloRuns], unseen: Pairs) -> Colocation:
+    """The data with its errors: alone on batch sizes left out of fits, in pairs on those unseen."""
+    wrong = errors(data, unseen)
+    models = {
+        name: one.model_copy(
+            update={
+                "solo_error": fitted_error(solo_left_out(runs[name], data.sms)),
+                "pair_error": fitted_error(wrong[unseen.model == name]) if (unseen.model == name).any() else None,
+            }
+        )
+        for name, one in data.models.items()
+    }
+    return data.model_copy(update={"models": models})
+
+
+def solo_left_out(runs: SoloRuns, sms: int) -> np.ndarray:
+    """(runs,) relative errors alone, each fifth of the batch sizes predicted by a fit to the others."""
+    fold, found = runs.batch % FOLDS, np.empty(len(runs.batch))
+    for one in np.unique(fold):
+        apart = fold == one
+        rest = runs.take(~apart) if not apart.all() else runs
+        solo = fit_solo(rest, sms)
+        asked = zip(runs.batch[apart].tolist(), runs.sm_share[apart].tolist(), strict=True)
+        found[apart] = relative_errors([solo.ms(batch, share, sms) for batch, share in asked], runs.latency_ms[apart])
+    return found
+
+
+def _check(runs: dict[str, SoloRuns], pairs: Pairs) -> None:
+    """Every model is measured alone and in a pair."""
+    paired = set(pairs.model.ravel().tolist())
+    for name in sorted(paired - set(runs)):
+        raise InputError(f"{name}: is in a pair but was not measured alone; add its rows to the table of single models")
+    for name in sorted(set(runs) - paired):
+        raise InputError(f"{name}: is in no pair; measure it beside another model, or take its rows out")
+
+
+def _colocation(
+    solo: dict[str, SoloTime],
+    numbers: np.ndarray,
+    runs: dict[str, SoloRuns],
+    gpu: str,
+    unit_share: float,
+    about: dict[str, Any],
+) -> Colocation:
+    """The data with these coefficients; ``numbers`` (models, 4, resources) are stretch, wait, base and load."""
+    models = {}
+    for name, rows in zip(solo, numbers, strict=True):
+        stretch, wait_ms, base, load = (tuple(map(rounded, row.tolist())) for row in rows)
+        models[name] = ColocatedModel(
+            solo=solo[name],
+            stretch=stretch,
+            wait_ms=wait_ms,
+            base_demand=base,
+            load_demand=load,
+            overlap_ms=overlap_ms(runs[name]),
+        )
+    return Colocation(
+        version=1,
+        kind="colocation",
+        gpu=gpu,
+        unit_share=unit_share,
+        max_batch=int(max(one.batch.max() for one in runs.values())),
+        half_load_batch=HALF_LOAD_BATCH,
+        models=models,
+        **about,
+    )
+
+
+def _terms(data: Colocation, pairs: Pairs) -> Terms:
+    """Terms of (pairs, 2)."""
+    shape = pairs.batch.shape
+    found = Terms(*(np.zeros(shape + (data.resources,) * more) for more in (0, 0, 0, 1, 1)))
+    for name in data.models:
+        here = pairs.model == name
+        for axis, value in zip(found, solo_terms(data, name, pairs.batch[here], pairs.sm_share[here]), strict=True):
+            axis[here] = value
+    return found
+
+
+def _beside(bare: Colocation, pairs: Pairs) -> Beside:
+    """Both members of all pairs, each beside the other, with their times alone."""
+    numbers = {name: at for at, name in enumerate(bare.models)}
+    model = np.vectorize(numbers.__getitem__)(pairs.model)
+    load = pairs.sm_share * pairs.batch / (pairs.batch + bare.half_load_batch)
+    alone_ms = _terms(bare, pairs).solo_ms
+    columns = (model, model[:, ::-1], alone_ms, pairs.latency_ms, load[:, ::-1])
+    return Beside(*(column.ravel() for column in columns))
