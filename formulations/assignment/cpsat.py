@@ -56,7 +56,7 @@ class CpSatProgram:
 
     def minimise(self, terms):
         """Weights relative to the largest, rounded down: the bound stays one."""
-        self.most_weight = max((weight for weight, _ in terms), default=0) or 1.0
+        self.most_weight = max((abs(weight) for weight, _ in terms), default=0) or 1.0
         weights = [math.floor(weight / self.most_weight * SCALE) for weight, _ in terms]
         self.model.minimize(cp_model.LinearExpr.weighted_sum([v for _, v in terms], weights))
 

@@ -10,31 +10,61 @@ favour.
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
+from provision.models.base.errors import UnsupportedError
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import THROUGHPUT, Instance
+
+MOST_GPUS = 20
+"""Largest instances; beyond a dozen workloads under interference nothing is proven in minutes."""
 TOLERANCE = 1e-9
 """Relative excess that counts as rounding: the verifier's own tolerance."""
 
 
 class Candidates:
-    """What all candidates have in common; ``own`` is (workloads, entries), see ``copies``."""
+    """What all candidates have in common.
 
-    def copies(self, start=None):
-        """(GPUs,) fleet entry of every GPU that may be used.
+    ``own[w, e]`` is how many GPUs of entry e serve workload w with no other beside it, infinite where they cannot;
+    ``most_own[w, e]`` how many of them it can usefully be on, which its largest number of replicas may limit further.
+    """
 
-        ``own[w, e]`` GPUs of entry e can serve workload w with no other beside it. A plan with more GPUs of an
-        entry than all its workloads need so can be rebuilt with that many, so an optimal one needs no more; nor more
-        than pay for a plan that is known.
+    instance: Instance
+    own: NDArray[np.float64]
+    most_own: NDArray[np.float64]
+
+    def copies(self, start: Plan | None = None) -> NDArray[np.int64]:
+        """(GPUs,) fleet entry of every GPU that may be used; for the most throughput all there are.
+
+        A plan with more GPUs of an entry than all workloads can be on can be rebuilt: those GPUs that hold no workload
+        with a limit on replicas are more than the others need by themselves. An optimal plan takes no more GPUs either
+        than a plan that is known, or one GPU type for every workload, pays for.
+
+        Raises
+        ------
+        UnsupportedError
+            When no such number is known or it is too large.
         """
-        fleet, finite = self.instance.fleet, np.where(np.isfinite(self.own), self.own, 0)
-        weight = np.array([self.instance.weight(entry) for entry in fleet])
+        fleet = self.instance.fleet
         count = np.array([np.inf if entry.count is None else entry.count for entry in fleet])
-        unlimited = np.where(np.isinf(count), 1.0, np.inf)
-        known = self.instance.value(start) if start else np.inf
+        most = count if self.instance.objective == THROUGHPUT else \
+            np.minimum(np.minimum(count, self.most_own.sum(axis=0)), self._paid(count, start))
+        if most.sum() > MOST_GPUS:
+            found = f"{most.sum():.0f}" if np.isfinite(most).all() else "any number"
+            raise UnsupportedError(
+                f"the assignment methods take at most {MOST_GPUS} GPUs to choose from, here are {found}; "
+                "use --method auto"
+            )
+        return np.repeat(np.arange(len(fleet)), most.astype(int))
+
+    def _paid(self, count: NDArray[np.float64], start: Plan | None) -> NDArray[np.float64]:
+        """(entries,) GPUs of each that cost no more than a plan that is known."""
+        weight = np.array([self.instance.weight(entry) for entry in self.instance.fleet])
+        unlimited, known = np.where(np.isinf(count), 1.0, np.inf), self.instance.value(start) if start else np.inf
         with np.errstate(invalid="ignore", divide="ignore"):
             separate = np.nan_to_num(self.own * weight * unlimited, nan=np.inf, posinf=np.inf).min(axis=1).sum()
-            paid = np.nan_to_num(min(known, separate) * (1 + TOLERANCE) / weight, nan=np.inf, posinf=np.inf)
-        most = np.minimum(np.minimum(count, finite.sum(axis=0)), np.floor(paid))
-        return np.repeat(np.arange(len(fleet)), most.astype(int))
+            paid = np.floor(min(known, separate) * (1 + TOLERANCE) / weight)
+        return np.where(np.isnan(paid), np.inf, paid)
 
 
 class Rows:

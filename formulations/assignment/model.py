@@ -1,33 +1,40 @@
 """Assignment on explicit GPUs: what it takes, and the search that both twins run.
 
 Rows are first rounded in favour of plans, so what is proven about them is proven about the instance; a plan found so
-is kept when it holds exactly. It nearly always does; else the rows are rounded against plans and solved again.
+is kept when it holds exactly. It nearly always does; else the rows are rounded against plans and solved again. Where
+slices are shared at rates that their batch times depend on, the first rows are a relaxation and the second ones
+leave some plans out: bound and plan may then stay apart.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from time import perf_counter
+from typing import Any
 
-from provision.formulations.assignment.gpus import TOLERANCE
+from provision.formulations.assignment.candidates import ContentCandidates
 from provision.formulations.assignment.points import PointCandidates
-from provision.formulations.assignment.segments import SegmentCandidates
 from provision.models.base.errors import UnsupportedError
-from provision.models.contents.interference.tables import one_replica_each
-from provision.models.problem.method import FEATURES, Method, needs
-from provision.models.problem.search import Incumbent, Outcome
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import Method
+from provision.models.problem.search import Incumbent, Outcome, Search
 
 MOST_WORKLOADS = 40
-MOST_GPUS = 20
-"""Largest instances; beyond a dozen workloads under interference nothing is proven in minutes."""
-TAKEN = frozenset(FEATURES) - {"share_slices", "gpulets", "max_throughput"}
-NOT_WITH_INTERFERENCE = frozenset({"isolated_data", "max_share_per_gpu", "min_replicas"})
-"""What iGniter's model, with one replica per workload, has no room for."""
+"""Largest instances; see also ``gpus.MOST_GPUS`` and ``interference.MOST_SETS``."""
+TAKEN = frozenset({
+    "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas", "max_replicas",
+    "max_share_per_gpu", "variants", "interference", "share_slices", "max_throughput", "isolated_data",
+})
+"""Everything but gpu-lets' turns."""
 
 
 class SmallInstances(Method):
     """A method for instances of a bounded size."""
 
-    def check(self, instance):
-        """Refuse also instances that are too large, and several replicas beside interference.
+    def check(self, instance: Instance) -> None:
+        """Refuse also instances that are too large.
 
         Raises
         ------
@@ -35,37 +42,66 @@ class SmallInstances(Method):
             Naming the feature or the limit, and the remedy.
         """
         super().check(instance)
-        asked = needs(instance)
-        if "interference" not in asked and "max_replicas" in asked:
-            raise UnsupportedError(f"method {self.name} cannot plan max_replicas; use --method partition-counts")
-        odd = sorted(asked & NOT_WITH_INTERFERENCE) if "interference" in asked else []
-        if odd:
-            what = " and ".join(FEATURES[feature] for feature in odd)
-            raise UnsupportedError(f"method {self.name} cannot plan {what} beside interference; leave it out")
-        remedy = "patterns or igniter" if "interference" in asked else "partition-counts"
-        self._limit("workloads", len(instance.workloads), MOST_WORKLOADS, remedy)
-        self._limit("GPUs to choose from", len(candidates_of(instance).copies()), MOST_GPUS, remedy)
-
-    def _limit(self, what, found, most, remedy):
-        if found > most:
-            told = f"takes at most {most} {what}, here are {found}"
-            raise UnsupportedError(f"method {self.name} {told}; use --method {remedy}")
+        if len(instance.workloads) > MOST_WORKLOADS:
+            raise UnsupportedError(f"method {self.name} takes at most {MOST_WORKLOADS} workloads, here are "
+                                   f"{len(instance.workloads)}; use --method auto")
+        candidates = candidates_of(instance)
+        if not candidates.hopeless()[0]:
+            candidates.copies()
 
 
-def candidates_of(instance):
-    """The candidates of an instance, by its performance data."""
-    return (PointCandidates if "interference" in needs(instance) else SegmentCandidates)(instance)
+class _ByDigest:
+    """An instance as a key of what is kept for it."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByDigest) and self.instance.digest == other.instance.digest
+
+    def __hash__(self) -> int:
+        return hash(self.instance.digest)
 
 
-def solve(instance, control, program, name):
-    """Plan an instance with the fewest or cheapest GPUs, proven where the solver gets that far.
+def candidates_of(instance: Instance) -> PointCandidates | ContentCandidates:
+    """The candidates of an instance: points under interference with one replica of each workload, else contents.
+
+    Those of the last instances are kept.
+
+    Raises
+    ------
+    UnsupportedError
+        When there are too many contents to list.
+    """
+    return _candidates(_ByDigest(instance))
+
+
+@lru_cache(maxsize=2)
+def _candidates(key: _ByDigest) -> PointCandidates | ContentCandidates:
+    return (PointCandidates if one_point_each(key.instance) else ContentCandidates)(key.instance)
+
+
+def one_point_each(instance: Instance) -> bool:
+    """Whether every workload has exactly one replica, on a GPU that iGniter's model alone describes, at its rate."""
+    gpus = {entry.gpu for entry in instance.fleet}
+    return (
+        all(data.kind == "igniter" for data in instance.performance if data.gpu in gpus)
+        and len({data.gpu for data in instance.performance}) == len(instance.performance)
+        and all(one.max_replicas == one.min_replicas == 1 and one.max_share_per_gpu == 1 for one in instance.workloads)
+        and instance.objective != "max_throughput"
+    )
+
+
+def solve(instance: Instance, control: Search, program: Callable[[Search, bool], Any], name: str) -> Outcome:
+    """Plan an instance, proven where the solver gets that far.
 
     Parameters
     ----------
     instance, control
         As for every method.
     program
-        Makes a program (see `assignment_gpus`) from a Search and whether to round against plans.
+        Makes a program (see `provision.formulations.assignment.gpus`) from a Search and whether to round against
+        plans.
     name
         That of the method.
     """
@@ -73,7 +109,7 @@ def solve(instance, control, program, name):
     candidates = candidates_of(instance)
     status, reason = candidates.hopeless()
     if status:
-        return _none(status, reason, started)
+        return Outcome(status, "proved", reason=reason, build_seconds=perf_counter() - started)
     search = _Search(candidates, control, program, name)
     rows = search.rows(safe=False)
     built = perf_counter()
@@ -81,46 +117,41 @@ def solve(instance, control, program, name):
     return replace(outcome, build_seconds=built - started, solve_seconds=perf_counter() - built)
 
 
-def _none(status, reason, started):
-    termination = "proved" if status == "infeasible" else "completed"
-    return Outcome(status, termination, reason=reason, build_seconds=perf_counter() - started)
-
-
 class _Search:
-    """The best plan and bound so far, and how to better them."""
+    """The best plan and bound so far, and how to better them; bounds are on the objective as a loss."""
 
     def __init__(self, candidates, control, program, name):
         self.candidates, self.control, self.program, self.name = candidates, control, program, name
-        self.start = control.start if control.start and candidates.holds(control.start) else None
-        self.plan, self.bound = self.start, candidates.bound
+        self.instance = candidates.instance
+        self.plan: Plan | None = control.start
+        self.bound: float = candidates.bound
         self.until = perf_counter() + control.time_limit_s
-        instance = candidates.instance
-        self.proves = "interference" not in needs(instance) or one_replica_each(instance)
 
     def rows(self, safe):
         """The model, begun at the plan that is given."""
-        copies = self.candidates.copies(self.start)
+        copies = self.candidates.copies(self.control.start)
         rows = self.candidates.rows(copies, self.program(self.control, safe), self.name)
-        if self.start:
-            rows.hint(self.start)
+        if self.control.start:
+            rows.hint(self.control.start)
         return rows
 
     def run(self, rows):
         """Search in favour of plans, then where none of these holds against them; Ctrl-C keeps the best."""
         self._tell()
+        limit_s = self.until - perf_counter()
         try:
-            ended = self._improve(rows)
-            if ended == "optimal" and not self._proved():
-                ended = self._improve(self.rows(safe=True))
+            ended = self._improve(rows, limit_s / 2 if self.candidates.loose else limit_s)
+            if ended == "infeasible" and self.plan is None:
+                return Outcome(self.candidates.too_small[0], "proved", reason=self.candidates.too_small[1])
+            if not self._proved() and (ended == "optimal" or self.candidates.loose):
+                ended = self._improve(self.rows(safe=True), self.until - perf_counter())
         except KeyboardInterrupt:
             ended = "stopped"
-        if ended == "infeasible" and self.plan is None:
-            return _none(*self.candidates.too_small, perf_counter())
         return self._outcome(ended)
 
-    def _improve(self, rows):
+    def _improve(self, rows, limit_s):
         """How the solver ended: optimal, infeasible, stopped, or time_limit."""
-        ended, bound = rows.program.solve(self.until - perf_counter(), lambda value: self._consider(rows.plan(value)))
+        ended, bound = rows.program.solve(limit_s, lambda value: self._consider(rows.plan(value)))
         if not rows.program.safe and bound is not None:
             self.bound = max(self.bound, bound)
             self._tell()
@@ -128,23 +159,25 @@ class _Search:
 
     def _consider(self, plan):
         """Keep a plan that holds and is better."""
-        value = self.candidates.instance.value
-        if (self.plan is None or value(plan) < value(self.plan)) and self.candidates.holds(plan):
+        value = self.instance.value
+        if plan is not None and (self.plan is None or self.instance.better(value(plan), value(self.plan))):
             self.plan = plan
             self._tell()
 
+    @property
+    def _told(self):
+        """The bound on the objective; None where nothing is known."""
+        return None if math.isinf(self.bound) else self.instance.sense * self.bound
+
     def _tell(self):
-        value = self.candidates.instance.value(self.plan) if self.plan else None
-        self.control.report(Incumbent(value, self.bound if self.proves else None))
+        self.control.report(Incumbent(self.instance.value(self.plan) if self.plan else None, self._told))
 
     def _proved(self):
-        if self.plan is None or not self.proves:
-            return False
-        return self.candidates.instance.value(self.plan) <= self.bound * (1 + TOLERANCE)
+        return self.plan is not None and self.instance.proved(self.instance.value(self.plan), self._told)
 
     def _outcome(self, ended):
         if self._proved():
-            return Outcome("optimal", "proved", self.plan, self.bound)
+            return Outcome("optimal", "proved", self.plan, self._told)
         termination = ended if ended in ("stopped", "time_limit") else "completed"
         status, reason = ("feasible", "") if self.plan else ("unknown", "no plan found in time")
-        return Outcome(status, termination, self.plan, self.bound if self.proves else None, reason)
+        return Outcome(status, termination, self.plan, self._told, reason)

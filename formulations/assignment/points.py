@@ -113,12 +113,15 @@ def _undominated(costs):
 
 
 class PointCandidates(Candidates):
-    """Operating points of workloads that share whole GPUs: ``points[w][e]``."""
+    """Operating points of workloads that share whole GPUs: ``points[w][e]``; ``loose``: see ContentCandidates."""
+
+    loose = False
 
     def __init__(self, instance):
         self.instance = instance
         self.points = [[points_of(instance, one, entry) for entry in instance.fleet] for one in instance.workloads]
         self.own = np.array([[1.0 if len(points) else np.inf for points in row] for row in self.points])
+        self.most_own = np.where(np.isfinite(self.own), self.own, 0)
         self.hardware = [self._hardware(entry) for entry in instance.fleet]
 
     def _hardware(self, entry):
@@ -135,10 +138,6 @@ class PointCandidates(Candidates):
         slow = unservable(self.instance, best_segments(self.instance))
         if slow:
             return "infeasible", "; ".join(slow)
-        beyond = [one.name for one, row in zip(self.instance.workloads, self.own, strict=True) if np.isinf(row).all()]
-        if beyond:
-            return "unknown", (f"no GPU reaches the rate of workload {', '.join(beyond)} in one replica; "
-                               "split it into workloads of lower rates")
         return "", ""
 
     @cached_property
@@ -154,8 +153,7 @@ class PointCandidates(Candidates):
 
     def holds(self, plan):
         """Whether every replica meets its latency budget and rate by the scalar path of the model."""
-        served = sorted(one.workload for _, _, _, one in plan.replicas())
-        return served == sorted(self.instance.workload) and all(self._gpu_holds(gpu) for gpu in plan.gpus)
+        return all(self._gpu_holds(gpu) for gpu in plan.gpus)
 
     def _gpu_holds(self, gpu):
         replicas = gpu.slices[0].replicas
@@ -168,4 +166,4 @@ class PointCandidates(Candidates):
             for one, replica in zip(found, replicas, strict=True)
         )
 
-    too_small = "unknown", "proved: no plan with one replica per workload fits the fleet; allow more GPUs"
+    too_small = "infeasible", "proved: no plan with one replica per workload fits the fleet; allow more GPUs or replicas"

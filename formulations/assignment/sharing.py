@@ -110,10 +110,11 @@ class SharingRows(Rows):
             self.program.hint(on, int(at in first))
 
     def plan(self, value):
-        """The plan of a solution, its rates as planned."""
+        """The plan of a solution, its rates as planned; None where rounding makes it break a limit."""
         gpus = [self._gpu(g, value) for g in self.gpus if any(value(self.on[w, g]) > 0.5 for w in self._on(g))]
-        return Plan(version=1, instance=self.instance.name, digest=self.instance.digest, method=self.name,
+        plan = Plan(version=1, instance=self.instance.name, digest=self.instance.digest, method=self.name,
                     gpus=tuple(gpus))
+        return plan if self.candidates.holds(plan) else None
 
     def _gpu(self, g, value):
         chosen = [(w, o) for w in self._on(g) for o, x in enumerate(self.x[w, g]) if value(x) > 0.5]

@@ -1,0 +1,187 @@
+"""What the GPUs of a fleet may hold, as tables over slice kinds and contents, and the plan of what was chosen."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.assignment import interference, network
+from provision.formulations.assignment.contents import (
+    TOLERANCE,
+    Content,
+    Running,
+    SliceKind,
+    Worth,
+    alone,
+    kinds_of,
+    most_slices,
+)
+from provision.formulations.assignment.gpus import Candidates
+from provision.formulations.assignment.slices import ContentRows
+from provision.models.contents.alone.feasibility import fastest_ms
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
+
+Held = list[tuple[str, int, Content]]
+"""Slices of a GPU: profile, start and content."""
+
+
+class ContentCandidates(Candidates):
+    """The contents of every slice kind; ``part`` and ``replicas`` are (contents, workloads) of a kind.
+
+    ``relaxed`` says what shared slices of a kind give at most where their contents are not all known.
+    """
+
+    too_small = "infeasible", "proved: no plan fits the fleet; allow more GPUs, or fewer replicas"
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance, self.worth = instance, Worth(instance)
+        self.kinds = kinds_of(instance)
+        every = range(len(instance.workloads))
+        self.contents = [self._contents(kind, every) for kind in self.kinds]
+        self.relaxed = [network.relaxed(instance, kind) for kind in self.kinds]
+        tables = [self._table(contents) for contents in self.contents]
+        self.part, self.replicas = [one for one, _ in tables], [one for _, one in tables]
+        pairs = [[self._own(w, e) for e in range(len(instance.fleet))] for w in range(len(instance.workloads))]
+        self.own = np.array([[own for own, _ in row] for row in pairs])
+        self.most_own = np.array([[most for _, most in row] for row in pairs])
+
+    @property
+    def loose(self) -> bool:
+        """Whether some plans are known by a relaxation alone."""
+        return any(one is not None for one in self.relaxed)
+
+    @property
+    def bound(self) -> float:
+        """A bound on the objective (as a loss) before any search."""
+        return -math.inf if self.worth.counted else 0.0
+
+    def of_entry(self, entry: int) -> list[int]:
+        """The kinds of a fleet entry."""
+        return [k for k, kind in enumerate(self.kinds) if kind.entry == entry]
+
+    def most(self, kind: int) -> int:
+        """Slots of a kind on one GPU."""
+        return most_slices(self.instance, self.kinds[kind])
+
+    def _contents(self, kind: SliceKind, workloads: Sequence[int]) -> list[Content]:
+        """The undominated contents of some workloads."""
+        found = [*alone(self.instance, kind, workloads),
+                 *interference.shared(self.instance, kind, workloads, self.worth),
+                 *network.shared(self.instance, kind, workloads)]
+        return self.worth.undominated(found)
+
+    def _table(self, contents: list[Content]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        parts, replicas = np.zeros((2, len(contents), len(self.worth.planned_rps)))
+        for q, content in enumerate(contents):
+            for one in content.replicas:
+                planned = self.worth.planned_rps[one.workload]
+                parts[q, one.workload] += one.capacity_rps / planned if planned else 1.0
+                replicas[q, one.workload] += 1
+        return parts if not len(parts) else np.minimum(parts, np.where(self._fixed(contents), np.inf, 1.0)), \
+            replicas.astype(int)
+
+    @staticmethod
+    def _fixed(contents: list[Content]) -> NDArray[np.bool_]:
+        return np.array([[one.routed] for one in contents])
+
+    def can(self, workload: int, entry: int) -> bool:
+        """Whether GPUs of an entry can be of use to a workload."""
+        return any(
+            self.replicas[k][:, workload].any()
+            or (self.relaxed[k] is not None and math.isfinite(self.relaxed[k].time[workload]))
+            for k in self.of_entry(entry)
+        )
+
+    def _own(self, w: int, e: int) -> tuple[float, float]:
+        """GPUs of an entry that serve a workload with no other beside it, and the most that it can be on usefully."""
+        one = self.instance.workloads[w]
+        if not self.can(w, e):
+            return math.inf, 0
+        own = min((self._alike(w, k, content) for k in self.of_entry(e)
+                   for content in self._contents(self.kinds[k], [w]) if not content.routed), default=math.inf)
+        return own, own if one.max_replicas is None else min(own, one.max_replicas)
+
+    def _alike(self, w: int, k: int, content: Content) -> float:
+        """GPUs with one content in all slices that serve a workload; infinite where they break its limits."""
+        one, each = self.instance.workloads[w], len(content.replicas)
+        part = float(self._table([content])[0][0, w])
+        carried = min(one.max_share_per_gpu, self.most(k) * part)
+        for_rate = math.ceil(1 / carried - TOLERANCE) if self.worth.planned_rps[w] else 0
+        gpus = max(for_rate, math.ceil(one.min_replicas / (each * self.most(k))))
+        slices = min(self.most(k), math.ceil(one.max_share_per_gpu / part - TOLERANCE)) * gpus
+        if one.max_replicas is not None and max(slices * each, one.min_replicas) > one.max_replicas:
+            return math.inf
+        return gpus
+
+    def hopeless(self) -> tuple[str, str]:
+        """Status and reason when some workload that needs a replica can have none, else both empty."""
+        entries = range(len(self.instance.fleet))
+        lines = [self._slow(w) for w, one in enumerate(self.instance.workloads)
+                 if (one.rate_rps or one.min_replicas) and not any(self.can(w, e) for e in entries)]
+        return ("infeasible" if lines else "", "; ".join(lines))
+
+    def _slow(self, w: int) -> str:
+        one = self.instance.workloads[w]
+        least_ms = min(fastest_ms(self.instance, model) for model in one.models)
+        if math.isinf(least_ms):
+            return f"workload {one.name}: no slice of this fleet can run {' or '.join(one.models)} at all"
+        enough_ms = math.ceil(least_ms / self.instance.policy.budget_ms(1.0) * 1000) / 1000
+        return (f"workload {one.name}: no slice meets slo_ms {one.slo_ms:g}; the fastest batch takes {least_ms:.4g} ms: "
+                f"slo_ms {enough_ms:g} or more would work")
+
+    def rows(self, copies: NDArray[np.int64], program: object, name: str) -> ContentRows:
+        """The model over these GPUs, in a program."""
+        return ContentRows(self, copies, program, name)
+
+    def plan(self, copies: Iterable[int], held: list[Held], name: str) -> Plan | None:
+        """The plan of chosen contents, rates dealt out; None where they do not carry what is asked for."""
+        kept = [(int(e), slices) for e, slices in zip(copies, held, strict=True) if slices]
+        rates = [[[None] * len(content.replicas) for _, _, content in slices] for _, slices in kept]
+        for w in range(len(self.instance.workloads)):
+            places = [(g, s, r, one, content.routed) for g, (_, slices) in enumerate(kept)
+                      for s, (_, _, content) in enumerate(slices)
+                      for r, one in enumerate(content.replicas) if one.workload == w]
+            dealt = self._dealt(w, [(g, one, routed) for g, _, _, one, routed in places])
+            if dealt is None:
+                return None
+            for (g, s, r, _, _), rate in zip(places, dealt, strict=True):
+                rates[g][s][r] = rate
+        gpus = tuple(self._gpu(e, slices, mine) for (e, slices), mine in zip(kept, rates, strict=True))
+        return Plan(version=1, instance=self.instance.name, digest=self.instance.digest, method=name, gpus=gpus)
+
+    def _dealt(self, w: int, places: list[tuple[int, Running, bool]]) -> list[float] | None:
+        """Rates of a workload's replicas, each given with its GPU; None where they cannot carry the planned rate.
+
+        What routed replicas leave is dealt out in proportion to capacity, up to the largest share of every GPU.
+        """
+        one, planned = self.instance.workloads[w], float(self.worth.planned_rps[w])
+        limit = one.max_share_per_gpu * planned if one.max_share_per_gpu < 1 else math.inf
+        free, fixed = Counter(), Counter()
+        for g, replica, routed in places:
+            (fixed if routed else free)[g] += replica.capacity_rps
+        if any(fixed[g] > limit * (1 + TOLERANCE) for g in fixed):
+            return None
+        room = {g: min(free[g], max(limit - fixed[g], 0.0)) for g in free}
+        left = max(planned - math.fsum(fixed.values()), 0.0)
+        if left > (total := math.fsum(room.values())) * (1 + TOLERANCE) + planned * TOLERANCE:
+            return None
+        factor = min(left / total, 1.0) if total else 0.0
+        return [replica.capacity_rps * (1.0 if routed else factor * room[g] / free[g] if free[g] else 0.0)
+                for g, replica, routed in places]
+
+    def _gpu(self, e: int, slices: Held, rates: list[list[float]]) -> PlannedGpu:
+        pieces = [
+            Slice(profile=profile, start=start, replicas=tuple(
+                self._replica(one, rate) for one, rate in zip(content.replicas, mine, strict=True)))
+            for (profile, start, content), mine in zip(slices, rates, strict=True)
+        ]
+        entry = self.instance.fleet[e]
+        return PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(sorted(pieces, key=lambda one: one.start)))
+
+    def _replica(self, one: Running, rate_rps: float) -> Replica:
+        workload = self.instance.workloads[one.workload]
+        return Replica(workload=workload.name, batch=one.batch, processes=one.processes, sm_share=one.sm_share,
+                       rate_rps=rate_rps, model=workload.named(one.model))

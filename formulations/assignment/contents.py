@@ -1,0 +1,191 @@
+"""Contents: what one slice can hold, as a table that the assignment model chooses from.
+
+A content is some replicas that keep their latency budgets together. Each carries any rate up to its capacity, so rates
+are continuous and need no grid; where batch times depend on the rates (closed networks on a shared slice) a content
+holds at the rates that it names alone.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.operating_points import OperatingPoints
+from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.workload import FleetEntry, Workload
+from provision.models.traffic.queueing_rates import best_by_rate
+
+TOLERANCE = 1e-9
+"""Relative excess that counts as rounding: the verifier's own tolerance."""
+
+
+class SliceKind(NamedTuple):
+    """A profile on the GPUs of one fleet entry; ``compute`` and ``memory`` count slices, 1 for a whole GPU."""
+
+    entry: int
+    profile: str
+    compute: int
+    memory: int
+
+
+class Running(NamedTuple):
+    """One replica of a content: indices of its workload and of its model among that one's, and how it runs."""
+
+    workload: int
+    model: int
+    batch: int
+    processes: int
+    sm_share: float
+    capacity_rps: float
+
+
+class Content(NamedTuple):
+    """The replicas on one slice; ``routed`` says that each carries exactly its capacity, no less.
+
+    ``throughput_rps`` is what the replicas could carry together, what ``max_throughput`` counts.
+    """
+
+    replicas: tuple[Running, ...]
+    throughput_rps: float
+    routed: bool = False
+
+
+def kinds_of(instance: Instance) -> list[SliceKind]:
+    """The slice kinds of a fleet, in its order."""
+    found = []
+    for number, entry in enumerate(instance.fleet):
+        for name in entry.profiles:
+            mig = entry.type.profiles.get(name)
+            found.append(SliceKind(number, name, mig.compute if mig else 1, mig.memory if mig else 1))
+    return found
+
+
+def most_slices(instance: Instance, kind: SliceKind) -> int:
+    """How many slices of a kind one GPU may have."""
+    return 1 if kind.profile == WHOLE else int(instance.fleet[kind.entry].type.profiles[kind.profile].max)
+
+
+def clients_of(entry: FleetEntry, profile: str) -> int:
+    """Processes that may run on a slice."""
+    return int(entry.type.slice_mps_clients(profile)) if entry.mps else 1
+
+
+def capacity_rps(
+    instance: Instance, workload: Workload, latency_ms: NDArray[np.float64], throughput_rps: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Most requests/s that replicas may be routed on a slice that they share, 0 where they break the latency budget.
+
+    This is the place for a rule under which the longest batch time depends on the rate: the batch times of a content
+    do not, so such a rule is again a capacity, the highest rate at which it allows that batch time.
+
+    Parameters
+    ----------
+    instance, workload
+        Whose policy and SLO count.
+    latency_ms, throughput_rps
+        Arrays of one shape: batch latency and throughput among all the neighbours.
+    """
+    in_time = latency_ms <= instance.budget_ms(workload) * (1 + TOLERANCE)
+    return np.where(in_time, throughput_rps, 0.0)
+
+
+def alone(instance: Instance, kind: SliceKind, workloads: Sequence[int]) -> list[Content]:
+    """Each of some workloads' content of one replica that carries most, for data that describes isolated slices."""
+    found = (_alone(instance, kind, number) for number in workloads)
+    return [content for content in found if content is not None]
+
+
+def _alone(instance: Instance, kind: SliceKind, number: int) -> Content | None:
+    workload, entry, best = instance.workloads[number], instance.fleet[kind.entry], None
+    for at, model in enumerate(workload.models):
+        data = instance.performance_of(entry.gpu, model)
+        if data is None or data.kind == "igniter":
+            continue
+        row = _best(instance, workload, data.operating_points(model, kind.profile), clients_of(entry, kind.profile))
+        if row is not None and (best is None or row[0] > best.capacity_rps):
+            best = Running(number, at, round(row[1]), round(row[2]), 1.0, row[0])
+    return None if best is None else Content((best,), best.capacity_rps)
+
+
+def _best(
+    instance: Instance, workload: Workload, points: OperatingPoints, clients: int
+) -> tuple[float, float, float] | None:
+    """Capacity, batch and processes of the operating point that carries most within the latency budget, if any."""
+    if instance.policy.latency_budget == "queueing":
+        budgets_ms = np.array([instance.budget_ms(workload) * (1 + TOLERANCE)])
+        carried, _, batch, processes = best_by_rate(points, clients, budgets_ms)[0].tolist()
+    else:
+        capacity = capacity_rps(instance, workload, points.latency_ms, points.throughput_rps)
+        capacity = np.where(points.processes <= clients, capacity, 0.0)
+        at = int(capacity.argmax()) if len(capacity) else -1
+        if at < 0:
+            return None
+        carried, batch, processes = capacity[at], points.batch[at], points.processes[at]
+    return (float(carried), float(batch), float(processes)) if carried > 0 else None
+
+
+class Worth:
+    """What contents count for: parts of the planned rates, replicas, and throughput where that is the objective."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.planned_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
+        self.share = np.array([one.max_share_per_gpu for one in instance.workloads])
+        self.counted = instance.objective == THROUGHPUT
+
+    def table(
+        self, workload: NDArray[np.int64], rate_rps: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """(contents, workloads) parts of the planned rates, as large as they may be on a GPU, and replicas.
+
+        ``workload`` and ``rate_rps`` are (contents, members); workload -1 is no member.
+        """
+        planned = self.planned_rps[workload]
+        each = np.divide(rate_rps, planned, out=np.ones(rate_rps.shape), where=planned > 0)
+        mine = [workload == w for w in range(len(self.share))]
+        parts = np.array([np.where(one, each, 0.0).sum(axis=1) for one in mine]).T
+        replicas = np.array([one.sum(axis=1) for one in mine]).T
+        return np.minimum(parts, self.share), replicas
+
+    def costs(
+        self, parts: NDArray[np.float64], replicas: NDArray[np.int64], throughput_rps: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """(contents, criteria) of which less is better; replicas count where a workload has limits on them."""
+        columns = [-parts.T]
+        for w, one in enumerate(self.instance.workloads):
+            columns += [-np.minimum(replicas[:, w], one.min_replicas)[None]] if one.min_replicas else []
+            columns += [replicas[:, w][None]] if one.max_replicas is not None else []
+        columns += [-throughput_rps[None]] if self.counted else []
+        return np.concatenate(columns).T.astype(float)
+
+    def undominated(self, contents: Iterable[Content]) -> list[Content]:
+        """Contents that no other is as good as in everything, one of equals.
+
+        Those that hold at some rates alone do not stand in the way of others: a GPU may not be given more of a rate
+        than its largest share.
+        """
+        found = list(contents)
+        apart = ([one for one in found if one.routed is routed] for routed in (False, True))
+        return [alike[at] for alike in apart if alike for at in undominated(self._costs(alike))]
+
+    def _costs(self, contents: list[Content]) -> NDArray[np.float64]:
+        width = max(len(one.replicas) for one in contents)
+        owner, rate = np.full((len(contents), width), -1), np.zeros((len(contents), width))
+        for at, content in enumerate(contents):
+            owner[at, : len(content.replicas)] = [one.workload for one in content.replicas]
+            rate[at, : len(content.replicas)] = [one.capacity_rps for one in content.replicas]
+        parts, replicas = self.table(owner, rate)
+        return self.costs(parts, replicas, np.array([one.throughput_rps for one in contents]))
+
+
+def undominated(costs: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Indices of the rows of (rows, criteria) costs that no other is below or equal to, one of equals."""
+    order = np.lexsort((*costs.T, costs.sum(axis=1)))
+    kept = []
+    while len(order):
+        first = order[0]
+        kept.append(first)
+        order = order[~(costs[first] <= costs[order]).all(axis=1)]
+    return np.array(sorted(kept), int)

@@ -1,0 +1,152 @@
+"""Contents of whole GPUs that replicas share under MPS, by iGniter's model: every set of operating points that holds.
+
+Neighbours only slow a replica down, so what does not hold is not enlarged. Batch times do not depend on routed rates:
+a replica carries anything up to its throughput beside its neighbours.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.assignment.contents import (
+    Content,
+    Running,
+    SliceKind,
+    Worth,
+    capacity_rps,
+    clients_of,
+    undominated,
+)
+from provision.models.base.errors import UnsupportedError
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.igniter import IgniterProfiles, Terms, solo_terms, together
+from provision.models.problem.instance import SHARED, Instance
+
+MOST_SETS = 400_000
+"""So many sets of operating points are looked at for one number of replicas; beyond that an instance is too large."""
+
+
+class Ways(NamedTuple):
+    """Operating points of all workloads on a whole GPU, as arrays (ways,).
+
+    ``terms`` is (fields of Terms, ways); ``lone`` says that this data tells what the replica does alone, and
+    ``elsewhere`` is (files, ways): whether a file that comes first knows the model.
+    """
+
+    workload: NDArray[np.int64]
+    model: NDArray[np.int64]
+    batch: NDArray[np.int64]
+    units: NDArray[np.int64]
+    terms: NDArray[np.float64]
+    lone: NDArray[np.bool_]
+    elsewhere: NDArray[np.bool_]
+
+
+def shared(instance: Instance, kind: SliceKind, workloads: Sequence[int], worth: Worth) -> list[Content]:
+    """The best contents of some workloads on whole GPUs of a kind; none where there is no data of iGniter's.
+
+    Raises
+    ------
+    UnsupportedError
+        When there are too many sets of operating points to list.
+    """
+    entry = instance.fleet[kind.entry]
+    if kind.profile != WHOLE:
+        return []
+    files = [data for data in instance.performance if data.gpu == entry.gpu and data.kind == "igniter"]
+    return [content for data in files for content in _listed(instance, kind, data, workloads, worth)]
+
+
+def _listed(
+    instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads: Sequence[int], worth: Worth
+) -> Iterator[Content]:
+    """The contents of every number of replicas that no other of that number is as good as."""
+    ways, most = _ways(instance, kind, data, workloads), min(data.hardware.units, clients_of(instance.fleet[kind.entry], WHOLE))
+    for sets, rates, throughput in _sets(instance, data, ways, most):
+        told = ways.lone[sets[:, 0]] if sets.shape[1] == 1 else ~ways.elsewhere[:, sets].all(axis=2).any(axis=0)
+        sets, rates, throughput = sets[told], rates[told], throughput[told]
+        if len(sets):
+            costs = worth.costs(*worth.table(ways.workload[sets], rates), throughput)
+            for row in undominated(costs):
+                yield _content(data, ways, sets[row], rates[row], float(throughput[row]))
+
+
+def _ways(instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads: Sequence[int]) -> Ways:
+    """Every batch and number of units of every model; without MPS a replica has all units."""
+    entry, every = instance.fleet[kind.entry], data.hardware.units
+    batch, units = (axis.ravel() for axis in np.meshgrid(
+        np.arange(1, data.max_batch + 1), np.arange(1 if entry.mps else every, every + 1)
+    ))
+    before = instance.performance[: instance.performance.index(data)]
+    first = [one for one in before if one.gpu == data.gpu and (
+        one.kind in SHARED or (one.kind == "closed-network" and instance.policy.share_slices)
+    )]
+    columns = []
+    for number in workloads:
+        for at, model in enumerate(instance.workloads[number].models):
+            if model in data.models:
+                terms = solo_terms(data, model, batch, np.round(data.hardware.unit_share * units, 12))
+                lone = instance.performance_of(entry.gpu, model) is data
+                flags = [lone, *(model in one.models for one in first)]
+                columns.append(np.array(np.broadcast_arrays(number, at, batch, units, *terms, *flags), float))
+    table = np.concatenate([np.zeros((5 + len(Terms._fields) + len(first), 0)), *columns], axis=1)
+    ends = 4 + len(Terms._fields)
+    whole = table[:4].astype(int)
+    return Ways(*whole, terms=table[4:ends], lone=table[ends] > 0, elsewhere=table[ends + 1 :] > 0)
+
+
+def _sets(
+    instance: Instance, data: IgniterProfiles, ways: Ways, most: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
+    """For 1, 2, ... replicas: (sets, replicas) ways that hold together, capacities, and (sets,) throughput."""
+    sets = np.arange(len(ways.workload))[:, None]
+    for many in range(1, most + 1):
+        latency_ms, throughput = together(data.hardware, Terms(*(column[sets] for column in ways.terms)))
+        rates = np.zeros(sets.shape)
+        for number, workload in enumerate(instance.workloads):
+            mine = ways.workload[sets] == number
+            rates[mine] = capacity_rps(instance, workload, latency_ms[mine], throughput[mine])
+        holds = (rates > 0).all(axis=1)
+        sets, rates, throughput = sets[holds], rates[holds], throughput[holds]
+        if not len(sets):
+            return
+        yield sets, rates, throughput.sum(axis=1)
+        if many < most:
+            sets = _enlarged(sets, ways.units, data.hardware.units)
+
+
+def _enlarged(sets: NDArray[np.int64], units: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
+    """Every set with one more way, no earlier than its last, that the units allow.
+
+    Raises
+    ------
+    UnsupportedError
+        When there are too many.
+    """
+    held, lone = units[sets].sum(axis=1), np.unique(sets[:, -1])
+    grown, total = [], 0
+    for last in lone:
+        mine = sets[:, -1] == last
+        base, more = sets[mine], np.arange(last, len(units))
+        row, added = np.nonzero(held[mine][:, None] + units[more][None] <= limit)
+        total += len(row)
+        if total > MOST_SETS:
+            raise UnsupportedError(
+                f"the assignment methods list at most {MOST_SETS} sets of replicas that share a GPU, and here there "
+                "are more; use --method auto"
+            )
+        grown.append(np.column_stack([base[row], more[added]]))
+    return np.concatenate(grown)
+
+
+def _content(
+    data: IgniterProfiles, ways: Ways, chosen: NDArray[np.int64], rates: NDArray[np.float64], throughput_rps: float
+) -> Content:
+    replicas = tuple(
+        Running(int(ways.workload[at]), int(ways.model[at]), int(ways.batch[at]), 1,
+                min(round(float(ways.units[at]) * data.hardware.unit_share, 9), 1.0), float(rate))
+        for at, rate in zip(chosen, rates, strict=True)
+    )
+    return Content(replicas, throughput_rps)

@@ -1,0 +1,155 @@
+"""Contents of slices that different workloads share, by closed networks: batch times depend on the routed rates.
+
+Plans take contents at rates on a grid, each of which holds; that leaves some plans out. Bounds take a relaxation: the
+slice's time is shared out, a request takes at least the least slice time that some batch gives it.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.assignment.contents import TOLERANCE, Content, Running, SliceKind, clients_of
+from provision.models.performance.fitted_networks import FittedNetworks
+from provision.models.performance.operating_points import Member, Prediction
+from provision.models.problem.instance import SHARED, Instance
+
+GRIDS = {2: 6, 3: 2}
+"""By the number of replicas on a slice, into how many equal parts a workload's rate is split."""
+MOST_PREDICTIONS = 60_000
+"""So many sets of replicas and rates are tried on one kind of slice, those of fewer replicas first."""
+
+
+class Relaxed(NamedTuple):
+    """What workloads may at most be given on shared slices of one kind: arrays (workloads,), all parts of a rate.
+
+    ``time`` is the part of a slice that a whole rate takes at least, infinite where the workload cannot run there;
+    ``most`` what one replica carries at most; ``clients`` how many replicas a slice may have.
+    """
+
+    time: NDArray[np.float64]
+    most: NDArray[np.float64]
+    clients: int
+
+
+class Way(NamedTuple):
+    """A replica's workload, its model among that one's, batch and processes."""
+
+    workload: int
+    model: int
+    batch: int
+    processes: int
+
+
+def networks_of(instance: Instance, kind: SliceKind) -> list[FittedNetworks]:
+    """The closed networks by which workloads may share slices of a kind.
+
+    None where other data of the GPU type gives every replica a part of the SMs, which these do not.
+    """
+    entry = instance.fleet[kind.entry]
+    files = [data for data in instance.performance if data.gpu == entry.gpu]
+    if not (instance.policy.share_slices and entry.mps) or any(data.kind in SHARED for data in files):
+        return []
+    return [data for data in files if data.kind == "closed-network" and kind.profile in data.profiles]
+
+
+def relaxed(instance: Instance, kind: SliceKind) -> Relaxed | None:
+    """What no plan exceeds on shared slices of a kind; None where workloads do not share it.
+
+    Closed networks give a batch of f requests a slice time S(f), and a replica's batches fill to f <= b. While the
+    slice is busy for a part U < 1 of the time, U is the sum of rate * S(f) / f; else every replica's rate is below
+    1000 p b / (P S(b)), so that the same sum with b in the place of f is below 1. Either way the least S(f) / f over
+    f <= b gives a sum of at most 1. A batch takes no less than Z + S(b), with one more process that launches.
+    """
+    files, clients = networks_of(instance, kind), clients_of(instance.fleet[kind.entry], kind.profile)
+    if not files or clients < 2:
+        return None
+    time, most = np.full(len(instance.workloads), np.inf), np.zeros(len(instance.workloads))
+    for data in files:
+        for way in _ways(instance, kind, data, clients - 1):
+            workload = instance.workloads[way.workload]
+            network = data.models[workload.models[way.model]].coefficients
+            compute = instance.fleet[kind.entry].type.slice_compute(kind.profile)
+            host_ms = network.exposed_host_ms(way.batch, way.processes + 1, compute)
+            batch_ms = host_ms + network.gpu_ms(way.batch, compute)
+            if batch_ms > instance.budget_ms(workload) * (1 + TOLERANCE):
+                continue
+            planned = instance.planned_rps(workload)
+            least_ms = min(network.gpu_ms(filled, compute) / filled for filled in range(1, way.batch + 1))
+            carried = 1000 * way.processes * way.batch / batch_ms
+            time[way.workload] = min(time[way.workload], least_ms * planned / 1000)
+            most[way.workload] = max(most[way.workload], carried / planned if planned else 1.0)
+    return Relaxed(time, most, clients)
+
+
+def _ways(instance: Instance, kind: SliceKind, data: FittedNetworks, clients: int) -> Iterator[Way]:
+    """The operating points of all workloads on a kind with at most so many processes."""
+    for number, workload in enumerate(instance.workloads):
+        for at, model in enumerate(workload.models):
+            if model in data.models:
+                points = data.operating_points(model, kind.profile)
+                for batch, processes in zip(points.batch.tolist(), points.processes.tolist(), strict=True):
+                    if processes <= clients:
+                        yield Way(number, at, batch, processes)
+
+
+def shared(instance: Instance, kind: SliceKind, workloads: Sequence[int]) -> Iterator[Content]:
+    """Contents of several replicas of some workloads at rates on a grid, all of which hold."""
+    tried = 0
+    clients = clients_of(instance.fleet[kind.entry], kind.profile)
+    for many, steps in GRIDS.items():
+        for data in networks_of(instance, kind):
+            ways = [way for way in _ways(instance, kind, data, clients - 1) if way.workload in workloads]
+            for chosen in itertools.combinations_with_replacement(ways, many):
+                if sum(one.processes for one in chosen) > clients or not _described(instance, kind, data, chosen):
+                    continue
+                for rates in _grid(instance, chosen, steps):
+                    tried += 1
+                    if tried > MOST_PREDICTIONS:
+                        return
+                    if _holds(instance, kind, chosen, rates, _predicted(instance, kind, data, chosen, rates)):
+                        yield _content(chosen, rates)
+
+
+def _described(instance: Instance, kind: SliceKind, data: FittedNetworks, chosen: tuple[Way, ...]) -> bool:
+    models = [instance.workloads[one.workload].models[one.model] for one in chosen]
+    return instance.sharing_of(instance.fleet[kind.entry].gpu, models) is data
+
+
+def _grid(instance: Instance, chosen: tuple[Way, ...], steps: int) -> Iterator[tuple[float, ...]]:
+    """Every way to give the replicas equal parts of their workloads' rates."""
+    planned = [instance.planned_rps(instance.workloads[one.workload]) for one in chosen]
+    parts = [range(1, steps + 1) if rate > 0 else (0,) for rate in planned]
+    for taken in itertools.product(*parts):
+        yield tuple(rate * part / steps for rate, part in zip(planned, taken, strict=True))
+
+
+def _predicted(
+    instance: Instance, kind: SliceKind, data: FittedNetworks, chosen: tuple[Way, ...], rates: tuple[float, ...]
+) -> list[Prediction | None]:
+    owners = [instance.workloads[one.workload] for one in chosen]
+    return data.predict(kind.profile, [
+        Member(owner.models[one.model], one.batch, one.processes, 1.0, rate,
+               fill_ms=instance.policy.fill_ms(owner.slo_ms))
+        for owner, one, rate in zip(owners, chosen, rates, strict=True)
+    ])
+
+
+def _holds(
+    instance: Instance, kind: SliceKind, chosen: tuple[Way, ...], rates: tuple[float, ...],
+    found: list[Prediction | None],
+) -> bool:
+    if sum(one.memory_gib or 0 for one in found if one) > instance.fleet[kind.entry].type.slice_memory_gib(kind.profile):
+        return False
+    return all(
+        one is not None and one.latency_ms <= instance.budget_ms(instance.workloads[way.workload])
+        and rate <= one.throughput_rps
+        for way, rate, one in zip(chosen, rates, found, strict=True)
+    )
+
+
+def _content(chosen: tuple[Way, ...], rates: tuple[float, ...]) -> Content:
+    replicas = tuple(Running(*way, 1.0, rate) for way, rate in zip(chosen, rates, strict=True))
+    return Content(replicas, sum(rates), routed=True)

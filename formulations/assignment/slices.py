@@ -1,0 +1,176 @@
+"""The rows of slices and their contents: placements, how often each content stands, rates, replicas, shares per GPU."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+
+from provision.formulations.assignment.gpus import TOLERANCE, Rows
+from provision.models.hardware.gpu import WHOLE
+
+GIVEN = 1e-5
+"""Part of a rate or of a slice that a relaxation gives away to rounding."""
+
+
+class ContentRows(Rows):
+    """GPU g has a slice of kind k at memory slice s: ``place[g, k, s]``; ``count[g, k, q]`` of them hold content q.
+
+    Where contents of shared slices are not all known, a program that is not safe may take ``open[g, k]`` slices more,
+    which give ``offer[k, w]`` parts of a rate to ``extra[k, w]`` replicas.
+    """
+
+    def __init__(self, candidates, copies, program, name):
+        super().__init__(candidates, copies, program, name)
+        self.kinds = {g: candidates.of_entry(e) for g, e in enumerate(copies)}
+        self.place = {(g, k, s): program.whole(f"place_{g}_{k}_{s}", 1)
+                      for g in self.gpus for k in self.kinds[g] for s in self._starts(g, k)}
+        self.count = {(g, k, q): program.whole(f"count_{g}_{k}_{q}", candidates.most(k))
+                      for g in self.gpus for k in self.kinds[g] for q in range(len(candidates.contents[k]))}
+        self.of_gpu = defaultdict(list)
+        for at in self.count:
+            self.of_gpu[at[0]].append(at)
+        self.open, self.offer, self.extra = {}, {}, {}
+        if not program.safe:
+            self.share_out()
+        self.separate_slices()
+        self.fit_slices()
+        self.carry_rates()
+        self.keep_replicas()
+        self.order_gpus()
+        if candidates.worth.counted:
+            self.maximise_throughput()
+        else:
+            self.minimise_weight(candidates.bound)
+
+    def _starts(self, g, k):
+        profile = self.candidates.kinds[k].profile
+        return (0,) if profile == WHOLE else self.entry[g].type.profiles[profile].starts
+
+    def share_out(self):
+        """Open slices give their time to workloads, a whole slice at most (see `network.relaxed`)."""
+        for k, relaxed in enumerate(self.candidates.relaxed):
+            mine = {g: self.program.whole(f"open_{g}_{k}", self.candidates.most(k)) for g in self.gpus
+                    if relaxed is not None and k in self.kinds[g]}
+            if not mine:
+                continue
+            self.open |= {(g, k): slices for g, slices in mine.items()}
+            slices, most = list(mine.values()), len(mine) * self.candidates.most(k)
+            for w in np.flatnonzero(np.isfinite(relaxed.time)).tolist():
+                self.offer[k, w] = self.program.level(f"offer_{k}_{w}", [], 0, 1)
+                self.extra[k, w] = self.program.whole(f"extra_{k}_{w}", most * relaxed.clients)
+                unit, offer = self.offer[k, w]
+                self.program.at_most([(1, self.extra[k, w]), *((-relaxed.clients, one) for one in slices)], 0)
+                self.program.at_most([(unit, offer), (-float(relaxed.most[w]), self.extra[k, w])], GIVEN)
+            time = [(float(relaxed.time[w]) * self.offer[k, w][0], self.offer[k, w][1])
+                    for v, w in self.offer if v == k]
+            self.program.at_most([*time, *((-1, one) for one in slices)], GIVEN)
+
+    def separate_slices(self):
+        """No two slices of a used GPU stand on one memory slice; compute slices and instances are not exceeded."""
+        for g in self.gpus:
+            mine = {(k, s): place for (at, k, s), place in self.place.items() if at == g}
+            kinds, mig = self.candidates.kinds, self.entry[g].type.mig if self.entry[g].partitioned else None
+            for slot in range(mig.memory_slices if mig else 1):
+                here = [(1, place) for (k, s), place in mine.items() if s <= slot < s + kinds[k].memory]
+                self.program.at_most([*here, (-1, self.used[g])], 0)
+            if mig:
+                held = [(kinds[k].compute, place) for (k, _), place in mine.items()]
+                self.program.at_most([*held, (-mig.compute_slices, self.used[g])], 0)
+            for k in self.kinds[g]:
+                alike = [(1, place) for (other, _), place in mine.items() if other == k]
+                self.program.at_most(alike, self.candidates.most(k))
+
+    def fit_slices(self):
+        """There are no more contents of a kind than slices of it."""
+        for g in self.gpus:
+            for k in self.kinds[g]:
+                held = [(1, count) for (at, kind, _), count in self._on(g) if kind == k]
+                held += [(1, self.open[g, k])] if (g, k) in self.open else []
+                self.program.at_most([*held, *((-1, self.place[g, k, s]) for s in self._starts(g, k))], 0)
+
+    def carry_rates(self):
+        """The contents carry every workload's planned rate, on no GPU more than its largest share."""
+        for w, workload in enumerate(self.instance.workloads):
+            if self.candidates.worth.planned_rps[w] == 0:
+                continue
+            offers = [(-unit, offer) for (_, v), (unit, offer) in self.offer.items() if v == w]
+            carried, wasted = [], []
+            for g in self.gpus:
+                on_gpu = self._parts(w, g)
+                carried += [(-part, count) for part, count in on_gpu]
+                if workload.max_share_per_gpu < 1 and on_gpu:
+                    wasted.append(self._wasted(w, g, on_gpu))
+                    self.program.at_most(self._parts(w, g, routed=True), workload.max_share_per_gpu)
+            self.program.at_most([*carried, *wasted, *offers], (GIVEN if offers else 3 * TOLERANCE) - 1)
+
+    def _parts(self, w, g, routed=False):
+        """Terms of the parts of a rate that contents on a GPU can carry; of routed ones alone, if asked for."""
+        return [(float(self.candidates.part[k][q, w]), count) for (_, k, q), count in self._on(g)
+                if self.candidates.part[k][q, w] and (self.candidates.contents[k][q].routed or not routed)]
+
+    def _wasted(self, w, g, on_gpu):
+        """Part of a workload's rate on a GPU beyond its largest share there."""
+        most = sum(self.candidates.most(k) * float(self.candidates.part[k][:, w].max(initial=0)) for k in self.kinds[g])
+        return self.program.level(f"wasted_{w}_{g}", on_gpu, self.instance.workloads[w].max_share_per_gpu, most)
+
+    def keep_replicas(self):
+        """A workload has at least its least number of replicas, and no more than its most."""
+        for w, workload in enumerate(self.instance.workloads):
+            replicas = [(int(self.candidates.replicas[k][q, w]), count) for (_, k, q), count in self.count.items()
+                        if self.candidates.replicas[k][q, w]]
+            replicas += [(1, extra) for (_, v), extra in self.extra.items() if v == w]
+            self.program.at_most([(-many, count) for many, count in replicas], -workload.min_replicas)
+            if workload.max_replicas is not None:
+                self.program.at_most(replicas, workload.max_replicas)
+
+    def order_gpus(self):
+        """GPUs of one entry stand in descending order of a sum over their contents; with open slices, in use first."""
+        keys = {(k, q): 1 + number for number, (k, q) in enumerate(sorted({at[1:] for at in self.count}))}
+        for g in self.gpus:
+            before = self.alike(g)
+            if before is None:
+                continue
+            self.program.at_most([(1, self.used[g]), (-1, self.used[before])], 0)
+            if not self.open:
+                after = [(keys[at[1:]], count) for at, count in self._on(g)]
+                self.program.at_most([*after, *((-keys[at[1:]], count) for at, count in self._on(before))], 0)
+
+    def maximise_throughput(self):
+        """Objective: requests/s that all replicas could carry."""
+        contents = self.candidates.contents
+        self.program.minimise([(-contents[k][q].throughput_rps, count) for (_, k, q), count in self.count.items()])
+
+    def _on(self, g):
+        """((g, k, q), count) of a GPU."""
+        return [(at, self.count[at]) for at in self.of_gpu[g]]
+
+    def hint(self, plan):
+        """Begin with the slices of a plan, and with contents of the same workloads."""
+        index = {one.name: w for w, one in enumerate(self.instance.workloads)}
+        placed, chosen = set(), Counter()
+        for g, gpu in self.numbered(plan, lambda gpu: -len(gpu.slices)):
+            for piece in gpu.slices:
+                owners = Counter(index[one.workload] for one in piece.replicas)
+                k = next((k for k in self.kinds[g] if self.candidates.kinds[k].profile == piece.profile), None)
+                q = next((q for q, table in enumerate(self.candidates.replicas[k])
+                          if all(table[w] == owners[w] for w in self.workloads)), None) if k is not None else None
+                if q is not None:
+                    placed.add((g, k, piece.start))
+                    chosen[g, k, q] += 1
+        for at, place in self.place.items():
+            self.program.hint(place, int(at in placed))
+        for at, count in self.count.items():
+            self.program.hint(count, chosen[at])
+
+    def plan(self, value):
+        """The plan of a solution; None where it takes open slices or does not carry the rates."""
+        if any(value(one) > 0.5 for one in self.open.values()):
+            return None
+        held = [[] for _ in self.gpus]
+        for (g, k, q), count in self.count.items():
+            held[g] += [(k, q)] * round(value(count))
+        return self.candidates.plan(self.copies, [self._placed(g, held[g], value) for g in self.gpus], self.name)
+
+    def _placed(self, g, held, value):
+        """(profile, start, content) of the slices of a GPU."""
+        starts = {k: [s for s in self._starts(g, k) if value(self.place[g, k, s]) > 0.5] for k in self.kinds[g]}
+        return [(self.candidates.kinds[k].profile, starts[k].pop(), self.candidates.contents[k][q]) for k, q in held]
