@@ -40,7 +40,8 @@ class ContentCandidates(Candidates):
         self.instance, self.worth = instance, Worth(instance)
         self.kinds = kinds_of(instance)
         every = range(len(instance.workloads))
-        self.contents = [self._contents(kind, every) for kind in self.kinds]
+        self.contents = [self.worth.undominated([*self._unrouted(kind, every), *network.shared(instance, kind)])
+                         for kind in self.kinds]
         self.relaxed = [network.relaxed(instance, kind) for kind in self.kinds]
         tables = [self._table(contents) for contents in self.contents]
         self.part, self.replicas = [one for one, _ in tables], [one for _, one in tables]
@@ -66,12 +67,10 @@ class ContentCandidates(Candidates):
         """Slots of a kind on one GPU."""
         return most_slices(self.instance, self.kinds[kind])
 
-    def _contents(self, kind: SliceKind, workloads: Sequence[int]) -> list[Content]:
-        """The undominated contents of some workloads."""
-        found = [*alone(self.instance, kind, workloads),
-                 *interference.shared(self.instance, kind, workloads, self.worth),
-                 *network.shared(self.instance, kind, workloads)]
-        return self.worth.undominated(found)
+    def _unrouted(self, kind: SliceKind, workloads: Sequence[int]) -> list[Content]:
+        """The contents of some workloads that hold at any rates."""
+        return [*alone(self.instance, kind, workloads),
+                *interference.shared(self.instance, kind, workloads, self.worth)]
 
     def _table(self, contents: list[Content]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         parts, replicas = np.zeros((2, len(contents), len(self.worth.planned_rps)))
@@ -101,7 +100,7 @@ class ContentCandidates(Candidates):
         if not self.can(w, e):
             return math.inf, 0
         own = min((self._alike(w, k, content) for k in self.of_entry(e)
-                   for content in self._contents(self.kinds[k], [w]) if not content.routed), default=math.inf)
+                   for content in self._unrouted(self.kinds[k], [w])), default=math.inf)
         return own, own if one.max_replicas is None else min(own, one.max_replicas)
 
     def _alike(self, w: int, k: int, content: Content) -> float:

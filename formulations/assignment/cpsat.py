@@ -69,6 +69,7 @@ class CpSatProgram:
         solver = cp_model.CpSolver()
         solver.parameters.max_time_in_seconds = max(limit_s, 0.01)
         solver.parameters.num_workers = WORKERS
+        solver.parameters.linearization_level = 2
         solver.parameters.random_seed = self.seed % 2**31
         solver.parameters.presolve_inclusion_work_limit = 0  # it proves false bounds in 9.15 (google/or-tools#5293)
         status = solver.solve(self.model, _Callback(found))

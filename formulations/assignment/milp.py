@@ -1,4 +1,4 @@
-"""Assignment in PuLP: the twin of `assignment_cpsat`, with big-M rows for operating points."""
+"""Assignment in PuLP: the twin of `provision.formulations.assignment.cpsat`, with big-M rows for operating points."""
 
 from functools import partial
 
@@ -59,7 +59,7 @@ class PulpProgram:
             found(lambda variable: variable.value() or 0)
         if status == pulp.LpSolutionOptimal:
             return "optimal", pulp.value(self.problem.objective)
-        return "infeasible" if status == pulp.LpSolutionInfeasible and not late else "time_limit", None
+        return "infeasible" if self.problem.status == pulp.LpStatusInfeasible and not late else "time_limit", None
 
 
 def _sum(terms):

@@ -5,20 +5,21 @@ slice's time is shared out, a request takes at least the least slice time that s
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.assignment.contents import TOLERANCE, Content, Running, SliceKind, clients_of
+from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.operating_points import Member, Prediction
 from provision.models.problem.instance import SHARED, Instance
 
-GRIDS = {2: 6, 3: 2}
+GRIDS = {2: 4, 3: 2}
 """By the number of replicas on a slice, into how many equal parts a workload's rate is split."""
-MOST_PREDICTIONS = 60_000
+MOST_PREDICTIONS = 10_000
 """So many sets of replicas and rates are tried on one kind of slice, those of fewer replicas first."""
 
 
@@ -72,11 +73,7 @@ def relaxed(instance: Instance, kind: SliceKind) -> Relaxed | None:
             workload = instance.workloads[way.workload]
             network = data.models[workload.models[way.model]].coefficients
             compute = instance.fleet[kind.entry].type.slice_compute(kind.profile)
-            host_ms = network.exposed_host_ms(way.batch, way.processes + 1, compute)
-            batch_ms = host_ms + network.gpu_ms(way.batch, compute)
-            if batch_ms > instance.budget_ms(workload) * (1 + TOLERANCE):
-                continue
-            planned = instance.planned_rps(workload)
+            batch_ms, planned = _least_ms(network, way, compute), instance.planned_rps(workload)
             least_ms = min(network.gpu_ms(filled, compute) / filled for filled in range(1, way.batch + 1))
             carried = 1000 * way.processes * way.batch / batch_ms
             time[way.workload] = min(time[way.workload], least_ms * planned / 1000)
@@ -84,24 +81,32 @@ def relaxed(instance: Instance, kind: SliceKind) -> Relaxed | None:
     return Relaxed(time, most, clients)
 
 
+def _least_ms(network: ClosedNetwork, way: Way, compute: int) -> float:
+    """Time of a batch on a slice whose other processes launch kernels but never compute."""
+    return network.exposed_host_ms(way.batch, way.processes + 1, compute) + network.gpu_ms(way.batch, compute)
+
+
 def _ways(instance: Instance, kind: SliceKind, data: FittedNetworks, clients: int) -> Iterator[Way]:
-    """The operating points of all workloads on a kind with at most so many processes."""
+    """The operating points with at most so many processes that keep latency budgets beside one idle process."""
+    compute = instance.fleet[kind.entry].type.slice_compute(kind.profile)
     for number, workload in enumerate(instance.workloads):
         for at, model in enumerate(workload.models):
             if model in data.models:
                 points = data.operating_points(model, kind.profile)
                 for batch, processes in zip(points.batch.tolist(), points.processes.tolist(), strict=True):
-                    if processes <= clients:
-                        yield Way(number, at, batch, processes)
+                    way, network = Way(number, at, batch, processes), data.models[model].coefficients
+                    budget_ms = instance.budget_ms(workload) * (1 + TOLERANCE)
+                    if processes <= clients and _least_ms(network, way, compute) <= budget_ms:
+                        yield way
 
 
-def shared(instance: Instance, kind: SliceKind, workloads: Sequence[int]) -> Iterator[Content]:
-    """Contents of several replicas of some workloads at rates on a grid, all of which hold."""
+def shared(instance: Instance, kind: SliceKind) -> Iterator[Content]:
+    """Contents of several replicas at rates on a grid, all of which hold."""
     tried = 0
     clients = clients_of(instance.fleet[kind.entry], kind.profile)
     for many, steps in GRIDS.items():
         for data in networks_of(instance, kind):
-            ways = [way for way in _ways(instance, kind, data, clients - 1) if way.workload in workloads]
+            ways = list(_ways(instance, kind, data, clients - 1))
             for chosen in itertools.combinations_with_replacement(ways, many):
                 if sum(one.processes for one in chosen) > clients or not _described(instance, kind, data, chosen):
                     continue

@@ -97,7 +97,7 @@ def _fleet(rng: np.random.Generator, chosen: list[tuple[str, bool, str]], object
     return [
         FleetEntry(gpu=gpu, mig=mig, mps=mps.get(gpu, True),
                    price_per_hour=float(np.round(rng.uniform(1, 4), 2)) if priced else None,
-                   count=int(rng.integers(0, 3)) if few or rng.random() < 0.4 else None)
+                   count=int(rng.integers(few, 4)) if few or rng.random() < 0.3 else None)
         for gpu, mig in wanted
     ]
 
@@ -114,7 +114,7 @@ def _workload(rng: np.random.Generator, model: str, models: list[str], files: li
     varied = not (objective == "max_throughput" and interference) and others and rng.random() < 0.25
     return Workload(
         name=model.replace("model", "w"), model=model, slo_ms=slo_ms,
-        rate_rps=0.0 if rng.random() < 0.08 else float(round(max(best, 1.0) * rng.uniform(0.05, 0.9), 3)),
+        rate_rps=0.0 if rng.random() < 0.08 else float(round(max(best, 1.0) * rng.uniform(0.05, 0.7), 3)),
         min_replicas=least, max_replicas=max(least, 1) + int(rng.integers(0, 3)) if rng.random() < 0.4 else None,
         max_share_per_gpu=float(rng.choice([0.5, 0.7])) if rng.random() < 0.2 else 1.0,
         variants=(others[0],) if varied else (),

@@ -14,16 +14,14 @@ from numpy.typing import NDArray
 from oracle import fillings
 
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.operating_points import Member, PerformanceData, Prediction
+from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
 from provision.models.problem.instance import SHARED, Instance
 from provision.models.problem.workload import FleetEntry, Workload
-from provision.models.traffic.queueing import MOST_LOAD, p99_ms
+from provision.models.traffic.queueing_rates import best_by_rate
 
 ROUNDING = 1e-9
 STEPS = (0.5, 1.0)
 """Parts of a rate that a replica on a slice shared by closed networks is tried at."""
-HALVINGS = 40
-
 Way = tuple[int, str, int, int, float]
 """Workload, model, batch, processes and SM share of a replica."""
 States = NDArray[np.float64]
@@ -218,14 +216,8 @@ def _capacity_rps(instance: Instance, workload: Workload, way: Way, found: Predi
     return _queued_rps(way[2], way[3], found, budget_ms)
 
 
-@cache
 def _queued_rps(batch: int, processes: int, found: Prediction, budget_ms: float) -> float:
-    """The highest rate at which the P99 of a task stays within its budget, by bisection on the verifier's own."""
-    low, high, delay_ms = 0.0, found.throughput_rps * MOST_LOAD, max(0.0, budget_ms - found.latency_ms)
-    if p99_ms(batch, processes, found, high, delay_ms) <= budget_ms * (1 + ROUNDING):
-        return high
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        holds = p99_ms(batch, processes, found, middle, delay_ms) <= budget_ms * (1 + ROUNDING)
-        low, high = (middle, high) if holds else (low, middle)
-    return low
+    """The highest rate at which the P99 of a task stays within its budget, as the verifier judges a replica."""
+    counts = np.array([[batch], [processes]])
+    point = OperatingPoints(*counts, np.array([found.latency_ms]), np.array([found.throughput_rps]))
+    return float(best_by_rate(point, processes, np.array([budget_ms * (1 + ROUNDING)]))[0, 0])

@@ -1,0 +1,86 @@
+"""Do answers of several methods, and those on loosened instances, contradict each other or brute force?"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from combined import loosened
+from combined_oracle import best_combined, is_exact
+
+import provision
+from provision.models.problem.instance import Instance
+
+ROUNDING = 2e-6
+"""Relative difference between values that counts as none: what solvers grant a bound on throughput."""
+
+
+class Answer(NamedTuple):
+    """What a method, or brute force, says: the value of a plan that holds, a bound, and whether there is no plan."""
+
+    method: str
+    value: float | None
+    bound: float | None
+    infeasible: bool
+    gpus: int
+
+
+def answers_of(instance: Instance, methods: Iterable[str], time_limit_s: float) -> tuple[list[Answer], list[str]]:
+    """Answers of the methods that take an instance, and a line for each that ends in an error."""
+    found, faults = [], []
+    for name in methods:
+        try:
+            result = provision.solve(instance, name, time_limit_s=time_limit_s)
+        except provision.UnsupportedError:
+            continue
+        except Exception as error:  # whatever it is, no method may end so
+            faults.append(f"{instance.name} {name}: {type(error).__name__}: {error}")
+            continue
+        value, gpus = (result.objective, len(result.plan.gpus)) if result.verified else (None, 0)
+        found.append(Answer(name, value, result.bound, result.status == "infeasible", gpus))
+    return found, faults
+
+
+def brute_force(instance: Instance, most_gpus: int) -> Answer:
+    """The best plan of at most so many GPUs, as an answer."""
+    return Answer("brute force", best_combined(instance, most_gpus), None, False, 0)
+
+
+def clashes(instance: Instance, plans: Sequence[Answer], claims: Sequence[Answer], what: str = "") -> list[str]:
+    """Claims about an instance that plans refute, each in a line: a bound that is beaten, or that there is no plan."""
+    lines = []
+    for claim in claims:
+        for plan in plans:
+            if plan.value is None:
+                continue
+            if claim.infeasible:
+                lines.append(f"{instance.name}{what}: infeasible by {claim.method}, {plan.value:g} by {plan.method}")
+            elif claim.bound is not None and _beats(instance, plan.value, claim.bound):
+                lines.append(f"{instance.name}{what}: bound {claim.bound:.9g} by {claim.method}, "
+                             f"a plan of {plan.value:.9g} by {plan.method}")
+    return lines
+
+
+def _beats(instance: Instance, value: float, other: float) -> bool:
+    return instance.loss(value) < instance.loss(other) - ROUNDING * abs(other)
+
+
+def missed(instance: Instance, answers: Sequence[Answer], brute: Answer, most_gpus: int) -> list[str]:
+    """Plans of few GPUs that are better than brute force finds where that is exact: one of the two is wrong."""
+    few = [one for one in answers if one.value is not None
+           and (one.gpus <= most_gpus or instance.objective == "max_throughput")]
+    return [f"{instance.name}: a plan of {one.value:.9g} by {one.method}, brute force has {brute.value}"
+            for one in few if is_exact(instance) and (brute.value is None or _beats(instance, one.value, brute.value))]
+
+
+def faults_of(instance: Instance, methods: Sequence[str], time_limit_s: float, most_gpus: int = 3,
+              loosenings: int | None = None) -> tuple[list[str], list[Answer]]:
+    """What is wrong with the answers on an instance and on what loosens it, and the answers on the instance itself.
+
+    ``loosenings`` limits how many ways to loosen it are tried; None for all.
+    """
+    answers, faults = answers_of(instance, methods, time_limit_s)
+    brute = brute_force(instance, most_gpus)
+    faults += clashes(instance, [*answers, brute], answers) + missed(instance, answers, brute, most_gpus)
+    for what, easier in list(loosened(instance))[:loosenings]:
+        claims, errors = answers_of(easier, methods, time_limit_s)
+        faults += errors + clashes(easier, [*answers, *claims, brute], claims, f", {what}")
+    return faults, answers
