@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,10 @@ from provision.formulations.assignment.contents import (
 )
 from provision.formulations.assignment.gpus import Candidates
 from provision.formulations.assignment.slices import ContentRows
+from provision.formulations.master.cover_bound import cover_bound
 from provision.models.contents.alone.feasibility import fastest_ms
+from provision.models.contents.alone.partitions import partitions_of
+from provision.models.contents.alone.segments import best_segments, cap_rps
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 
@@ -57,7 +61,20 @@ class ContentCandidates(Candidates):
     @property
     def bound(self) -> float:
         """A bound on the objective (as a loss) before any search."""
-        return -math.inf if self.worth.counted else 0.0
+        return -math.inf if self.worth.counted else self.covers[0]
+
+    @cached_property
+    def covers(self) -> tuple[float, list[float]]:
+        """Cover bound, and the compute slices that each workload needs at least; zeros where workloads may share."""
+        shared = any(len(content.replicas) > 1 for contents in self.contents for content in contents)
+        if self.loose or shared or self.worth.counted or any(
+            data.kind == "igniter" for data in self.instance.performance
+        ):
+            return 0.0, [0.0] * len(self.worth.planned_rps)
+        segments = best_segments(self.instance)
+        useful_rps = np.minimum(segments.throughput_rps, cap_rps(self.instance)[:, None])
+        found = cover_bound(self.instance, useful_rps, segments, partitions_of(self.instance, segments))
+        return found[0], list(found[1].cost)
 
     def of_entry(self, entry: int) -> list[int]:
         """The kinds of a fleet entry."""

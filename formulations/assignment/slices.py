@@ -35,6 +35,7 @@ class ContentRows(Rows):
         self.fit_slices()
         self.carry_rates()
         self.keep_replicas()
+        self.cover()
         self.order_gpus()
         if candidates.worth.counted:
             self.maximise_throughput()
@@ -121,6 +122,13 @@ class ContentRows(Rows):
             self.program.at_most([(-many, count) for many, count in replicas], -workload.min_replicas)
             if workload.max_replicas is not None:
                 self.program.at_most(replicas, workload.max_replicas)
+
+    def cover(self):
+        """A workload's slices have at least the compute slices of its cheapest cover (implied in whole numbers)."""
+        for w, needed in enumerate(self.candidates.covers[1]):
+            if needed > 0:
+                self.program.at_most([(-self.candidates.kinds[k].compute, count) for (_, k, q), count
+                                      in self.count.items() if self.candidates.replicas[k][q, w]], -int(needed))
 
     def order_gpus(self):
         """GPUs of one entry stand in descending order of a sum over their contents; with open slices, in use first."""

@@ -1,0 +1,43 @@
+"""Every combination of documented options: the assignment twins against brute force, each other and easier instances."""
+
+import pytest
+from combined import random_combination
+from combined_checks import faults_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import provision
+
+TWINS = ("assignment-cpsat", "assignment-milp")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_twins_agree_with_brute_force_and_more_choice_is_never_worse(seed):
+    """No bound is beaten, nothing that has a plan is infeasible, also where a limit is lifted or an option added."""
+    faults, answers = faults_of(random_combination(seed), TWINS, time_limit_s=10, loosenings=3)
+    assert not faults
+    assert len(answers) == len(TWINS)
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(seed=st.integers(1000, 10**6))
+def test_no_combination_contradicts_brute_force(seed):
+    """Fleets, policies, limits and objectives drawn at random."""
+    faults, _ = faults_of(random_combination(seed), TWINS[:1], time_limit_s=10, loosenings=0)
+    assert not faults
+
+
+def _mixed_fleet(**changes):
+    """A100s under MIG with measured segments beside V100s under MPS, for two small workloads."""
+    entries = [{"gpu": "a100-80gb", "price_per_hour": 5.12}, {"gpu": "v100", "price_per_hour": 3.06}]
+    workloads = [{"name": "r", "model": "resnet50", "slo_ms": 100.0, "rate_rps": 400.0},
+                 {"name": "v", "model": "vgg19", "slo_ms": 100.0, "rate_rps": 200.0}]
+    return {"fleet": entries, "workloads": workloads} | changes
+
+
+def test_a_set_of_too_many_operating_points_is_refused_with_a_remedy():
+    """Forty units and thirty-two batches for replicas in any number are not listed."""
+    instance = provision.Instance(version=1, name="mixed", performance=("parvagpu-a100", "igniter-v100"),
+                                  **_mixed_fleet())
+    with pytest.raises(provision.UnsupportedError, match="at most 400000 sets of replicas.*--method auto"):
+        provision.solve(instance, TWINS[0])
