@@ -145,7 +145,7 @@ class ContentCandidates(Candidates):
         if math.isinf(least_ms):
             return f"workload {one.name}: no slice of this fleet can run {' or '.join(one.models)} at all"
         enough_ms = math.ceil(least_ms / self.instance.policy.budget_ms(1.0) * 1000) / 1000
-        return (f"workload {one.name}: no slice meets slo_ms {one.slo_ms:g}; the fastest batch takes {least_ms:.4g} ms: "
+        return (f"workload {one.name}: no slice meets slo_ms {one.slo_ms:g}; the fastest takes {least_ms:.4g} ms: "
                 f"slo_ms {enough_ms:g} or more would work")
 
     def rows(self, copies: NDArray[np.int64], program: object, name: str) -> ContentRows:

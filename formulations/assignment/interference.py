@@ -63,7 +63,8 @@ def _listed(
     instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads: Sequence[int], worth: Worth
 ) -> Iterator[Content]:
     """The contents of every number of replicas that no other of that number is as good as."""
-    ways, most = _ways(instance, kind, data, workloads), min(data.hardware.units, clients_of(instance.fleet[kind.entry], WHOLE))
+    ways = _ways(instance, kind, data, workloads)
+    most = min(data.hardware.units, clients_of(instance.fleet[kind.entry], WHOLE))
     for sets, rates, throughput in _sets(instance, data, ways, most):
         told = ways.lone[sets[:, 0]] if sets.shape[1] == 1 else ~ways.elsewhere[:, sets].all(axis=2).any(axis=0)
         sets, rates, throughput = sets[told], rates[told], throughput[told]

@@ -146,7 +146,8 @@ def _holds(
     instance: Instance, kind: SliceKind, chosen: tuple[Way, ...], rates: tuple[float, ...],
     found: list[Prediction | None],
 ) -> bool:
-    if sum(one.memory_gib or 0 for one in found if one) > instance.fleet[kind.entry].type.slice_memory_gib(kind.profile):
+    held_gib = instance.fleet[kind.entry].type.slice_memory_gib(kind.profile)
+    if sum(one.memory_gib or 0 for one in found if one) > held_gib:
         return False
     return all(
         one is not None and one.latency_ms <= instance.budget_ms(instance.workloads[way.workload])

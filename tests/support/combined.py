@@ -64,8 +64,9 @@ def _performance(rng: np.random.Generator, gpu: str, kind: str, models: int) -> 
 
 
 def _igniter(rng: np.random.Generator, gpu: str, models: int) -> PerformanceData:
-    """A few units and small batches on the shipped coefficients, under a low power cap and with a cache to fight for."""
-    data = random_sharing(int(rng.integers(2**31)), workloads=1, gpus=(gpu,), hot=bool(rng.random() < 0.7)).performance[0]
+    """A few units and small batches on the shipped coefficients, often under a low power cap."""
+    drawn = random_sharing(int(rng.integers(2**31)), workloads=1, gpus=(gpu,), hot=bool(rng.random() < 0.7))
+    data = drawn.performance[0]
     shipped = sorted(data.models)
     named = {f"model{index}": data.models[str(rng.choice(shipped))].model_dump() for index in range(models)}
     hardware = data.hardware.model_dump() | {"unit_share": float(rng.choice(UNIT_SHARES))}

@@ -1,4 +1,4 @@
-"""Every combination of documented options: the assignment twins against brute force, each other and easier instances."""
+"""Every combination of options: the assignment twins against brute force, each other and easier instances."""
 
 import pytest
 from combined import random_combination
@@ -39,5 +39,5 @@ def test_a_set_of_too_many_operating_points_is_refused_with_a_remedy():
     """Forty units and thirty-two batches for replicas in any number are not listed."""
     instance = provision.Instance(version=1, name="mixed", performance=("parvagpu-a100", "igniter-v100"),
                                   **_mixed_fleet())
-    with pytest.raises(provision.UnsupportedError, match="at most 400000 sets of replicas.*--method auto"):
+    with pytest.raises(provision.UnsupportedError, match=r"at most 400000 sets of replicas.*--method auto"):
         provision.solve(instance, TWINS[0])
