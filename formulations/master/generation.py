@@ -59,6 +59,7 @@ class Generation:
         self.program = Program(problem, forced, wanted)
         self.scale = COARSE if len(self.covered) else FINE
         self.proof = TypeCounts(problem.supplies, min(problem.most_gpus, MOST_GPUS))
+        self.proof.at_least(problem.spread_over)
         self.aim: tuple[int, ...] | None = None
         self.effort, self.took_s, self.converged, self.round = 0, 0.0, False, 0
         self.impossible = False

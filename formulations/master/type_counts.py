@@ -30,6 +30,10 @@ class TypeCounts:
         self.gpus = [sum(many for _, many in offered) for offered in tiers]
         self.model.minimize(sum(price * many for offered in tiers for price, many in offered))
 
+    def at_least(self, gpus):
+        """Every plan has so many GPUs."""
+        self.model.add(sum(self.gpus) >= gpus)
+
     def add(self, worth, most):
         """Add the cut of duals at which all replicas are worth so much, and patterns of each type at most so much."""
         self.model.add(sum(int(value) * many for value, many in zip(most, self.gpus, strict=True)) >= int(worth))

@@ -143,6 +143,11 @@ class Problem:
         return sum(len(group.members) * (group.least + pieces(group.rate_rps, float(least_rps)))
                    for group, least_rps in zip(self.groups, self._carried(_least), strict=True))
 
+    @property
+    def spread_over(self) -> int:
+        """GPUs that the workload needs which must be spread over most of them."""
+        return max((math.ceil(group.rate_rps / group.cap_rps - ROUNDING) for group in self.groups), default=0)
+
     def _carried(self, choose: Callable[[NDArray[np.float64]], float]) -> list[float]:
         """(groups,) the least or most requests/s that a replica carries alone on a slice that it can run on."""
         return [min(choose(row), group.cap_rps) for row, group in zip(self.single_rps, self.groups, strict=True)]

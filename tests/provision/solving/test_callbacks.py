@@ -1,0 +1,46 @@
+"""Callbacks and functions in the place of methods: nothing is lost."""
+
+import pytest
+
+import provision
+from provision.models.problem.search import Outcome
+
+
+def test_a_callback_that_fails_ends_the_search_not_the_result():
+    def report(news):
+        if news.plan is not None:
+            raise RuntimeError("the screen is gone")
+
+    found = provision.solve("igniter-testbed-12", report=report, time_limit_s=30)
+    assert found.verified
+    assert any("RuntimeError: the screen is gone" in note for note in found.notes)
+
+
+def test_a_callback_sees_plans():
+    seen = []
+    found = provision.solve("parvagpu-s5", report=seen.append, time_limit_s=30)
+    plans = [news.plan for news in seen if news.plan is not None]
+    assert plans
+    assert all(provision.verify(provision.read("parvagpu-s5"), plan).ok for plan in plans)
+    assert seen[-1].objective == found.objective
+
+
+def test_a_function_is_a_method():
+    known = provision.solve("parvagpu-s1").plan
+
+    def mine(instance, search):
+        assert search.time_limit_s == 5
+        return Outcome("feasible", "completed", known)
+
+    found = provision.solve("parvagpu-s1", mine, time_limit_s=5)
+    assert (found.method, found.status, found.verified) == ("mine", "feasible", True)
+
+
+def test_a_function_whose_plan_fails_is_told():
+    short = provision.solve("parvagpu-s1").plan
+
+    def mine(instance, search):
+        return Outcome("feasible", "completed", short.model_copy(update={"gpus": short.gpus[:-1]}))
+
+    with pytest.raises(provision.MethodError, match="method mine returned a plan that fails"):
+        provision.solve("parvagpu-s1", mine)
