@@ -20,6 +20,8 @@ PERCENTS = (0.0, 0.1, 1.0, 5.0, 10.0, 25.0, 75.0, 90.0, 95.0, 99.0, 100.0)
 SUFFIX = " [min, 0.1, 1, 5, 10, 25, 75, 90, 95, 99, max]"
 DEFAULT_CONCURRENCY = 512
 """What GuideLLM lets be under way at most, unless told otherwise."""
+PROCESSES = 10
+"""That GuideLLM sends from, unless told otherwise."""
 ARRIVALS = {"synchronous": "closed", "concurrent": "closed", "throughput": "closed", "constant": "constant", "poisson": "poisson"}  # fmt: skip
 
 
@@ -68,6 +70,7 @@ def sweep_load(strategy: dict[str, Any], duration_s: float, prompt: TokenCounts,
         arrivals=ARRIVALS[kind],
         rate_rps=rate,
         concurrency=most or DEFAULT_CONCURRENCY,
+        senders=1 if kind == "synchronous" else PROCESSES,
         burst=math.floor(rate) if rate and strategy.get("initial_burst") else 0,
         duration_s=duration_s,
         prompt=prompt,

@@ -17,42 +17,42 @@ import numpy as np
 
 from provision.models.base.compiled import compiled
 from provision.models.performance.tokens.heap import push, take
-from provision.models.performance.tokens.records import CORE, NOBODY, Engine
+from provision.models.performance.tokens.records import CORE, NOBODY, Clients, Engine
 from provision.models.performance.tokens.step import TokenCosts, decode_ms, delivery_ms, intake_ms, prefill_ms
 
 
 @compiled
-def replay(requests: np.ndarray, engine: Engine, costs: TokenCosts, concurrency: int, until_ms: float) -> None:
+def replay(requests: np.ndarray, engine: Engine, costs: TokenCosts, clients: Clients, until_ms: float) -> None:
     """Serve a table of requests until a moment; fills in when their tokens came.
 
-    ``concurrency`` is how many requests the clients have under way at most. What ends later than ``until_ms`` may
-    or may not be filled in.
+    What ends later than ``until_ms`` may or may not be filled in.
     """
     crossing = np.zeros(engine.block_tokens, np.int64)
     core = np.zeros(1, CORE)[0]
     core.free = engine.kv_blocks
     core.newest = core.partial = NOBODY
     core.ready_ms = math.inf
-    _send(requests, core, costs, concurrency)
+    _send(requests, core, costs, clients)
     while core.now_ms < until_ms:
-        _receive(requests, core, costs, concurrency)
+        _receive(requests, core, costs, clients)
         if core.newest == NOBODY and core.waiting == 0:
             if core.ready_ms == math.inf:
                 return
             core.now_ms = core.ready_ms
         else:
-            _iterate(requests, core, crossing, engine, costs, concurrency)
-            _send(requests, core, costs, concurrency)
+            _iterate(requests, core, crossing, engine, costs, clients)
+            _send(requests, core, costs, clients)
 
 
 @compiled
-def _send(requests, core, costs, concurrency):
+def _send(requests, core, costs, clients):
     """Let a client send the next request, if it may; the front end takes requests in one after another."""
     request = core.sent
-    if core.ready_ms < math.inf or core.in_flight >= concurrency or request == len(requests):
+    if core.ready_ms < math.inf or core.in_flight >= clients.most or request == len(requests):
         return
     sent_ms = max(requests[request].planned_ms, core.place_ms)
-    core.intake_ms = max(core.intake_ms, sent_ms) + intake_ms(costs, requests[request].prompt)
+    gap_ms = sent_ms - requests[request - clients.senders].sent_ms if request >= clients.senders else 0.0
+    core.intake_ms = max(core.intake_ms, sent_ms) + intake_ms(costs, gap_ms)
     core.ready_ms = core.intake_ms
     requests[request].sent_ms = sent_ms
     core.sent += 1
@@ -60,28 +60,28 @@ def _send(requests, core, costs, concurrency):
 
 
 @compiled
-def _receive(requests, core, costs, concurrency):
+def _receive(requests, core, costs, clients):
     """Put those who have reached the engine at the end of its line."""
     while core.ready_ms <= core.now_ms:
         requests[(core.head + core.waiting) % len(requests)].line = core.sent - 1
         core.waiting += 1
         core.ready_ms = math.inf
-        _send(requests, core, costs, concurrency)
+        _send(requests, core, costs, clients)
 
 
 @compiled
-def _iterate(requests, core, crossing, engine, costs, concurrency):
+def _iterate(requests, core, crossing, engine, costs, clients):
     """One iteration, or a run of iterations that only decode."""
     calm = _make_room(requests, core, crossing, engine)
     prompt_tokens, attended, calm = _prefill(requests, core, crossing, engine, calm)
     steps = _run(requests, core, crossing, engine, costs) if prompt_tokens == 0 and calm else 1
-    core.now_ms += _elapsed_ms(core, costs, steps) + prefill_ms(costs, prompt_tokens, attended)
+    core.now_ms += _elapsed_ms(core, costs, steps) + prefill_ms(costs, core.decoding, prompt_tokens, attended)
     core.free -= _blocks_taken(core, crossing, engine, steps)
     core.context += core.decoding * steps
     core.step += steps
     delivered_ms = core.now_ms + delivery_ms(costs, core.decoding)
-    _end_decodes(requests, core, crossing, engine, concurrency, delivered_ms)
-    _begin_decodes(requests, core, crossing, engine, concurrency, delivered_ms)
+    _end_decodes(requests, core, crossing, engine, clients, delivered_ms)
+    _begin_decodes(requests, core, crossing, engine, clients, delivered_ms)
 
 
 @compiled
@@ -173,7 +173,7 @@ def _run(requests, core, crossing, engine, costs):
 def _steps_for(core, costs, span_ms):
     """Fewest decode iterations that take at least as long as this."""
     one_ms = decode_ms(costs, core.decoding, core.context)
-    slope_ms = costs.context_ms * core.decoding
+    slope_ms = costs.context * core.decoding
     steps = int(2 * span_ms / (one_ms + math.sqrt(one_ms * one_ms + 2 * slope_ms * span_ms)))
     while steps > 1 and _elapsed_ms(core, costs, steps - 1) >= span_ms:
         steps -= 1
@@ -185,7 +185,7 @@ def _steps_for(core, costs, span_ms):
 @compiled
 def _elapsed_ms(core, costs, steps):
     """Time of the next iterations without prefill; every one adds a token to every context."""
-    growth = costs.context_ms * core.decoding * steps * (steps - 1) / 2
+    growth = costs.context * core.decoding * steps * (steps - 1) / 2
     return steps * decode_ms(costs, core.decoding, core.context) + growth
 
 
@@ -200,16 +200,16 @@ def _blocks_taken(core, crossing, engine, steps):
 
 
 @compiled
-def _end_decodes(requests, core, crossing, engine, concurrency, delivered_ms):
+def _end_decodes(requests, core, crossing, engine, clients, delivered_ms):
     """Those whose last token this was leave."""
     while core.decoding > 0 and requests[requests[0].heap].ends <= core.step:
         request = requests[0].heap
         _leave(requests, core, crossing, engine, request)
-        _answer(requests, core, concurrency, request, delivered_ms)
+        _answer(requests, core, clients, request, delivered_ms)
 
 
 @compiled
-def _begin_decodes(requests, core, crossing, engine, concurrency, delivered_ms):
+def _begin_decodes(requests, core, crossing, engine, clients, delivered_ms):
     """Those whose prompt is computed, the newest, have their first token and decode from now on."""
     request = core.newest
     if request != NOBODY and request == core.partial:
@@ -221,7 +221,7 @@ def _begin_decodes(requests, core, crossing, engine, concurrency, delivered_ms):
         requests[request].first_ms = min(requests[request].first_ms, delivered_ms)
         if requests[request].tokens == requests[request].output:
             core.free += _blocks(computed, engine)
-            _answer(requests, core, concurrency, request, delivered_ms)
+            _answer(requests, core, clients, request, delivered_ms)
         else:
             _join(requests, core, crossing, engine, request, computed)
         request = older
@@ -251,11 +251,11 @@ def _leave(requests, core, crossing, engine, request):
 
 
 @compiled
-def _answer(requests, core, concurrency, request, delivered_ms):
+def _answer(requests, core, clients, request, delivered_ms):
     """The client has its last token, and may send another request if it had to wait for this one."""
     _unlink(requests, core, request)
     requests[request].end_ms = delivered_ms
-    if core.in_flight == concurrency:
+    if core.in_flight == clients.most:
         core.place_ms = delivered_ms
     core.in_flight -= 1
 

@@ -49,12 +49,13 @@ class TokenLoad(Record):
 
     ``closed``: ``concurrency`` clients that each send when they are answered. ``constant`` and ``poisson``: at
     ``rate_rps``, after ``burst`` requests at the start; never more than ``concurrency`` under way, the rest waits at
-    the clients, untimed. Requests that take longer than the time left do not count.
+    the clients, untimed. ``senders`` processes send in turn. What ends later than ``duration_s`` does not count.
     """
 
     arrivals: Literal["closed", "constant", "poisson"]
     rate_rps: Positive | None = None
     concurrency: PositiveCount = 10**9
+    senders: PositiveCount = 1
     burst: Count = 0
     duration_s: Positive
     prompt: TokenCounts

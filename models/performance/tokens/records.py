@@ -23,6 +23,13 @@ class Engine(NamedTuple):
         return self.block_tokens * self.kv_blocks
 
 
+class Clients(NamedTuple):
+    """Limits of those who send: requests under way at a time, and processes that send in turn."""
+
+    most: int
+    senders: int
+
+
 REQUEST = np.dtype(
     [(name, np.float64) for name in ("planned_ms", "sent_ms", "first_ms", "end_ms")]
     + [(name, np.int64) for name in ("prompt", "output", "preemptions")]

@@ -4,7 +4,7 @@ import numpy as np
 
 from provision.models.performance.tokens.batching import replay
 from provision.models.performance.tokens.loads import SEED, Figures, TokenLoad
-from provision.models.performance.tokens.records import Engine, request_table
+from provision.models.performance.tokens.records import Clients, Engine, request_table
 from provision.models.performance.tokens.step import TokenCosts
 
 PERCENTS = (50.0, 95.0, 99.0)
@@ -25,10 +25,17 @@ def replay_load(load: TokenLoad, engine: Engine, costs: TokenCosts, seed: int = 
     while True:
         prompt, output = load.prompt.sample(count, seed), load.output.sample(count, seed + 1)
         table = request_table(load.planned_ms(count, seed), prompt, output, engine)
-        replay(table, engine, costs, load.concurrency, until_ms)
+        replay(table, engine, costs, Clients(load.concurrency, load.senders), until_ms)
+        if load.rate_rps is not None:
+            table["first_ms"] += hiccups_ms(costs, count, seed)
         if load.rate_rps is not None or np.isinf(table["sent_ms"][-1]):
             return table[table["end_ms"] <= until_ms]
         count *= 2
+
+
+def hiccups_ms(costs: TokenCosts, count: int, seed: int) -> np.ndarray:
+    """Random delays of first tokens: the part of exponential times beyond what nineteen in twenty stay within."""
+    return costs.hiccup * np.maximum(np.random.default_rng([seed, 3]).exponential(size=count) - 3, 0)
 
 
 def figures(table: np.ndarray) -> tuple[Figures, Figures]:
