@@ -1,8 +1,8 @@
 """How far predicted times to the first token and between tokens are from measured ones, on sweeps not fitted.
 
-Fits one set of coefficients to all GuideLLM sweeps (``*.json``) of TRAIN_DIR, predicts every run of those of TEST_DIR at
-its measured load, and compares. With --leave-one-out, TEST_DIR is not needed: every sweep of TRAIN_DIR is predicted
-from a fit to all others. Runs whose clients' clocks were broken (negative times) are left out of the comparison of means.
+Fits one set of coefficients to all GuideLLM sweeps (``*.json``) of TRAIN_DIR, predicts every run of those of TEST_DIR
+at its measured load, and compares. With --leave-one-out, TEST_DIR is not needed: every sweep of TRAIN_DIR is predicted
+from a fit to all others. Means of runs whose clients' clocks were broken (negative times) are not compared.
 """
 
 import argparse

@@ -29,12 +29,12 @@ TYPICAL_ITL_MS = 6.9
 TIE = 0.3
 """Weight of a coefficient's distance (in powers of e) from where the fit began."""
 MEAN_WEIGHT = 2.0
-ROBUST = 0.1
+ROBUST = 0.2
 """Relative errors much larger than this count linearly, not squared."""
-STEP = 0.06
+STEP = 0.03
 """Relative step of the differences; large, as replays jump a little wherever an event changes places."""
-EVALUATIONS = 6
-MOST_REQUESTS = 6000
+EVALUATIONS = 12
+MOST_REQUESTS = 16_000
 """Loads at a rate are cut to so many requests, without the burst at their start."""
 NOTHING_SEEN = 2.0
 """Error (in powers of e) where the replay answers nobody."""
@@ -71,7 +71,8 @@ def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, evaluations
     begin = np.log([*_begin(min(fastest)), engine.kv_blocks])
     found = least_squares(
         lambda logs: np.concatenate([_errors(measured, _as_fit(logs, engine)), TIE * (logs - begin)]),
-        begin, loss="soft_l1", f_scale=ROBUST, diff_step=STEP / np.abs(begin), max_nfev=evaluations, ftol=1e-3, xtol=1e-3,
+        begin, loss="soft_l1", f_scale=ROBUST, diff_step=STEP / np.abs(begin), max_nfev=evaluations, ftol=1e-3,
+        xtol=1e-3,
     )  # fmt: skip
     return _as_fit(found.x, engine)
 

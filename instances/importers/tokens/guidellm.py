@@ -22,7 +22,13 @@ DEFAULT_CONCURRENCY = 512
 """What GuideLLM lets be under way at most, unless told otherwise."""
 PROCESSES = 10
 """That GuideLLM sends from, unless told otherwise."""
-ARRIVALS = {"synchronous": "closed", "concurrent": "closed", "throughput": "closed", "constant": "constant", "poisson": "poisson"}  # fmt: skip
+ARRIVALS = {
+    "synchronous": "closed",
+    "concurrent": "closed",
+    "throughput": "closed",
+    "constant": "constant",
+    "poisson": "poisson",
+}
 
 
 def read_guidellm(path: str | Path) -> list[TokenBenchmark]:
@@ -64,13 +70,14 @@ def _benchmark(where: str, run: dict[str, Any]) -> TokenBenchmark:
 
 
 def sweep_load(strategy: dict[str, Any], duration_s: float, prompt: TokenCounts, output: TokenCounts) -> TokenLoad:
+    """The load of a run from GuideLLM's description of its strategy."""
     kind, rate = strategy["type_"], strategy.get("rate")
     most = 1 if kind == "synchronous" else strategy.get("streams") or strategy.get("max_concurrency")
     return TokenLoad(
         arrivals=ARRIVALS[kind],
         rate_rps=rate,
         concurrency=most or DEFAULT_CONCURRENCY,
-        senders=1 if kind == "synchronous" else PROCESSES,
+        senders=1 if kind == "synchronous" else strategy.get("worker_count", PROCESSES),
         burst=math.floor(rate) if rate and strategy.get("initial_burst") else 0,
         duration_s=duration_s,
         prompt=prompt,
@@ -79,15 +86,18 @@ def sweep_load(strategy: dict[str, Any], duration_s: float, prompt: TokenCounts,
 
 
 def _figures(run: dict[str, Any], key: str, scale: float = 1) -> Figures:
-    """Mean, spread and percentiles under a key; nothing where the first is negative, as after broken clocks."""
-    mean, std, median = (float(run[f"{key} {name}"]) * scale for name in ("mean", "std dev", "median"))
+    """Mean, spread and percentiles under a key."""
     points = run[key + SUFFIX]
     points = json.loads(points) if isinstance(points, str) else points
-    percentiles = dict(zip(PERCENTS, (float(point) * scale for point in points), strict=True)) | {50.0: median}
-    sound = mean >= 0
+    return sound_figures(*(float(run[f"{key} {name}"]) for name in ("mean", "median", "std dev")), points, scale)
+
+
+def sound_figures(mean: float, median: float, std: float, points: list[float], scale: float = 1) -> Figures:
+    """Figures from GuideLLM's; without mean and spread where clocks were broken, so that the mean is negative."""
+    percentiles = dict(zip(PERCENTS, (float(point) * scale for point in points), strict=True)) | {50.0: median * scale}
     return Figures(
-        mean=mean if sound else None,
-        std=std if sound else None,
+        mean=mean * scale if mean >= 0 else None,
+        std=std * scale if mean >= 0 else None,
         percentiles={percent: value for percent, value in sorted(percentiles.items()) if value >= 0},
     )
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from provision.models.base.compiled import compiled
 
-
 HALF_IDLE_MS = 5000.0
 """A sender that was silent for so long meets half of the delay of an idle one: servers (uvicorn) and clients (httpx)
 close connections that were idle for five seconds."""
@@ -22,10 +21,10 @@ class TokenCosts(NamedTuple):
         + sequence * decoding sequences + context * tokens in their KV caches
         + [if there is any prefill] prefill + attended * pairs of a prompt token and one that it attends to.
 
-    Around it stands the server's front end. It takes requests in one after another, ``request`` each, and up to ``idle``
-    more from a sender that was silent. A first token reaches its client ``delivery`` after its iteration, and
-    ``delivery_sequence`` later for every sequence in the batch, because the tokens of an iteration are sent one after
-    another. One in twenty of those who send by the clock meets a further delay, exponential with mean ``hiccup``.
+    Around it stands the server's front end. It takes requests in one after another, ``request`` each, and up to
+    ``idle`` more from a sender that was silent. A first token reaches its client ``delivery`` after its iteration,
+    and ``delivery_sequence`` later for every sequence in the batch, because the tokens of an iteration are sent one
+    after another. One in twenty of those who send by the clock meets a further delay, exponential with mean ``hiccup``.
     """
 
     step: float
