@@ -1,8 +1,9 @@
 """How far predicted times to the first token and between tokens are from measured ones, on sweeps not fitted.
 
 Fits one set of coefficients to all GuideLLM sweeps (``*.json``) of TRAIN_DIR, predicts every run of those of TEST_DIR
-at its measured load, and compares. With --leave-one-out, TEST_DIR is not needed: every sweep of TRAIN_DIR is predicted
-from a fit to all others. Means of runs whose clients' clocks were broken (negative times) are not compared.
+at its measured load, and compares. With --folds K, TEST_DIR is not needed: the sweeps of TRAIN_DIR are dealt
+out in turn, and those of each of the K folds are predicted from a fit to all others; as many folds as sweeps leave
+one out at a time. Means of runs whose clients' clocks were broken (negative times) are not compared.
 """
 
 import argparse
@@ -28,16 +29,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("train", metavar="TRAIN_DIR", type=Path)
     parser.add_argument("test", metavar="TEST_DIR", type=Path, nargs="?")
-    parser.add_argument("--leave-one-out", action="store_true", help="judge every sweep of TRAIN_DIR by the others")
+    parser.add_argument("--folds", metavar="K", type=int, help="judge sweeps of TRAIN_DIR by fits to others")
     arguments = parser.parse_args()
     train = _sweeps(arguments.train)
-    if arguments.leave_one_out:
-        errors = {name: _left_out(train, name) for name in train}
+    if arguments.folds:
+        errors = _left_out(train, arguments.folds)
     elif arguments.test:
         fit = _fit(train)
         errors = {name: _errors(name, sweep, fit) for name, sweep in _sweeps(arguments.test).items()}
     else:
-        parser.error("name a TEST_DIR, or add --leave-one-out")
+        parser.error("name a TEST_DIR, or add --folds 3")
     _conclude(errors)
 
 
@@ -48,9 +49,14 @@ def _sweeps(folder: Path) -> Sweeps:
     return sweeps
 
 
-def _left_out(train: Sweeps, name: str) -> np.ndarray:
-    """Errors of a sweep under the fit to all others."""
-    return _errors(name, train[name], _fit({other: sweep for other, sweep in train.items() if other != name}))
+def _left_out(sweeps: Sweeps, folds: int) -> dict[str, np.ndarray]:
+    """Errors of every sweep under a fit without its fold."""
+    errors = {}
+    for fold in range(min(folds, len(sweeps))):
+        left_out = list(sweeps)[fold::folds]
+        fit = _fit({name: sweep for name, sweep in sweeps.items() if name not in left_out})
+        errors |= {name: _errors(name, sweeps[name], fit) for name in left_out}
+    return errors
 
 
 def _fit(sweeps: Sweeps) -> TokenFit:

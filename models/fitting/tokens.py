@@ -20,24 +20,39 @@ from provision.models.performance.tokens.replays import PERCENTS, figures, repla
 from provision.models.performance.tokens.step import TokenCosts
 
 TYPICAL = TokenCosts(
-    step=1.2, weights=5.4, token=0.0232, several=0.3, sequence=0.017, context=4.3e-5, prefill=0.65, attended=5e-7,
-    request=3.5, idle=9.0, delivery=3.0, delivery_sequence=0.035, hiccup=10.0,
+    step=1.7, weights=4.8, token=0.023, several=0.3, sequence=0.02, context=4e-5, prefill=0.5, attended=7e-7,
+    request=3.0, idle=5.0, delivery=3.0, delivery_sequence=0.03, hiccup=10.0,
 )  # fmt: skip
-"""An engine of the size of 8 billion parameters on an H100: where fits begin."""
+"""Where fits begin: Llama-3.1-8B on an H100 by their data sheets, with round guesses of what these do not tell. 16 GB
+of weights and 131 kB of KV cache per token at 3.35 TB/s; 16 GFLOP per token and 0.5 MFLOP per attended pair at 700
+TFLOP/s."""
 TYPICAL_ITL_MS = 6.9
 """What it needs per token of a single request; others begin in proportion."""
 TIE = 0.3
 """Weight of a coefficient's distance (in powers of e) from where the fit began."""
 MEAN_WEIGHT = 2.0
-ROBUST = 0.2
+ROBUST = 0.1
 """Relative errors much larger than this count linearly, not squared."""
+SPREAD = 0.03
+"""How much servers of one kind differ in speed."""
+NOISE = 0.05
+"""How much repeated measurements differ."""
 STEP = 0.03
 """Relative step of the differences; large, as replays jump a little wherever an event changes places."""
-EVALUATIONS = 12
-MOST_REQUESTS = 16_000
+EVALUATIONS = 9
+MOST_REQUESTS = 4000
 """Loads at a rate are cut to so many requests, without the burst at their start."""
+MOST_CLOSED = 16_000
+"""Closed loads that answered more requests are left out: of short requests at a high concurrency, costly to replay."""
 NOTHING_SEEN = 2.0
 """Error (in powers of e) where the replay answers nobody."""
+
+
+class _Measured(NamedTuple):
+    """A load, and logarithms of what was measured under it, by figure (0, 1) and percent (None for the mean)."""
+
+    load: TokenLoad
+    logs: dict[tuple[int, float | None], float]
 
 
 class TokenFit(NamedTuple):
@@ -64,17 +79,33 @@ def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, evaluations
     InputError
         If no benchmark has both a load and times.
     """
-    measured = [(_shortened(one.load), _logs(one)) for one in benchmarks if one.load and _logs(one)]
+    measured = [_Measured(_shortened(load), logs) for load, logs in map(_told_of, benchmarks) if load and logs]
     fastest = [one.itl.mean for one in benchmarks if one.load and one.itl.mean]
     if not measured or not fastest:
         raise InputError("tokens: no benchmark tells both how requests were sent and how long tokens took; add some")
     begin = np.log([*_begin(min(fastest)), engine.kv_blocks])
+    weights = _weights(measured, begin, engine)
+
+    def errors(logs: np.ndarray) -> np.ndarray:
+        return np.concatenate([weights * _errors(measured, _as_fit(logs, engine)), TIE * (logs - begin)])
+
     found = least_squares(
-        lambda logs: np.concatenate([_errors(measured, _as_fit(logs, engine)), TIE * (logs - begin)]),
-        begin, loss="soft_l1", f_scale=ROBUST, diff_step=STEP / np.abs(begin), max_nfev=evaluations, ftol=1e-3,
-        xtol=1e-3,
+        errors, begin, loss="soft_l1", f_scale=ROBUST, diff_step=STEP / np.abs(begin), max_nfev=evaluations,
+        ftol=1e-3, xtol=1e-3,
     )  # fmt: skip
     return _as_fit(found.x, engine)
+
+
+def _weights(measured: list["_Measured"], begin: np.ndarray, engine: Engine) -> np.ndarray:
+    """Weights of errors: the smaller, the more an error tells of a server that is a little slower than others.
+
+    Servers of one kind differ by ``SPREAD``. Near saturation that alone moves latencies by far more than ``NOISE``.
+    """
+    slower = begin + math.log1p(SPREAD)
+    slower[-1] = begin[-1]
+    moved = _errors(measured, _as_fit(slower, engine)) - _errors(measured, _as_fit(begin, engine))
+    means = np.array([MEAN_WEIGHT if percent is None else 1.0 for one in measured for _, percent in one.logs])
+    return means / np.hypot(1, moved / NOISE)
 
 
 def figures_of(one: TokenBenchmark, fit: TokenFit) -> tuple[Figures, Figures]:
@@ -105,8 +136,14 @@ def _shortened(load: TokenLoad) -> TokenLoad:
     return load.model_copy(update={"duration_s": MOST_REQUESTS / load.rate_rps, "burst": 0})
 
 
+def _told_of(one: TokenBenchmark) -> tuple[TokenLoad | None, dict[tuple[int, float | None], float]]:
+    """A benchmark's load, unless its replay takes long, and what was measured under it."""
+    closed = one.load is not None and one.load.rate_rps is None
+    long = closed and (one.completed or 0) > MOST_CLOSED
+    return None if long else one.load, _logs(one)
+
+
 def _logs(one: TokenBenchmark) -> dict[tuple[int, float | None], float]:
-    """Logarithms of what was measured, by figure (0, 1) and percent (None for the mean)."""
     measured = ((at, percent, value) for at, seen in enumerate((one.ttft, one.itl)) for percent, value in _told(seen))
     return {(at, percent): math.log(value) for at, percent, value in measured if value > 0}
 
@@ -117,12 +154,12 @@ def _told(seen: Figures) -> Iterator[tuple[float | None, float]]:
     yield from ((percent, seen.percentiles[percent]) for percent in PERCENTS if percent in seen.percentiles)
 
 
-def _errors(measured: list[tuple[TokenLoad, dict[tuple[int, float | None], float]]], fit: TokenFit) -> np.ndarray:
+def _errors(measured: list["_Measured"], fit: TokenFit) -> np.ndarray:
+    """Logarithms of what the fit predicts over what was measured."""
     errors = []
-    for load, logs in measured:
-        seen = figures(replay_load(load, *reversed(fit)))
-        for (at, percent), log in logs.items():
+    for one in measured:
+        seen = figures(replay_load(one.load, *reversed(fit)))
+        for (at, percent), log in one.logs.items():
             value = seen[at].mean if percent is None else seen[at].percentiles.get(percent)
-            error = math.log(value) - log if value else NOTHING_SEEN
-            errors.append(error * (MEAN_WEIGHT if percent is None else 1))
+            errors.append(math.log(value) - log if value else NOTHING_SEEN)
     return np.array(errors)

@@ -41,5 +41,5 @@ def written_by(tool: str, where: str) -> Iterator[None]:
         raise
     except KeyError as error:
         raise InputError(f"{where}: field {error} is missing; export it again with {tool}") from None
-    except (AttributeError, IndexError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
         raise InputError(f"{where}: not as {tool} writes it: {error}; export it again") from None

@@ -158,9 +158,9 @@ def _admit(requests, core, request):
 
 @compiled
 def _run(requests, core, crossing, engine, costs):
-    """Iterations until somebody ends, somebody arrives who need not wait, or memory runs short; at least one."""
+    """Iterations until somebody ends or arrives, or memory runs short; at least one."""
     steps = requests[requests[0].heap].ends - core.step
-    if core.waiting == 0 and core.ready_ms < math.inf:
+    if core.ready_ms < math.inf:
         steps = min(steps, _steps_for(core, costs, core.ready_ms - core.now_ms))
     if _blocks_taken(core, crossing, engine, steps) > core.free:
         steps = max(core.free // core.decoding * engine.block_tokens, 1)
