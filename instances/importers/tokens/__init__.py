@@ -1,0 +1,1 @@
+"""Readers of what load generators and planners of language models write."""

@@ -1,0 +1,103 @@
+"""inference-perf's specifications (github.com/kubernetes-sigs/inference-perf): a load, and what is asked of it."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from scipy.stats import truncnorm
+
+from provision.instances.files.files import load
+from provision.instances.importers.tokens.contents import written_by
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Name, Positive, Record
+from provision.models.performance.tokens.loads import TokenCounts, TokenLoad
+
+LEVELS = np.linspace(0, 1, 101)
+TTFT_HEADER, TPOT_HEADER = "x-slo-ttft-ms", "x-slo-tpot-ms"
+
+
+class Stage(Record):
+    """Requests at a rate for some time."""
+
+    rate_rps: Positive
+    duration_s: Positive
+
+
+class InferencePerf(Record):
+    """A specification. Token counts are None where the requests come from a data set; SLOs where none is asked."""
+
+    arrivals: Literal["constant", "poisson"]
+    stages: tuple[Stage, ...]
+    model: Name | None = None
+    prompt: TokenCounts | None = None
+    output: TokenCounts | None = None
+    ttft_ms: Positive | None = None
+    tpot_ms: Positive | None = None
+
+    def loads(self, prompt: TokenCounts | None = None, output: TokenCounts | None = None) -> list[TokenLoad]:
+        """A load for every stage; the counts given stand in for those that the specification lacks.
+
+        Raises
+        ------
+        InputError
+            If counts are missing in both.
+        """
+        prompt, output = self.prompt or prompt, self.output or output
+        if prompt is None or output is None:
+            raise InputError(
+                "the specification takes its requests from a data set; give input and output token counts, or data of "
+                "type random with input_distribution and output_distribution"
+            )
+        return [
+            TokenLoad(
+                arrivals=self.arrivals, rate_rps=stage.rate_rps, duration_s=stage.duration_s, prompt=prompt,
+                output=output,
+            )
+            for stage in self.stages
+        ]  # fmt: skip
+
+
+def read_inference_perf(path: str | Path) -> InferencePerf:
+    """A specification from its YAML or JSON file.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, asks for a kind of load other than constant or Poisson, or a field is not as it should
+        be.
+    """
+    spec = load(path)
+    with written_by("inference-perf", f"{path}"):
+        about, data, server = spec["load"], spec.get("data") or {}, spec.get("server") or {}
+        arrivals = str(about.get("type", "constant")).lower()
+        if arrivals not in ("constant", "poisson"):
+            raise InputError(f"{path}: load.type {arrivals!r} has no rate; use constant or poisson with stages")
+        headers = {name.lower(): value for name, value in ((spec.get("api") or {}).get("headers") or {}).items()}
+        return InferencePerf(
+            arrivals=arrivals,
+            stages=tuple(
+                Stage(rate_rps=float(stage["rate"]), duration_s=float(stage["duration"])) for stage in about["stages"]
+            ),
+            model=server.get("model_name"),
+            prompt=_counts(f"{path}: data.input_distribution", data.get("input_distribution")),
+            output=_counts(f"{path}: data.output_distribution", data.get("output_distribution")),
+            ttft_ms=_limit(headers, TTFT_HEADER),
+            tpot_ms=_limit(headers, TPOT_HEADER),
+        )
+
+
+def _limit(headers: dict[str, Any], name: str) -> float | None:
+    return float(headers[name]) if name in headers else None
+
+
+def _counts(where: str, distribution: dict[str, Any] | None) -> TokenCounts | None:
+    """A normal distribution within its bounds."""
+    if not distribution:
+        return None
+    low, high, mean, std = (float(distribution[key]) for key in ("min", "max", "mean", "std_dev"))
+    if not 1 <= low <= mean <= high or std < 0:
+        raise InputError(f"{where}: min {low:g}, mean {mean:g}, max {high:g} must ascend from 1; correct them")
+    if std == 0 or low == high:
+        return TokenCounts.uniform(mean, mean)
+    cut = truncnorm((low - mean) / std, (high - mean) / std, loc=mean, scale=std)
+    return TokenCounts(levels=tuple(LEVELS.tolist()), tokens=tuple(cut.ppf(LEVELS).tolist()))

@@ -1,0 +1,47 @@
+"""Splitwise's table of measured iterations (ISCA 2024): prompt and token times of large models on A100 and H100."""
+
+from pathlib import Path
+
+from provision.instances.files.csv_cells import number, numbered_rows, text, whole
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record
+
+COLUMNS = (
+    "model", "hardware", "tensor_parallel", "prompt_size", "batch_size", "token_size", "prompt_time", "token_time",
+    "e2e_time", "average_power", "peak_power",
+)  # fmt: skip
+
+
+class IterationTimes(Record):
+    """One row: a batch of prompts computed at once, then decoded. Power as a share of the GPUs' limit."""
+
+    model: Name
+    hardware: Name
+    tensor_parallel: PositiveCount
+    prompt_tokens: PositiveCount
+    batch: PositiveCount
+    output_tokens: PositiveCount
+    prompt_ms: Positive
+    token_ms: Positive
+    e2e_ms: Positive
+    average_power: NonNegative
+    peak_power: NonNegative
+
+
+def read_splitwise(path: str | Path) -> list[IterationTimes]:
+    """The rows of the table.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, a column is missing, or a cell is not a positive number.
+    """
+    rows = []
+    for line, row in numbered_rows(path, COLUMNS):
+        counts = [whole(path, line, row, column) for column in COLUMNS[2:6]]
+        measures = [number(path, line, row, column) for column in COLUMNS[6:]]
+        if min(*counts, *measures[:3]) <= 0:
+            raise InputError(f"{path}:{line}: sizes and times must be positive; correct the row or leave it out")
+        names = [text(path, line, row, column) for column in COLUMNS[:2]]
+        rows.append(IterationTimes(**dict(zip(IterationTimes.model_fields, [*names, *counts, *measures], strict=True))))
+    return rows

@@ -1,0 +1,89 @@
+"""What ``vllm bench serve`` saves: one JSON object per run, or one per line.
+
+Times are in ms under keys that end in ``_ms``; a variant of its format has them in seconds without that ending. Rates
+are of Poisson arrivals unless the burstiness is another than 1; ``inf`` sends everything at once.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from provision.instances.files.files import read_text
+from provision.instances.importers.tokens.contents import parsed_json, written_by
+from provision.models.base.errors import InputError
+from provision.models.performance.tokens.loads import Figures, TokenBenchmark, TokenCounts, TokenLoad
+
+MS_PER_S = 1000
+NAMED = {"mean": None, "std": None, "median": 50.0}
+
+
+def read_vllm_bench(path: str | Path) -> list[TokenBenchmark]:
+    """The runs of a file.
+
+    Lengths of single requests are rarely saved, so that all requests of a run's load have its mean lengths.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, or a field is missing or of another kind.
+    """
+    text = read_text(path)
+    lines = [line for line in text.splitlines() if line.strip()]
+    whole = len(lines) < 2 or not all(line.startswith("{") and line.endswith("}") for line in lines)
+    if whole:
+        return [_benchmark(f"{path}", parsed_json(f"{path}", text))]
+    places = [f"{path}:{number}" for number, _ in enumerate(lines, start=1)]
+    return [_benchmark(place, parsed_json(place, line)) for place, line in zip(places, lines, strict=True)]
+
+
+def _benchmark(where: str, run: Any) -> TokenBenchmark:
+    if not isinstance(run, dict):
+        raise InputError(f"{where}: holds no run of vllm bench; save one with --save-result")
+    with written_by("vllm bench serve", where):
+        completed = int(run["completed"])
+        return TokenBenchmark(
+            name=run.get("date") or Path(where).stem,
+            model=run.get("model_id"),
+            load=_load(run, completed),
+            rate_rps=float(run["request_throughput"]),
+            completed=completed,
+            failed=max(int(run["num_prompts"]) - completed, 0),
+            ttft=_figures(run, "ttft"),
+            itl=_figures(run, "itl"),
+            tpot=_figures(run, "tpot"),
+            e2e=_figures(run, "e2el"),
+            prompt=Figures(mean=run["total_input_tokens"] / completed),
+            output=Figures(mean=run["total_output_tokens"] / completed),
+        )
+
+
+def _load(run: dict[str, Any], completed: int) -> TokenLoad | None:
+    """How requests were sent; None for gamma arrivals, which this package does not replay."""
+    rate, most = float(run["request_rate"]), run.get("max_concurrency") or int(run["num_prompts"])
+    bursty = run.get("burstiness", 1.0) != 1.0 and math.isfinite(rate)
+    if bursty:
+        return None
+    return TokenLoad(
+        arrivals="poisson" if math.isfinite(rate) else "closed",
+        rate_rps=rate if math.isfinite(rate) else None,
+        concurrency=most,
+        duration_s=float(run["duration"]),
+        prompt=_constant(run["total_input_tokens"] / completed),
+        output=_constant(run["total_output_tokens"] / completed),
+    )
+
+
+def _constant(tokens: float) -> TokenCounts:
+    return TokenCounts.uniform(tokens, tokens)
+
+
+def _figures(run: dict[str, Any], metric: str) -> Figures:
+    """Mean, spread and percentiles under keys such as ``p99_ttft_ms``, or ``p99_ttft`` in seconds."""
+    found: dict[str, float] = {}
+    for ending, scale in ((f"_{metric}", MS_PER_S), (f"_{metric}_ms", 1)):
+        keys = {key: key.removesuffix(ending) for key in run if key.endswith(ending)}
+        found |= {name: float(run[key]) * scale for key, name in keys.items() if run[key] is not None}
+    percentiles = {float(name[1:]): value for name, value in found.items() if name not in NAMED}
+    if "median" in found:
+        percentiles[50.0] = found["median"]
+    return Figures(mean=found.get("mean"), std=found.get("std"), percentiles=dict(sorted(percentiles.items())))

@@ -1,0 +1,165 @@
+"""Coefficients of model kind `tokens` from what load generators measured, one joint fit over all loads.
+
+Every load is replayed (continuous batching from event to event), and the logarithms of what its clients saw are brought
+close to what they saw in truth: means, medians, P95 and P99 of the time to the first token and between tokens. Least
+squares with a robust loss (Huber's pseudo-norm), because some servers stall; weak ties to a typical engine keep
+coefficients in place that the loads do not tell.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from provision.models.base.errors import InputError
+from provision.models.performance.tokens.loads import Figures, TokenBenchmark, TokenLoad
+from provision.models.performance.tokens.records import Engine
+from provision.models.performance.tokens.replays import PERCENTS, figures, replay_load
+from provision.models.performance.tokens.step import TokenCosts
+
+TYPICAL = TokenCosts(
+    step=1.7, weights=4.8, token=0.023, several=0.3, sequence=0.02, context=4e-5, prefill=0.5, attended=7e-7,
+    request=3.0, idle=5.0, delivery=3.0, delivery_sequence=0.03, hiccup=10.0,
+)  # fmt: skip
+"""Where fits begin: Llama-3.1-8B on an H100 by their data sheets, with round guesses of what these do not tell. 16 GB
+of weights and 131 kB of KV cache per token at 3.35 TB/s; 16 GFLOP per token and 0.5 MFLOP per attended pair at 700
+TFLOP/s."""
+TYPICAL_ITL_MS = 6.9
+"""What it needs per token of a single request; others begin in proportion."""
+TIE = 0.3
+"""Weight of a coefficient's distance (in powers of e) from where the fit began."""
+MEAN_WEIGHT = 2.0
+ROBUST = 0.1
+"""Relative errors much larger than this count linearly, not squared."""
+SPREAD = 0.03
+"""How much servers of one kind differ in speed."""
+NOISE = 0.05
+"""How much repeated measurements differ."""
+STEP = 0.03
+"""Relative step of the differences; large, as replays jump a little wherever an event changes places."""
+EVALUATIONS = 9
+MOST_REQUESTS = 4000
+"""Loads at a rate are cut to so many requests, without the burst at their start."""
+MOST_CLOSED = 16_000
+"""Closed loads that answered more requests are left out: of short requests at a high concurrency, costly to replay."""
+NOTHING_SEEN = 2.0
+"""Error (in powers of e) where the replay answers nobody."""
+
+
+class _Measured(NamedTuple):
+    """A load, and logarithms of what was measured under it, by figure (0, 1) and percent (None for the mean)."""
+
+    load: TokenLoad
+    logs: dict[tuple[int, float | None], float]
+
+
+class TokenFit(NamedTuple):
+    """Coefficients, and the engine with the KV memory that the loads tell."""
+
+    costs: TokenCosts
+    engine: Engine
+
+
+def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, evaluations: int = EVALUATIONS) -> TokenFit:
+    """One fit for all benchmarks of a model on one type of GPU.
+
+    Parameters
+    ----------
+    benchmarks
+        Those with a load; the others are left out.
+    engine
+        Its limits; ``kv_blocks`` is where the fit begins.
+    evaluations
+        Steps of least squares at most.
+
+    Raises
+    ------
+    InputError
+        If no benchmark has both a load and times.
+    """
+    measured = [_Measured(_shortened(load), logs) for load, logs in map(_told_of, benchmarks) if load and logs]
+    fastest = [one.itl.mean for one in benchmarks if one.load and one.itl.mean]
+    if not measured or not fastest:
+        raise InputError("tokens: no benchmark tells both how requests were sent and how long tokens took; add some")
+    begin = np.log([*_begin(min(fastest)), engine.kv_blocks])
+    weights = _weights(measured, begin, engine)
+
+    def errors(logs: np.ndarray) -> np.ndarray:
+        return np.concatenate([weights * _errors(measured, _as_fit(logs, engine)), TIE * (logs - begin)])
+
+    found = least_squares(
+        errors, begin, loss="soft_l1", f_scale=ROBUST, diff_step=STEP / np.abs(begin), max_nfev=evaluations,
+        ftol=1e-3, xtol=1e-3,
+    )  # fmt: skip
+    return _as_fit(found.x, engine)
+
+
+def _weights(measured: list["_Measured"], begin: np.ndarray, engine: Engine) -> np.ndarray:
+    """Weights of errors: the smaller, the more an error tells of a server that is a little slower than others.
+
+    Servers of one kind differ by ``SPREAD``. Near saturation that alone moves latencies by far more than ``NOISE``.
+    """
+    slower = begin + math.log1p(SPREAD)
+    slower[-1] = begin[-1]
+    moved = _errors(measured, _as_fit(slower, engine)) - _errors(measured, _as_fit(begin, engine))
+    means = np.array([MEAN_WEIGHT if percent is None else 1.0 for one in measured for _, percent in one.logs])
+    return means / np.hypot(1, moved / NOISE)
+
+
+def figures_of(one: TokenBenchmark, fit: TokenFit) -> tuple[Figures, Figures]:
+    """What the fit predicts for a benchmark's load: time to first token and between tokens, in ms.
+
+    Raises
+    ------
+    InputError
+        If the benchmark has no load, or a request that does not fit the KV memory.
+    """
+    if one.load is None:
+        raise InputError(f"{one.name}: does not tell how requests were sent; nothing to replay")
+    return figures(replay_load(one.load, *reversed(fit)))
+
+
+def _begin(itl_ms: float) -> TokenCosts:
+    return TokenCosts(*(value * itl_ms / TYPICAL_ITL_MS for value in TYPICAL))
+
+
+def _as_fit(logs: np.ndarray, engine: Engine) -> TokenFit:
+    *costs, kv_blocks = np.exp(logs).tolist()
+    return TokenFit(TokenCosts(*costs), engine._replace(kv_blocks=round(kv_blocks)))
+
+
+def _shortened(load: TokenLoad) -> TokenLoad:
+    if load.rate_rps is None or load.rate_rps * load.duration_s <= MOST_REQUESTS:
+        return load
+    return load.model_copy(update={"duration_s": MOST_REQUESTS / load.rate_rps, "burst": 0})
+
+
+def _told_of(one: TokenBenchmark) -> tuple[TokenLoad | None, dict[tuple[int, float | None], float]]:
+    """A benchmark's load, unless its replay takes long, and what was measured under it."""
+    closed = one.load is not None and one.load.rate_rps is None
+    long = closed and (one.completed or 0) > MOST_CLOSED
+    return None if long else one.load, _logs(one)
+
+
+def _logs(one: TokenBenchmark) -> dict[tuple[int, float | None], float]:
+    measured = ((at, percent, value) for at, seen in enumerate((one.ttft, one.itl)) for percent, value in _told(seen))
+    return {(at, percent): math.log(value) for at, percent, value in measured if value > 0}
+
+
+def _told(seen: Figures) -> Iterator[tuple[float | None, float]]:
+    if seen.mean is not None:
+        yield None, seen.mean
+    yield from ((percent, seen.percentiles[percent]) for percent in PERCENTS if percent in seen.percentiles)
+
+
+def _errors(measured: list["_Measured"], fit: TokenFit) -> np.ndarray:
+    """Logarithms of what the fit predicts over what was measured."""
+    errors = []
+    for one in measured:
+        seen = figures(replay_load(one.load, *reversed(fit)))
+        for (at, percent), log in one.logs.items():
+            value = seen[at].mean if percent is None else seen[at].percentiles.get(percent)
+            errors.append(math.log(value) - log if value else NOTHING_SEEN)
+    return np.array(errors)

@@ -1,0 +1,1 @@
+"""Language models served by continuous batching: the time of an iteration, the engine, and the replay of a load."""

@@ -1,0 +1,62 @@
+"""A binary heap inside the table of requests: by iteration of their last token, and any request can be taken.
+
+Entry ``i`` of the heap is ``requests[i].heap``; ``place`` tells where a request stands in it, ``ends`` is its key.
+"""
+
+import numpy as np
+
+from provision.models.base.compiled import compiled
+
+
+@compiled
+def push(requests: np.ndarray, size: int, request: int) -> None:
+    """Add a request to a heap of so many entries."""
+    _put(requests, size, request)
+    _rise(requests, size)
+
+
+@compiled
+def take(requests: np.ndarray, size: int, request: int) -> None:
+    """Take a request out of a heap of so many entries."""
+    hole, last = requests[request].place, requests[size - 1].heap
+    if last != request:
+        _put(requests, hole, last)
+        _rise(requests, hole)
+        _sink(requests, size - 1, requests[last].place)
+
+
+@compiled
+def _rise(requests, child):
+    while child > 0 and _key(requests, (child - 1) // 2) > _key(requests, child):
+        _swap(requests, child, (child - 1) // 2)
+        child = (child - 1) // 2
+
+
+@compiled
+def _sink(requests, size, parent):
+    while 2 * parent + 1 < size:
+        child = 2 * parent + 1
+        if child + 1 < size and _key(requests, child + 1) < _key(requests, child):
+            child += 1
+        if _key(requests, parent) <= _key(requests, child):
+            return
+        _swap(requests, child, parent)
+        parent = child
+
+
+@compiled
+def _swap(requests, one, other):
+    first, second = requests[one].heap, requests[other].heap
+    _put(requests, one, second)
+    _put(requests, other, first)
+
+
+@compiled
+def _put(requests, place, request):
+    requests[place].heap = request
+    requests[request].place = place
+
+
+@compiled
+def _key(requests, place):
+    return requests[requests[place].heap].ends

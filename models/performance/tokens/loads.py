@@ -1,0 +1,117 @@
+"""Loads of tokens, and what was measured under them: the common ground of importers, fits and replays."""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from provision.models.base.fields import Count, Name, NonNegative, Number, Positive, PositiveCount, Record
+
+SEED = 0
+
+
+class TokenCounts(Record):
+    """How many tokens requests have: a quantile function, linear between its points.
+
+    ``levels`` ascend from 0 to 1, ``tokens`` ascend from the fewest to the most tokens.
+    """
+
+    levels: tuple[NonNegative, ...] = Field(min_length=2)
+    tokens: tuple[NonNegative, ...] = Field(min_length=2)
+
+    @model_validator(mode="after")
+    def _ascending(self) -> "TokenCounts":
+        levels, tokens = np.array(self.levels), np.array(self.tokens)
+        if len(levels) != len(tokens) or levels[0] != 0 or levels[-1] != 1:
+            raise ValueError("token counts need one number of tokens per level, and levels from 0 to 1")
+        if (np.diff(levels) < 0).any() or (np.diff(tokens) < 0).any():
+            raise ValueError("levels and numbers of tokens must ascend")
+        return self
+
+    @classmethod
+    def uniform(cls, fewest: float, most: float) -> "TokenCounts":
+        """All numbers between two alike."""
+        return cls(levels=(0.0, 1.0), tokens=(float(fewest), float(most)))
+
+    @property
+    def mean(self) -> float:
+        """Mean number of tokens."""
+        return float(np.trapezoid(self.tokens, self.levels))
+
+    def sample(self, count: int, seed: int) -> np.ndarray:
+        """So many numbers of tokens, at least 1 each: one of each of ``count`` equal parts, in random order."""
+        levels = (np.random.default_rng(seed).permutation(count) + 0.5) / count
+        return np.maximum(np.rint(np.interp(levels, self.levels, self.tokens)), 1).astype(np.int64)
+
+
+class TokenLoad(Record):
+    """Requests that clients send to one engine for some time.
+
+    ``closed``: ``concurrency`` clients that each send when they are answered. ``constant`` and ``poisson``: at
+    ``rate_rps``, after ``burst`` requests at the start; never more than ``concurrency`` under way, the rest waits at
+    the clients, untimed. ``senders`` processes send in turn. What ends later than ``duration_s`` does not count.
+    """
+
+    arrivals: Literal["closed", "constant", "poisson"]
+    rate_rps: Positive | None = None
+    concurrency: PositiveCount = 10**9
+    senders: PositiveCount = 1
+    burst: Count = 0
+    duration_s: Positive
+    prompt: TokenCounts
+    output: TokenCounts
+
+    @model_validator(mode="after")
+    def _rated(self) -> "TokenLoad":
+        if (self.rate_rps is None) != (self.arrivals == "closed"):
+            raise ValueError("a constant or Poisson load has a rate_rps, a closed one has none")
+        return self
+
+    def planned_ms(self, count: int, seed: int = SEED) -> np.ndarray:
+        """When clients would send the first ``count`` requests, in ms."""
+        if self.rate_rps is None:
+            return np.zeros(count)
+        gap_ms = 1000 / self.rate_rps
+        gaps_ms = np.full(count, gap_ms)
+        if self.arrivals == "poisson":
+            gaps_ms = np.random.default_rng([seed, 2]).exponential(gap_ms, count)
+        gaps_ms[: self.burst] = 0.0
+        return np.cumsum(gaps_ms)
+
+    def most_requests(self) -> int | None:
+        """Requests that are planned while the load lasts, about; None for a closed load."""
+        if self.rate_rps is None:
+            return None
+        spread = 6 * np.sqrt(self.rate_rps * self.duration_s) if self.arrivals == "poisson" else 0
+        return self.burst + int(self.rate_rps * self.duration_s + spread) + 1
+
+
+class Figures(Record):
+    """What was measured of one quantity; ``percentiles`` by percent. Absent where the source does not tell."""
+
+    mean: Number | None = None
+    std: Number | None = None
+    percentiles: dict[float, Number] = Field(default_factory=dict)
+
+
+class TokenBenchmark(Record):
+    """One run of a load generator against a server of a language model; latencies in ms.
+
+    ``ttft``: time to the first token; ``itl``: a request's mean time between tokens, every token counted;
+    ``tpot``: the same, every request counted; ``e2e``: whole requests. ``load`` is None where the source does not tell
+    how requests were sent.
+    """
+
+    name: Name
+    model: Name | None = None
+    load: TokenLoad | None = None
+    rate_rps: NonNegative | None = None
+    completed: Count | None = None
+    failed: Count | None = None
+    unfinished: Count | None = None
+    ttft: Figures = Figures()
+    itl: Figures = Figures()
+    tpot: Figures = Figures()
+    e2e: Figures = Figures()
+    prompt: Figures = Figures()
+    output: Figures = Figures()

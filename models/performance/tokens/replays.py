@@ -1,0 +1,63 @@
+"""A load replayed on an engine: what its clients see."""
+
+import numpy as np
+
+from provision.models.performance.tokens.batching import replay
+from provision.models.performance.tokens.loads import SEED, Figures, TokenLoad
+from provision.models.performance.tokens.records import Clients, Engine, request_table
+from provision.models.performance.tokens.step import TokenCosts
+
+PERCENTS = (50.0, 95.0, 99.0)
+FEWEST_CLOSED = 4096
+"""Requests that the replay of a closed load begins with; it starts again with more where they do not last."""
+
+
+def replay_load(load: TokenLoad, engine: Engine, costs: TokenCosts, seed: int = SEED) -> np.ndarray:
+    """The table of requests after a load (dtype REQUEST), without those that did not end in time.
+
+    Raises
+    ------
+    InputError
+        If a request does not fit the engine's KV memory.
+    """
+    count = load.most_requests() or max(FEWEST_CLOSED, 2 * min(load.concurrency, FEWEST_CLOSED))
+    until_ms = load.duration_s * 1000
+    while True:
+        prompt, output = load.prompt.sample(count, seed), load.output.sample(count, seed + 1)
+        table = request_table(load.planned_ms(count, seed), prompt, output, engine)
+        replay(table, engine, costs, Clients(load.concurrency, load.senders), until_ms)
+        if load.rate_rps is not None:
+            table["first_ms"] += hiccups_ms(costs, count, seed)
+        if load.rate_rps is not None or np.isinf(table["sent_ms"][-1]):
+            return table[table["end_ms"] <= until_ms]
+        count *= 2
+
+
+def hiccups_ms(costs: TokenCosts, count: int, seed: int) -> np.ndarray:
+    """Random delays of first tokens: the part of exponential times beyond what nineteen in twenty stay within."""
+    return costs.hiccup * np.maximum(np.random.default_rng([seed, 3]).exponential(size=count) - 3, 0)
+
+
+def figures(table: np.ndarray) -> tuple[Figures, Figures]:
+    """Time to first token and inter-token latency of answered requests, in ms.
+
+    A request's inter-token latency is its mean; it counts once for every token after the first, as GuideLLM has it.
+    """
+    several = table[table["output"] > 1]
+    gaps = several["output"] - 1
+    return (
+        summary(table["first_ms"] - table["sent_ms"], np.ones(len(table))),
+        summary((several["end_ms"] - several["first_ms"]) / gaps, gaps),
+    )
+
+
+def summary(values: np.ndarray, weights: np.ndarray) -> Figures:
+    """Mean and percentiles of weighted values; nothing where there are none."""
+    if not len(values):
+        return Figures()
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order])
+    at = np.searchsorted(reached, np.array(PERCENTS) / 100 * reached[-1])
+    percentiles = values[order][np.minimum(at, len(values) - 1)]
+    mean = float(np.average(values, weights=weights))
+    return Figures(mean=mean, percentiles=dict(zip(PERCENTS, percentiles.tolist(), strict=True)))

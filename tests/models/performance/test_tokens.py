@@ -1,0 +1,96 @@
+"""Continuous batching: the replay from event to event against the one that goes iteration by iteration.
+
+Numbers 1 to 5 of the invariants stand in the oracle, which checks them from inside. From outside:
+
+6. Every request is answered, once, and its tokens come in order: sent, first, end.
+7. The engine does no more than the oracle's: times and preemptions agree to rounding.
+8. With memory for all nobody is preempted.
+9. A load that is replayed twice gives the same, and more load never a shorter mean time between tokens.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokens_oracle import serve
+
+from provision.models.base.errors import InputError
+from provision.models.fitting.tokens import TYPICAL
+from provision.models.performance.tokens.batching import replay
+from provision.models.performance.tokens.loads import TokenCounts, TokenLoad
+from provision.models.performance.tokens.records import Clients, Engine, request_table
+from provision.models.performance.tokens.replays import figures, replay_load
+
+COUNTS = st.integers(1, 40)
+
+
+@st.composite
+def played(draw):
+    """A small engine, clients, and requests that fit it."""
+    block = draw(st.sampled_from([1, 2, 4, 16]))
+    most = draw(st.integers(1, 8))
+    engine = Engine(draw(st.integers(most, 64)), most, block, draw(st.integers(-(-80 // block), -(-240 // block))))
+    size = draw(st.integers(1, 25))
+    gaps = draw(st.lists(st.floats(0, 60), min_size=size, max_size=size))
+    prompt, output = (draw(st.lists(COUNTS, min_size=size, max_size=size)) for _ in range(2))
+    clients = Clients(draw(st.integers(1, 12)), draw(st.integers(1, 4)))
+    return np.cumsum(gaps), prompt, output, engine, clients
+
+
+@settings(max_examples=200, deadline=None)
+@given(played())
+def test_agrees_with_iteration_by_iteration(case):
+    planned_ms, prompt, output, engine, clients = case
+    expected = serve(planned_ms, prompt, output, engine, TYPICAL, clients)
+    table = request_table(planned_ms, np.array(prompt), np.array(output), engine)
+    replay(table, engine, TYPICAL, clients, math.inf)
+    for column, key in (("sent_ms", "sent"), ("first_ms", "first"), ("end_ms", "end")):
+        np.testing.assert_allclose(table[column], [one[key] for one in expected], rtol=1e-9)
+    assert table["preemptions"].tolist() == [one["preempted"] for one in expected]
+    assert (table["sent_ms"] >= planned_ms).all()
+    assert (table["first_ms"] > table["sent_ms"]).all() and (table["end_ms"] >= table["first_ms"]).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(played())
+def test_memory_for_all_preempts_nobody(case):
+    planned_ms, prompt, output, engine, clients = case
+    roomy = engine._replace(kv_blocks=sum(prompt) + sum(output))
+    table = request_table(planned_ms, np.array(prompt), np.array(output), roomy)
+    replay(table, roomy, TYPICAL, clients, math.inf)
+    assert not table["preemptions"].any() and np.isfinite(table["end_ms"]).all()
+
+
+def load(rate_rps, **changes):
+    given = {"arrivals": "constant", "prompt": TokenCounts.uniform(512, 1536), "output": TokenCounts.uniform(128, 384)}
+    return TokenLoad(rate_rps=rate_rps, duration_s=60, **given | changes)
+
+
+def test_more_load_is_slower_and_a_seed_gives_the_same():
+    means = [figures(replay_load(load(rate), Engine(kv_blocks=27000), TYPICAL))[1].mean for rate in (1, 5, 10, 15, 20)]
+    assert means == sorted(means)
+    first, again = (replay_load(load(10, arrivals="poisson"), Engine(kv_blocks=27000), TYPICAL) for _ in range(2))
+    assert (first == again).all()
+
+
+def test_closed_load_keeps_its_clients_busy():
+    """With nobody waiting at the server, throughput times latency is the number of clients (Little)."""
+    closed = load(None, arrivals="closed", concurrency=16)
+    table = replay_load(closed, Engine(kv_blocks=27000), TYPICAL._replace(idle=0.0))
+    latency_s = (table["end_ms"] - table["sent_ms"]).mean() / 1000
+    assert len(table) / closed.duration_s * latency_s == pytest.approx(16, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "engine", "says"),
+    [
+        (0, Engine(), "at least one token"),
+        (1000, Engine(kv_blocks=10), "does not fit the KV memory of 160 tokens"),
+        (10, Engine(budget_tokens=64), "1024 sequences need more than the 64 tokens"),
+    ],
+)
+def test_refuses(prompt, engine, says):
+    with pytest.raises(InputError, match=says):
+        request_table(np.zeros(1), np.array([prompt]), np.ones(1, int), engine)

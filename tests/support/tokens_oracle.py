@@ -1,0 +1,126 @@
+"""Continuous batching iteration by iteration, with lists and dictionaries: slow, and plain enough to be read as a rule.
+
+While it runs it checks the invariants that can only be seen from inside:
+
+1. Blocks in use are never more than there are, and everybody holds exactly the blocks that its computed tokens need.
+2. No iteration computes more tokens than its budget, nor serves more sequences than allowed.
+3. No sequence decodes before its whole prompt is computed.
+4. The engine never stands still while somebody waits or runs (a step without any token needs a preemption).
+5. Nobody passes another in the line: those admitted first are the oldest that wait, preempted ones first.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from provision.models.performance.tokens.step import decode_ms, delivery_ms, intake_ms, prefill_ms
+
+
+@dataclass
+class Sequence:
+    """A request inside the engine."""
+
+    at: int
+    prompt: int
+    output: int
+    given: int = 0
+    computed: int = 0
+    to_compute: int = 0
+    decoding: bool = False
+    found: dict = field(default_factory=lambda: {"sent": math.inf, "first": math.inf, "end": math.inf, "preempted": 0})
+
+
+def serve(planned_ms, prompt, output, engine, costs, clients):
+    """When each request was sent, had its first and last token, and how often it was preempted; all served."""
+    every = [Sequence(at, *tokens) for at, tokens in enumerate(zip(prompt, output, strict=True))]
+    pending, line, running = [], [], []
+    now = intake = place = 0.0
+    sent = under_way = 0
+
+    def send():
+        nonlocal sent, under_way, intake
+        if pending or sent == len(every) or under_way >= clients.most:
+            return
+        one = every[sent]
+        one.found["sent"] = max(planned_ms[sent], place)
+        earlier = sent - clients.senders
+        gap_ms = one.found["sent"] - every[earlier].found["sent"] if earlier >= 0 else 0.0
+        intake = max(intake, one.found["sent"]) + intake_ms.py_func(costs, gap_ms)
+        pending.append((intake, one))
+        sent, under_way = sent + 1, under_way + 1
+
+    def blocks(tokens):
+        return -(-tokens // engine.block_tokens)
+
+    def used():
+        return sum(blocks(one.computed) for one in running)
+
+    def crosses(one):
+        return one.decoding and one.computed % engine.block_tokens == 0
+
+    def preempt():
+        one = running.pop()
+        one.computed, one.to_compute, one.decoding = 0, 0, False
+        one.found["preempted"] += 1
+        line.insert(0, one)
+
+    send()
+    while pending or line or running:
+        while pending and pending[0][0] <= now:
+            line.append(pending.pop()[1])
+            send()
+        if not line and not running:
+            now = pending[0][0]
+            continue
+        calm = True
+        while used() + sum(crosses(one) for one in running) > engine.kv_blocks:
+            preempt()
+            calm = False
+        decoders = [one for one in running if one.decoding]
+        reserved = sum(crosses(one) for one in decoders)
+        budget = engine.budget_tokens - len(decoders)
+        chunks, attended = 0, 0.0
+        while budget > 0:
+            partial = running[-1] if running and running[-1].computed < running[-1].to_compute else None
+            if partial is None and (not calm or not line or len(running) == engine.most_sequences):
+                break
+            one = partial or line[0]
+            one.to_compute = one.prompt + one.given
+            done = one.computed
+            chunk = min(one.to_compute - done, budget)
+            if blocks(done + chunk) - blocks(done) > engine.kv_blocks - used() - reserved:
+                if partial is not None:
+                    preempt()
+                    calm = False
+                break
+            if partial is None:
+                running.append(line.pop(0))
+            one.computed += chunk
+            budget -= chunk
+            chunks += chunk
+            attended += chunk * (done + (chunk + 1) / 2)
+        assert len(decoders) + chunks <= engine.budget_tokens and len(running) <= engine.most_sequences  # 2
+        assert decoders or chunks or not calm  # 4
+        context = sum(one.computed for one in decoders)
+        now += decode_ms.py_func(costs, len(decoders), context)
+        now += prefill_ms.py_func(costs, len(decoders), chunks, attended)
+        delivered = now + delivery_ms.py_func(costs, len(decoders))
+        for one in list(running):
+            if one.decoding:
+                assert one.computed >= one.prompt  # 3
+                one.computed += 1
+            elif one.computed < one.to_compute:
+                continue
+            one.decoding = True
+            one.given += 1
+            one.found["first"] = min(one.found["first"], delivered)
+            if one.given == one.output:
+                one.found["end"] = delivered
+                running.remove(one)
+                if under_way == clients.most:
+                    place = delivered
+                under_way -= 1
+        assert used() <= engine.kv_blocks  # 1
+        fresh = [one.at for one in line if not one.found["preempted"]]
+        assert fresh == sorted(fresh)  # 5
+        send()
+    return [one.found for one in every]
