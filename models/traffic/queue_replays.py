@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 from provision.models.base.errors import InputError
 from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, Trace, trace_shape, unit_times
@@ -34,6 +35,12 @@ FEWEST_CYCLES = 64
 
 PRECISION = 0.002
 """Patience is found to within this part of itself."""
+
+GROWTH = 1.25
+"""Steps in which a patience that is enough is looked for."""
+
+LEAST_SHARE = 1e-9
+"""Smaller shares of late requests are not told apart."""
 
 LONGEST = 1000.0
 """Patience, in hold times over processes, beyond which no load is looked for."""
@@ -78,25 +85,30 @@ def least_patience(queue: Queue, batch: int, processes: int, load: float, start:
     Returns
     -------
     float
-        Rounded up by ``PRECISION`` of itself at most; infinite beyond ``LONGEST``.
+        To within ``PRECISION`` of itself, on the long side; infinite beyond ``LONGEST``.
     """
-    if enough(queue, batch, processes, load, start):
+    def excess(patience: float) -> float:
+        return lateness(queue, batch, processes, load, patience)
+
+    if excess(start) <= 0:
         return start
-    low, high = start, max(2 * start, 0.25 / processes)
-    while not enough(queue, batch, processes, load, high):
-        low, high = high, 2 * high
+    low, high = start, max(GROWTH * start, 0.25 / processes)
+    while excess(high) > 0:
+        low, high = high, GROWTH * high
         if high * processes > LONGEST:
             return float("inf")
-    while high - low > PRECISION * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(queue, batch, processes, load, middle) else (middle, high)
-    return high
+    found = scipy.optimize.brentq(excess, low, high, xtol=PRECISION * high / 2)
+    return float(min(found + PRECISION * high / 2, high))
 
 
-def enough(queue: Queue, batch: int, processes: int, load: float, patience: float) -> bool:
-    """Whether so few requests of a replay are late, with certainty, that the percentile is kept."""
+def lateness(queue: Queue, batch: int, processes: int, load: float, patience: float) -> float:
+    """How far the late requests of a replay, with certainty, exceed those that may be late: a difference of logarithms.
+
+    Below 0 the percentile is kept.
+    """
     shares = late_shares(queue, batch, processes, load, patience)
-    return bool(shares.mean() + CERTAINTY * shares.std(ddof=1) / len(shares) ** 0.5 <= queue.late)
+    certain = shares.mean() + CERTAINTY * shares.std(ddof=1) / len(shares) ** 0.5
+    return float(np.log(max(certain, LEAST_SHARE) / queue.late))
 
 
 def late_shares(

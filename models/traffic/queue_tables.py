@@ -16,13 +16,13 @@ import numpy as np
 
 from provision.models.traffic.queue_replays import Queue, least_patience
 
-SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
-PROCESSES = (1, 2, 3, 4, 6, 8)
+SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
+PROCESSES = (1, 2, 3, 4, 5, 6, 8)
 LOWEST_RATE = 0.008
 """The lowest load of a curve is where so many requests arrive in a hold time, per process."""
 
 MIDDLE_LOAD = 0.3
-LOW_LOADS = 9
+LOW_LOADS = 17
 HIGH_LOADS = (
     0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.64, 0.68, 0.72, 0.75, 0.78, 0.81, 0.835, 0.86, 0.88, 0.9,
     0.92, 0.935, 0.95, 0.96, 0.97, 0.98,

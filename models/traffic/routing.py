@@ -1,22 +1,23 @@
 """Which replica a request goes to, and what a replica's arrivals are then.
 
 ``random``: each replica gets its part of the requests by lot. ``round_robin``: in turns, weighted by the parts.
-``least_loaded``: the replica with the fewest requests waiting; its queue is judged as under ``random``, which sends a
-replica requests at moments when others are idle: an upper bound by all replays, not by a proof.
+``least_loaded``: the replica with the fewest requests waiting; each is judged as under ``random``, which deals without
+looking. That it does no worse than ``random`` is no proven bound here.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
-from provision.models.base.errors import InputError
 from provision.models.traffic.arrivals import EVEN, MOST_CV, Mmpp, Poisson, Renewal, Trace
 
 Routing = Literal["random", "round_robin", "least_loaded"]
 
 
 def arrivals_at_replica(
-    arrivals: Poisson | Renewal | Mmpp | Trace, routing: Routing, parts: tuple[float, ...], which: int
+    arrivals: Poisson | Renewal | Mmpp | Trace, routing: Routing, parts: Sequence[float], which: int
 ) -> Poisson | Renewal | Mmpp | Trace:
     """The arrivals at one of the replicas that share a workload.
 
@@ -50,31 +51,25 @@ def _renewal(cv: float) -> Poisson | Renewal:
     return Poisson() if abs(cv - 1) < EVEN else Renewal(cv=min(cv, MOST_CV))
 
 
-def replicas_of_requests(
-    count: int, parts: tuple[float, ...], routing: Routing, random: np.random.Generator
-) -> np.ndarray:
-    """Which replica each of ``count`` requests goes to.
+def by_lot(count: int, parts: Sequence[float], random: np.random.Generator) -> np.ndarray:
+    """Which replica each of ``count`` requests goes to, drawn by the replicas' parts: (count,) indices."""
+    return random.choice(len(parts), size=count, p=np.array(parts) / sum(parts))
 
-    In turns, a replica with part w is due at (k + 1/2) / w for k = 0, 1, ...; requests go to whoever is due first, the
-    first replica of equals.
+
+def in_turns(count: int, parts: Sequence[float]) -> np.ndarray:
+    """Which replica each of ``count`` requests goes to: weighted round robin.
+
+    A replica with part w is due at (k + 1/2) / w for k = 0, 1, ...; requests go to whoever is due first, the first
+    replica of equals.
 
     Returns
     -------
     ndarray
-        (count,) indices of replicas.
-
-    Raises
-    ------
-    InputError
-        For ``least_loaded``, which depends on what waits at each moment.
+        (count,) indices; at any time each replica has its part of all requests, to within about one.
     """
-    if routing == "least_loaded":
-        raise InputError("routing: least_loaded cannot be dealt in advance; use random or round_robin")
     if len(parts) < 2:
         return np.zeros(count, np.int64)
-    if routing == "random":
-        return random.choice(len(parts), size=count, p=np.array(parts) / sum(parts))
-    turns = [int(np.ceil(count * part)) + 1 if part else 0 for part in parts]
+    turns = [math.ceil(count * part) + 1 if part else 0 for part in parts]
     due = np.concatenate([(np.arange(n) + 0.5) / part if n else [] for n, part in zip(turns, parts, strict=True)])
     order = np.argsort(due, kind="stable")[:count]
     return np.repeat(np.arange(len(parts)), turns)[order]
