@@ -60,9 +60,9 @@ def answers(
             first[place], end[place] = head, head + size
             head += size
             running[device] += 1
-        for place in range(device * processes, (device + 1) * processes):
-            if finish[place] < math.inf:
-                finish[place] = now + max(left[place], 0.0) * running[device]
+        for mate in range(device * processes, (device + 1) * processes):
+            if finish[mate] < math.inf:
+                finish[mate] = now + max(left[mate], 0.0) * running[device]
     return done
 
 
