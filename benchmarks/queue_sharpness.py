@@ -63,7 +63,8 @@ def largest_load(queue: Queue, batch: int, processes: int, patience: float, near
     low, high = 0.97 * near, min(1.25 * near, 0.999)
     for _ in range(HALVINGS):
         middle = (low + high) / 2 if high / low < 1.05 else low * (high / low) ** 0.25
-        kept = late_shares(queue, batch, processes, middle, patience, REQUESTS, SEED).mean() <= queue.late
+        shares = late_shares(queue, batch, processes, middle, patience, requests=REQUESTS, seed=SEED)
+        kept = shares.mean() <= queue.late
         low, high = (middle, high) if kept else (low, middle)
     return (low + high) / 2
 

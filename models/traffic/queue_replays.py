@@ -101,20 +101,55 @@ def least_patience(queue: Queue, batch: int, processes: int, load: float, start:
     return float(min(found + PRECISION * high / 2, high))
 
 
-def lateness(queue: Queue, batch: int, processes: int, load: float, patience: float) -> float:
+def latency_percentile(queue: Queue, batch: int, processes: int, load: float, delay: float) -> float:
+    """The percentile of the latency of a replica's requests, in hold times, for judging and reporting a replica.
+
+    Parameters
+    ----------
+    queue, batch, processes, load
+        The Queue and the replica.
+    delay
+        Its queue delay, in hold times. Where it is the patience of a planned load, the percentile is 1 + delay at most.
+
+    Returns
+    -------
+    float
+        Infinite beyond ``LONGEST``.
+    """
+    def excess(patience: float) -> float:
+        return lateness(queue, batch, processes, load, patience, delay)
+
+    low, high = -1.0, max(delay, 0.25 / processes)
+    while excess(high) > 0:
+        low, high = high, GROWTH * high + PRECISION
+        if high * processes > LONGEST:
+            return float("inf")
+    return 1 + float(scipy.optimize.brentq(excess, low, high, xtol=PRECISION * (1 + high) / 2))
+
+
+def lateness(
+    queue: Queue, batch: int, processes: int, load: float, patience: float, delay: float | None = None
+) -> float:
     """How far the late requests of a replay, with certainty, exceed those that may be late: a difference of logarithms.
 
     Below 0 the percentile is kept.
     """
-    shares = late_shares(queue, batch, processes, load, patience)
+    shares = late_shares(queue, batch, processes, load, patience, delay)
     certain = shares.mean() + CERTAINTY * shares.std(ddof=1) / len(shares) ** 0.5
     return float(np.log(max(certain, LEAST_SHARE) / queue.late))
 
 
 def late_shares(
-    queue: Queue, batch: int, processes: int, load: float, patience: float, requests: int = REQUESTS, seed: int = SEED
+    queue: Queue,
+    batch: int,
+    processes: int,
+    load: float,
+    patience: float,
+    delay: float | None = None,
+    requests: int = REQUESTS,
+    seed: int = SEED,
 ) -> np.ndarray:
-    """Shares of late requests in the parts of a replay.
+    """Shares of late requests in the parts of a replay; the queue delay is the patience unless it is given.
 
     Raises
     ------
@@ -124,9 +159,8 @@ def late_shares(
     per_hold = load * batch * processes
     times = _sample(queue, requests, seed, per_hold * (1 + patience))
     factors = _factors(queue.service_cv, requests // batch + 1, seed)
-    return late_by_part(
-        times / per_hold, batch, processes, patience, 1 + patience, queue.fixed_share, factors, PARTS
-    )
+    delay = patience if delay is None else delay
+    return late_by_part(times / per_hold, batch, processes, delay, 1 + patience, queue.fixed_share, factors, PARTS)
 
 
 def _sample(queue: Queue, requests: int, seed: int, per_budget: float) -> np.ndarray:

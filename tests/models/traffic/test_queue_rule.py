@@ -8,7 +8,7 @@ from queue_oracle import play
 
 from provision.models.base.errors import InputError
 from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, Trace
-from provision.models.traffic.queue_replays import Queue, late_shares, least_patience
+from provision.models.traffic.queue_replays import Queue, late_shares, latency_percentile, least_patience
 from provision.models.traffic.queue_rule import Batches, Traffic, capacity_rps, most_load, room_ms
 from provision.models.traffic.queue_tables import HIGH_LOADS, PROCESSES, SIZES, curve, shipped_turns
 from provision.models.traffic.replica_kernels import late_by_part
@@ -42,6 +42,15 @@ def test_planned_loads_are_safe_and_sharp(batch, processes, turns):
     assert late_shares(Queue(), batch, processes, load, patience, seed=77).mean() <= 0.01
     more = min(1.08 * load, 0.999)
     assert late_shares(Queue(), batch, processes, more, patience, seed=77).mean() > 0.01
+
+
+@pytest.mark.parametrize(("batch", "processes", "load"), [(1, 1, 0.5), (8, 2, 0.7), (32, 1, 0.2)])
+def test_judged_and_planned_percentiles_agree(batch, processes, load):
+    """With the least patience as its delay a replica's P99 is a full batch and that patience; a lower load has less."""
+    patience = least_patience(Queue(), batch, processes, load)
+    judged = latency_percentile(Queue(), batch, processes, load, patience)
+    assert judged == pytest.approx(1 + patience, rel=0.01)
+    assert latency_percentile(Queue(), batch, processes, 0.9 * load, patience) <= judged * 1.005
 
 
 def test_every_load_of_the_table_needs_at_least_the_patience_of_a_smaller_one():
