@@ -67,7 +67,8 @@ def test_rooms_and_capacities_are_inverse_and_monotone(point, budget_ms, load, r
     """A room's capacity is the rate; longer holds carry less, higher rates and shorter budgets leave less room."""
     rate_rps = load * 1000 * point[0] * point[1] / budget_ms
     room = room_ms(TRAFFIC, *point, [rate_rps, 1.1 * rate_rps], budget_ms, ratio)
-    assert 0 < room[1] <= room[0] <= budget_ms / ratio
+    assert 0 < room[1] <= room[0] * (1 + 1e-12)
+    assert room[0] <= budget_ms / ratio * (1 + 1e-12)
     assert room_ms(TRAFFIC, *point, rate_rps, 0.9 * budget_ms, ratio) <= room[0] * (1 + 1e-12)
     holds_ms = room[0] * np.array([0.5, 0.9, 1 - 1e-9, 1.02])
     carried = capacity_rps(TRAFFIC, *point, holds_ms, ratio * holds_ms, budget_ms)
