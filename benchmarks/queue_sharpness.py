@@ -17,7 +17,7 @@ from provision.commands.common import print_table
 from provision.models.traffic.arrivals import POISSON, Renewal
 from provision.models.traffic.queue_replays import Queue, late_shares
 from provision.models.traffic.queue_rule import most_load
-from provision.models.traffic.queue_tables import HIGH_LOADS, curve, tabulated
+from provision.models.traffic.queue_tables import HIGH_LOADS, MARGIN, curve, tabulated
 
 SIZES = (1, 2, 4, 5, 8, 10, 16, 28, 32, 64, 100)
 PROCESSES = (1, 2, 3, 5)
@@ -53,7 +53,7 @@ def main() -> None:
             print(*rows[-1], file=sys.stderr)
     print_table(["batch", "processes", "patience in turns", "planned load", "part of the largest"], rows)
     parts = np.array([row[-1] for row in rows])
-    capped = np.array([row[3] for row in rows]) >= HIGH_LOADS[-1]
+    capped = np.array([row[3] for row in rows]) >= round(MARGIN * HIGH_LOADS[-1], 4)
     print(f"points {len(parts)} dull {((parts < SHARP) & ~capped).sum()} above {(parts > 1).sum()} "
           f"median {np.median(parts):.3f} least {parts[~capped].min():.3f} most {parts.max():.3f}")
 

@@ -1,8 +1,8 @@
 """The patience that a replica needs at a load, by long replays: the numerical part of the latency rule.
 
-Patience is what a latency budget leaves beside the time of a full batch; the batcher may use all of it as its queue
-delay. Times are in units of the hold time: how long a full batch keeps its process. A load is the part of the
-throughput of full batches that arrives.
+Patience is what a latency budget leaves beside the time of a full batch; ``queue_delay`` says how much of it the
+batcher may wait. Times are in units of the hold time: how long a full batch keeps its process. A load is the part of
+the throughput of full batches that arrives.
 
 A replay estimates the share of late requests, and the spread between its parts tells how far off that may be. Patience
 counts as enough when the share is below its limit by ``CERTAINTY`` standard errors. So patience errs to the long side;
@@ -109,7 +109,7 @@ def latency_percentile(queue: Queue, batch: int, processes: int, load: float, de
     queue, batch, processes, load
         The Queue and the replica.
     delay
-        Its queue delay, in hold times. Where it is the patience of a planned load, the percentile is 1 + delay at most.
+        Its queue delay, in hold times.
 
     Returns
     -------
@@ -139,6 +139,17 @@ def lateness(
     return float(np.log(max(certain, LEAST_SHARE) / queue.late))
 
 
+def queue_delay(queue: Queue, patience: float) -> float:
+    """The queue delay that the rule plans with, and that the batcher must be given, in hold times.
+
+    All of the patience where batch times are constant. Where they vary, what lets all but half of the late requests
+    meet the budget when their batch starts by the delay.
+    """
+    sigma = np.sqrt(np.log1p(queue.service_cv**2))
+    longest = np.exp(sigma * scipy.stats.norm.isf(queue.late / 2) - sigma**2 / 2)
+    return float(max(patience + 1 - longest, 0.0))
+
+
 def late_shares(
     queue: Queue,
     batch: int,
@@ -149,7 +160,7 @@ def late_shares(
     requests: int = REQUESTS,
     seed: int = SEED,
 ) -> np.ndarray:
-    """Shares of late requests in the parts of a replay; the queue delay is the patience unless it is given.
+    """Shares of late requests in the parts of a replay; the queue delay is ``queue_delay`` unless it is given.
 
     Raises
     ------
@@ -158,8 +169,8 @@ def late_shares(
     """
     per_hold = load * batch * processes
     times = _sample(queue, requests, seed, per_hold * (1 + patience))
-    factors = _factors(queue.service_cv, requests // batch + 1, seed)
-    delay = patience if delay is None else delay
+    factors = _factors(queue.service_cv, requests, seed)
+    delay = queue_delay(queue, patience) if delay is None else delay
     return late_by_part(times / per_hold, batch, processes, delay, 1 + patience, queue.fixed_share, factors, PARTS)
 
 

@@ -1,8 +1,8 @@
 """The longest hold time, and the highest rate, with which a replica keeps the percentile of its SLO: arrays of them.
 
 A full batch holds its process for a hold time and is answered a latency after its start; the two differ where a model
-loads a batch while the one before it runs. The latency budget less the latency is the patience, all of which the
-batcher may use as its queue delay.
+loads a batch while the one before it runs. The latency budget less the latency is the patience, of which the batcher
+may use the queue delay that ``queue_replays.queue_delay`` says: all of it where batch times are constant.
 """
 
 import math
