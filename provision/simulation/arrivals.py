@@ -1,46 +1,27 @@
-"""When requests arrive and where they go: renewal processes, traces, and routing by rate."""
+"""When requests of a replay arrive, in whole nanoseconds: renewal processes and traces."""
 
-import math
 from array import array
 
 import numpy as np
 
 from provision.instances.files.csv_cells import number, numbered_rows, text
 from provision.models.base.errors import InputError
+from provision.models.traffic.arrivals import Poisson, Renewal, arrival_times_s
 from provision.simulation.kernel import NS_PER_S
 
 COLUMNS = ("time_s", "workload")
-EVEN = 1e-6
-"""With less variation gaps are even: Gamma's shape would be too large to draw from."""
 
 
 def renewal_ns(rate_rps, cv, seconds, random):
     """Arrivals of a stationary renewal process with Gamma gaps: Poisson for ``cv`` 1, evenly spaced for 0.
-
-    The first arrival is what is left of the gap that time 0 falls into: a gap drawn by its length, times a uniform.
 
     Returns
     -------
     ndarray
         Times in whole nanoseconds, in order, before ``seconds``.
     """
-    if rate_rps == 0:
-        return np.zeros(0, np.int64)
-    expected = rate_rps * seconds
-    several = math.ceil(expected + 5 * (1 + cv) * math.sqrt(expected)) + 1
-    times = [_gaps(rate_rps, cv, 1, random, longer=1) * random.random()]
-    while times[-1][-1] < seconds:
-        times.append(times[-1][-1] + np.cumsum(_gaps(rate_rps, cv, several, random)))
-    times = np.concatenate(times)
-    return np.floor(times[times < seconds] * NS_PER_S).astype(np.int64)
-
-
-def _gaps(rate_rps, cv, count, random, longer=0):
-    """Inter-arrival times, s; with ``longer`` 1 those met by a random moment."""
-    if cv < EVEN:
-        return np.full(count, 1 / rate_rps)
-    shape = 1 / cv**2
-    return random.gamma(shape + longer, 1 / (shape * rate_rps), count)
+    arrivals = Poisson() if cv == 1 else Renewal(cv=cv)
+    return np.floor(arrival_times_s(arrivals, rate_rps, seconds, random) * NS_PER_S).astype(np.int64)
 
 
 def read_trace(path, names, seconds):
@@ -64,22 +45,3 @@ def read_trace(path, names, seconds):
         else:
             left_out += 1
     return [np.floor(np.array(found) * NS_PER_S).astype(np.int64) for found in times.values()], left_out
-
-
-def route(count, shares):
-    """Which replica each of ``count`` requests goes to: weighted round robin.
-
-    A replica with share w is due at (k + 1/2) / w for k = 0, 1, ...; requests go to whoever is due first, the first
-    replica of equals.
-
-    Returns
-    -------
-    ndarray
-        (count,) replica indices; at any time each has its share of all requests, to within about one.
-    """
-    if len(shares) < 2:
-        return np.zeros(count, np.int64)
-    turns = [math.ceil(count * share) + 1 if share else 0 for share in shares]
-    due = np.concatenate([(np.arange(n) + 0.5) / share if n else [] for n, share in zip(turns, shares, strict=True)])
-    order = np.argsort(due, kind="stable")[:count]
-    return np.repeat(np.arange(len(shares)), turns)[order]

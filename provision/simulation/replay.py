@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.simulation.arrivals import renewal_ns, route
+from provision.models.traffic.routing import in_turns
+from provision.models.traffic.spread import service_factors
+from provision.simulation.arrivals import renewal_ns
 from provision.simulation.kernel import NS_PER_MS, NS_PER_S
 from provision.simulation.shadow import replay_with_shadows
 from provision.simulation.slices import answered, line_of
@@ -68,22 +70,14 @@ def _lines(deployment, settings, arrivals_ns, streams):
     """The Line of every slice, with the requests routed to it."""
     parts = {}
     for times_ns, places, random in zip(arrivals_ns, deployment.places.values(), streams, strict=True):
-        owner = route(len(times_ns), [place.share for place in places])
+        owner = in_turns(len(times_ns), [place.share for place in places])
         for number, place in enumerate(places):
             part = times_ns[owner == number]
-            parts[place.slice, place.replica] = part, _factors(len(part), settings.service_cv, random)
+            parts[place.slice, place.replica] = part, service_factors(settings.service_cv, len(part), random)
     return [
         line_of(planned, settings, *zip(*(parts[at, one] for one in range(len(planned.piece.replicas))), strict=True))
         for at, planned in enumerate(deployment.slices)
     ]
-
-
-def _factors(count, cv, random):
-    """Work of up to ``count`` batches, lognormal with mean 1."""
-    if cv == 0:
-        return np.ones(1)
-    variance = np.log1p(cv**2)
-    return random.lognormal(-variance / 2, np.sqrt(variance), max(count, 1))
 
 
 def _tally(settings, arrivals_ns, replicas):

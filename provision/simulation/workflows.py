@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from provision.models.base.errors import InputError
-from provision.simulation.arrivals import route
+from provision.models.traffic.routing import in_turns
 from provision.simulation.kernel import FOREVER, advance, next_ns
 
 
@@ -124,7 +124,7 @@ def play(instance, deployment, lines, arrivals_ns):
 
 def _door(places, lines, flow, stage):
     """The posts of a workload, and which of them each request goes to, in the order of arrival."""
-    owner = route(len(flow.arrival_ns), [place.share for place in places])
+    owner = in_turns(len(flow.arrival_ns), [place.share for place in places])
     posts = [
         _Post(place, lines[place.slice], flow, stage, [] if stage else np.flatnonzero(owner == number).tolist())
         for number, place in enumerate(places)

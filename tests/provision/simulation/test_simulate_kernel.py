@@ -10,7 +10,8 @@ from played_lines import MS, one_row, played, sojourns_ms
 from queue_oracle import play
 from scipy.stats import t
 
-from provision.simulation.arrivals import renewal_ns, route
+from provision.models.traffic.routing import in_turns
+from provision.simulation.arrivals import renewal_ns
 from provision.simulation.kernel import FOREVER, advance
 from provision.simulation.latencies import BatchTimes
 from provision.simulation.slices import answered
@@ -171,7 +172,7 @@ def test_agrees_with_oracle(replicas, interference):
 def test_routing_follows_shares(weights, count):
     """At any time every replica has had its share of the requests, to within a few."""
     shares = np.array(weights) / sum(weights)
-    owner = route(count, list(shares))
+    owner = in_turns(count, list(shares))
     taken = np.cumsum(owner[:, None] == np.arange(len(shares)), axis=0)
     assert len(owner) == count
     assert (abs(taken - shares * np.arange(1, count + 1)[:, None]) <= 1 + len(shares) / 2).all()

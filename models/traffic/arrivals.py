@@ -1,0 +1,181 @@
+"""How requests arrive: the processes that an instance can state, and samples of them.
+
+Every process is stationary: a sample begins at a random moment of it. All have the workload's rate as their mean.
+"""
+
+import math
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Positive, Record, Text
+
+EVEN = 1e-6
+"""With less variation gaps are even: Gamma's shape would be too large to draw from."""
+
+MOST_CV = 20.0
+
+
+class Poisson(Record):
+    """Requests that know nothing of each other."""
+
+    process: Literal["poisson"] = "poisson"
+
+
+class Renewal(Record):
+    """Independent gaps with a Gamma distribution: ``cv`` 1 is Poisson, 0 evenly spaced, above 1 bursty."""
+
+    process: Literal["renewal"] = "renewal"
+    cv: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=MOST_CV)]
+
+
+class Mmpp(Record):
+    """A Poisson process whose rate switches between a high and a low one, after exponential times.
+
+    Attributes
+    ----------
+    high_over_mean
+        The high rate over the mean rate.
+    high_share
+        The part of the time at the high rate.
+    mean_high_s
+        Mean length of a time at the high rate, in seconds.
+    """
+
+    process: Literal["mmpp"] = "mmpp"
+    high_over_mean: Annotated[float, Field(strict=True, allow_inf_nan=False, gt=1)]
+    high_share: Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, lt=1)]
+    mean_high_s: Positive
+
+    @model_validator(mode="after")
+    def _within_the_mean(self) -> "Mmpp":
+        if self.high_over_mean * self.high_share > 1:
+            raise ValueError(
+                f"high_over_mean {self.high_over_mean:g} for {self.high_share:g} of the time is more than the mean "
+                f"rate; lower one of them so that their product is at most 1"
+            )
+        return self
+
+    @property
+    def low_over_mean(self) -> float:
+        """The low rate over the mean rate."""
+        return (1 - self.high_over_mean * self.high_share) / (1 - self.high_share)
+
+
+class Trace(Record):
+    """Recorded arrivals: a file with one time in seconds per line, in order; stretched to the workload's rate."""
+
+    process: Literal["trace"] = "trace"
+    path: Text
+
+
+Arrivals = Annotated[Poisson | Renewal | Mmpp | Trace, Field(discriminator="process")]
+"""Any of the processes, told apart by the field ``process``."""
+
+POISSON = Poisson()
+
+
+def arrival_times_s(
+    arrivals: Poisson | Renewal | Mmpp | Trace, rate_rps: float, seconds: float, random: np.random.Generator
+) -> np.ndarray:
+    """A sample of a process.
+
+    Parameters
+    ----------
+    arrivals
+        The process.
+    rate_rps
+        Its mean rate.
+    seconds
+        Length of the sample; that of a trace ends with the trace, if that is earlier.
+    random
+        Generator to draw from; a trace draws nothing.
+
+    Returns
+    -------
+    ndarray
+        Times in s, in order, from 0 to below ``seconds``.
+
+    Raises
+    ------
+    InputError
+        When the file of a trace cannot be used.
+    """
+    if rate_rps == 0:
+        return np.zeros(0)
+    if isinstance(arrivals, Trace):
+        times_s = trace_shape(arrivals.path) / rate_rps
+    elif isinstance(arrivals, Mmpp):
+        times_s = _mmpp_s(arrivals, rate_rps, seconds, random)
+    else:
+        times_s = _renewal_s(1.0 if isinstance(arrivals, Poisson) else arrivals.cv, rate_rps, seconds, random)
+    return times_s[times_s < seconds]
+
+
+@lru_cache(maxsize=4)
+def unit_times(arrivals: Poisson | Renewal | Mmpp, count: int, seed: int) -> np.ndarray:
+    """About ``count`` arrival times at a mean rate of 1, kept for further calls."""
+    return arrival_times_s(arrivals, 1.0, float(count), np.random.default_rng(seed))
+
+
+@lru_cache(maxsize=16)
+def trace_shape(path: str) -> np.ndarray:
+    """Recorded times from 0 on, stretched so that on average one request arrives in a unit of time.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, has fewer than two different times, or times out of order.
+    """
+    try:
+        times_s = np.array([float(line) for line in Path(path).read_text().split()])
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: no list of arrival times: {error}; write one time in seconds per line") from None
+    if not np.isfinite(times_s).all():
+        raise InputError(f"{path}: a time is not finite; leave it out")
+    back = np.flatnonzero(np.diff(times_s) < 0)
+    if len(back):
+        raise InputError(f"{path}: time {times_s[back[0] + 1]:g} comes after {times_s[back[0]]:g}; sort the times")
+    if len(times_s) < 2 or times_s[-1] == times_s[0]:
+        raise InputError(f"{path}: has fewer than two different times; record for longer")
+    return (times_s - times_s[0]) * (len(times_s) - 1) / (times_s[-1] - times_s[0])
+
+
+def _renewal_s(cv: float, rate_rps: float, seconds: float, random: np.random.Generator) -> np.ndarray:
+    """Arrivals with Gamma gaps, until after the end.
+
+    The first is what is left of the gap that time 0 falls into: a gap drawn by its length, times a uniform.
+    """
+    expected = rate_rps * seconds
+    several = math.ceil(expected + 5 * (1 + cv) * math.sqrt(expected)) + 1
+    times = [_gaps_s(rate_rps, cv, 1, random, longer=1) * random.random()]
+    while times[-1][-1] < seconds:
+        times.append(times[-1][-1] + np.cumsum(_gaps_s(rate_rps, cv, several, random)))
+    return np.concatenate(times)
+
+
+def _gaps_s(rate_rps: float, cv: float, count: int, random: np.random.Generator, longer: int = 0) -> np.ndarray:
+    """Inter-arrival times; with ``longer`` 1 those met by a random moment."""
+    if cv < EVEN:
+        return np.full(count, 1 / rate_rps)
+    shape = 1 / cv**2
+    return random.gamma(shape + longer, 1 / (shape * rate_rps), count)
+
+
+def _mmpp_s(arrivals: Mmpp, rate_rps: float, seconds: float, random: np.random.Generator) -> np.ndarray:
+    """Arrivals at two rates: a Poisson process of rate 1 seen through the integral of the rate."""
+    mean_low_s = arrivals.mean_high_s * (1 - arrivals.high_share) / arrivals.high_share
+    cycles = math.ceil(seconds / (arrivals.mean_high_s + mean_low_s))
+    several = 2 * (cycles + 10 * math.ceil(math.sqrt(cycles)) + 10)
+    high = (np.arange(several) + (random.random() >= arrivals.high_share)) % 2 == 0
+    lengths_s = random.exponential(np.where(high, arrivals.mean_high_s, mean_low_s))
+    rates = rate_rps * np.where(high, arrivals.high_over_mean, arrivals.low_over_mean)
+    moments_s = np.concatenate([[0.0], lengths_s.cumsum()])
+    expected = np.concatenate([[0.0], (lengths_s * rates).cumsum()])
+    total = float(np.interp(seconds, moments_s, expected))
+    marks = np.sort(random.random(random.poisson(total))) * total
+    return np.interp(marks, expected, moments_s)

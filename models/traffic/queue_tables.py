@@ -1,0 +1,90 @@
+"""What loads a replica carries, from tables of the patience that loads need: how methods ask for it.
+
+A table has one curve for every batch size of ``SIZES`` and number of processes of ``PROCESSES``: how much patience each
+of its loads needs, in turns (patience times processes, in hold times). Between loads patience is linear in the inverse
+load, which is exact for a process whose batches seldom fill, and otherwise above the truth. Between batch sizes turns
+are linear in the logarithm; between numbers of processes those of the smaller number count. The table of the queue that
+most instances have is shipped (``data/queue-turns.npz``); of others a curve is computed when first asked for, which
+takes seconds.
+"""
+
+from functools import lru_cache
+from importlib.resources import files
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.models.traffic.queue_replays import Queue, least_patience
+
+SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
+PROCESSES = (1, 2, 3, 4, 5, 6, 8)
+LOWEST_RATE = 0.008
+"""The lowest load of a curve is where so many requests arrive in a hold time, per process."""
+
+MIDDLE_LOAD = 0.3
+LOW_LOADS = 17
+HIGH_LOADS = (
+    0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.64, 0.68, 0.72, 0.75, 0.78, 0.81, 0.835, 0.86, 0.88, 0.9,
+    0.92, 0.935, 0.95, 0.96, 0.97, 0.98,
+)
+"""No replica is planned for more than the last of these, whatever its patience."""
+
+MARGIN = 0.995
+"""Planned are so much of the tables' loads: more than what was measured to lie between their sizes and the truth."""
+
+
+class Curve(NamedTuple):
+    """What patience the loads of a replica need, both in order; there is no load beyond the last."""
+
+    loads: np.ndarray
+    patience: np.ndarray
+
+
+def loads_of(batch: int) -> np.ndarray:
+    """The loads of a curve: closer together where batches hardly ever fill and where the load is high."""
+    low = np.geomspace(LOWEST_RATE / batch, MIDDLE_LOAD, LOW_LOADS)
+    return np.concatenate([low, HIGH_LOADS])
+
+
+@lru_cache(maxsize=4096)
+def curve(queue: Queue, batch: int, processes: int) -> Curve:
+    """The Curve of a replica; numbers of processes and batch sizes beyond the largest count as the largest.
+
+    Where the load does not depend on whether batches fill, larger batches than the largest need no more turns.
+    """
+    known = max(count for count in PROCESSES if count <= processes)
+    place = float(np.interp(np.log(batch), np.log(SIZES), np.arange(len(SIZES))))
+    below, part = int(place), place - int(place)
+    turns = (1 - part) * turns_at(queue, SIZES[below], known)
+    if part:
+        turns = turns + part * turns_at(queue, SIZES[below + 1], known)
+    finite = np.isfinite(turns)
+    return Curve(MARGIN * loads_of(batch)[finite], turns[finite] / processes)
+
+
+def turns_at(queue: Queue, batch: int, processes: int) -> np.ndarray:
+    """The turns that the loads of a curve of the table need; infinite where no patience is enough."""
+    if queue == Queue():
+        return shipped_turns()[SIZES.index(batch), PROCESSES.index(processes)]
+    return computed_turns(queue, batch, processes)
+
+
+@lru_cache(maxsize=1024)
+def computed_turns(queue: Queue, batch: int, processes: int) -> np.ndarray:
+    """A curve of the table, by replays."""
+    needed = [0.0]
+    for load in loads_of(batch).tolist():
+        needed.append(least_patience(queue, batch, processes, load, needed[-1]) if needed[-1] < np.inf else np.inf)
+    return np.array(needed[1:]) * processes
+
+
+@lru_cache(maxsize=1)
+def shipped_turns() -> np.ndarray:
+    """(sizes, processes, loads) turns of Poisson arrivals, percentile 99 and constant batch times."""
+    with files("provision.models.traffic").joinpath("data/queue-turns.npz").open("rb") as file:
+        return np.load(file)["turns"]
+
+
+def tabulated() -> np.ndarray:
+    """What ``shipped_turns`` ships, computed anew; minutes of one core."""
+    return np.array([[computed_turns(Queue(), batch, processes) for processes in PROCESSES] for batch in SIZES])

@@ -1,0 +1,74 @@
+"""Compiled replay of one replica: a dynamic batcher before processes that run batches each at its own pace.
+
+Times are in units of the hold time of a full batch: how long it keeps its process.
+"""
+
+import math
+
+import numpy as np
+
+from provision.models.base.compiled import compiled
+from provision.models.traffic.station_kernels import due, taken
+
+ROUNDING = 1e-9
+"""Part of a latency that counts as rounding."""
+
+
+@compiled
+def late_by_part(
+    arrivals: np.ndarray,
+    batch: int,
+    processes: int,
+    delay: float,
+    allowed: float,
+    fixed_share: float,
+    factors: np.ndarray,
+    parts: int,
+) -> np.ndarray:
+    """Shares of the requests whose latency exceeds what is allowed, in parts of a replay.
+
+    A batch of n requests takes ``fixed_share + (1 - fixed_share) * n / batch`` times its factor. A process that has
+    ended a batch starts the next one as soon as it is full or its oldest request has waited for the delay.
+
+    Parameters
+    ----------
+    arrivals
+        (requests,) times of arrival, in order.
+    batch, processes
+        Most requests of a batch, and number of processes.
+    delay
+        Longest wait of a request while a process is idle.
+    allowed
+        Longest latency that is not late: 1 for a full batch that starts at once.
+    fixed_share
+        The part of a full batch's time that every batch takes.
+    factors
+        (batches,) factors on the times of successive batches; they are used again from the first on.
+    parts
+        Number of parts, of equally many requests.
+
+    Returns
+    -------
+    ndarray
+        (parts,) shares.
+    """
+    idle_from = np.zeros(processes)
+    late = np.zeros(parts)
+    each = math.ceil(len(arrivals) / parts)
+    head, started = 0, 0
+    while head < len(arrivals):
+        process = np.argmin(idle_from)
+        now = max(idle_from[process], due(arrivals, head, batch, delay))
+        size = taken(arrivals, head, batch, now)
+        takes = (fixed_share + (1 - fixed_share) * size / batch) * factors[started % len(factors)]
+        idle_from[process] = now + takes
+        latest = now + takes - allowed * (1 + ROUNDING)
+        at = head
+        while at < head + size and arrivals[at] < latest:
+            late[at // each] += 1
+            at += 1
+        head += size
+        started += 1
+    for part in range(parts):
+        late[part] /= max(1, min(each, len(arrivals) - part * each))
+    return late

@@ -1,0 +1,75 @@
+"""Which replica a request goes to, and what a replica's arrivals are then.
+
+``random``: each replica gets its part of the requests by lot. ``round_robin``: in turns, weighted by the parts.
+``least_loaded``: the replica with the fewest requests waiting; each is judged as under ``random``, which deals without
+looking. That it does no worse than ``random`` is no proven bound here.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from provision.models.traffic.arrivals import EVEN, MOST_CV, Mmpp, Poisson, Renewal, Trace
+
+Routing = Literal["random", "round_robin", "least_loaded"]
+
+
+def arrivals_at_replica(
+    arrivals: Poisson | Renewal | Mmpp | Trace, routing: Routing, parts: Sequence[float], which: int
+) -> Poisson | Renewal | Mmpp | Trace:
+    """The arrivals at one of the replicas that share a workload.
+
+    Poisson arrivals stay Poisson by lot. A lot keeps a gap with probability q, so that gaps with a coefficient of
+    variation c become sums of a geometric number of them, with variation 1 + q (c^2 - 1) squared. In turns among r
+    equal replicas each gap is the sum of r: c^2 / r, which for Gamma gaps is exact. Turns among unequal parts have no
+    such form; the replica is then judged by lot, which is more irregular. The rate of an MMPP or a trace swings at
+    every replica as it does for all.
+
+    Parameters
+    ----------
+    arrivals
+        Those of the workload.
+    routing
+        How they are dealt.
+    parts
+        What each replica gets of all requests; the sum is 1.
+    which
+        The replica.
+    """
+    part = parts[which]
+    if isinstance(arrivals, Mmpp | Trace) or part == 1:
+        return arrivals
+    cv = 1.0 if isinstance(arrivals, Poisson) else arrivals.cv
+    if routing == "round_robin" and max(parts) - min(parts) < EVEN:
+        return _renewal(cv / len(parts) ** 0.5)
+    return _renewal((1 + part * (cv**2 - 1)) ** 0.5)
+
+
+def _renewal(cv: float) -> Poisson | Renewal:
+    return Poisson() if abs(cv - 1) < EVEN else Renewal(cv=min(cv, MOST_CV))
+
+
+def by_lot(count: int, parts: Sequence[float], random: np.random.Generator) -> np.ndarray:
+    """Which replica each of ``count`` requests goes to, drawn by the replicas' parts: (count,) indices."""
+    return random.choice(len(parts), size=count, p=np.array(parts) / sum(parts))
+
+
+def in_turns(count: int, parts: Sequence[float]) -> np.ndarray:
+    """Which replica each of ``count`` requests goes to: weighted round robin.
+
+    A replica with part w is due at (k + 1/2) / w for k = 0, 1, ...; requests go to whoever is due first, the first
+    replica of equals.
+
+    Returns
+    -------
+    ndarray
+        (count,) indices; at any time each replica has its part of all requests, to within about one.
+    """
+    if len(parts) < 2:
+        return np.zeros(count, np.int64)
+    turns = [math.ceil(count * part) + 1 if part else 0 for part in parts]
+    due = np.concatenate([(np.arange(n) + 0.5) / part if n else [] for n, part in zip(turns, parts, strict=True)])
+    order = np.argsort(due, kind="stable")[:count]
+    return np.repeat(np.arange(len(parts)), turns)[order]
