@@ -15,7 +15,6 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.operating_points import OperatingPoints
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.workload import FleetEntry, Workload
-from provision.models.traffic.queueing_rates import best_by_rate
 
 TOLERANCE = 1e-9
 """Relative excess that counts as rounding: the verifier's own tolerance."""
@@ -113,9 +112,9 @@ def _best(
     instance: Instance, workload: Workload, points: OperatingPoints, clients: int
 ) -> tuple[float, float, float] | None:
     """Capacity, batch and processes of the operating point that carries most within the latency budget, if any."""
-    if instance.policy.latency_budget == "queueing":
+    if instance.policy.latency_budget != "half_slo":
         budgets_ms = np.array([instance.budget_ms(workload) * (1 + TOLERANCE)])
-        carried, _, batch, processes = best_by_rate(points, clients, budgets_ms)[0].tolist()
+        carried, _, batch, processes = instance.policy.rule.best_points(points, clients, budgets_ms)[0].tolist()
     else:
         capacity = capacity_rps(instance, workload, points.latency_ms, points.throughput_rps)
         capacity = np.where(points.processes <= clients, capacity, 0.0)

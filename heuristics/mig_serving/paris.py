@@ -36,7 +36,6 @@ from provision.models.base.errors import UnsupportedError
 from provision.models.performance.operating_points import ROUNDING, OperatingPoints
 from provision.models.problem.method import Method
 from provision.models.problem.workload import LEAST_RPS
-from provision.models.traffic.queueing_rates import best_by_rate
 
 NAME = "paris"
 KNEE = 0.8
@@ -131,10 +130,8 @@ def _those(points, which):
 
 def _rate_rps(instance, points, budget_ms):
     """(points,) requests/s that each carries inside the latency budget."""
-    if instance.policy.latency_budget != "queueing":
-        return np.where(points.latency_ms <= budget_ms * (1 + ROUNDING), points.throughput_rps, 0.0)
-    budget = np.array([budget_ms])
-    return np.array([best_by_rate(_those(points, [at]), 1, budget)[0, 0] for at in range(len(points.batch))])
+    budget, best = np.array([budget_ms * (1 + ROUNDING)]), instance.policy.rule.best_points
+    return np.array([best(_those(points, [at]), 1, budget)[0, 0] for at in range(len(points.batch))])
 
 
 def _numbers(table, rate_rps, distribution):

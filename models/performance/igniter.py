@@ -155,6 +155,8 @@ class IgniterProfiles(PerformanceData):
             return nothing
         active_ms = [self.models[one.model].active_ms(one.batch, one.sm_share) for one in members]
         ability = [1000 * one.batch / active for one, active in zip(members, active_ms, strict=True)]
+        ability = [max(rps, self._highest_ability(one)) if one.partly_filled else rps
+                   for one, rps in zip(members, ability, strict=True)]
         demand_w = [self.models[one.model].power_w(rps) for one, rps in zip(members, ability, strict=True)]
         cache = [self.models[one.model].cache_demand(rps) for one, rps in zip(members, ability, strict=True)]
         clock = self.hardware.clock_ratio(self.hardware.idle_power_w + sum(demand_w))
@@ -165,6 +167,11 @@ class IgniterProfiles(PerformanceData):
             self._prediction(one, active_ms[at], sum(cache[:at] + cache[at + 1 :]), extra_ms, clock)
             for at, one in enumerate(members)
         ]
+
+    def _highest_ability(self, member: Member) -> float:
+        """The highest processing ability of a replica with any batch up to its own, in requests/s."""
+        model = self.models[member.model]
+        return max(1000 * batch / model.active_ms(batch, member.sm_share) for batch in range(1, member.batch + 1))
 
     def _prediction(
         self, member: Member, active_ms: float, others_cache: float, extra_delay_ms: float, clock: float

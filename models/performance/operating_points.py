@@ -26,6 +26,7 @@ class Member(NamedTuple):
     """One replica as a performance model sees it.
 
     ``rate_rps`` is what is routed to it, ``turn`` as in a Replica; ``fill_ms`` how long its batches may wait to fill.
+    ``partly_filled`` says that smaller batches than its own may run as well.
     """
 
     model: str
@@ -35,6 +36,7 @@ class Member(NamedTuple):
     rate_rps: float = 0.0
     turn: int | None = None
     fill_ms: float = math.inf
+    partly_filled: bool = False
 
     @property
     def filled(self) -> int:

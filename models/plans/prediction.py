@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 from provision.models.performance.operating_points import Member
-from provision.models.traffic.queueing import p99_ms
 
 if TYPE_CHECKING:
     from provision.models.performance.operating_points import Prediction
@@ -50,10 +49,8 @@ def throughput_rps(instance: Instance, plan: Plan) -> float:
 
 def task_p99_ms(policy: Policy, workload: Workload, replica: Replica, found: Prediction) -> float | None:
     """P99 of a task's latency at a Replica whose Prediction is ``found``; None where the policy does not ask for it."""
-    if policy.latency_budget != "queueing":
-        return None
     delay_ms = policy.queue_delay_ms(workload.slo_ms, found.latency_ms)
-    return p99_ms(replica.batch, replica.processes, found, replica.rate_rps, delay_ms)
+    return policy.rule.tail_ms(replica.batch, replica.processes, found, replica.rate_rps, delay_ms)
 
 
 def batch_delay_ms(policy: Policy, workload: Workload, piece: Slice, latency_ms: float) -> float:
@@ -73,6 +70,7 @@ def slice_members(instance: Instance, piece: Slice) -> tuple[Member, ...] | None
     shared = len(piece.replicas) > 1
     return tuple(
         Member(instance.model_of(one), one.batch, one.processes, one.sm_share, one.rate_rps if shared else 0.0,
-               one.turn, instance.policy.fill_ms(instance.workload[one.workload].slo_ms))
+               one.turn, instance.policy.fill_ms(instance.workload[one.workload].slo_ms),
+               instance.policy.rule.random_arrivals)
         for one in piece.replicas
     )

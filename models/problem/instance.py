@@ -59,9 +59,8 @@ class Instance(Record):
         if len(priced) == 2:
             raise ValueError("fleet: some GPUs have a price_per_hour and some have none; price all or none")
         for data in self._fleet_performance:
-            if self.policy.latency_budget == "queueing" and data.kind in SHARED:
-                raise ValueError(f"policy.latency_budget: queueing is not for {SHARED[data.kind]} shared GPUs; "
-                                 "use half_slo")
+            if self.policy.rule.random_arrivals and data.kind == "gpulets":
+                raise ValueError("policy.latency_budget: queueing is not for gpu-lets' turns; use half_slo")
         if self.objective == THROUGHPUT:
             _refuse_unfixed(self.fleet)
         for index, workload in enumerate(self.workloads):
@@ -164,7 +163,7 @@ class Instance(Record):
 
     def sharing_files(self, gpu):
         """The performance data that describes replicas of different workloads on one slice of a GPU type."""
-        asked = self.policy.share_slices and self.policy.latency_budget != "queueing"
+        asked = self.policy.share_slices and not self.policy.rule.random_arrivals
         allowed = {"always", "if_allowed"} if asked else {"always"}
         return [data for data in self.performance if data.gpu == gpu and data.sharing in allowed]
 

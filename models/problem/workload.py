@@ -1,11 +1,13 @@
 """What is served, on what, under which rules: workloads, fleet and policy."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, Positive, Record
 from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.traffic.register import rule_names, rule_of
+from provision.models.traffic.rule import LatencyRule
 
 MOST_HEADROOM = 10
 LEAST_RPS = 1e-9
@@ -117,6 +119,12 @@ class FleetEntry(Record):
         return tuple(name for name, profile in self.type.profiles.items() if profile.variant != "media")
 
 
+def _known_rule(name: str) -> str:
+    if name not in rule_names():
+        raise ValueError(f"should be {' or '.join(map(repr, rule_names()))} (got {name!r})")
+    return name
+
+
 class Policy(Record):
     """How much of the SLO and of the rate a plan may use.
 
@@ -128,22 +136,23 @@ class Policy(Record):
     slices).
     """
 
-    latency_budget: Literal["half_slo", "queueing"] = "half_slo"
+    latency_budget: Annotated[str, AfterValidator(_known_rule)] = "half_slo"
     safety: Fraction = 1.0
     headroom: NonNegative = Field(default=0.0, le=MOST_HEADROOM)
     share_slices: Flag = False
 
+    @property
+    def rule(self) -> LatencyRule:
+        """The latency rule."""
+        return rule_of(self.latency_budget)
+
     def budget_ms(self, slo_ms):
         """Longest latency that an SLO leaves room for, in ms: of a batch, with ``queueing`` of a task."""
-        return slo_ms * self.safety / (1 if self.latency_budget == "queueing" else 2)
+        return self.rule.budget_ms(slo_ms, self.safety)
 
     def queue_delay_ms(self, slo_ms, latency_ms):
-        """Longest time that a task should wait for its batch to fill while a process is idle, in ms.
-
-        What a batch latency leaves of the task's budget, with ``half_slo`` of half of the SLO.
-        """
-        allowed_ms = self.budget_ms(slo_ms) if self.latency_budget == "queueing" else slo_ms / 2
-        return max(0.0, allowed_ms - latency_ms)
+        """Longest time that a task should wait for its batch to fill while a process is idle, in ms."""
+        return self.rule.queue_delay_ms(slo_ms, self.safety, latency_ms)
 
     def fill_ms(self, slo_ms):
         """Longest time, in ms, that a batch should wait to fill on a slice that different workloads share."""

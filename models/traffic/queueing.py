@@ -1,125 +1,97 @@
-"""How late tasks are at a replica: queueing for a full batch and for a process, and the rate up to which P99 holds.
+"""The queueing rule: the P99 of a request's latency, batching and queueing included, within the SLO.
 
-A batch starts on an idle process as soon as it is full or its first task has waited for the queue delay (as Triton's
-dynamic batcher does it). A full batch then holds its process for a hold time, batch * processes / throughput, and its
-tasks are answered a batch latency after its start; a smaller batch is taken to be no faster. Tasks arrive as a Poisson
-process; so they do at each of several replicas that a workload's tasks are dealt to at random.
+A batch starts on an idle process as soon as it is full or its first request has waited for the queue delay (as
+Triton's dynamic batcher does it). Requests arrive at every replica as a Poisson process, as they do when a workload's
+requests are dealt to its replicas at random. `queue_rule` tells the highest rate and the longest hold time, from
+tables of replays with a margin; nothing of it is proven.
 
-Say that a task's ``patience``, in hold times, is the queue delay, and that it still waits when its patience ends. Then
-every process has started a batch within the last hold time. With full batches only, this is the wait of an M/D/k
-queue with k = batch * processes (Crommelin, 1932): n full batches stand before those of the last hold time, for some n
-from 0 on. Of the batches of the last hold time, all but m < processes may have been started by the delay instead, each
-a patience after the one before. Then the tasks of n * processes + m batches, and those before it in its own batch,
-arrived within
-
-    n + 1 - (processes - m) * patience
-
-hold times. The sum of these Poisson tails bounds the share of late tasks. Where the delay starts batches they are not
-full; so a task is judged as one of the first half of its batch, and as the first one where the patience is too short
-for the processes to take turns. With one process this is InSS's task latency (eq. 2), its wait for a full batch cut
-off at the delay. Where the delay starts batches, that no more tasks are late is not proven: tests hold it against
-replayed arrivals.
-
-The verifier uses ``p99_ms``; methods use ``queueing_rates`` with compiled loops, written apart.
+A replica on a shared slice is judged with all its neighbours active: its batch times are then no longer than that,
+whatever the neighbours do, so it is a queue of its own.
 """
 
 import math
 from functools import lru_cache
-from itertools import accumulate, count
-from typing import NamedTuple
 
 import numpy as np
-import scipy
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaincinv
 
-LATE = 0.0099
-"""The share of tasks that the tails may make late: P99 counts, and what starts late makes some more late in turn."""
+from provision.models.performance.operating_points import OperatingPoints, Prediction
+from provision.models.traffic.queue_replays import Queue
+from provision.models.traffic.queue_rule import Traffic, capacity_rps, room_ms
+from provision.models.traffic.queue_tables import curve
 
-MOST_LOAD = 0.98
-"""No replica is planned for more of its throughput, whatever its patience."""
+Floats = NDArray[np.float64]
+POISSON = Traffic()
+"""Poisson arrivals, and the P99."""
+BLOCK = 16
+"""Operating points whose rates are looked up together."""
 
-ROUNDING = 1e-4
-"""Relative excess over ``LATE`` that counts as rounding."""
 
-NEGLIGIBLE = 1e-10
-"""Terms that have fallen below this are left out, and with them all that follow."""
+class Queueing:
+    """P99 within the SLO times ``safety``, for Poisson arrivals at every replica."""
 
-VANISHING = -40.0
-"""Logarithm of a probability too small to count."""
+    random_arrivals = True
 
-HALVINGS = 10
-"""How often the range of P99 is halved."""
+    def budget_ms(self, slo_ms: float, safety: float) -> float:
+        """The SLO, in ms, times ``safety``."""
+        return slo_ms * safety
+
+    def queue_delay_ms(self, slo_ms: float, safety: float, latency_ms: float) -> float:
+        """What a batch leaves of the budget, in ms."""
+        return max(0.0, slo_ms * safety - latency_ms)
+
+    def best_points(self, points: OperatingPoints, max_processes: int, budgets_ms: Floats) -> Floats:
+        """The points that carry the highest rate with their P99 inside each budget."""
+        table = np.column_stack([points.throughput_rps, points.latency_ms, points.batch, points.processes])
+        table = table[points.processes <= max_processes]
+        table = table[np.argsort(-table[:, 0], kind="stable")]
+        different, which = np.unique(budgets_ms, return_inverse=True)
+        best = np.zeros((len(different), 4))
+        for start in range(0, len(table), BLOCK):
+            block = table[start : start + BLOCK]
+            if block[0, 0] <= best[:, 0].min():
+                break
+            rates = _rates_rps(block, different)
+            chosen = rates.argmax(axis=0)
+            rate = rates[chosen, np.arange(len(different))]
+            better = rate > best[:, 0]
+            best[better] = np.column_stack([rate, block[chosen, 1:]])[better]
+        return best[which]
+
+    def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike) -> Floats:
+        """The longest hold of one process with which the P99 stays inside the budget."""
+        size, rate, load, budget = np.broadcast_arrays(batch, rate_rps, load_ms, budget_ms)
+        left = np.maximum(np.asarray(budget, float) - load, 0.0)
+        room = np.where(rate > 0, 0.0, left)
+        asked = (rate > 0) & (left > 0)
+        room[asked] = room_ms(POISSON, size[asked], 1, np.asarray(rate, float)[asked], left[asked])
+        return room
+
+    def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
+        """A latency that the P99 of a replica's requests stays below; infinite where its queue grows too long."""
+        if rate_rps == 0:
+            return found.latency_ms
+        load = rate_rps / found.throughput_rps
+        hold_ms = 1000 * batch * processes / found.throughput_rps
+        waits_ms = _least_patience(batch, processes, load) * hold_ms
+        fills_ms = float(gammaincinv(batch - 1, 0.99)) / rate_rps * 1000 if batch > 1 else 0.0
+        return found.latency_ms + max(waits_ms, min(delay_ms, fills_ms))
+
+
+def _rates_rps(block: Floats, budgets_ms: Floats) -> Floats:
+    """(points, budgets) rates that operating points carry with their P99 inside budgets."""
+    throughput, latency, batch, processes = (column[:, None] for column in block.T)
+    hold = 1000 * batch * processes / throughput
+    within = latency <= budgets_ms
+    found = capacity_rps(POISSON, batch.astype(int), processes.astype(int), hold, latency, budgets_ms)
+    return np.where(within, found, 0.0)
 
 
 @lru_cache(maxsize=2**16)
-def p99_ms(batch, processes, found, rate_rps, delay_ms):
-    """A latency that at most ``LATE`` of the tasks of a replica exceed: the scalar path.
-
-    Parameters
-    ----------
-    batch, processes, found
-        The replica's operating point and the Prediction for it.
-    rate_rps
-        Rate of its tasks.
-    delay_ms
-        Queue delay: longest wait of a task for its batch to fill while a process is idle.
-
-    Returns
-    -------
-    float
-        In ms; infinite above ``MOST_LOAD``.
-    """
-    if rate_rps > found.throughput_rps * MOST_LOAD * (1 + NEGLIGIBLE):
+def _least_patience(batch: int, processes: int, load: float) -> float:
+    """The least patience, in hold times, with which a replica bears a load; infinite beyond all that are known."""
+    known = curve(Queue(), batch, processes)
+    if not len(known.loads) or load > known.loads[-1] * (1 + 1e-12):
         return math.inf
-    queue = _Queue(batch, processes, 1000 * batch * processes / found.throughput_rps, rate_rps / 1000, delay_ms)
-    low_ms, high_ms = 0.0, delay_ms
-    while queue.late(high_ms):
-        low_ms, high_ms = high_ms, 2 * high_ms + queue.hold_ms
-    for _ in range(HALVINGS):
-        middle_ms = (low_ms + high_ms) / 2
-        low_ms, high_ms = (middle_ms, high_ms) if queue.late(middle_ms) else (low_ms, middle_ms)
-    return found.latency_ms + high_ms
-
-
-class _Queue(NamedTuple):
-    """The tasks of one replica; ``rate`` counts them per ms."""
-
-    batch: int
-    processes: int
-    hold_ms: float
-    rate: float
-    delay_ms: float
-
-    def late(self, wait_ms):
-        """Whether more than ``LATE`` of the tasks may wait for longer than this."""
-        shares = accumulate(self._tails(wait_ms), initial=self._unfilled(wait_ms))
-        return any(share > LATE * (1 + ROUNDING) for share in shares)
-
-    def _tails(self, wait_ms):
-        """Shares of the tasks that wait so long behind n, n + 1, ... rounds of all processes, while they count."""
-        load, turns = self.rate * self.hold_ms / (self.batch * self.processes), wait_ms / self.hold_ms
-        # By Chernoff's bound none is larger than exp(-2 (1 - load) batch processes (turns - 1)).
-        if 2 * (1 - load) * self.batch * self.processes * (turns - 1) > -VANISHING:
-            return
-        falling_from = turns * (2 + load / (1 - load))
-        for rounds in count(math.floor(turns)):
-            found = [self._behind(rounds, last, wait_ms) for last in range(self.processes)]
-            yield sum(found)
-            if rounds > falling_from and max(found) < NEGLIGIBLE:
-                return
-
-    def _unfilled(self, wait_ms):
-        """Probability that a batch is neither full nor started by the delay when its first task has waited so long."""
-        if wait_ms >= self.delay_ms or self.batch == 1:
-            return 0.0
-        return float(scipy.special.gammaincc(self.batch - 1, self.rate * wait_ms))
-
-    def _behind(self, rounds, last, wait_ms):
-        """Share of the tasks that arrive within so short a time behind ``rounds * processes + last`` batches."""
-        window_ms = (rounds + 1) * self.hold_ms - wait_ms - (self.processes - 1 - last) * self.delay_ms
-        ahead, mean = (rounds * self.processes + last) * self.batch, self.rate * window_ms
-        # Chernoff's bound spares most of the tails.
-        if mean < NEGLIGIBLE or (mean < ahead and ahead - mean + ahead * math.log(mean / ahead) < VANISHING):
-            return 0.0
-        in_turns = self.processes * self.delay_ms >= self.hold_ms * (1 - ROUNDING)
-        places = np.arange(1, math.ceil(self.batch / 2) + 1 if in_turns else 2)
-        return float(scipy.special.gammainc(ahead + places, mean).mean())
+    return float(np.interp(-1 / load, -1 / known.loads, known.patience))

@@ -5,7 +5,6 @@ from collections import Counter
 import numpy as np
 
 from provision.models.performance.operating_points import OperatingPoints
-from provision.models.traffic.queueing_rates import best_by_rate
 
 
 def capacity_rps(instance, plan, predictions):
@@ -30,9 +29,7 @@ def _carried_rps(instance, piece, found):
     """The capacity of one replica; where a policy lets workloads share its slice, no more than it is routed."""
     if instance.policy.share_slices and len(piece.replicas) > 1:
         return found.rate_rps
-    if instance.policy.latency_budget != "queueing":
-        return found.throughput_rps
     replica = piece.replicas[0]
     counts = np.array([[replica.batch], [replica.processes]])
     point = OperatingPoints(*counts, np.array([found.latency_ms]), np.array([found.throughput_rps]))
-    return float(best_by_rate(point, replica.processes, np.array([found.budget_ms]))[0, 0])
+    return float(instance.policy.rule.best_points(point, replica.processes, np.array([found.budget_ms]))[0, 0])

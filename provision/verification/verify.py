@@ -12,7 +12,6 @@ from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.plans.prediction import predict_slice, slice_members, task_p99_ms
 from provision.models.plans.report import ReplicaPrediction, Report, Violation
 from provision.models.problem.instance import SHARED
-from provision.models.traffic.queueing import MOST_LOAD
 
 TOLERANCE = 1e-9
 """Relative excess that counts as rounding."""
@@ -213,7 +212,7 @@ class _Verifier:
             self._violate("latency", message, *where, found.latency_ms, budget)
         elif p99 == math.inf:
             load = replica.rate_rps / found.throughput_rps
-            message = f"no P99 holds at {load:.2%} of the throughput; route at most {MOST_LOAD:.0%} here"
+            message = f"no P99 holds at {load:.2%} of the throughput; route less here"
             self._violate("latency", message, *where, limit=budget)
         elif p99 and _over(p99, budget):
             message = (

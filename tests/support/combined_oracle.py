@@ -17,7 +17,7 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
 from provision.models.problem.instance import SHARED, Instance
 from provision.models.problem.workload import FleetEntry, Workload
-from provision.models.traffic.queueing_rates import best_by_rate
+from provision.models.traffic.queueing import Queueing
 
 ROUNDING = 1e-9
 STEPS = (0.5, 1.0)
@@ -220,4 +220,4 @@ def _queued_rps(batch: int, processes: int, found: Prediction, budget_ms: float)
     """The highest rate at which the P99 of a task stays within its budget, as the verifier judges a replica."""
     counts = np.array([[batch], [processes]])
     point = OperatingPoints(*counts, np.array([found.latency_ms]), np.array([found.throughput_rps]))
-    return float(best_by_rate(point, processes, np.array([budget_ms * (1 + ROUNDING)]))[0, 0])
+    return float(Queueing().best_points(point, processes, np.array([budget_ms * (1 + ROUNDING)]))[0, 0])

@@ -8,7 +8,6 @@ import numpy as np
 
 from provision.models.hardware.geometry import geometry
 from provision.models.performance.operating_points import ROUNDING
-from provision.models.traffic.queueing_rates import best_by_rate
 
 
 class SliceKind(NamedTuple):
@@ -116,7 +115,7 @@ def _column(instance, entry, profile, rows, budgets, max_processes):
     for (model, number), indices in rows.items():
         data, indices = instance.performance_of(entry.gpu, model), np.array(indices)
         if data is not None:
-            found = _best(instance)(data.operating_points(model, profile), limit, budgets[indices])
+            found = instance.policy.rule.best_points(data.operating_points(model, profile), limit, budgets[indices])
             better = found[:, 0] > column[indices, 0]
             column[indices[better]] = np.insert(found[better], 4, number, axis=1)
     return column
@@ -128,33 +127,12 @@ def best_point(instance, entry, profile, workload, model, processes):
     if data is None or processes > _most_processes(entry, profile):
         return 0.0, 0.0, 0, processes
     points = data.operating_points(model, profile).where_processes(processes)
-    return _best(instance)(points, processes, np.array([instance.budget_ms(workload) * (1 + ROUNDING)]))[0].tolist()
+    budgets_ms = np.array([instance.budget_ms(workload) * (1 + ROUNDING)])
+    return instance.policy.rule.best_points(points, processes, budgets_ms)[0].tolist()
 
 
 def _most_processes(entry, profile):
     return entry.type.slice_mps_clients(profile) if entry.mps else 1
-
-
-def _best(instance):
-    """How the best points are chosen under the policy."""
-    return best_by_rate if instance.policy.latency_budget == "queueing" else _best_by_throughput
-
-
-def _best_by_throughput(points, max_processes, budgets_ms):
-    """(budgets, 4) array of throughput, latency, batch, processes of the points with the best throughput in budget."""
-    best = _best_by_latency(points, max_processes)
-    return np.vstack([np.zeros(4), best])[np.searchsorted(best[:, 1], budgets_ms, side="right")]
-
-
-def _best_by_latency(points, max_processes):
-    """Points in ascending latency, each replaced by the best throughput at no more latency."""
-    table = np.column_stack([points.throughput_rps, points.latency_ms, points.batch, points.processes])
-    table = table[points.processes <= max_processes]
-    table = table[np.lexsort((table[:, 3], -table[:, 0], table[:, 1]))]
-    best = np.maximum.accumulate(table[:, 0]) if len(table) else np.zeros(0)
-    leader = np.maximum.accumulate(np.where(table[:, 0] == best, np.arange(len(table)), 0)) if len(table) else []
-    chosen = table[np.asarray(leader, int)]
-    return np.column_stack([chosen[:, 0], table[:, 1], chosen[:, 2:]]) if len(table) else table
 
 
 def cap_rps(instance):

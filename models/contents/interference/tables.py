@@ -153,8 +153,8 @@ def tables_of(instance, gpu, demands):
     data = igniter_data(instance, gpu)
     hardware = data.hardware
     known = {model for models, *_ in demands for model in models} & set(data.models)
-    grids = {model: _grid(data, model) for model in known}
-    points = [_points(grids, *demand) for demand in demands]
+    grids = {model: _grid(data, model, instance.policy.rule.random_arrivals) for model in known}
+    points = [_points(grids, instance.policy.rule, *demand) for demand in demands]
     offsets = np.cumsum([0] + [len(one["units"]) for one in points])
     by_power = [_order(one, "power_w", "cache", "units") for one in points]
     steps = np.arange(hardware.units + 2)
@@ -200,11 +200,14 @@ def shares_of(hardware):
     return np.round(hardware.unit_share * np.arange(1, hardware.units + 1), 12)
 
 
-def _grid(data, model):
+def _grid(data, model, partly_filled):
     """Terms of a model at (units, batches), the units, the part of the clock left to it alone, and the burden."""
     batch = np.arange(1, data.max_batch + 1)
     units = np.arange(1, data.hardware.units + 1)[:, None]
     terms = solo_terms(data, model, batch, shares_of(data.hardware)[:, None])
+    if partly_filled:  # a neighbour's smaller batch may demand more
+        terms = terms._replace(cache=np.maximum.accumulate(terms.cache, axis=1),
+                               power_w=np.maximum.accumulate(terms.power_w, axis=1))
     over_w = np.maximum(data.hardware.idle_power_w + terms.power_w - data.hardware.power_cap_w, 0)
     clock_loss = _clock_loss(data.hardware)
     sensitivity = np.mean([one.cache_sensitivity for one in data.models.values()])
@@ -217,15 +220,15 @@ def _clock_loss(hardware):
     return -hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz
 
 
-def _points(grids, models, budget_ms, rate_rps):
+def _points(grids, rule, models, budget_ms, rate_rps):
     """The points of one demand that can hold alone and are worth considering, as arrays by name.
 
     A point without another of no more units, power, cache, scheduling and active time, slowdown by cache and kernels,
     and no less room, is worth it.
     """
     known = [(number, grids[model]) for number, model in enumerate(models) if model in grids]
-    nothing = [_possible(0, next(iter(grids.values())), 0.0, 0.0)]
-    flat = _merged([_possible(*one, budget_ms, rate_rps) for one in known] or nothing)
+    nothing = [_possible(0, next(iter(grids.values())), rule, 0.0, 0.0)]
+    flat = _merged([_possible(*one, rule, budget_ms, rate_rps) for one in known] or nothing)
     order = _order(flat, "units", "burden", "active_ms")
     flat = {name: column[order] for name, column in flat.items() if name != "burden"}
     costs = [flat[name] for name in ("power_w", "cache", "active_ms", "scheduling_ms", "kernels")]
@@ -233,12 +236,12 @@ def _points(grids, models, budget_ms, rate_rps):
     return {name: column[keep] for name, column in flat.items()}
 
 
-def _possible(number, grid, budget_ms, rate_rps):
+def _possible(number, grid, rule, budget_ms, rate_rps):
     """The points at which one model, of this number, can hold alone."""
     terms, units, clock, burden = grid
-    every_ms = np.divide(1000 * terms.batch, rate_rps) if rate_rps > 0 else np.full_like(terms.batch, np.inf)
     room, loose = (
-        np.minimum(budget_ms * slack - terms.load_ms, every_ms * slack) - terms.feedback_ms
+        np.broadcast_to(rule.room_ms(terms.batch[:1], rate_rps / slack, terms.load_ms[:1], budget_ms * slack)
+                        - terms.feedback_ms[:1], units.shape)
         for slack in (1 + ROUNDING, 1 + LOOSE)
     )
     possible = (terms.scheduling_ms + terms.active_ms <= clock * loose) & (clock > 0)

@@ -1,0 +1,49 @@
+"""The rule of Nexus, iGniter and ParvaGPU: a batch may take half of the SLO; the other half is for waiting."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from provision.models.performance.operating_points import OperatingPoints, Prediction
+
+Floats = NDArray[np.float64]
+
+
+class HalfSlo:
+    """Batch times within half of the SLO times ``safety``; throughput is the rate that a replica carries."""
+
+    random_arrivals = False
+
+    def budget_ms(self, slo_ms: float, safety: float) -> float:
+        """Half of the SLO, in ms, times ``safety``."""
+        return slo_ms * safety / 2
+
+    def queue_delay_ms(self, slo_ms: float, safety: float, latency_ms: float) -> float:
+        """What a batch leaves of half of the SLO, in ms."""
+        return max(0.0, slo_ms / 2 - latency_ms)
+
+    def best_points(self, points: OperatingPoints, max_processes: int, budgets_ms: Floats) -> Floats:
+        """The points of most throughput with a latency in budget; of equals the one that is answered first."""
+        best = _best_by_latency(points, max_processes)
+        return np.vstack([np.zeros(4), best])[np.searchsorted(best[:, 1], budgets_ms, side="right")]
+
+    def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike) -> Floats:
+        """What loading leaves of the budget, and no longer than it takes for the next batch to arrive."""
+        with np.errstate(divide="ignore"):
+            every_ms = 1000 * np.asarray(batch, float) / rate_rps
+        return np.minimum(np.asarray(budget_ms) - load_ms, every_ms)
+
+    def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
+        """None: the rule says nothing about requests."""
+        return None
+
+
+def _best_by_latency(points: OperatingPoints, max_processes: int) -> Floats:
+    """Points in ascending latency, each replaced by the best throughput at no more latency."""
+    table = np.column_stack([points.throughput_rps, points.latency_ms, points.batch, points.processes])
+    table = table[points.processes <= max_processes]
+    if not len(table):
+        return table
+    table = table[np.lexsort((table[:, 3], -table[:, 0], table[:, 1]))]
+    best = np.maximum.accumulate(table[:, 0])
+    leader = np.maximum.accumulate(np.where(table[:, 0] == best, np.arange(len(table)), 0))
+    return np.column_stack([table[leader, 0], table[:, 1], table[leader, 2:]])

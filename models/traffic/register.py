@@ -1,0 +1,41 @@
+"""The register of latency rules, by the name that a policy's ``latency_budget`` gives."""
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from provision.models.base.errors import InputError
+from provision.models.traffic.rule import LatencyRule
+
+RULES = {
+    "half_slo": ("provision.models.traffic.half_slo", "HalfSlo"),
+    "queueing": ("provision.models.traffic.queueing", "Queueing"),
+}
+"""Module and class of each rule; imported when first asked for."""
+GROUP = "provision.rules"
+"""Entry points by which other packages add rules: each names a class without parameters."""
+
+
+@cache
+def rule_names() -> tuple[str, ...]:
+    """The names of all rules."""
+    return (*RULES, *sorted(entry.name for entry in entry_points(group=GROUP)))
+
+
+@cache
+def rule_of(name: str) -> LatencyRule:
+    """The rule of a name.
+
+    Raises
+    ------
+    InputError
+        If there is none; the message lists those there are.
+    """
+    if name in RULES:
+        module, kind = RULES[name]
+        found: LatencyRule = getattr(import_module(module), kind)()
+        return found
+    for entry in entry_points(group=GROUP, name=name):
+        made: LatencyRule = entry.load()()
+        return made
+    raise InputError(f"unknown latency rule {name!r}; use one of {', '.join(rule_names())}")

@@ -1,0 +1,49 @@
+"""The interface of a latency rule: what an SLO leaves a batch, at the rate that a replica is routed."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from provision.models.performance.operating_points import OperatingPoints, Prediction
+
+Floats = NDArray[np.float64]
+
+
+class LatencyRule(Protocol):
+    """Decides which batch times keep an SLO; a budget is what ``budget_ms`` makes of one."""
+
+    random_arrivals: bool
+    """Whether plans keep their SLOs under random arrivals."""
+
+    def budget_ms(self, slo_ms: float, safety: float) -> float:
+        """What a plan may use of an SLO, in ms."""
+        ...
+
+    def queue_delay_ms(self, slo_ms: float, safety: float, latency_ms: float) -> float:
+        """Longest time, in ms, that a request should wait for its batch to fill while a process is idle."""
+        ...
+
+    def best_points(self, points: OperatingPoints, max_processes: int, budgets_ms: Floats) -> Floats:
+        """(budgets, 4): the highest rate of any point in requests/s, its latency in ms, batch and processes, or zeros.
+
+        Points with more than ``max_processes`` do not count.
+        """
+        ...
+
+    def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike) -> Floats:
+        """Longest time that a batch may hold its one process, in ms, arrays that broadcast against each other.
+
+        A batch is loaded in ``load_ms`` before; so it is answered ``load_ms`` plus the hold after it starts. Whoever
+        has a shorter hold keeps the rule too.
+        """
+        ...
+
+    def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
+        """The percentile of a request's latency, in ms, for a replica at a rate; None where the rule knows none.
+
+        Infinite where there is none. A replica keeps the rule when this, or else its batch latency, is in the budget.
+        """
+        ...
