@@ -1,14 +1,23 @@
 """What the replicas of a plan can carry: their throughput, under ``queueing`` the rate up to which P99 holds."""
 
-from collections import Counter
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.models.performance.operating_points import OperatingPoints
 from provision.models.traffic.queueing_rates import best_by_rate
 
+if TYPE_CHECKING:
+    from provision.models.plans.plan import Plan, Slice
+    from provision.models.plans.report import ReplicaPrediction
+    from provision.models.problem.instance import Instance
 
-def capacity_rps(instance, plan, predictions):
+
+def capacity_rps(instance: Instance, plan: Plan, predictions: Iterable[ReplicaPrediction]) -> defaultdict[str, float]:
     """Requests/s that replicas of a plan can carry within their SLOs, by workload.
 
     Parameters
@@ -20,19 +29,21 @@ def capacity_rps(instance, plan, predictions):
     predictions
         What the verifier predicts for those of its replicas that count.
     """
-    held = Counter()
+    held: defaultdict[str, float] = defaultdict(float)
     for found in predictions:
         held[found.workload] += _carried_rps(instance, plan.gpus[found.gpu].slices[found.slice], found)
     return held
 
 
-def _carried_rps(instance, piece, found):
+def _carried_rps(instance: Instance, piece: Slice, found: ReplicaPrediction) -> float:
     """The capacity of one replica; where a policy lets workloads share its slice, no more than it is routed."""
     if instance.policy.share_slices and len(piece.replicas) > 1:
         return found.rate_rps
     if instance.policy.latency_budget != "queueing":
         return found.throughput_rps
     replica = piece.replicas[0]
-    counts = np.array([[replica.batch], [replica.processes]])
-    point = OperatingPoints(*counts, np.array([found.latency_ms]), np.array([found.throughput_rps]))
+    point = OperatingPoints(
+        np.array([replica.batch]), np.array([replica.processes]), np.array([found.latency_ms]),
+        np.array([found.throughput_rps]),
+    )
     return float(best_by_rate(point, replica.processes, np.array([found.budget_ms]))[0, 0])
