@@ -22,10 +22,10 @@ from provision.models.problem.method import Method
 
 if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
-    from provision.models.problem.method import Control, Outcome
+    from provision.models.problem.search import Outcome, Search
 
 
-def solve(instance: Instance, control: Control) -> Outcome:
+def solve(instance: Instance, control: Search) -> Outcome:
     """The first partitioning, by number of GPUs, on which all rates find gpu-lets."""
     started = perf_counter()
     refused = refusal(instance, best_segments(instance), started)

@@ -31,7 +31,7 @@ from provision.models.problem.method import Method
 
 if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
-    from provision.models.problem.method import Control, Outcome
+    from provision.models.problem.search import Outcome, Search
 
 DONE = 1e-9
 """Part of a rate that counts as nothing left."""
@@ -53,7 +53,7 @@ class _Variant:
     name: str
     parts: int
 
-    def __call__(self, instance: Instance, control: Control) -> Outcome:
+    def __call__(self, instance: Instance, control: Search) -> Outcome:
         started = perf_counter()
         refused = refusal(instance, best_segments(instance), started)
         if refused:

@@ -33,14 +33,14 @@ from provision.models.problem.search import Outcome
 if TYPE_CHECKING:
     from provision.models.base.arrays import Floats
     from provision.models.problem.instance import Instance
-    from provision.models.problem.method import Control
+    from provision.models.problem.search import Search, Status
     from provision.models.problem.workload import Workload
 
 NAME = "gpulets+"
 SHARES = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 1.0])
 
 
-def solve(instance: Instance, control: Control) -> Outcome:
+def solve(instance: Instance, control: Search) -> Outcome:
     """At most two workloads on a GPU, each on its most efficient part or what is left beside another."""
     started = perf_counter()
     refused = refusal(instance, best_segments(instance), started)
@@ -59,7 +59,7 @@ def solve(instance: Instance, control: Control) -> Outcome:
         plan, reason = None, f"{NAME} needs {len(made.gpus)} GPUs and the fleet has {count}"
     elif missed := late(instance, made):
         reason = f"{', '.join(missed)}: too slow beside others for the SLO or the rate"
-    status = "unknown" if reason else "feasible"
+    status: Status = "unknown" if reason else "feasible"
     return Outcome(status, "completed", plan, reason=reason, solve_seconds=perf_counter() - started)
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Bools, Floats, Ints
     from provision.models.performance.igniter import IgniterProfiles
     from provision.models.problem.instance import Instance
-    from provision.models.problem.method import Control
+    from provision.models.problem.search import Search, Status
     from provision.models.problem.workload import Workload
 
 
@@ -53,7 +53,7 @@ class _Variant:
     interference: bool = True
     least_growth: bool = True
 
-    def __call__(self, instance: Instance, control: Control) -> Outcome:
+    def __call__(self, instance: Instance, control: Search) -> Outcome:
         started = perf_counter()
         demands = _Demands(instance)
         beyond = np.flatnonzero(demands.alone > demands.limit)
@@ -64,7 +64,8 @@ class _Variant:
         for workload in np.argsort(-demands.lower, kind="stable"):
             packing.place(workload)
         late = packing.late()
-        status, reason = ("unknown", _missed(instance, late)) if len(late) else ("feasible", "")
+        status: Status = "unknown" if len(late) else "feasible"
+        reason = _missed(instance, late) if len(late) else ""
         count, most = packing.count, instance.fleet[0].count
         plan: Plan | None = packing.plan(instance)
         if most is not None and count > most:

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from provision.instances.files.files import FilePath
     from provision.models.base.arrays import Bools, Ints
     from provision.models.problem.instance import Instance
-    from provision.models.problem.method import Control
+    from provision.models.problem.search import Search, Status
 
 NAME = "inss"
 SHIPPED = ""
 """What stands for the policy that comes with the package."""
 
 
-def solve(instance: Instance, control: Control) -> Outcome:
+def solve(instance: Instance, control: Search) -> Outcome:
     """One decision of the scheduler."""
     started = perf_counter()
     system = System(instance)
@@ -48,7 +48,8 @@ def solve(instance: Instance, control: Control) -> Outcome:
     given = provisioning(system, policy.act(system, nothing))
     batch, found = decide_batches(system, given, system.rates_rps[None], nothing)
     plan = _plan(system, given.gpu[0], given.units[0], batch[0])
-    status, reason = ("feasible", "") if found.all() else ("unknown", _missed(instance, found[0]))
+    status: Status = "feasible" if found.all() else "unknown"
+    reason = "" if found.all() else _missed(instance, found[0])
     return Outcome(status, "completed", plan, None, reason, built - started, perf_counter() - built)
 
 

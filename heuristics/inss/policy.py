@@ -8,6 +8,8 @@ row, and tell what system they were trained for.
 
 from __future__ import annotations
 
+from provision.models.base.arrays import Floats
+
 import io
 import os
 import zlib
@@ -21,12 +23,11 @@ from provision.heuristics.inss.system import Provisioning, filled
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, NonNegative, Positive, PositiveCount, Record, Version
 
-if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
     from provision.heuristics.inss.system import System
-    from provision.models.base.arrays import Floats, Ints
+    from provision.models.base.arrays import Ints
 
 LEVELS = 20
 """How many SM shares a head tells apart."""

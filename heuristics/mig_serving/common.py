@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from provision.heuristics.mig_serving.configs import Config
     from provision.models.contents.alone.segments import Segments
     from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Termination
 
 FEATURES = frozenset({"limited_counts", "with_mig", "without_mps", "isolated_data"})
 """What they plan: one GPU type with MIG, any performance data for isolated slices."""
 
 
 def planned(
-    instance: Instance, name: str, deploy: Callable[[Segments], tuple[Segments, Sequence[Config], str]]
+    instance: Instance, name: str, deploy: Callable[[Segments], tuple[Segments, Sequence[Config], Termination]]
 ) -> Outcome:
     """The Outcome of a method that deploys workloads on instances of one process each.
 

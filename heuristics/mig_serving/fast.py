@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from provision.heuristics.mig_serving.configs import Config
     from provision.models.contents.alone.segments import Segments
     from provision.models.problem.instance import Instance
-    from provision.models.problem.method import Control, Outcome
+    from provision.models.problem.search import Outcome, Search, Termination
 
 NAME = "mig-serving-fast"
 
 
-def solve(instance: Instance, control: Control) -> Outcome:
+def solve(instance: Instance, control: Search) -> Outcome:
     """Plan an instance; see the module's text."""
 
-    def deploy(segments: Segments) -> tuple[Segments, list[Config], str]:
+    def deploy(segments: Segments) -> tuple[Segments, list[Config], Termination]:
         return segments, Configs(instance, segments).fill(np.zeros(len(instance.workloads))), "completed"
 
     return planned(instance, NAME, deploy)

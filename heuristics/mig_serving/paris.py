@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Bools, Floats, Ints
     from provision.models.contents.alone.segments import Segments, SliceKind
     from provision.models.problem.instance import Instance
-    from provision.models.problem.method import Control, Outcome
+    from provision.models.problem.search import Outcome, Search, Termination
     from provision.models.problem.workload import Workload
 
 NAME = "paris"
@@ -58,10 +58,10 @@ SLACK = 1e-10
 """A part of an instance too small to ask for one more."""
 
 
-def solve(instance: Instance, control: Control) -> Outcome:
+def solve(instance: Instance, control: Search) -> Outcome:
     """Plan an instance; see the module's text."""
 
-    def deploy(segments: Segments) -> tuple[Segments, list[Config], str]:
+    def deploy(segments: Segments) -> tuple[Segments, list[Config], Termination]:
         segments, wanted = _partitioned(instance, segments, _distribution(control))
         packing = Packing(instance, segments)
         for kind, workload in sorted(wanted, key=lambda pair: -segments.kinds[pair[0]].compute):
@@ -79,7 +79,7 @@ class _Distribution(NamedTuple):
     largest: float
 
 
-def _distribution(control: Control) -> _Distribution:
+def _distribution(control: Search) -> _Distribution:
     names = ("batch_median", "batch_sigma", "largest_batch")
     return _Distribution(*(control.positive(name, float) for name in names))
 

@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from provision.heuristics.mig_serving.configs import Config
     from provision.models.contents.alone.segments import Segments
     from provision.models.problem.instance import Instance
-    from provision.models.problem.method import Control, Outcome
+    from provision.models.problem.search import Outcome, Search, Termination
 
 NAME = "mig-serving-slow"
 POPULATION = 5
 """Deployments that live on after a round."""
 
 
-def solve(instance: Instance, control: Control) -> Outcome:
+def solve(instance: Instance, control: Search) -> Outcome:
     """Search until the time is over or ``patience`` rounds found nothing better; Ctrl-C returns the best so far."""
     started = perf_counter()
 
-    def deploy(segments: Segments) -> tuple[Segments, list[Config], str]:
+    def deploy(segments: Segments) -> tuple[Segments, list[Config], Termination]:
         evolution = _Evolution(instance, Configs(instance, segments), control)
         try:
-            termination = evolution.run(started + control.time_limit_s)
+            termination: Termination = evolution.run(started + control.time_limit_s)
         except KeyboardInterrupt:
             termination = "stopped"
         return segments, evolution.best, termination
@@ -50,9 +50,9 @@ def solve(instance: Instance, control: Control) -> Outcome:
 class _Evolution:
     """Deployments, best first, that begin with the fast algorithm's."""
 
-    def __init__(self, instance: Instance, configs: Configs, control: Control) -> None:
+    def __init__(self, instance: Instance, configs: Configs, control: Search) -> None:
         self.configs, self.report = configs, control.report
-        self.patience, self.playouts = (control.positive(name, int) for name in ("patience", "playouts"))
+        self.patience, self.playouts = (int(control.positive(name, int)) for name in ("patience", "playouts"))
         self.gpu_weight = instance.weight(instance.fleet[0])
         self.draw = np.random.default_rng(control.seed)
         self.population = [configs.fill(np.zeros(len(instance.workloads)))]
@@ -62,7 +62,7 @@ class _Evolution:
     def best(self) -> list[Config]:
         return self.population[0]
 
-    def run(self, deadline: float) -> str:
+    def run(self, deadline: float) -> Termination:
         """Rounds until the deadline or until patience ends; returns why it ended."""
         idle = 0
         while idle < self.patience and len(self.best) > 1:

@@ -35,7 +35,7 @@ from provision.models.problem.search import Outcome
 if TYPE_CHECKING:
     from provision.models.contents.alone.segments import Segments
     from provision.models.problem.instance import Instance
-    from provision.models.problem.method import Control
+    from provision.models.problem.search import Search
 
 FRAGMENTED_GPCS = 4
 """A GPU with at most this many allocated GPCs is split up by the optimization (section III-E2)."""
@@ -49,7 +49,7 @@ class _Variant:
     max_processes: int | None = None
     optimize: bool = True
 
-    def __call__(self, instance: Instance, control: Control) -> Outcome:
+    def __call__(self, instance: Instance, control: Search) -> Outcome:
         started = perf_counter()
         segments = best_segments(instance, self.max_processes)
         refused = refusal(instance, segments, started)

@@ -8,6 +8,8 @@ weights in a cache, so DRAM counts as fast as L3, which is taken to hold all blo
 
 from __future__ import annotations
 
+from numpy.typing import NDArray
+
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,8 +21,6 @@ from provision.heuristics.veltair.versions import candidates_of
 from provision.models.cpu.cpu import THREADRIPPER, core_scaling
 from provision.models.cpu.networks import networks
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
     from provision.models.base.arrays import Floats
     from provision.models.cpu.cpu import Cpu

@@ -21,7 +21,7 @@ from provision.models.base.errors import InputError
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-    from provision.models.problem.method import Incumbent
+    from provision.models.problem.search import Incumbent
 
 N = TypeVar("N", int, float)
 PLAIN = TextColumn("{task.description}", markup=False)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from provision.models.base.errors import InputError
+from provision.models.cpu.layers import Layer
 from provision.models.cpu.times import LayerTime, Streaming
 from provision.profiling.background import background
 from provision.profiling.layer_work import versions_of, work
@@ -29,7 +30,7 @@ from provision.profiling.layer_work import versions_of, work
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from provision.models.cpu.layers import Layer, Network
+    from provision.models.cpu.layers import Network
 
 WARM_UP = 3
 LEAST_REPETITIONS = 5

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import PerformanceFile
+from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Policy, Workload
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from provision.models.problem.instance import Instance
 
 
 Change = Callable[[Instance, str, Any, str], Instance]
