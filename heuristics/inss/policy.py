@@ -8,8 +8,6 @@ row, and tell what system they were trained for.
 
 from __future__ import annotations
 
-from provision.models.base.arrays import Floats
-
 import io
 import os
 import zlib
@@ -20,10 +18,11 @@ from zipfile import BadZipFile
 import numpy as np
 
 from provision.heuristics.inss.system import Provisioning, filled
+from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, NonNegative, Positive, PositiveCount, Record, Version
 
-
+if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from provision.heuristics.inss.system import System

@@ -8,20 +8,19 @@ weights in a cache, so DRAM counts as fast as L3, which is taken to hold all blo
 
 from __future__ import annotations
 
-from numpy.typing import NDArray
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from provision.heuristics.veltair.versions import candidates_of
 from provision.models.cpu.cpu import THREADRIPPER, core_scaling
 from provision.models.cpu.networks import networks
 
-
+if TYPE_CHECKING:
     from provision.models.base.arrays import Floats
     from provision.models.cpu.cpu import Cpu
     from provision.models.cpu.layers import Network

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel
 
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Policy, Workload
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-
 
 Change = Callable[[Instance, str, Any, str], Instance]
 """Gives the changed instance from the instance, the target, the value and what to call the value when it is refused."""
