@@ -1,4 +1,4 @@
-"""What the exporters share: machines, names, and what they hand back."""
+"""Shared by the exporters: machines, names, and the type of their results."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 
 LONGEST = 40
-"""Characters of a slug: what is put before and behind it still fits into the 63 of a Kubernetes name."""
+"""Most characters of a slug; with prefix and suffix it still fits into the 63 of a Kubernetes name."""
 
 Attachment = tuple[dict[str, Any], dict[str, Any]]
 """How a pod gets its slice: the ``resources`` of each of its containers, and further fields of the pod."""
 
 
 class Exported(NamedTuple):
-    """What an exporter hands back: texts by file name, and lines that tell people what to know and to do."""
+    """The result of an exporter: texts by file name, and notes that tell people what to do with the files."""
 
     files: dict[str, str]
     notes: tuple[str, ...]
@@ -47,7 +47,7 @@ class Node(NamedTuple):
 
 
 def nodes(plan: Plan, gpus_per_node: int) -> list[Node]:
-    """The GPUs of a plan dealt to machines in the order of the plan, GPUs that differ in type or MIG mode apart."""
+    """The GPUs of a plan on machines, in the order of the plan; a machine has GPUs of one type and MIG mode."""
     alike: dict[tuple[str, bool], list[tuple[int, PlannedGpu]]] = {}
     for index, gpu in enumerate(plan.gpus):
         alike.setdefault((gpu.gpu, gpu.mig), []).append((index, gpu))
@@ -59,7 +59,7 @@ def nodes(plan: Plan, gpus_per_node: int) -> list[Node]:
 
 
 def slugs(names: Iterable[str]) -> dict[str, str]:
-    """For each name one of its own that files, labels and hosts can carry: lower case letters, digits, dashes."""
+    """A slug for every name, all different: lower case letters, digits and dashes, valid in files, labels and hosts."""
     found, taken = {}, set()
     for name in names:
         plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST].strip("-") or "unnamed"

@@ -24,7 +24,7 @@ CONFIG_MAP = "provision-mig-config"
 
 
 def check_spread(instance: Instance, machines: Sequence[Node]) -> None:
-    """Refuse what needs a say in which GPU of a machine a pod gets.
+    """Refuse plans that depend on which GPU of a machine a pod gets, since Kubernetes chooses it.
 
     Raises
     ------

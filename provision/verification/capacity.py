@@ -1,4 +1,4 @@
-"""What the replicas of a plan can carry: their throughput, under ``queueing`` the rate up to which P99 holds."""
+"""The rates that replicas of a plan can serve: throughput, or under ``queueing`` the largest rate whose P99 holds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def capacity_rps(instance: Instance, plan: Plan, predictions: Iterable[ReplicaPrediction]) -> defaultdict[str, float]:
-    """Requests/s that replicas of a plan can carry within their SLOs, by workload.
+    """Requests/s that replicas of a plan can serve within their SLOs, by workload; 0 for workloads without replicas.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def capacity_rps(instance: Instance, plan: Plan, predictions: Iterable[ReplicaPr
     plan
         The Plan.
     predictions
-        What the verifier predicts for those of its replicas that count.
+        The verifier's predictions for the replicas to count.
     """
     held: defaultdict[str, float] = defaultdict(float)
     for found in predictions:
@@ -36,7 +36,7 @@ def capacity_rps(instance: Instance, plan: Plan, predictions: Iterable[ReplicaPr
 
 
 def _carried_rps(instance: Instance, piece: Slice, found: ReplicaPrediction) -> float:
-    """The capacity of one replica; where a policy lets workloads share its slice, no more than it is routed."""
+    """The capacity of one replica in requests/s; on a slice that workloads share it counts as the rate routed to it."""
     if instance.policy.share_slices and len(piece.replicas) > 1:
         return found.rate_rps
     if instance.policy.latency_budget != "queueing":

@@ -100,7 +100,7 @@ class _Verifier:
                 self._check_workload(at, position, replica)
 
     def _check_profile(self, at: int, position: int, gpu: PlannedGpu, kind: GpuType, piece: Slice) -> bool:
-        """Whether a slice's profile exists; its start is judged on the way."""
+        """Whether a slice's profile exists; also notes a violation when it cannot start where it does."""
         if not gpu.mig or not kind.mig:
             if piece.profile == WHOLE:
                 if piece.start:
@@ -178,7 +178,9 @@ class _Verifier:
                 self._check_replica(at, position, piece, replica, found)
 
     def _divided(self, kind: GpuType, piece: Slice) -> bool:
-        """Whether the replicas of a slice hold parts of its SMs: with igniter and gpulets, else once one has a part."""
+        """Whether several replicas of a slice hold parts of its SMs, so that the parts must not exceed the whole.
+
+        They do with data of kind igniter or gpulets, and otherwise as soon as one has less than all SMs."""
         kinds = {data.kind for data in self.instance.performance if data.gpu == kind.name}
         shared = not kinds.isdisjoint(SHARED)
         return len(piece.replicas) > 1 and (shared or any(replica.sm_share < 1 for replica in piece.replicas))
