@@ -130,7 +130,7 @@ def _max_batch(instance: Instance, target: str, value: Any, where: str) -> Insta
 def _limited(data: PerformanceFile, most: int, where: str) -> PerformanceFile:
     """Performance data without the operating points of larger batches."""
     content = data.model_dump(mode="json")
-    if data.kind in ("igniter", "colocation"):
+    if data.kind == "igniter" or data.kind == "colocation":
         content["max_batch"] = min(data.max_batch, most)
     elif data.kind != "measured-segments":
         content["batches"] = [batch for batch in data.batches if batch <= most]
