@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LEVELS = 20
 """How many SM shares a head tells apart."""
 LARGEST = 127
-"""Of the integers that stand for weights."""
+"""Largest of the integers that stand for weights."""
 OWN = ("rates_rps", "episodes", "seed")
 """Fields of a Trained in which systems of one kind may differ."""
 

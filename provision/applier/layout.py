@@ -1,4 +1,4 @@
-"""What stands on GPUs: the layout that a run brings about or goes back to, and what is observed.
+"""The layouts that a run applies or goes back to, and the observed state of the GPUs.
 
 A slice is known by its profile's NVML enumerator, which is the same on every GPU model, and its first memory
 slice; names of profiles differ between drivers and are labels only. The slice that is a whole GPU has no enumerator.
@@ -47,7 +47,7 @@ class SliceLayout(Record):
 
     @property
     def key(self) -> tuple[int | None, int]:
-        """What the slice is known by on its GPU."""
+        """Enumerator and start, which identify the slice on its GPU."""
         return self.enumerator, self.start
 
     @property
@@ -91,7 +91,7 @@ class ObservedSlice(SliceLayout):
         return self.devices[0] if len(self.devices) == 1 else None
 
     def layout(self) -> SliceLayout:
-        """What a rollback would go back to; servers whose environment file is lost could not be started again."""
+        """The layout that a rollback would restore; replicas whose environment file is lost are left out."""
         fields = {name: getattr(self, name) for name in SliceLayout.model_fields}
         known = (one if one and one.environment else None for one in self.replicas)
         return SliceLayout(**fields | {"replicas": tuple(known)})
@@ -120,7 +120,7 @@ class ObservedGpu(Record):
     slices: tuple[ObservedSlice, ...] = ()
 
     def layout(self) -> GpuLayout:
-        """What a rollback would go back to."""
+        """The layout that a rollback would restore."""
         slices = tuple(piece.layout() for piece in self.slices)
         return GpuLayout(uuid=self.uuid, mig=self.mig, mig_pending=self.mig_pending, slices=slices)
 

@@ -118,7 +118,7 @@ def _cost(here: ObservedGpu, goal: GpuLayout) -> tuple[int, int, int]:
 
 
 def _check_profiles(plan: Plan, present: Observed, goals: Sequence[GpuLayout]) -> None:
-    """Complain when a GPU cuts its slices otherwise than its type does, as the PCIe variant of an H100."""
+    """Refuse a GPU whose slices differ in size from those of its type, as on the PCIe variant of an H100."""
     for goal in goals:
         here = known(present.gpu(goal.uuid))
         offered = {profile.enumerator: profile for profile in here.profiles}

@@ -1,4 +1,4 @@
-"""What is there: GPUs and instances as NVML tells them, with the daemons and replicas of a state directory."""
+"""The present state: GPUs and instances from NVML, daemons and replicas from a state directory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _observe(driver: Driver, services: Services) -> Observed:
 
 
 def foreign(processes: Iterable[Process], mps_servers: Collection[int], sessions: Sessions) -> tuple[Process, ...]:
-    """Of the processes on a device, those that the applier has not started, given its MPS servers and replicas."""
+    """The processes on a device that the applier did not start: neither its MPS servers nor its replicas."""
     own = {session for replica in sessions.values() for session in replica.values()}
     others = [one.pid for one in processes if one.pid not in mps_servers and servers.session(one.pid) not in own]
     return tuple(Process(pid=pid, name=servers.name(pid)) for pid in others)

@@ -38,7 +38,7 @@ class Services:
         self.root = self.state / "slices"
 
     def check_mps(self) -> None:
-        """Complain when no MPS daemon can be started here: no program, or sockets' paths too long."""
+        """Refuse to go on when no MPS daemon can be started here: no program, or paths of sockets too long."""
         if shutil.which(PROGRAM) is None:
             raise InputError(f"{PROGRAM}: not found; it comes with NVIDIA's driver; add its folder to PATH")
         spare = LONGEST_SOCKET - LONGEST_DEVICE - len(f"{self.root}//pipe/control")

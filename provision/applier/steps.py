@@ -156,7 +156,7 @@ def _make(here: ObservedGpu, new: SliceLayout) -> list[Step]:
 
 
 def _change(here: ObservedGpu, old: ObservedSlice, new: SliceLayout) -> list[Step]:
-    """What differs on a slice that stays."""
+    """The steps for what differs on a slice that stays."""
     gone = [one for one in old.computes if one not in new.computes]
     added = [one for one in new.computes if one not in old.computes]
     if gone or added or old.mps != new.mps:

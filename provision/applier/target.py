@@ -52,7 +52,7 @@ class Commands:
 
 
 def check_plan(plan: Plan) -> None:
-    """Complain about a plan that no GPU can take.
+    """Refuse a plan that no GPU can take.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def _check_media(kind: GpuType, gpu: PlannedGpu, where: str) -> None:
 
 
 def gpu_layout(gpu: PlannedGpu, uuid: str, commands: Commands) -> GpuLayout:
-    """What a planned GPU shall look like as the GPU of this UUID."""
+    """The layout of a planned GPU on the physical GPU of this UUID."""
     kind = gpu_type(gpu.gpu)
     slices = tuple(_slice_layout(kind, piece, commands) for piece in gpu.slices)
     if not gpu.mig and not slices:

@@ -83,7 +83,7 @@ def _run(options: Namespace, verb: str, carry_out: Callable[..., RunOutcome], *a
 
 
 def _stopped(state: FilePath) -> str:
-    """What an interrupted run leaves behind."""
+    """A sentence on the state in which an interrupted run leaves the GPUs."""
     last = Journal(state).last()
     return f"stopped on the way: {last.ways_on}" if last and last.unfinished else "stopped: nothing is left half done"
 

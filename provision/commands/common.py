@@ -1,4 +1,4 @@
-"""What the verbs share: JSON and tables on stdout, progress on stderr."""
+"""Shared by the verbs: JSON and tables on stdout, progress on stderr."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 N = TypeVar("N", int, float)
 PLAIN = TextColumn("{task.description}", markup=False)
-"""Names of the user's, in which brackets mean nothing."""
+"""A column for names that users chose; brackets in them are no markup."""
 
 
 def add_json(parser: ArgumentParser) -> None:

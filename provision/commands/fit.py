@@ -91,7 +91,7 @@ def _run(options: Namespace) -> int:
 
 
 def _check(options: Namespace) -> None:
-    """Complain about what cannot work before any work."""
+    """Refuse options that cannot work, before the work."""
     if options.out:
         check_kind(options.model)
         check_writable(options.out, options.force)
@@ -160,7 +160,7 @@ def _write(profiles: Mapping[str, Profile], fits: Mapping[str, Fit], options: Na
 
 
 def _command(options: Namespace) -> str:
-    """What was asked for, without the paths of a machine."""
+    """The command as given, without the paths of this machine."""
     chosen = f" --points {options.points}" if options.points else " --points-file F" if options.points_file else ""
     return f"provision fit DIR --format {options.format} --model {options.model}{chosen}"
 
@@ -170,7 +170,7 @@ def _in_sample(options: Namespace) -> bool:
 
 
 def _judged(options: Namespace) -> str:
-    """What the errors are those of."""
+    """Which points the errors are measured on, in words."""
     return "in-sample, on the points fitted" if _in_sample(options) else "held out, on all points not fitted"
 
 

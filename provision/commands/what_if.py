@@ -86,7 +86,7 @@ def _run(options: Namespace) -> int:
 def _found(
     instance: Instance, sweep: Sweep | None, values: Mapping[str, Sequence[Any]], options: Namespace
 ) -> dict[str, Any]:
-    """All that was asked for, what can be refused first."""
+    """The answers to everything asked for, by name. Inputs are read and checked before anything is solved."""
     settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
     points = points_of(sweep) if sweep else []
     table = Table(options.out, digest(instance, points, settings), options.force) if options.out else None
@@ -107,7 +107,7 @@ def _found(
 
 
 def _kept(out: str | None) -> str:
-    """What an interrupted command leaves behind."""
+    """A sentence on what an interrupted command leaves on disk."""
     if out and Path(f"{out}.part").exists():
         return f"{out}.part keeps what is done; the same command goes on from there"
     if out and Path(out).exists():
@@ -125,7 +125,7 @@ def _sweep(options: Namespace) -> Sweep | None:
 
 
 def _check(options: Namespace, values: Mapping[str, Sequence[Any]]) -> None:
-    """Complain before the work."""
+    """Refuse options that do not go together, before the work."""
     for name, given in (("--out", options.out), ("--png", options.png), ("--breakpoints", options.breakpoints)):
         if given and not values:
             raise InputError(f"{name}: needs something to vary; add --vary NAME=VALUES")

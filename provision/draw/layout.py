@@ -121,7 +121,7 @@ class Row:
 
 
 class Served(NamedTuple):
-    """What a plan gives a workload; predictions are None when unknown, ``asked`` when not in the instance."""
+    """What a plan does for a workload. Predictions are None when unknown; ``asked`` is None without an instance."""
 
     name: str
     style: FillStyle
@@ -223,7 +223,7 @@ def _natural(part: str) -> tuple[int, int, str]:
 
 
 def _likeness(gpu: PlannedGpu) -> tuple[Any, ...]:
-    """What GPUs that are drawn as one have in common: all but the rates."""
+    """A key that GPUs drawn as one row share: everything about them but the rates."""
     slices = [(piece.start, piece.profile, *map(_work, piece.replicas)) for piece in _ordered(gpu)]
     return gpu.gpu, gpu.mig, tuple(slices)
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 WARM_UP = 3
 LEAST_REPETITIONS = 5
 PATIENCE_S = 1.0
-"""After which a layer is given up whose repetitions are disturbed."""
+"""Time after which a layer is given up if other programs keep disturbing its repetitions."""
 QUARTILES = (25, 50, 75)
 
 

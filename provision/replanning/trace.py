@@ -161,7 +161,7 @@ def _planned(
     instance: Instance, plan: Plan | None, policy: ReplanPolicy, change_cost: float | None, time_limit_s: float,
     time_s: float,
 ) -> Plan:
-    """The plan for what is expected."""
+    """The plan for the expected rates, by the policy's planner."""
     if policy.planner == "replan" and plan is not None:
         found: Replan | Result = replan(instance, plan, change_cost, time_limit_s=time_limit_s, gap=1e-3)
         reason = found.status
@@ -177,7 +177,7 @@ def _planned(
 def _window(
     instance: Instance, before: Plan | None, plan: Plan, policy: ReplanPolicy, window_s: float, time_s: float
 ) -> Window:
-    """What happens in one window."""
+    """The account of one window: changes at its start, demand, and the part of it that is served."""
     changes = disturbance(before or plan, plan)
     report = verify(instance, plan)
     full = capacity_rps(instance, plan, report.predictions)

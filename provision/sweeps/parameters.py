@@ -1,4 +1,4 @@
-"""What can be varied about an instance, by name: factors of rates and SLOs, prices, the fleet, rules, batch limits."""
+"""The parameters of a sweep, by name: factors of rates and SLOs, prices, the fleet, rules, batch limits."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _types(instance: Instance, target: str, value: Any, where: str) -> Instance:
 
 
 def _max_batch(instance: Instance, target: str, value: Any, where: str) -> Instance:
-    """No operating point of a larger batch."""
+    """The instance without operating points of larger batches."""
     return _instance(instance, where, performance=[_limited(data, value, where) for data in instance.performance])
 
 

@@ -119,7 +119,7 @@ def solved(instance: Instance, settings: Settings, **rest: Any) -> Result:
 
 
 def row(result: Result) -> TableRow:
-    """What a table says of a Result, by column."""
+    """The row of a table for a Result, by column."""
     summary = result.summary()
     counts = Counter(gpu.gpu for gpu in result.plan.gpus) if result.plan else {}
     summary["plan_gpus"] = " ".join(f"{name}:{counts[name]}" for name in sorted(counts))
