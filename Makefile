@@ -2,6 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
+BUILT := .venv/built
 
 .PHONY: env demo test lint bench fuzz faults clean
 
@@ -22,8 +23,12 @@ demo: env
 test: env lint
 	$(BIN)/python -m pytest
 
+# Types are checked in the package as it is built: mypy does not follow the links of an editable installation.
 lint: env
 	$(BIN)/ruff check .
+	rm -rf $(BUILT)
+	$(BIN)/python -W ignore -c "import setuptools; setuptools.setup()" --quiet build_py --build-lib $(BUILT)
+	$(BIN)/mypy
 
 bench: env
 	$(BIN)/python benchmarks/isolated.py

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def read(name_or_path: FilePath) -> Instance:
-    """An instance: a file when there is one of this name, else a shipped or generated instance.
+    """Read an instance: a shipped or generated one by its name, or a file by its path.
+
+    A file takes precedence over a shipped instance of the same name.
 
     Raises
     ------

@@ -1,13 +1,20 @@
 """The command line: one verb, one module; results on stdout, the rest on stderr, the exit code is the verdict."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
 
 import provision
 from provision.commands import INTERRUPTED, VERBS
 from provision.models.base.errors import InputError, MethodError
+
+if TYPE_CHECKING:
+    pass
 
 DONE, UNUSABLE = 0, 2
 
@@ -15,11 +22,11 @@ DONE, UNUSABLE = 0, 2
 class _Parser(argparse.ArgumentParser):
     """A parser whose complaints are one line."""
 
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         self.exit(UNUSABLE, f"error: {InputError(message)} (see {self.prog} --help)\n")
 
 
-def parser(given=None):
+def parser(given: str | None = None) -> argparse.ArgumentParser:
     """The parser of all verbs; arguments are declared for the one that is given, whose module alone is imported."""
     top = _Parser(prog="provision", description=provision.__doc__)
     top.add_argument("--version", action="version", version=f"provision {provision.__version__}")
@@ -31,7 +38,7 @@ def parser(given=None):
     return top
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns 0 for yes, 1 for no, 2 for input that cannot be used."""
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open to the end
@@ -60,7 +67,7 @@ def main(arguments=None):
         return UNUSABLE
 
 
-def _run(arguments):
+def _run(arguments: Sequence[str]) -> int:
     """The verdict of a verb on its arguments."""
     if "" in arguments:
         before = " ".join(arguments[: arguments.index("")])
@@ -69,6 +76,6 @@ def _run(arguments):
     return options.run(options)
 
 
-def _drop_output():
+def _drop_output() -> None:
     """Lead stdout nowhere: what it holds back Python would write, and complain about, at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -22,23 +22,36 @@ Where the paper is silent, this does:
 plan misses an SLO, the outcome is ``unknown`` and says so.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.heuristics.gpulets.parts import Gpus
+from provision.heuristics.gpulets.parts import Gpus, Part
+from provision.models.base.known import known
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.turns.plans import FEATURES, outcome
 from provision.models.contents.turns.tables import GpuletTables
 from provision.models.problem.method import Method
 
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Floats
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Outcome, Search
+
 DONE = 1e-9
 """Part of a rate that counts as nothing left."""
 LEAST_PART = 0.01
 """Part of a workload's rate below which no gpu-let takes it on in turns."""
 HALVINGS = 10
+
+Placed = tuple[int, list[Part], float]
+"""Where a rate goes: the GPU, its parts with the new load, and the rate granted."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +61,7 @@ class _Variant:
     name: str
     interference: bool = True
 
-    def __call__(self, instance, control):
+    def __call__(self, instance: Instance, control: Search) -> Outcome:
         started = perf_counter()
         refused = refusal(instance, best_segments(instance), started)
         if refused:
@@ -59,7 +72,7 @@ class _Variant:
         return outcome(tables, None if stuck else gpus.loads(), self.name, started, stuck)
 
 
-def elastic_partitioning(gpus, splitting=True):
+def elastic_partitioning(gpus: Gpus, splitting: bool = True) -> str:
     """Assign all rates to gpu-lets (Algorithm 1, lines 3-17); why not, empty when all are assigned."""
     efficient = efficient_shares(gpus.tables)
     for workload in np.argsort(-gpus.tables.rates, kind="stable").tolist():
@@ -69,7 +82,7 @@ def elastic_partitioning(gpus, splitting=True):
     return ""
 
 
-def _assign(gpus, workload, efficient, splitting):
+def _assign(gpus: Gpus, workload: int, efficient: int, splitting: bool) -> bool:
     """Whether the whole rate of a workload finds gpu-lets (lines 6-16)."""
     left = rate = gpus.tables.rates[workload]
     while left > DONE * rate:
@@ -84,18 +97,18 @@ def _assign(gpus, workload, efficient, splitting):
     return True
 
 
-def required_share(tables, workload, rate):
+def required_share(tables: GpuletTables, workload: int, rate: float) -> int:
     """The smallest share that carries a rate alone (MINREQUIREDPARTITION); the whole where none does."""
     enough = tables.capacity_alone[:, workload] >= rate
     return int(enough.argmax()) if enough.any() else tables.whole
 
 
-def efficient_shares(tables):
+def efficient_shares(tables: GpuletTables) -> list[int]:
     """The share at the knee of every workload's affordable rates (MAXEFFICIENTPARTITION)."""
     return [knee(tables.shares, rates) for rates in tables.capacity_alone.T]
 
 
-def knee(shares, rates):
+def knee(shares: Sequence[float] | Floats, rates: Floats) -> int:
     """Index of the share, of rising ones, after which the rates that it can carry grow less."""
     shares = np.array([0.0, *shares])
     slopes = np.diff(np.append(0.0, rates) / rates.max()) / np.diff(shares)
@@ -104,7 +117,7 @@ def knee(shares, rates):
     return int(bend.argmax() if bend.max() > DONE else (rates / shares[1:]).argmax())
 
 
-def find_best_fit(gpus, ideal, workload, rate, splitting=True):
+def find_best_fit(gpus: Gpus, ideal: int, workload: int, rate: float, splitting: bool = True) -> Placed | None:
     """The free gpu-let to use (lines 20-32): its GPU, the parts with the new load, the rate granted; None if none."""
     free = gpus.free()
     large = [(g, p) for g, p in free if gpus.part(g, p).share >= ideal]
@@ -117,7 +130,7 @@ def find_best_fit(gpus, ideal, workload, rate, splitting=True):
     return None
 
 
-def _merge(gpus, workload, rate):
+def _merge(gpus: Gpus, workload: int, rate: float) -> Placed | None:
     """The allocated gpu-let that takes the rate in turns (lines 33-37), as find_best_fit gives it; None if none."""
     for g, p in gpus.used():
         serving = gpus.serving(gpus.gpus[g], p, workload, rate)
@@ -126,18 +139,18 @@ def _merge(gpus, workload, rate):
     return None
 
 
-def _squeeze_in(gpus, workload, left, rate):
+def _squeeze_in(gpus: Gpus, workload: int, left: float, rate: float) -> Placed | None:
     """The first allocated gpu-let that takes a tolerable part of what is left, as much as it can; None if none."""
     least = min(left, LEAST_PART * rate)
     for g, p in gpus.used():
         if gpus.serving(gpus.gpus[g], p, workload, least):
             fits = gpus.serving(gpus.gpus[g], p, workload, left)
             granted = left if fits else _most(gpus, g, p, workload, least, left)
-            return g, gpus.serving(gpus.gpus[g], p, workload, granted), granted
+            return g, known(gpus.serving(gpus.gpus[g], p, workload, granted)), granted
     return None
 
 
-def _most(gpus, g, p, workload, low, high):
+def _most(gpus: Gpus, g: int, p: int, workload: int, low: float, high: float) -> float:
     """The largest rate that a gpu-let can take on, to a fraction, between one that it can and one that it cannot."""
     for _ in range(HALVINGS):
         middle = (low + high) / 2
@@ -145,7 +158,7 @@ def _most(gpus, g, p, workload, low, high):
     return low
 
 
-def _method(variant, summary):
+def _method(variant: _Variant, summary: str) -> Method:
     return Method(
         name=variant.name,
         summary=summary,

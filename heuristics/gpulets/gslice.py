@@ -7,7 +7,10 @@ descending order of rate, the smallest free part that is no smaller, a whole GPU
 ``unknown`` and says so.
 """
 
+from __future__ import annotations
+
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,8 +22,12 @@ from provision.models.contents.turns.plans import FEATURES, outcome
 from provision.models.contents.turns.tables import GpuletTables
 from provision.models.problem.method import Method
 
+if TYPE_CHECKING:
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Outcome, Search
 
-def solve(instance, control):
+
+def solve(instance: Instance, control: Search) -> Outcome:
     """Parts of the most efficient size for every workload."""
     started = perf_counter()
     refused = refusal(instance, best_segments(instance), started)
@@ -32,7 +39,7 @@ def solve(instance, control):
     return outcome(tables, None if stuck else gpus.loads(), "gslice", started, stuck)
 
 
-def _fill(gpus):
+def _fill(gpus: Gpus) -> str:
     """Give all workloads their parts; why not, empty when all have enough."""
     efficient = efficient_shares(gpus.tables)
     for workload in np.argsort(-gpus.tables.rates, kind="stable").tolist():

@@ -6,8 +6,11 @@ does it without SPLIT, and where no gpu-let is as large as the ideal one, the la
 partitioning's own answer is tried first, fewer GPUs before more.
 """
 
+from __future__ import annotations
+
 from itertools import combinations_with_replacement
 from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 from provision.heuristics.gpulets.gpulets import elastic_partitioning
 from provision.heuristics.gpulets.parts import Gpus, Part
@@ -17,8 +20,12 @@ from provision.models.contents.turns.plans import FEATURES, outcome
 from provision.models.contents.turns.tables import GpuletTables
 from provision.models.problem.method import Method
 
+if TYPE_CHECKING:
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Outcome, Search
 
-def solve(instance, control):
+
+def solve(instance: Instance, control: Search) -> Outcome:
     """The first partitioning, by number of GPUs, on which all rates find gpu-lets."""
     started = perf_counter()
     refused = refusal(instance, best_segments(instance), started)
@@ -36,7 +43,7 @@ def solve(instance, control):
     return outcome(tables, best, "gpulets-ideal", started, stuck)
 
 
-def _first(tables, number, deadline):
+def _first(tables: GpuletTables, number: int, deadline: float) -> list[Any] | None:
     """GPUs as (share, load) on the first partitioning of so many GPUs that serves all; None if none does."""
     for splits in combinations_with_replacement(tables.data.splits, number):
         if perf_counter() > deadline:

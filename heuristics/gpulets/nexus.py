@@ -13,8 +13,11 @@ Guessed: batches are those of the data, so a merged batch is rounded up to one; 
 smallest batch gets the longest duty cycle that its SLO leaves; a machine has memory in proportion to its share.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +29,10 @@ from provision.models.contents.turns.tables import ALONE, ROUNDING, GpuletTables
 from provision.models.hardware.gpu import WHOLE
 from provision.models.problem.method import Method
 
+if TYPE_CHECKING:
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Outcome, Search
+
 DONE = 1e-9
 """Part of a rate that counts as nothing left."""
 
@@ -34,7 +41,7 @@ DONE = 1e-9
 class _Node:
     """A machine's rates by workload, its duty cycle in ms, and the part of it that is busy."""
 
-    load: dict
+    load: dict[int, float]
     duty_ms: float
     occupancy: float
 
@@ -46,7 +53,7 @@ class _Variant:
     name: str
     parts: int
 
-    def __call__(self, instance, control):
+    def __call__(self, instance: Instance, control: Search) -> Outcome:
         started = perf_counter()
         refused = refusal(instance, best_segments(instance), started)
         if refused:
@@ -67,12 +74,12 @@ class _Variant:
 class _Packing:
     """Squishy bin packing onto machines of one share."""
 
-    def __init__(self, tables, share, parts):
+    def __init__(self, tables: GpuletTables, share: int, parts: int) -> None:
         self.tables, self.time_ms = tables, tables.beside(share, ALONE)
         self.memory_gib = tables.gpu.slice_memory_gib(WHOLE) / parts
         self.capacity = tables.capacity_alone[share]
 
-    def nodes(self):
+    def nodes(self) -> list[_Node]:
         """All machines, the saturated first."""
         machines = np.floor(self.tables.rates / self.capacity * (1 + DONE)).astype(int)
         left = self.tables.rates - machines * self.capacity
@@ -80,7 +87,7 @@ class _Packing:
         full = [_Node({one: float(self.capacity[one])}, 0.0, 1.0) for one in saturated]
         open_ = np.flatnonzero(left > DONE * self.tables.rates).tolist()
         rest = [self._residue(one, float(left[one])) for one in open_]
-        packed = []
+        packed: list[_Node] = []
         for node in sorted(rest, key=lambda node: -node.occupancy):
             merged = [(self._merged(other, node), at) for at, other in enumerate(packed)]
             best, at = max(((one, at) for one, at in merged if one), key=lambda pair: pair[0].occupancy,
@@ -88,7 +95,7 @@ class _Packing:
             packed[at : at + 1] = [best]
         return full + packed
 
-    def _residue(self, workload, rate):
+    def _residue(self, workload: int, rate: float) -> _Node:
         """A machine for the rest of a workload's rate."""
         time_ms, allowed_ms = self.time_ms[workload], self.tables.allowed_ms[workload]
         gather_ms = np.maximum(1000 * self.tables.batches / rate, time_ms)
@@ -97,7 +104,7 @@ class _Packing:
         duty_ms = min(float(gather_ms[size]), float(allowed_ms - time_ms[size]))
         return _Node({workload: rate}, duty_ms, float(time_ms[size]) / duty_ms)
 
-    def _merged(self, one, other):
+    def _merged(self, one: _Node, other: _Node) -> _Node | None:
         """Both on one machine at the shorter duty cycle; None where an SLO, the cycle or the memory is too short."""
         load, duty_ms = one.load | other.load, min(one.duty_ms, other.duty_ms)
         who, rates = np.array(list(load)), np.array(list(load.values()))
@@ -109,7 +116,7 @@ class _Packing:
         return _Node(load, duty_ms, float(time_ms.sum() / duty_ms)) if holds else None
 
 
-def _method(variant, summary):
+def _method(variant: _Variant, summary: str) -> Method:
     return Method(
         name=variant.name,
         summary=summary,

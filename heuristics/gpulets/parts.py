@@ -1,9 +1,16 @@
 """GPUs that are cut into gpu-lets and filled step by step."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from provision.models.contents.turns.tables import ALONE
+
+if TYPE_CHECKING:
+    from provision.models.contents.turns.tables import GpuletTables
 
 
 @dataclass
@@ -11,9 +18,9 @@ class Part:
     """A gpu-let: its share of a GPU, as an index into the tables' shares, and the rates of its workloads."""
 
     share: int
-    load: dict = field(default_factory=dict)
+    load: dict[int, float] = field(default_factory=dict)
 
-    def with_more(self, workload, rate):
+    def with_more(self, workload: int, rate: float) -> Part:
         """A copy that carries this rate as well."""
         return Part(self.share, self.load | {workload: self.load.get(workload, 0.0) + rate})
 
@@ -21,36 +28,36 @@ class Part:
 class Gpus:
     """At most ``limit`` GPUs, each a list of parts that make up the whole; unused ones are not in ``gpus``."""
 
-    def __init__(self, tables, limit, gpus=()):
+    def __init__(self, tables: GpuletTables, limit: int | None, gpus: Iterable[list[Part]] = ()) -> None:
         self.tables, self.limit, self.gpus = tables, math.inf if limit is None else limit, list(gpus)
 
-    def free(self):
+    def free(self) -> list[tuple[int, int]]:
         """Gpu-lets without load as (number of the GPU, of the part), smallest first; an unused GPU comes last."""
         found = [(g, p) for g, gpu in enumerate(self.gpus) for p, part in enumerate(gpu) if not part.load]
         found.sort(key=lambda place: self.part(*place).share)
         return found + [(len(self.gpus), 0)] * (len(self.gpus) < self.limit)
 
-    def used(self):
+    def used(self) -> list[tuple[int, int]]:
         """Gpu-lets with load as (number of the GPU, of the part)."""
         return [(g, p) for g, gpu in enumerate(self.gpus) for p, part in enumerate(gpu) if part.load]
 
-    def part(self, g, p):
+    def part(self, g: int, p: int) -> Part:
         """A gpu-let; the whole of an unused GPU."""
         return self.gpus[g][p] if g < len(self.gpus) else Part(self.tables.whole)
 
-    def cut(self, g, p, share):
+    def cut(self, g: int, p: int, share: int) -> tuple[list[Part], int]:
         """The parts of a GPU of which one has this share, if it can be cut so, and the number of that part."""
         if self.part(g, p).share == self.tables.whole and share != self.tables.whole:
             return [Part(share), Part(self.tables.rest_of(share))], 0
         return (self.gpus[g] if g < len(self.gpus) else [self.part(g, p)]), p
 
-    def capacity(self, parts, p, workload):
+    def capacity(self, parts: list[Part], p: int, workload: int) -> float:
         """Most requests/s that a workload can carry on a free part beside what the others do now."""
         others = loads_of(parts)
         pressure = self.tables.pressures(others)[0] if others else self._reserved(parts, p)
         return self.tables.capacity(parts[p].share, workload, pressure)
 
-    def serving(self, parts, p, workload, rate):
+    def serving(self, parts: list[Part], p: int, workload: int, rate: float) -> list[Part] | None:
         """The parts with a rate added to one of them; None when an SLO, a rate or the memory would not hold."""
         trial = [part.with_more(workload, rate) if at == p else part for at, part in enumerate(parts)]
         loads = loads_of(trial)
@@ -58,19 +65,19 @@ class Gpus:
             return None
         return trial if self.tables.settle(loads) else None
 
-    def _reserved(self, parts, p):
+    def _reserved(self, parts: list[Part], p: int) -> Any:
         """The pressure to expect from a part that is still free: the worst that any workload exerts there."""
         return max((self.tables.pressure[part.share].max() for at, part in enumerate(parts) if at != p), default=ALONE)
 
-    def put(self, g, parts):
+    def put(self, g: int, parts: list[Part]) -> None:
         """Let a GPU have these parts."""
         self.gpus[g : g + 1] = [parts]
 
-    def loads(self):
+    def loads(self) -> list[list[tuple[int, tuple[tuple[int, float], ...]]]]:
         """What `provision.models.contents.turns.plans` makes a plan of."""
         return [loads_of(gpu) for gpu in self.gpus if any(part.load for part in gpu)]
 
 
-def loads_of(parts):
+def loads_of(parts: list[Part]) -> list[tuple[int, tuple[tuple[int, float], ...]]]:
     """(share, load) of the parts in use."""
     return [(part.share, tuple(part.load.items())) for part in parts if part.load]

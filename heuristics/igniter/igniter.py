@@ -18,10 +18,14 @@ Where the paper is silent or the public program differs, this does:
 - a workload that needs more than one GPU is refused; the paper leaves splitting to future work.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,6 +37,13 @@ from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome
 
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Bools, Floats, Ints
+    from provision.models.performance.igniter import IgniterProfiles
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Search, Status
+    from provision.models.problem.workload import Workload
+
 
 @dataclass(frozen=True)
 class _Variant:
@@ -42,7 +53,7 @@ class _Variant:
     interference: bool = True
     least_growth: bool = True
 
-    def __call__(self, instance, control):
+    def __call__(self, instance: Instance, control: Search) -> Outcome:
         started = perf_counter()
         demands = _Demands(instance)
         beyond = np.flatnonzero(demands.alone > demands.limit)
@@ -53,9 +64,10 @@ class _Variant:
         for workload in np.argsort(-demands.lower, kind="stable"):
             packing.place(workload)
         late = packing.late()
-        status, reason = ("unknown", _missed(instance, late)) if len(late) else ("feasible", "")
+        status: Status = "unknown" if len(late) else "feasible"
+        reason = _missed(instance, late) if len(late) else ""
         count, most = packing.count, instance.fleet[0].count
-        plan = packing.plan(instance)
+        plan: Plan | None = packing.plan(instance)
         if most is not None and count > most:
             status, plan, reason = "unknown", None, f"{self.name} needs {count} GPUs and the fleet has {most}"
         return Outcome(status, "completed", plan, None, reason, built - started, perf_counter() - built)
@@ -67,7 +79,7 @@ class _Demands:
     Arrays are (workloads,); an extra last workload, with zeros, is nobody.
     """
 
-    def __init__(self, instance):
+    def __init__(self, instance: Instance) -> None:
         self.data = instance.performance_of(instance.fleet[0].gpu, instance.workloads[0].model)
         self.limit = self.data.hardware.units
         self.nobody = len(instance.workloads)
@@ -75,7 +87,7 @@ class _Demands:
         self.terms = self._terms(instance)
         self.deadline_ms = np.append(self._deadlines(instance), np.inf)
 
-    def _terms(self, instance):
+    def _terms(self, instance: Instance) -> Terms:
         """Terms of arrays (workloads, units), zeros at no units."""
         shares = self.data.hardware.unit_share * np.arange(1, self.limit + 1)
         table = np.zeros((len(Terms._fields), self.nobody + 1, self.limit + 1))
@@ -83,7 +95,7 @@ class _Demands:
             table[:, index, 1:] = solo_terms(self.data, one.model, batch, shares)
         return Terms(*table)
 
-    def _deadlines(self, instance):
+    def _deadlines(self, instance: Instance) -> Floats:
         """Longest batch latencies that meet the latency budget and the rate (eqs. 13 and 14), in ms."""
         budget_ms = np.array([instance.budget_ms(one) for one in instance.workloads])
         planned_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
@@ -92,7 +104,7 @@ class _Demands:
         return np.minimum(budget_ms, self.terms.load_ms[:-1, 1] + every_ms)
 
     @cached_property
-    def lower(self):
+    def lower(self) -> Ints:
         """Least units alone at full clock (eq. 18); limit + 1 when a whole GPU is too little."""
         terms = self.terms
         latency_ms = terms.load_ms + terms.scheduling_ms + terms.active_ms + terms.feedback_ms
@@ -100,16 +112,16 @@ class _Demands:
         return np.where(enough.any(1), enough.argmax(1), self.limit) + 1
 
     @cached_property
-    def alone(self):
+    def alone(self) -> Ints:
         """Least units alone at the clock the GPU then runs at; above the limit when there are none."""
         return self.allocate(np.arange(self.nobody)[:, None], self.lower[:, None])[:, 0]
 
-    def late(self, members, units):
+    def late(self, members: Ints, units: Ints) -> Bools:
         """Which members of each GPU miss their deadline; arrays (GPUs, members)."""
         terms = Terms(*(column[members, units] for column in self.terms))
         return together(self.data.hardware, terms)[0] > self.deadline_ms[members]
 
-    def allocate(self, members, units):
+    def allocate(self, members: Ints, units: Ints) -> Ints:
         """Algorithm 2 on many GPUs at once: units grow until nobody is late or the GPU is overfull."""
         units = units.copy()
         growing = np.flatnonzero(units.sum(1) <= self.limit)
@@ -123,13 +135,13 @@ class _Demands:
 class _Packing:
     """GPUs being filled: ``members`` and their ``units``, (GPUs, places), with a free place on every GPU."""
 
-    def __init__(self, demands, variant):
+    def __init__(self, demands: _Demands, variant: _Variant) -> None:
         self.demands, self.variant, self.count = demands, variant, 0
         self.members = np.full((demands.nobody, 2), demands.nobody)
         self.units = np.zeros_like(self.members)
         self.size = np.zeros(demands.nobody, int)
 
-    def place(self, workload):
+    def place(self, workload: int) -> None:
         """Put a workload on the GPU that suits it, or on a new one (Algorithm 1, lines 5-17)."""
         lower = self.demands.lower[workload]
         used = self.units[: self.count].sum(1)
@@ -145,21 +157,21 @@ class _Packing:
         best = fits[growth[fits].argmin()] if self.variant.least_growth else fits[0]
         self._put(open_[best], members[best], units[best])
 
-    def _joined(self, gpus, workload, lower):
+    def _joined(self, gpus: Ints | Sequence[int], workload: int, lower: int) -> tuple[Ints, Ints]:
         """Members and units of some GPUs with the workload in their first free place."""
         members, units, free = self.members[gpus], self.units[gpus], self.size[gpus]
         members[np.arange(len(gpus)), free] = workload
         units[np.arange(len(gpus)), free] = lower
         return members, units
 
-    def _open(self, workload):
+    def _open(self, workload: int) -> None:
         """A new GPU for a workload."""
         least = self.demands.alone if self.variant.interference else self.demands.lower
         members, units = self._joined([self.count], workload, least[workload])
         self.count += 1
         self._put(self.count - 1, members[0], units[0])
 
-    def _put(self, gpu, members, units):
+    def _put(self, gpu: int, members: Ints, units: Ints) -> None:
         """Note who is on a GPU, and keep a place free."""
         self.members[gpu], self.units[gpu] = members, units
         self.size[gpu] += 1
@@ -167,12 +179,12 @@ class _Packing:
             self.members = np.pad(self.members, ((0, 0), (0, 1)), constant_values=self.demands.nobody)
             self.units = np.pad(self.units, ((0, 0), (0, 1)))
 
-    def late(self):
+    def late(self) -> Ints:
         """Workloads that miss their deadline in the end; with Algorithm 2 there are none."""
         members = self.members[: self.count]
         return np.sort(members[self.demands.late(members, self.units[: self.count])])
 
-    def plan(self, instance):
+    def plan(self, instance: Instance) -> Plan:
         """The plan, members in the order in which they came."""
         entry, share = instance.fleet[0], self.demands.data.hardware.unit_share
         gpus = []
@@ -191,7 +203,7 @@ class _Packing:
                     gpus=tuple(gpus))
 
 
-def theorem_1_batch(instance, workload, data):
+def theorem_1_batch(instance: Instance, workload: Workload, data: IgniterProfiles) -> int:
     """The batch that just carries the rate when it takes its whole latency budget (eq. 17)."""
     per_ms = instance.planned_rps(workload) / 1000
     load_ms = data.hardware.transfer_ms(data.models[workload.model].load_bytes)
@@ -199,7 +211,7 @@ def theorem_1_batch(instance, workload, data):
     return max(math.ceil(min(batch, data.max_batch)), 1)
 
 
-def _refusal(instance, demands, beyond, name, started):
+def _refusal(instance: Instance, demands: _Demands, beyond: Ints, name: str, started: float) -> Outcome:
     """Infeasible where no GPU meets an SLO; unknown where only iGniter's one GPU per workload is too little."""
     refused = refusal(instance, best_segments(instance), started)
     if refused:
@@ -208,7 +220,7 @@ def _refusal(instance, demands, beyond, name, started):
     return Outcome("unknown", "completed", reason=reason, build_seconds=perf_counter() - started)
 
 
-def _too_much(instance, workload, data, name):
+def _too_much(instance: Instance, workload: Workload, data: IgniterProfiles, name: str) -> str:
     rate = most_rps(instance, workload, data) / (1 + instance.policy.headroom)
     return (
         f"workload {workload.name}: {name} serves a workload on one GPU, which is too little for rate_rps "
@@ -216,7 +228,7 @@ def _too_much(instance, workload, data, name):
     )
 
 
-def most_rps(instance, workload, data):
+def most_rps(instance: Instance, workload: Workload, data: IgniterProfiles) -> float:
     """The largest rate whose batch by Theorem 1 meets the latency budget on a GPU of its own."""
     batch = np.arange(1, data.max_batch + 1)
     terms = solo_terms(data, workload.model, batch, 1.0)
@@ -228,12 +240,12 @@ def most_rps(instance, workload, data):
     return np.where(batch[meets] < data.max_batch, by_theorem, throughput_rps[meets]).max()
 
 
-def _missed(instance, late):
+def _missed(instance: Instance, late: Ints) -> str:
     names = ", ".join(instance.workloads[one].name for one in late)
     return f"{len(late)} of {len(instance.workloads)} workloads miss their SLO or rate beside others: {names}"
 
 
-def _method(variant, summary):
+def _method(variant: _Variant, summary: str) -> Method:
     return Method(
         name=variant.name,
         summary=summary,

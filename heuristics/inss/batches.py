@@ -15,16 +15,24 @@ Where the listing is silent or contradicts the text, this does:
 - (4a) is left out: nobody measured memory for this performance data.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from provision.models.traffic.task_latency import task_latency_ms
+
+if TYPE_CHECKING:
+    from provision.heuristics.inss.system import Provisioning, System
+    from provision.models.base.arrays import Bools, Floats, Ints
 
 DEFAULT = 1
 TOLERANCE = 1e-9
 """Relative excess that is rounding."""
 
 
-def decide_batches(system, given, rates_rps, queued):
+def decide_batches(system: System, given: Provisioning, rates_rps: Floats, queued: Floats) -> tuple[Ints, Bools]:
     """Algorithm 1 on many systems side by side.
 
     Parameters
@@ -49,7 +57,9 @@ def decide_batches(system, given, rates_rps, queued):
     return np.maximum(found, DEFAULT), found > 0
 
 
-def _search(system, given, assumed, workload, rate_rps, queued):
+def _search(
+    system: System, given: Provisioning, assumed: Ints, workload: int, rate_rps: Floats, queued: Floats
+) -> Ints:
     """The batch of one workload in every system, 0 where none was found (lines 3-12)."""
     members, batch = given.together_with(workload), assumed.copy()
     low, high, best = np.ones_like(rate_rps, int), assumed[:, workload].copy(), np.zeros_like(rate_rps, int)
@@ -65,7 +75,7 @@ def _search(system, given, assumed, workload, rate_rps, queued):
     return best
 
 
-def _in_time(system, workload, batch, rate_rps, queued, latency_ms):
+def _in_time(system: System, workload: int, batch: Ints, rate_rps: Floats, queued: Floats, latency_ms: Floats) -> Bools:
     """(4b): whether tasks of the workload meet its SLO, and its batches their budget."""
     first_ms = task_latency_ms(1, batch, rate_rps, latency_ms)
     next_ms = task_latency_ms(queued + 1, batch, rate_rps, latency_ms)

@@ -9,8 +9,11 @@ Here the actor decides for every instance; the paper's runs when Algorithm 1 fin
 stands. Nothing waits when an instance begins. The shipped policy is for the instance ``inss`` at any rates.
 """
 
+from __future__ import annotations
+
 from importlib.resources import as_file, files
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,12 +26,19 @@ from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome
 
+if TYPE_CHECKING:
+    from provision.heuristics.inss.policy import TrainedPolicy
+    from provision.instances.files.files import FilePath
+    from provision.models.base.arrays import Bools, Ints
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Search, Status
+
 NAME = "inss"
 SHIPPED = ""
 """What stands for the policy that comes with the package."""
 
 
-def solve(instance, control):
+def solve(instance: Instance, control: Search) -> Outcome:
     """One decision of the scheduler."""
     started = perf_counter()
     system = System(instance)
@@ -38,17 +48,18 @@ def solve(instance, control):
     given = provisioning(system, policy.act(system, nothing))
     batch, found = decide_batches(system, given, system.rates_rps[None], nothing)
     plan = _plan(system, given.gpu[0], given.units[0], batch[0])
-    status, reason = ("feasible", "") if found.all() else ("unknown", _missed(instance, found[0]))
+    status: Status = "feasible" if found.all() else "unknown"
+    reason = "" if found.all() else _missed(instance, found[0])
     return Outcome(status, "completed", plan, None, reason, built - started, perf_counter() - built)
 
 
-def _policy(path, system):
+def _policy(path: FilePath, system: System) -> TrainedPolicy:
     """The policy in a file, or the shipped one; it must have been trained for such a system."""
     if path == SHIPPED:
         with as_file(files(__package__) / "data" / "inss.npz") as shipped:
             policy, name = read_policy(shipped), "the shipped policy"
     else:
-        policy, name = read_policy(path), path
+        policy, name = read_policy(path), str(path)
     if not policy.trained.fits(system):
         one = policy.trained
         raise UnsupportedError(
@@ -59,7 +70,7 @@ def _policy(path, system):
     return policy
 
 
-def _plan(system, gpus, units, batch):
+def _plan(system: System, gpus: Ints, units: Ints, batch: Ints) -> Plan:
     """The plan of one system; GPUs that nobody is on are left out."""
     instance, share = system.instance, system.data.hardware.unit_share
     replicas = [
@@ -77,7 +88,7 @@ def _plan(system, gpus, units, batch):
     )
 
 
-def _missed(instance, found):
+def _missed(instance: Instance, found: Bools) -> str:
     names = ", ".join(instance.workloads[one].name for one in np.flatnonzero(~found))
     return f"where the policy places them, no batch meets the SLO and the rate of {names}; train it for longer"
 

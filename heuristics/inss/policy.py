@@ -6,22 +6,32 @@ most likely of each head; ``filled`` makes units of the levels. Files hold the w
 row, and tell what system they were trained for.
 """
 
+from __future__ import annotations
+
 import io
+import os
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
 
 from provision.heuristics.inss.system import Provisioning, filled
+from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, NonNegative, Positive, PositiveCount, Record, Version
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from provision.heuristics.inss.system import System
+    from provision.models.base.arrays import Ints
 
 LEVELS = 20
 """How many SM shares a head tells apart."""
 LARGEST = 127
-"""Of the integers that stand for weights."""
+"""Largest of the integers that stand for weights."""
 OWN = ("rates_rps", "episodes", "seed")
 """Fields of a Trained in which systems of one kind may differ."""
 
@@ -39,13 +49,13 @@ class Trained(Record):
     episodes: Count = 0
     seed: Count = 0
 
-    def fits(self, system):
+    def fits(self, system: System) -> bool:
         """Whether a System is of the kind; rates may differ."""
         asked = trained_for(system)
         return all(getattr(self, name) == getattr(asked, name) for name in Trained.model_fields if name not in OWN)
 
 
-def trained_for(system, **more):
+def trained_for(system: System, **more: Any) -> Trained:
     """A Trained for a System."""
     workloads = system.instance.workloads
     return Trained(
@@ -55,22 +65,26 @@ def trained_for(system, **more):
     )
 
 
-class Policy(NamedTuple):
+ActorLayers = tuple[tuple[Floats, Floats], ...]
+"""Weights (out, in) and biases (out,) of each layer of an actor."""
+
+
+class TrainedPolicy(NamedTuple):
     """A Trained, and weights (out, in) and biases (out,) of each layer of its actor."""
 
     trained: Trained
-    layers: tuple
+    layers: ActorLayers
 
-    def act(self, system, queued):
+    def act(self, system: System, queued: Floats) -> Ints:
         """The most likely action: arrays (systems, workloads, 2) of GPUs and levels, for the rates of the System."""
-        signal = observation(np.array(self.trained.rates_rps), system, system.rates_rps[None], queued)
+        signal: NDArray[Any] = observation(np.array(self.trained.rates_rps), system, system.rates_rps[None], queued)
         for number, (weights, bias) in enumerate(self.layers):
             signal = (np.maximum(signal, 0) if number else signal) @ weights.T + bias
         heads = signal.reshape(len(signal), system.workloads, system.gpus + LEVELS)
         return np.stack([heads[..., : system.gpus].argmax(-1), heads[..., system.gpus :].argmax(-1)], axis=-1)
 
 
-def observation(usual_rps, system, rates_rps, queued):
+def observation(usual_rps: Floats, system: System, rates_rps: Floats, queued: Floats) -> NDArray[np.float32]:
     """The state as the network sees it: rates over those that are usual, backlogs over the largest batch.
 
     Returns
@@ -82,16 +96,16 @@ def observation(usual_rps, system, rates_rps, queued):
     return np.concatenate([parts, queued / system.data.max_batch], axis=1).astype(np.float32)
 
 
-def provisioning(system, actions):
+def provisioning(system: System, actions: ArrayLike) -> Provisioning:
     """The Provisioning of actions, arrays (systems, workloads, 2) of GPUs and levels."""
     gpu, level = np.moveaxis(np.asarray(actions), -1, 0)
     wishes = np.ceil((level + 1) * system.units / LEVELS).astype(int)
     return Provisioning(gpu, filled(gpu, wishes, system.gpus, system.units))
 
 
-def packed(policy):
+def packed(policy: TrainedPolicy) -> bytes:
     """The bytes of a policy's file."""
-    arrays = {"trained": np.array(policy.trained.model_dump_json())}
+    arrays: dict[str, Any] = {"trained": np.array(policy.trained.model_dump_json())}
     for number, (weights, bias) in enumerate(policy.layers):
         scale = np.maximum(np.abs(weights).max(axis=1), np.finfo(np.float32).tiny) / LARGEST
         arrays[f"weights{number}"] = np.rint(weights / scale[:, None]).astype(np.int8)
@@ -101,8 +115,8 @@ def packed(policy):
     return file.getvalue()
 
 
-def read_policy(path):
-    """The Policy in a file.
+def read_policy(path: str | os.PathLike[str]) -> TrainedPolicy:
+    """The TrainedPolicy in a file.
 
     Raises
     ------
@@ -112,7 +126,7 @@ def read_policy(path):
     try:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
             trained = Trained.model_validate_json(str(file["trained"]))
-            policy = Policy(trained, tuple(_layer(file, number) for number in range(len(file.files) // 3)))
+            policy = TrainedPolicy(trained, tuple(_layer(file, number) for number in range(len(file.files) // 3)))
         _refuse_misshapen(policy)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}; give the path of a policy") from None
@@ -121,13 +135,13 @@ def read_policy(path):
     return policy
 
 
-def _layer(file, number):
+def _layer(file: Any, number: int) -> tuple[Floats, Floats]:
     """Weights and biases of a layer."""
     scale = file[f"scale{number}"].astype(float)
     return file[f"weights{number}"] * scale[:, None], file[f"bias{number}"].astype(float)
 
 
-def _refuse_misshapen(policy):
+def _refuse_misshapen(policy: TrainedPolicy) -> None:
     """Complain with a ValueError about layers that do not follow on each other."""
     trained, sizes = policy.trained, [weights.shape for weights, _ in policy.layers]
     ends = 2 * len(trained.models), len(trained.models) * (trained.gpus + LEVELS)

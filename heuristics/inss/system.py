@@ -4,8 +4,10 @@ Many such systems are judged side by side, each with its own placement: arrays a
 has one replica, on one GPU, with a number of *units* of the GPU's SMs, U_k of which make a whole GPU.
 """
 
+from __future__ import annotations
+
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,14 +15,18 @@ from provision.models.base.errors import UnsupportedError
 from provision.models.performance.igniter import Terms, solo_terms, together
 from provision.models.problem.instance import THROUGHPUT
 
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Bools, Floats, Ints
+    from provision.models.problem.instance import Instance
+
 
 class Provisioning(NamedTuple):
     """What the scheduler decides first: the GPU of every workload and its SM share in units; (systems, workloads)."""
 
-    gpu: np.ndarray
-    units: np.ndarray
+    gpu: Ints
+    units: Ints
 
-    def together_with(self, workload):
+    def together_with(self, workload: int) -> Bools:
         """Who is on one GPU with a workload, itself included; (systems, workloads)."""
         return self.gpu == self.gpu[:, workload, None]
 
@@ -39,28 +45,29 @@ class System:
         When its objective is not throughput, it has no GPU, or its GPUs fewer units than there are workloads.
     """
 
-    def __init__(self, instance):
+    def __init__(self, instance: Instance) -> None:
         if instance.objective != THROUGHPUT:
             raise UnsupportedError(f"inss plans for {THROUGHPUT}, not for {instance.objective}; use --method auto")
         self.instance = instance
         self.data = instance.performance_of(instance.fleet[0].gpu, instance.workloads[0].model)
-        self.gpus, self.units = instance.fleet[0].count, self.data.hardware.units
+        self.gpus, self.units = instance.fleet[0].count or 0, self.data.hardware.units
         self.rates_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
         self.slo_ms = instance.policy.safety * np.array([one.slo_ms for one in instance.workloads])
         self.budget_ms = np.array([instance.budget_ms(one) for one in instance.workloads])
         if not self.gpus or self.workloads > self.units:
+            count = instance.fleet[0].count
             raise UnsupportedError(
-                f"inss plans up to {self.units} workloads on at least one GPU, not {self.workloads} on {self.gpus}; "
+                f"inss plans up to {self.units} workloads on at least one GPU, not {self.workloads} on {count}; "
                 "use --method auto"
             )
 
     @property
-    def workloads(self):
+    def workloads(self) -> int:
         """Their number."""
         return len(self.slo_ms)
 
     @cached_property
-    def _terms(self):
+    def _terms(self) -> Floats:
         """Terms of arrays (workloads, batch, units), zeros at batch 0 and at no units."""
         batches = np.arange(1, self.data.max_batch + 1)[:, None]
         shares = self.data.hardware.unit_share * np.arange(1, self.units + 1)
@@ -69,7 +76,7 @@ class System:
             table[:, at, 1:, 1:] = solo_terms(self.data, one.model, batches, shares)
         return table
 
-    def beside(self, members, units, batch):
+    def beside(self, members: Bools, units: Ints, batch: Ints) -> tuple[Floats, Floats]:
         """Batch latencies (ms) and throughputs (requests/s) of those who share a GPU.
 
         Parameters
@@ -80,12 +87,12 @@ class System:
         terms = self._terms[:, np.arange(self.workloads), np.where(members, batch, 0), units]
         return together(self.data.hardware, Terms(*terms))
 
-    def alone_rps(self):
+    def alone_rps(self) -> Floats:
         """Throughput of every workload with a GPU to itself and batch 1 (H_i)."""
         alone, ones = np.eye(self.workloads, dtype=bool), np.ones((self.workloads, self.workloads), int)
         return np.diag(self.beside(alone, self.units * ones, ones)[1])
 
-    def run(self, given, batch):
+    def run(self, given: Provisioning, batch: Ints) -> tuple[Floats, Floats]:
         """Batch latencies and throughputs of all workloads of the systems."""
         on = given.gpu[:, None, :] == np.arange(self.gpus)[:, None]
         latency_ms, throughput_rps = self.beside(on, given.units[:, None, :], batch[:, None, :])
@@ -93,7 +100,7 @@ class System:
         return latency_ms[own], throughput_rps[own]
 
 
-def filled(gpu, wishes, gpus, limit):
+def filled(gpu: Ints, wishes: Ints, gpus: int, limit: int) -> Ints:
     """Units that use every GPU to the full (1a): one is taken from, or given to, its workloads in turn.
 
     Parameters

@@ -1,17 +1,29 @@
 """What methods for one GPU type with MIG and without MPS share: their features, their outcome."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.problem.search import Outcome
 
+if TYPE_CHECKING:
+    from provision.heuristics.mig_serving.configs import Config
+    from provision.models.contents.alone.segments import Segments
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Termination
+
 FEATURES = frozenset({"limited_counts", "with_mig", "without_mps", "isolated_data"})
 """What they plan: one GPU type with MIG, any performance data for isolated slices."""
 
 
-def planned(instance, name, deploy):
+def planned(
+    instance: Instance, name: str, deploy: Callable[[Segments], tuple[Segments, Sequence[Config], Termination]]
+) -> Outcome:
     """The Outcome of a method that deploys workloads on instances of one process each.
 
     Parameters

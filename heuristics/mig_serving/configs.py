@@ -11,14 +11,26 @@ between two workloads one of the best gives each size of instance to one of the 
 a partition's sizes into two groups are tried, each group with the workload that it serves best.
 """
 
+from __future__ import annotations
+
 import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.models.contents.alone.partitions import partitions_of
 
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Floats, Ints
+    from provision.models.contents.alone.segments import Segments
+    from provision.models.problem.instance import Instance
+
 SLACK = 1e-10
 """A part of a workload's rate too small to ask for one more instance."""
+
+Config = tuple[tuple[int, int], ...]
+"""A GPU configuration: the kind and the workload of every instance."""
 
 
 class Configs:
@@ -27,21 +39,21 @@ class Configs:
     ``utility`` is (workloads, kinds): the part of the rate that one instance carries, 1 where there are no requests.
     """
 
-    def __init__(self, instance, segments):
+    def __init__(self, instance: Instance, segments: Segments) -> None:
         rate = np.array([instance.planned_rps(one) for one in instance.workloads])[:, None]
         throughput = segments.throughput_rps
         self.utility = np.where(rate > 0, throughput / np.where(rate > 0, rate, 1), throughput > 0)
         splits = [split for slots in partitions_of(instance, segments).slots for split in _splits(slots)]
         self._first, self._second = np.array(splits).transpose(1, 0, 2)
 
-    def given(self, config):
+    def given(self, config: Config) -> Floats:
         """(workloads,) utility of a configuration."""
         found = np.zeros(len(self.utility))
         for kind, workload in config:
             found[workload] += self.utility[workload, kind]
         return found
 
-    def best(self, completion, most=1):
+    def best(self, completion: Floats, most: int = 1) -> list[Config]:
         """The best configuration of every split, no more than ``most`` of them, highest score first."""
         gains = needed(completion)[:, None] * self.utility
         first, second = gains @ self._first.T, gains @ self._second.T
@@ -53,7 +65,7 @@ class Configs:
         )
         return list(itertools.islice(distinct, most))
 
-    def fill(self, completion):
+    def fill(self, completion: Floats) -> list[Config]:
         """Configurations that complete all workloads: the one of the highest score, again and again."""
         completion, chosen = completion.copy(), []
         while needed(completion).any():
@@ -61,7 +73,7 @@ class Configs:
             completion += self.given(chosen[-1])
         return chosen
 
-    def _held(self, gains, slots, workload):
+    def _held(self, gains: Floats, slots: Ints, workload: int) -> Config:
         """The instances that a workload has a use for."""
         return tuple(
             (int(kind), int(workload))
@@ -69,13 +81,13 @@ class Configs:
         )
 
 
-def needed(completion):
+def needed(completion: Floats) -> Floats:
     """(workloads,) the part of the rate that is still to be carried."""
     left = 1 - completion
     return np.where(left > SLACK, left, 0.0)
 
 
-def _splits(slots):
+def _splits(slots: Ints) -> Iterator[tuple[Ints, Ints]]:
     """A partition's sizes in two groups, every way once."""
     kinds = np.flatnonzero(slots)
     for taken in itertools.product((True, False), repeat=len(kinds) - 1):

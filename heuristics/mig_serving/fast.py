@@ -10,6 +10,9 @@ instances with one process each (MIG-serving does not use MPS). Known only from 
 - nothing is repacked at the end.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,13 +20,19 @@ from provision.heuristics.mig_serving.common import FEATURES, planned
 from provision.heuristics.mig_serving.configs import Configs
 from provision.models.problem.method import Method
 
+if TYPE_CHECKING:
+    from provision.heuristics.mig_serving.configs import Config
+    from provision.models.contents.alone.segments import Segments
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Outcome, Search, Termination
+
 NAME = "mig-serving-fast"
 
 
-def solve(instance, control):
+def solve(instance: Instance, control: Search) -> Outcome:
     """Plan an instance; see the module's text."""
 
-    def deploy(segments):
+    def deploy(segments: Segments) -> tuple[Segments, list[Config], Termination]:
         return segments, Configs(instance, segments).fill(np.zeros(len(instance.workloads))), "completed"
 
     return planned(instance, NAME, deploy)

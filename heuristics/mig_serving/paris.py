@@ -23,9 +23,12 @@ Batch sizes are log-normal, as in the paper; ``batch_sigma`` and ``largest_batch
 ``batch_median`` is guessed.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -37,6 +40,14 @@ from provision.models.performance.operating_points import ROUNDING, OperatingPoi
 from provision.models.problem.method import Method
 from provision.models.problem.workload import LEAST_RPS
 
+if TYPE_CHECKING:
+    from provision.heuristics.mig_serving.configs import Config
+    from provision.models.base.arrays import Bools, Floats, Ints
+    from provision.models.contents.alone.segments import Segments, SliceKind
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Outcome, Search, Termination
+    from provision.models.problem.workload import Workload
+
 NAME = "paris"
 KNEE = 0.8
 """Part of the largest throughput of a size from which more batch gains little."""
@@ -46,10 +57,10 @@ SLACK = 1e-10
 """A part of an instance too small to ask for one more."""
 
 
-def solve(instance, control):
+def solve(instance: Instance, control: Search) -> Outcome:
     """Plan an instance; see the module's text."""
 
-    def deploy(segments):
+    def deploy(segments: Segments) -> tuple[Segments, list[Config], Termination]:
         segments, wanted = _partitioned(instance, segments, _distribution(control))
         packing = Packing(instance, segments)
         for kind, workload in sorted(wanted, key=lambda pair: -segments.kinds[pair[0]].compute):
@@ -67,12 +78,14 @@ class _Distribution(NamedTuple):
     largest: float
 
 
-def _distribution(control):
+def _distribution(control: Search) -> _Distribution:
     names = ("batch_median", "batch_sigma", "largest_batch")
     return _Distribution(*(control.positive(name, float) for name in names))
 
 
-def _partitioned(instance, segments, distribution):
+def _partitioned(
+    instance: Instance, segments: Segments, distribution: _Distribution
+) -> tuple[Segments, list[tuple[int, int]]]:
     """Segments with PARIS's batch sizes, and (kind, workload) of every instance."""
     batch, rate_rps, latency_ms = (np.zeros(segments.batch.shape, kind) for kind in (int, float, float))
     tables, wanted = {}, []
@@ -94,13 +107,13 @@ class _Table(NamedTuple):
     Arrays are (kinds, batches), 0 where there is no operating point; ``batch`` is (batches,), ascending.
     """
 
-    batch: np.ndarray
-    throughput_rps: np.ndarray
-    latency_ms: np.ndarray
-    rate_rps: np.ndarray
+    batch: Ints
+    throughput_rps: Floats
+    latency_ms: Floats
+    rate_rps: Floats
 
 
-def _table(instance, kinds, workload, largest_batch):
+def _table(instance: Instance, kinds: Sequence[SliceKind], workload: Workload, largest_batch: float) -> _Table:
     found = [_points(instance, kind, workload.model, largest_batch) for kind in kinds]
     batch = np.unique(np.concatenate([points.batch for points in found]))
     columns = np.zeros((3, len(kinds), len(batch)))
@@ -115,26 +128,26 @@ def _table(instance, kinds, workload, largest_batch):
     return _Table(batch, *columns)
 
 
-def _points(instance, kind, model, largest_batch):
+def _points(instance: Instance, kind: SliceKind, model: str, largest_batch: float) -> OperatingPoints:
     """The operating points of a single process that queries ask for."""
     entry = instance.fleet[kind.entry]
     points = instance.performance_of(entry.gpu, model).operating_points(model, kind.profile)
     return _those(points, (points.processes == 1) & (points.batch <= largest_batch))
 
 
-def _those(points, which):
-    return OperatingPoints(*(column[which] for column in (
-        points.batch, points.processes, points.latency_ms, points.throughput_rps
-    )))
+def _those(points: OperatingPoints, which: Bools | Sequence[int]) -> OperatingPoints:
+    return OperatingPoints(
+        points.batch[which], points.processes[which], points.latency_ms[which], points.throughput_rps[which]
+    )
 
 
-def _rate_rps(instance, points, budget_ms):
+def _rate_rps(instance: Instance, points: OperatingPoints, budget_ms: float) -> Floats:
     """(points,) requests/s that each carries inside the latency budget."""
     budget, best = np.array([budget_ms * (1 + ROUNDING)]), instance.policy.rule.best_points
     return np.array([best(_those(points, [at]), 1, budget)[0, 0] for at in range(len(points.batch))])
 
 
-def _numbers(table, rate_rps, distribution):
+def _numbers(table: _Table, rate_rps: float, distribution: _Distribution) -> Iterator[tuple[int, int, int]]:
     """(kind, number of instances, index of their batch size) of every size that one workload takes."""
     shares, owner = _shares(table, distribution), _owners(table)
     batches_per_s = max(rate_rps, LEAST_RPS) * shares / (shares @ table.batch)
@@ -152,16 +165,16 @@ def _numbers(table, rate_rps, distribution):
             yield kind, number, sizes[np.argmax(carried_rps)]
 
 
-def _shares(table, distribution):
+def _shares(table: _Table, distribution: _Distribution) -> Floats:
     """(batches,) share of the queries that come in each batch size."""
-    possible = table.rate_rps.any(axis=0)
+    possible: Bools = np.any(table.rate_rps, axis=0)
     below = log_ndtr(np.log(table.batch[possible] / distribution.median) / distribution.sigma)
     shares = np.zeros(len(possible))
     shares[possible] = np.diff(np.exp(below - below[-1]), prepend=0.0)
     return np.where(shares > RARE, shares, 0.0)
 
 
-def _owners(table):
+def _owners(table: _Table) -> Ints:
     """(batches,) the kind that takes each batch size; kinds stand in ascending size."""
     near_full = table.throughput_rps >= KNEE * table.throughput_rps.max(axis=1, keepdims=True)
     knee = table.batch[near_full.argmax(axis=1)]

@@ -6,8 +6,12 @@ with the slow algorithm (`mig_serving_tree`). Parents stay beside their offsprin
 Guessed: how many deployments live on, how many GPUs are erased (any number up to half), one exchange per GPU.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
+from collections.abc import Sequence
 from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,19 +21,25 @@ from provision.heuristics.mig_serving.tree import search
 from provision.models.problem.method import Method
 from provision.models.problem.search import Incumbent
 
+if TYPE_CHECKING:
+    from provision.heuristics.mig_serving.configs import Config
+    from provision.models.contents.alone.segments import Segments
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Outcome, Search, Termination
+
 NAME = "mig-serving-slow"
 POPULATION = 5
 """Deployments that live on after a round."""
 
 
-def solve(instance, control):
+def solve(instance: Instance, control: Search) -> Outcome:
     """Search until the time is over or ``patience`` rounds found nothing better; Ctrl-C returns the best so far."""
     started = perf_counter()
 
-    def deploy(segments):
+    def deploy(segments: Segments) -> tuple[Segments, list[Config], Termination]:
         evolution = _Evolution(instance, Configs(instance, segments), control)
         try:
-            termination = evolution.run(started + control.time_limit_s)
+            termination: Termination = evolution.run(started + control.time_limit_s)
         except KeyboardInterrupt:
             termination = "stopped"
         return segments, evolution.best, termination
@@ -40,19 +50,19 @@ def solve(instance, control):
 class _Evolution:
     """Deployments, best first, that begin with the fast algorithm's."""
 
-    def __init__(self, instance, configs, control):
+    def __init__(self, instance: Instance, configs: Configs, control: Search) -> None:
         self.configs, self.report = configs, control.report
-        self.patience, self.playouts = (control.positive(name, int) for name in ("patience", "playouts"))
+        self.patience, self.playouts = (int(control.positive(name, int)) for name in ("patience", "playouts"))
         self.gpu_weight = instance.weight(instance.fleet[0])
         self.draw = np.random.default_rng(control.seed)
         self.population = [configs.fill(np.zeros(len(instance.workloads)))]
         self._tell()
 
     @property
-    def best(self):
+    def best(self) -> list[Config]:
         return self.population[0]
 
-    def run(self, deadline):
+    def run(self, deadline: float) -> Termination:
         """Rounds until the deadline or until patience ends; returns why it ended."""
         idle = 0
         while idle < self.patience and len(self.best) > 1:
@@ -64,26 +74,26 @@ class _Evolution:
             idle = 0 if len(self.best) < before else idle + 1
         return "completed"
 
-    def _offspring(self, parent, deadline):
+    def _offspring(self, parent: Sequence[Config], deadline: float) -> list[Config]:
         """A deployment after mutation and crossover."""
         mutant = _exchanged(parent, self.draw)
         kept = len(mutant) - self.draw.integers(1, len(mutant) // 2 + 1)
         survivors = [mutant[gpu] for gpu in np.sort(self.draw.permutation(len(mutant))[:kept])]
-        completion = sum(map(self.configs.given, survivors))
+        completion: Any = sum(map(self.configs.given, survivors))
         return survivors + search(self.configs, completion, self.playouts, deadline, self.draw)
 
-    def _admit(self, deployment):
+    def _admit(self, deployment: list[Config]) -> None:
         """Let a deployment live on among the shortest; of equal ones the younger stands first."""
         before = len(self.best)
         self.population = sorted([deployment, *self.population], key=len)[:POPULATION]
         if len(self.best) < before:
             self._tell()
 
-    def _tell(self):
+    def _tell(self) -> None:
         self.report(Incumbent(len(self.best) * self.gpu_weight, None))
 
 
-def _exchanged(deployment, draw):
+def _exchanged(deployment: Sequence[Config], draw: np.random.Generator) -> list[Config]:
     """The deployment with as many exchanges between instances of equal size as it has GPUs."""
     gpus = [list(config) for config in deployment]
     places = defaultdict(list)
@@ -91,8 +101,8 @@ def _exchanged(deployment, draw):
         for slot, (kind, _) in enumerate(config):
             places[kind].append((gpu, slot))
     for _ in deployment:
-        gpu = draw.integers(len(gpus))
-        slot = draw.integers(len(gpus[gpu]))
+        gpu = int(draw.integers(len(gpus)))
+        slot = int(draw.integers(len(gpus[gpu])))
         alike = places[gpus[gpu][slot][0]]
         other, at = alike[draw.integers(len(alike))]
         gpus[gpu][slot], gpus[other][at] = gpus[other][at], gpus[gpu][slot]

@@ -6,10 +6,20 @@ scores, and a playout draws from as few at every GPU. How many, and that childre
 Szepesvari 2006) on the mean length of their paths, is guessed.
 """
 
+from __future__ import annotations
+
 import math
 from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from provision.heuristics.mig_serving.configs import needed
+from provision.models.base.known import known
+
+if TYPE_CHECKING:
+    from provision.heuristics.mig_serving.configs import Config, Configs
+    from provision.models.base.arrays import Floats
 
 CANDIDATES = 10
 """Configurations tried from a node, and drawn from in a playout."""
@@ -20,26 +30,29 @@ EXPLORATION = 1.0
 class _Node:
     """Completion rates after a configuration, how often they were reached and with how many GPUs in all."""
 
-    def __init__(self, completion, config=None):
+    def __init__(self, completion: Floats, config: Config | None = None) -> None:
         self.completion, self.config = completion, config
-        self.visits, self.gpus, self.children = 0, 0, []
+        self.visits = self.gpus = 0
+        self.children: list[_Node] = []
 
-    def expand(self, configs):
+    def expand(self, configs: Configs) -> None:
         """Make the children."""
         candidates = configs.best(self.completion, CANDIDATES)
         self.children = [_Node(self.completion + configs.given(config), config) for config in candidates]
 
-    def promising(self):
+    def promising(self) -> _Node:
         """The child to follow: each once, then the one with the lowest lower confidence bound."""
         return min(self.children, key=self._optimistic)
 
-    def _optimistic(self, child):
+    def _optimistic(self, child: _Node) -> float:
         if not child.visits:
             return -math.inf
         return child.gpus / child.visits - EXPLORATION * math.sqrt(math.log(self.visits) / child.visits)
 
 
-def search(configs, completion, playouts, deadline, draw):
+def search(
+    configs: Configs, completion: Floats, playouts: int, deadline: float, draw: np.random.Generator
+) -> list[Config]:
     """Few configurations that complete all workloads, no more than the fast algorithm takes.
 
     Parameters
@@ -58,7 +71,7 @@ def search(configs, completion, playouts, deadline, draw):
         if perf_counter() >= deadline:
             break
         path = _descend(root, configs)
-        found = [node.config for node in path[1:]] + _playout(configs, path[-1].completion, draw)
+        found = [known(node.config) for node in path[1:]] + _playout(configs, path[-1].completion, draw)
         best = min(best, found, key=len)
         for node in path:
             node.visits += 1
@@ -66,7 +79,7 @@ def search(configs, completion, playouts, deadline, draw):
     return best
 
 
-def _descend(root, configs):
+def _descend(root: _Node, configs: Configs) -> list[_Node]:
     """Nodes from the root to one that was not visited before, or that needs nothing."""
     path = [root]
     while path[-1].visits and needed(path[-1].completion).any():
@@ -76,7 +89,7 @@ def _descend(root, configs):
     return path
 
 
-def _playout(configs, completion, draw):
+def _playout(configs: Configs, completion: Floats, draw: np.random.Generator) -> list[Config]:
     """Configurations to the end, drawn from those with the highest scores."""
     chosen = []
     while needed(completion).any():

@@ -15,9 +15,13 @@ silent, this does:
 - optimization keeps its result only if it needs no more GPUs than before.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +31,11 @@ from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome
+
+if TYPE_CHECKING:
+    from provision.models.contents.alone.segments import Segments
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Search
 
 FRAGMENTED_GPCS = 4
 """A GPU with at most this many allocated GPCs is split up by the optimization (section III-E2)."""
@@ -40,7 +49,7 @@ class _Variant:
     max_processes: int | None = None
     optimize: bool = True
 
-    def __call__(self, instance, control):
+    def __call__(self, instance: Instance, control: Search) -> Outcome:
         started = perf_counter()
         segments = best_segments(instance, self.max_processes)
         refused = refusal(instance, segments, started)
@@ -49,14 +58,14 @@ class _Variant:
         built = perf_counter()
         layouts = self.layouts(instance, segments)
         plan = assemble(instance, segments, layouts, self.name)
-        spent = {"build_seconds": built - started, "solve_seconds": perf_counter() - built}
+        spent: dict[str, Any] = {"build_seconds": built - started, "solve_seconds": perf_counter() - built}
         limit = instance.fleet[0].count
         if limit is not None and len(layouts) > limit:
             reason = f"{self.name} needs {len(layouts)} GPUs and the fleet has {limit}"
             return Outcome("unknown", "completed", reason=reason, **spent)
         return Outcome("feasible", "completed", plan, **spent)
 
-    def layouts(self, instance, segments):
+    def layouts(self, instance: Instance, segments: Segments) -> list[Any]:
         """The deployment map: which segments share a GPU."""
         packing = _relocate(instance, segments)
         before = packing.layouts()
@@ -67,7 +76,7 @@ class _Variant:
         return after if len(after) <= len(before) else before
 
 
-def _demand_matching(instance, segments):
+def _demand_matching(instance: Instance, segments: Segments) -> Iterator[tuple[int, int]]:
     """(kind, workload) of all segments: optimal ones and the last of each workload (Algorithm 1, lines 14-22)."""
     size = np.array([kind.compute for kind in segments.kinds])
     ascending = np.argsort(size, kind="stable")
@@ -81,7 +90,7 @@ def _demand_matching(instance, segments):
         yield int(ascending[np.argmax(enough[ascending])]), workload
 
 
-def _relocate(instance, segments):
+def _relocate(instance: Instance, segments: Segments) -> Packing:
     """Segments of all services, largest first, onto GPUs (Algorithm 2, lines 2-11)."""
     packing = Packing(instance, segments, admits=lambda sizes: sizes.count(3) <= 1)
     for kind, workload in sorted(
@@ -91,9 +100,9 @@ def _relocate(instance, segments):
     return packing
 
 
-def _optimize(packing, segments):
+def _optimize(packing: Packing, segments: Segments) -> None:
     """Split the segments of fragmented GPUs, last GPU first (Algorithm 2, lines 12-32)."""
-    freed = {}
+    freed: dict[int, float] = {}
     for gpu in reversed(packing.gpus):
         if sum(segments.kinds[kind].compute for kind, _ in gpu.segments) > FRAGMENTED_GPCS:
             continue
@@ -108,7 +117,7 @@ def _optimize(packing, segments):
                 packing.place(one, workload)
 
 
-def _small_segments(segments, workload, due):
+def _small_segments(segments: Segments, workload: int, due: float) -> tuple[list[int] | None, float]:
     """Kinds of size 1 and 2 that carry a freed rate, and what they carry too little (below 0: too much).
 
     None when the service runs on neither size.
@@ -123,19 +132,19 @@ def _small_segments(segments, workload, due):
     rate_2 = throughput[two] if two is not None else 0.0
     if not rate_1 and not rate_2:
         return None, due
-    small = []
-    if rate_2 > 2 * rate_1:
+    small: list[int] = []
+    if two is not None and rate_2 > 2 * rate_1:
         several = math.floor(due / rate_2) if rate_1 else math.ceil(due / rate_2)
         small += [two] * several
         due -= max(several, 0) * rate_2
-    if rate_1:
+    if one is not None and rate_1:
         several = math.ceil(due / rate_1)
         small += [one] * several
         due -= max(several, 0) * rate_1
     return small, due
 
 
-def _method(variant, summary):
+def _method(variant: _Variant, summary: str) -> Method:
     return Method(
         name=variant.name,
         summary=summary,

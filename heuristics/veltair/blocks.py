@@ -13,15 +13,23 @@ with so many cores. If there is none, as after the threshold fell, the block rea
 no number of cores keeps a target by 5 %, the fewest within 5 % of the fastest count.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from provision.models.base.compiled import compiled
+
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Floats, Ints
 
 SLACK = 1.05
 
 
 @compiled
-def least_cores(until_s, target_s, begin, end):
+def least_cores(until_s: Floats, target_s: Floats, begin: int, end: int) -> int:
     """The fewest cores on which the layers ``begin`` to ``end`` keep the sum of their targets, or nearly the fastest.
 
     Parameters
@@ -42,7 +50,7 @@ def least_cores(until_s, target_s, begin, end):
 
 
 @compiled
-def first_pivot(until_s, target_s, begin, last, most):
+def first_pivot(until_s: Floats, target_s: Floats, begin: int, last: int, most: float) -> int:
     """The first layer behind ``begin`` that needs ``most`` cores; ``last`` if there is none."""
     for layer in range(begin + 1, last):
         if least_cores(until_s, target_s, layer, layer + 1) >= most:
@@ -51,7 +59,7 @@ def first_pivot(until_s, target_s, begin, last, most):
 
 
 @compiled
-def block_end(until_s, target_s, begin, last, most):
+def block_end(until_s: Floats, target_s: Floats, begin: int, last: int, most: float) -> int:
     """The end of the shortest block from ``begin`` on that, like the layers behind it, gets by with ``most`` cores."""
     for end in range(begin + 1, last):
         if (
@@ -63,12 +71,14 @@ def block_end(until_s, target_s, begin, last, most):
 
 
 @compiled
-def threshold(cores, own, total):
+def threshold(cores: int, own: float, total: float) -> float:
     """Cores beyond its average that a model's blocks may have: its part of what all the averages leave idle."""
     return max(cores - total, 0.0) * own / total
 
 
-def blocks_of(cut, until_s, target_s, most):
+def blocks_of(
+    cut: Callable[[Floats, Floats, int, int, float], int], until_s: Floats, target_s: Floats, most: float
+) -> Ints:
     """All blocks of a model, as (begin, end, cores).
 
     Parameters

@@ -13,13 +13,20 @@ The machine is the model of ``layers_cpu``: whenever a layer or the cores of a t
 that all tenants get are worked out anew; a running layer keeps the fraction of its work that is left.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from provision.heuristics.veltair.blocks import block_end, first_pivot, least_cores, threshold
 from provision.models.base.compiled import compiled
 from provision.models.cpu.cpu import accesses, alone_s, busy_s, dram_s, misses, stays, stretch, took_s
+
+if TYPE_CHECKING:
+    from provision.heuristics.veltair.profile import Catalogue
+    from provision.models.base.arrays import Floats, Ints
+    from provision.models.cpu.cpu import Cpu
 
 ADAPTIVE, PRINTED = 0, -1
 """Grains that are no number of layers: blocks by ``block_end`` and by ``first_pivot``."""
@@ -55,13 +62,16 @@ class Log(NamedTuple):
     """What happened: when queries finished (s; infinite if they did not) and their core seconds, by query; and counts:
     units, units that found too few idle cores, most cores in use."""
 
-    finish_s: np.ndarray
-    core_s: np.ndarray
-    counts: np.ndarray
+    finish_s: Floats
+    core_s: Floats
+    counts: Ints
 
 
 @compiled
-def play(arrival_s, networks, catalogue, rules, cpu, proxy, most_late, log):
+def play(
+    arrival_s: Floats, networks: Ints, catalogue: Catalogue, rules: Rules, cpu: Cpu, proxy: Floats, most_late: int,
+    log: Log,
+) -> None:
     """Play all queries, or until more than ``most_late`` of them have missed their QoS."""
     tenants, line = np.zeros(len(arrival_s), TENANT), np.empty(len(arrival_s), np.int64)
     present = upcoming = late = 0
@@ -95,14 +105,14 @@ def play(arrival_s, networks, catalogue, rules, cpu, proxy, most_late, log):
 
 
 @compiled
-def enter(tenant, query, network, catalogue):
+def enter(tenant: Any, query: int, network: int, catalogue: Catalogue) -> None:
     """Let a query come in, before its first unit."""
     tenant.query, tenant.network = query, network
     tenant.layer = tenant.end = catalogue.first[network]
 
 
 @compiled
-def soonest(tenants, line):
+def soonest(tenants: Any, line: Ints) -> tuple[int, float]:
     """Where the first tenant to finish its layer stands in the line, and in how many seconds."""
     first, least_s = -1, np.inf
     for at in range(len(line)):
@@ -113,7 +123,7 @@ def soonest(tenants, line):
 
 
 @compiled
-def pass_time(tenants, line, seconds, log):
+def pass_time(tenants: Any, line: Ints, seconds: float, log: Log) -> None:
     """Let everyone work."""
     for at in line:
         tenant = tenants[at]
@@ -125,7 +135,9 @@ def pass_time(tenants, line, seconds, log):
 
 
 @compiled
-def form(tenants, line, at, catalogue, rules, cpu, proxy, log):
+def form(
+    tenants: Any, line: Ints, at: int, catalogue: Catalogue, rules: Rules, cpu: Cpu, proxy: Floats, log: Log
+) -> None:
     """Form the next unit of the tenant at a place in the line, and count it."""
     tenant = tenants[line[at]]
     tenant.plane = catalogue.average.shape[0] - 1
@@ -148,7 +160,7 @@ def form(tenants, line, at, catalogue, rules, cpu, proxy, log):
 
 
 @compiled
-def level(tenants, line, catalogue, proxy):
+def level(tenants: Any, line: Ints, catalogue: Catalogue, proxy: Floats) -> int:
     """The interference level that the counters of all who run on point to."""
     access_bps = miss_bps = 0.0
     for at in line:
@@ -157,17 +169,17 @@ def level(tenants, line, catalogue, proxy):
             access_bps += tenant.access_bps
             miss_bps += tenant.miss_bps
     slowdown = 1.0 if access_bps == 0 else proxy @ counters(access_bps, miss_bps)
-    return max(np.searchsorted(catalogue.slowdown, slowdown, side="right") - 1, 0)
+    return int(max(np.searchsorted(catalogue.slowdown, slowdown, side="right") - 1, 0))
 
 
 @compiled
-def counters(access_bps, miss_bps):
+def counters(access_bps: float, miss_bps: float) -> Floats:
     """What the proxy is linear in: 1, the miss rate of L3, its accesses in TB/s."""
     return np.array([1.0, miss_bps / access_bps, access_bps / 1e12])
 
 
 @compiled
-def unfinished(tenant, catalogue):
+def unfinished(tenant: Any, catalogue: Catalogue) -> float:
     """The part of a tenant's unit that is left, by its planned times."""
     until_s = catalogue.until_s[tenant.plane, tenant.cores - 1]
     layer_s = until_s[tenant.layer + 1] - until_s[tenant.layer]
@@ -176,7 +188,7 @@ def unfinished(tenant, catalogue):
 
 
 @compiled
-def most_cores(tenants, line, tenant, catalogue, cpu):
+def most_cores(tenants: Any, line: Ints, tenant: Any, catalogue: Catalogue, cpu: Cpu) -> float:
     """Average cores of a tenant and its threshold."""
     total = 0.0
     for at in line:
@@ -186,7 +198,7 @@ def most_cores(tenants, line, tenant, catalogue, cpu):
 
 
 @compiled
-def idle(tenants, line, cpu):
+def idle(tenants: Any, line: Ints, cpu: Cpu) -> int:
     """Cores that nobody has."""
     cores = cpu.cores
     for at in line:
@@ -195,7 +207,7 @@ def idle(tenants, line, cpu):
 
 
 @compiled
-def deal(tenants, line, rules, cpu, log):
+def deal(tenants: Any, line: Ints, rules: Rules, cpu: Cpu, log: Log) -> None:
     """Give idle cores to those who want some, in order of arrival."""
     free = idle(tenants, line, cpu)
     for at in line:
@@ -211,7 +223,7 @@ def deal(tenants, line, rules, cpu, log):
 
 
 @compiled
-def run(tenants, line, catalogue, cpu):
+def run(tenants: Any, line: Ints, catalogue: Catalogue, cpu: Cpu) -> None:
     """Work out how long everyone's layer takes beside the others, and what it asks of L3 and DRAM."""
     running = np.array([at for at in line if tenants[at].cores > 0])
     wanted_bps = np.empty(len(running))

@@ -6,14 +6,25 @@ and bytes per second, and the time to start a layer. A layer that is measured ru
 weights in a cache, so DRAM counts as fast as L3, which is taken to hold all blocks.
 """
 
+from __future__ import annotations
+
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from provision.heuristics.veltair.versions import candidates_of
 from provision.models.cpu.cpu import THREADRIPPER, core_scaling
 from provision.models.cpu.networks import networks
+
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Floats
+    from provision.models.cpu.cpu import Cpu
+    from provision.models.cpu.layers import Network
+    from provision.models.cpu.times import LayerTimes
 
 COMPARED = ("network", "layer", "version", "cores", "measured_ms", "predicted_ms", "error")
 CONSTANTS = ("core_flops", "core_l3_bps", "fork_s")
@@ -24,33 +35,36 @@ STEP = 0.01
 """Relative change that the fit tries; times have steps where the fastest tiling changes."""
 UNIT = THREADRIPPER._replace(core_flops=1.0, efficiency=1.0, live_bytes=np.inf, join_s=0.0)
 
+Tilings = dict[tuple[str, str], NDArray[np.void]]
+"""Candidate versions by network and layer."""
 
-def cpu_of(constants, cores):
+
+def cpu_of(constants: Iterable[float], cores: int) -> Cpu:
     """A Cpu with so many cores and these CONSTANTS; nothing is lost to other tenants or to joining cores."""
     cpu = UNIT._replace(cores=cores, **dict(zip(CONSTANTS, constants, strict=True)))
     return cpu._replace(core_dram_bps=cpu.core_l3_bps, dram_bps=cores * cpu.core_l3_bps)
 
 
-def fit_cpu(times):
+def fit_cpu(times: LayerTimes) -> Cpu:
     """The Cpu that fits LayerTimes."""
     rows, tilings = times.fastest_alone, _tilings(times)
     took_s = np.array([row.median_ms for row in rows]) / 1e3
     most_flops = max(times.shapes[row.network][row.layer].flops / row.median_ms / row.cores for row in rows) * 1e3
 
-    def errors(logs):
+    def errors(logs: Floats) -> Floats:
         return np.log(_predicted_s(times, tilings, cpu_of(np.exp(logs), times.machine.cores)) / took_s)
 
     start = np.log([most_flops, BALANCE * most_flops, took_s.min() / 2])
-    return cpu_of(np.exp(least_squares(errors, start, diff_step=STEP).x).tolist(), times.machine.cores)
+    return cpu_of(np.exp(least_squares(errors, start, diff_step=[STEP]).x).tolist(), times.machine.cores)
 
 
-def _tilings(times):
+def _tilings(times: LayerTimes) -> Tilings:
     """Candidates of the measured layers, by network and name, with operations for seconds."""
     return {(row.network, row.layer): candidates_of(times.shapes[row.network][row.layer], UNIT)
             for row in times.fastest_alone}
 
 
-def _predicted_s(times, tilings, cpu):
+def _predicted_s(times: LayerTimes, tilings: Tilings, cpu: Cpu) -> Floats:
     """Predicted times of the versions fastest alone."""
     scaled = {}
     for key, candidates in tilings.items():
@@ -60,7 +74,7 @@ def _predicted_s(times, tilings, cpu):
     return np.array([scaled[row.network, row.layer][row.cores - 1] for row in times.fastest_alone])
 
 
-def compared(times, cpu):
+def compared(times: LayerTimes, cpu: Cpu) -> list[dict[str, Any]]:
     """Measured and predicted times of layers in their versions fastest alone: a dict of COMPARED each."""
     predicted_s = _predicted_s(times, _tilings(times), cpu)
     return [
@@ -69,7 +83,7 @@ def compared(times, cpu):
     ]
 
 
-def by_network(rows):
+def by_network(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """What ``compared`` found by network and cores: ms of a whole query, mean and 95th percentile of absolute errors.
 
     Networks of which some layer was not measured have no ms.
@@ -88,7 +102,7 @@ def by_network(rows):
     return found
 
 
-def measured_networks(times):
+def measured_networks(times: LayerTimes) -> dict[str, Network]:
     """The shipped networks, their layers with the effort that they were measured to take on one core.
 
     Efforts are relative to the mean of REFERENCE by operations: the modelled CPU's efficiency is set to that network.

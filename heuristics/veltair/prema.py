@@ -6,15 +6,24 @@ estimated time left runs. Guessed: all priorities are equal, the levels are 0, 1
 after every layer, at no cost (the paper's checkpoints cost little), in favour of PREMA.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from provision.models.base.compiled import compiled
+
+if TYPE_CHECKING:
+    from provision.heuristics.veltair.events import Log
+    from provision.heuristics.veltair.profile import Catalogue
+    from provision.models.base.arrays import Floats, Ints
 
 TOKEN_LEVELS = np.array([0.0, 1.0, 3.0, 9.0])
 
 
 @compiled
-def play_prema(arrival_s, networks, catalogue, cores, most_late, log):
+def play_prema(arrival_s: Floats, networks: Ints, catalogue: Catalogue, cores: int, most_late: int, log: Log) -> None:
     """Play all queries, or until more than ``most_late`` of them have missed their QoS; see ``veltair_events.play``."""
     until_s = catalogue.until_s[-1, cores - 1]
     layer = np.array([catalogue.first[network] for network in networks])
@@ -43,7 +52,9 @@ def play_prema(arrival_s, networks, catalogue, cores, most_late, log):
 
 
 @compiled
-def chosen(line, layer, now_s, arrival_s, networks, first, until_s):
+def chosen(
+    line: Ints, layer: Ints, now_s: float, arrival_s: Floats, networks: Ints, first: Ints, until_s: Floats
+) -> int:
     """Where the query that runs next stands in the line."""
     tokens, left_s = np.empty(len(line)), np.empty(len(line))
     for at, query in enumerate(line):
@@ -52,4 +63,4 @@ def chosen(line, layer, now_s, arrival_s, networks, first, until_s):
         tokens[at] = (now_s - arrival_s[query] - worked_s) / (end_s - begin_s)
         left_s[at] = end_s - until_s[layer[query]]
     fewest = TOKEN_LEVELS[max(np.searchsorted(TOKEN_LEVELS, tokens.max(), side="right") - 1, 0)]
-    return np.argmin(np.where(tokens >= min(fewest, tokens.max()), left_s, np.inf))
+    return int(np.argmin(np.where(tokens >= min(fewest, tokens.max()), left_s, np.inf)))

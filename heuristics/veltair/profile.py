@@ -5,9 +5,12 @@ adaptive compilation a layer has the version fastest alone on all cores, what TV
 as if alone. All schedulers plan to run a query in 80 % of its QoS; what is left is for waiting and interference.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,6 +24,13 @@ from provision.heuristics.veltair.versions import (
     versions_of,
 )
 from provision.models.cpu.cpu import THREADRIPPER, core_scaling
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from provision.models.base.arrays import Floats, Ints
+    from provision.models.cpu.cpu import Cpu
+    from provision.models.cpu.layers import Layer, Network
 
 PLANNED = 0.8
 
@@ -48,17 +58,19 @@ class Catalogue(NamedTuple):
         Number of versions by layer.
     """
 
-    versions: np.ndarray
-    until_s: np.ndarray
-    target_s: np.ndarray
-    first: np.ndarray
-    average: np.ndarray
-    slowdown: np.ndarray
-    qos_s: np.ndarray
-    kept: np.ndarray
+    versions: NDArray[np.void]
+    until_s: Floats
+    target_s: Floats
+    first: Ints
+    average: Floats
+    slowdown: Floats
+    qos_s: Floats
+    kept: Ints
 
 
-def catalogue(networks, cpu=THREADRIPPER, planned=PLANNED, most=MOST_VERSIONS):
+def catalogue(
+    networks: Sequence[Network], cpu: Cpu = THREADRIPPER, planned: float = PLANNED, most: int = MOST_VERSIONS
+) -> Catalogue:
     """The Catalogue of networks."""
     targets_s = [layer_targets_s(network, planned) for network in networks]
     target_s = _before(np.concatenate(targets_s))
@@ -76,20 +88,22 @@ def catalogue(networks, cpu=THREADRIPPER, planned=PLANNED, most=MOST_VERSIONS):
     )
 
 
-def _before(parts):
+def _before(parts: Floats) -> Floats:
     """Sums of all before each along the last axis, and of all."""
     return np.concatenate([np.zeros_like(parts[..., :1]), np.cumsum(parts, axis=-1)], axis=-1)
 
 
 @cache
-def _alone(layer, cpu):
+def _alone(layer: Layer, cpu: Cpu) -> tuple[NDArray[np.void], Floats]:
     """The version fastest alone and its times by cores."""
     version = fastest_alone(layer, cpu)
     return version, core_scaling(version, 0.0, cpu)[0]
 
 
 @cache
-def _layer(layer, target_s, cores, cpu, most):
+def _layer(
+    layer: Layer, target_s: float, cores: int, cpu: Cpu, most: int
+) -> tuple[NDArray[np.void], Floats, int, Floats]:
     """Of one layer: version by plane, times (planes, cores), number of versions, slowdown by level."""
     versions, (alone, alone_s) = versions_of(layer, target_s, cores, cpu, most), _alone(layer, cpu)
     chosen, times_s = zip(*(_best(versions, level, target_s, cpu) for level in LEVELS), strict=True)
@@ -98,7 +112,7 @@ def _layer(layer, target_s, cores, cpu, most):
     return planes, np.stack([*times_s, alone_s]), len(versions), pressed_s / pressed_s[0]
 
 
-def _best(versions, level, target_s, cpu):
+def _best(versions: NDArray[np.void], level: float, target_s: float, cpu: Cpu) -> tuple[int, Floats]:
     """Which version is for a level, and its times by cores."""
     times_s = core_scaling(versions, level, cpu)
     enough = times_s <= max(target_s, SLACK * times_s.min())

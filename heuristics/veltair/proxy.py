@@ -6,7 +6,9 @@ accesses of L3. The paper reads hardware counters and measures slowdowns; here b
 level, and least squares fits the mean slowdowns. Every other sample is held out to judge the fit.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,27 +16,32 @@ from provision.heuristics.veltair.blocks import least_cores
 from provision.heuristics.veltair.events import counters
 from provision.models.cpu.cpu import pressed
 
+if TYPE_CHECKING:
+    from provision.heuristics.veltair.profile import Catalogue
+    from provision.models.base.arrays import Floats
+    from provision.models.cpu.cpu import Cpu
+
 SAMPLES = 400
 
 
-class Proxy(NamedTuple):
+class CounterProxy(NamedTuple):
     """``weights`` of 1, miss rate and accesses; ``r_squared`` on the samples held out."""
 
-    weights: np.ndarray
+    weights: Floats
     r_squared: float
 
 
-def fit_proxy(catalogue, cpu, seed=0):
-    """The Proxy for the networks of a Catalogue."""
+def fit_proxy(catalogue: Catalogue, cpu: Cpu, seed: int = 0) -> CounterProxy:
+    """The CounterProxy for the networks of a Catalogue."""
     random = np.random.default_rng(seed)
     found = [_sample(catalogue, cpu, random) for _ in range(SAMPLES)]
     features, slowdowns = (np.array(part) for part in zip(*found, strict=True))
     weights = np.linalg.lstsq(features[::2], slowdowns[::2], rcond=None)[0]
     error = slowdowns[1::2] - features[1::2] @ weights
-    return Proxy(weights, 1 - error.var() / slowdowns[1::2].var())
+    return CounterProxy(weights, 1 - error.var() / slowdowns[1::2].var())
 
 
-def _sample(catalogue, cpu, random):
+def _sample(catalogue: Catalogue, cpu: Cpu, random: np.random.Generator) -> tuple[Floats, float]:
     """Counters and mean slowdown of random layers beside a background; its levels are as close as LEVELS."""
     level, count = random.random() ** 2, len(catalogue.target_s) - 1
     layers = random.choice(count, max(count // 10, 1), replace=False)

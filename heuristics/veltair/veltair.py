@@ -8,8 +8,11 @@ Guessed: Planaria's part is played by the layer-wise scheduling of section 3.2; 
 2, AC and FULL by the versions. A query alone is one that the same scheduler serves with nobody else on the CPU.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +22,12 @@ from provision.heuristics.veltair.profile import PLANNED, catalogue
 from provision.heuristics.veltair.proxy import fit_proxy
 from provision.heuristics.veltair.versions import MOST_VERSIONS
 from provision.models.cpu.cpu import THREADRIPPER
+
+if TYPE_CHECKING:
+    from provision.heuristics.veltair.proxy import CounterProxy
+    from provision.models.base.arrays import Floats, Ints
+    from provision.models.cpu.cpu import Cpu
+    from provision.models.cpu.layers import Network
 
 WHOLE_MODEL = 10**6
 PREMA = "prema"
@@ -41,7 +50,7 @@ UNREACHABLE = 1.5
 PRECISION = 0.01
 
 
-def conflict_overhead_s(conflict_rate, units, cpu):
+def conflict_overhead_s(conflict_rate: float, units: float, cpu: Cpu) -> float:
     """What conflicts cost a query of so many units (section 3.2)."""
     return conflict_rate * units * cpu.growth_s
 
@@ -49,11 +58,11 @@ def conflict_overhead_s(conflict_rate, units, cpu):
 class Load(NamedTuple):
     """Queries: the network of each, and their arrivals at a rate of 1/s."""
 
-    networks: np.ndarray
-    arrival: np.ndarray
+    networks: Ints
+    arrival: Floats
 
 
-class Outcome(NamedTuple):
+class QueryTimes(NamedTuple):
     """What became of the queries of a Load.
 
     Attributes
@@ -64,24 +73,24 @@ class Outcome(NamedTuple):
         Numbers of units and of those that found too few idle cores; most cores in use.
     """
 
-    latency_s: np.ndarray
-    qos_s: np.ndarray
-    core_s: np.ndarray
+    latency_s: Floats
+    qos_s: Floats
+    core_s: Floats
     units: int
     conflicts: int
     peak: int
 
     @property
-    def satisfied(self):
+    def satisfied(self) -> float:
         """Part of the queries within their QoS."""
-        return np.mean(self.latency_s <= self.qos_s)
+        return float(np.mean(self.latency_s <= self.qos_s))
 
     @property
-    def conflict_rate(self):
+    def conflict_rate(self) -> float:
         """Part of the units that found too few idle cores."""
         return self.conflicts / self.units
 
-    def by_conflicts_s(self, alone_s, cpu):
+    def by_conflicts_s(self, alone_s: Any, cpu: Cpu) -> float:
         """Mean latency that the overhead of conflicts alone explains, as section 3.2 estimates it."""
         return alone_s + conflict_overhead_s(self.conflict_rate, self.units / len(self.latency_s), cpu)
 
@@ -101,16 +110,18 @@ class Machine:
         Most versions of a layer.
     """
 
-    def __init__(self, networks, cpu=THREADRIPPER, planned=PLANNED, most=MOST_VERSIONS):
+    def __init__(
+        self, networks: Iterable[Network], cpu: Cpu = THREADRIPPER, planned: float = PLANNED, most: int = MOST_VERSIONS
+    ) -> None:
         self.networks, self.cpu = tuple(networks), cpu
         self.catalogue = catalogue(self.networks, cpu, planned, most)
 
     @cached_property
-    def proxy(self):
-        """The Proxy of interference."""
+    def proxy(self) -> CounterProxy:
+        """The CounterProxy of interference."""
         return fit_proxy(self.catalogue, self.cpu)
 
-    def load(self, served, count, seed, poisson=True):
+    def load(self, served: Ints, count: int, seed: int, poisson: bool = True) -> Load:
         """A random Load of some networks, the more of each the shorter its QoS (section 5.1).
 
         Parameters
@@ -129,8 +140,8 @@ class Machine:
         arrival = np.cumsum(random.exponential(size=count)) if poisson else np.sort(random.uniform(0, count, count))
         return Load(random.choice(served, count, p=often / often.sum()), arrival)
 
-    def serve(self, scheduler, load, rate_rps, most_late=None):
-        """The Outcome of serving a Load at a rate; more than ``most_late`` late queries end it before its time."""
+    def serve(self, scheduler: str, load: Load, rate_rps: float, most_late: int | None = None) -> QueryTimes:
+        """The QueryTimes of serving a Load at a rate; more than ``most_late`` late queries end it before its time."""
         count = len(load.networks)
         log = Log(np.full(count, np.inf), np.zeros(count), np.zeros(3, np.int64))
         start_s, late = load.arrival / rate_rps, count if most_late is None else most_late
@@ -139,18 +150,18 @@ class Machine:
         else:
             rules = SCHEDULERS[scheduler]
             play(start_s, load.networks, self.catalogue, rules, self.cpu, self.proxy.weights, late, log)
-        return Outcome(log.finish_s - start_s, self.catalogue.qos_s[load.networks], log.core_s, *log.counts.tolist())
+        return QueryTimes(log.finish_s - start_s, self.catalogue.qos_s[load.networks], log.core_s, *log.counts.tolist())
 
-    def alone(self, scheduler):
-        """The Outcome of one query of each network, one after the other."""
+    def alone(self, scheduler: str) -> QueryTimes:
+        """The QueryTimes of one query of each network, one after the other."""
         count = len(self.networks)
         return self.serve(scheduler, Load(np.arange(count), np.cumsum(self.catalogue.qos_s) * 2), 1.0)
 
-    def full_rps(self, load):
+    def full_rps(self, load: Load) -> float:
         """The rate of a Load at which layer-wise work without interference or conflicts fills all cores."""
         return self.cpu.cores / self.alone("layer-wise").core_s[load.networks].mean()
 
-    def capacity_rps(self, scheduler, load):
+    def capacity_rps(self, scheduler: str, load: Load) -> float:
         """The highest rate at which SATISFIED of a Load's queries are within their QoS, by bisection."""
         most_late = int((1 - SATISFIED) * len(load.networks))
         low, high = 0.0, UNREACHABLE * self.full_rps(load)

@@ -14,11 +14,21 @@ Guessed, or ours:
 - versions are tried for removal from the smallest block on.
 """
 
+from __future__ import annotations
+
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.models.cpu.cpu import TILE_COLUMNS, TILE_ROWS, VERSION, core_scaling, version
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from provision.models.base.arrays import Bools, Floats
+    from provision.models.cpu.cpu import Cpu
+    from provision.models.cpu.layers import Layer, Network
 
 MOST_VERSIONS = 5
 """V."""
@@ -32,18 +42,18 @@ LEAST_DEPTH = 64
 """Sums are not split into shorter parts."""
 
 
-def layer_targets_s(network, planned):
+def layer_targets_s(network: Network, planned: float) -> Floats:
     """The part of every layer in ``planned`` times the QoS, by operations (line 3)."""
     return planned * network.qos_ms / 1e3 * np.array([layer.flops for layer in network.layers]) / network.flops
 
 
-def fastest_alone(layer, cpu):
+def fastest_alone(layer: Layer, cpu: Cpu) -> NDArray[np.void]:
     """The version that is fastest alone on all cores, what a tuner without neighbours returns: an array of one."""
     candidates = candidates_of(layer, cpu)
     return candidates[[core_scaling(candidates, 0.0, cpu)[:, -1].argmin()]]
 
 
-def versions_of(layer, target_s, cores, cpu, most=MOST_VERSIONS):
+def versions_of(layer: Layer, target_s: float, cores: int, cpu: Cpu, most: int = MOST_VERSIONS) -> NDArray[np.void]:
     """The versions of a layer to compile, an array of VERSION sorted by block (Algorithm 1).
 
     Parameters
@@ -65,7 +75,7 @@ def versions_of(layer, target_s, cores, cpu, most=MOST_VERSIONS):
     return pruned(picked, levels_s(picked, cores, cpu))
 
 
-def candidates_of(layer, cpu):
+def candidates_of(layer: Layer, cpu: Cpu) -> NDArray[np.void]:
     """All tilings of the grid, as an array of VERSION."""
     rows = sorted({-(-layer.m // cut) for cut in CUTS if layer.m >= cut * TILE_ROWS} | {layer.m})
     columns = sorted({-(-layer.n // cut) for cut in CUTS if layer.n >= cut * TILE_COLUMNS} | {layer.n})
@@ -73,29 +83,29 @@ def candidates_of(layer, cpu):
     return np.array([version(layer, *tiling, cpu) for tiling in product(rows, columns, splits)], VERSION)
 
 
-def within(times_s, target_s):
+def within(times_s: Floats, target_s: float) -> Bools:
     """Which versions keep the target; without one that does, those close to the fastest."""
     return times_s <= max(target_s, times_s.min() / CLOSE)
 
 
-def dominant(versions):
+def dominant(versions: NDArray[np.void]) -> NDArray[np.void]:
     """Versions without another of a smaller block and less parallelism, sorted by block (lines 8, 14-29)."""
     ordered = versions[np.lexsort((versions["panel_bytes"], versions["chunks"], versions["block_bytes"]))]
     least = np.minimum.accumulate(np.concatenate([[np.inf], ordered["chunks"][:-1]]))
     return ordered[ordered["chunks"] < least]
 
 
-def uniform(frontier, most):
+def uniform(frontier: NDArray[np.void], most: int) -> NDArray[np.void]:
     """At most so many of the frontier, evenly spaced from the smallest block on (lines 9-12)."""
     return frontier[np.unique(np.arange(most) * len(frontier) // most)]
 
 
-def levels_s(versions, cores, cpu):
+def levels_s(versions: NDArray[np.void], cores: int, cpu: Cpu) -> Floats:
     """Times of versions at all LEVELS on so many cores: (levels, versions), s."""
     return np.stack([core_scaling(versions, level, cpu)[:, cores - 1] for level in LEVELS])
 
 
-def pruned(versions, times_s):
+def pruned(versions: NDArray[np.void], times_s: Floats) -> NDArray[np.void]:
     """The versions left when those are removed that the others replace to within CLOSE at every level."""
     goal, kept = times_s.min(axis=1) / CLOSE, list(range(len(versions)))
     for at in range(len(versions)):

@@ -1,4 +1,4 @@
-"""CSV files cell by cell: one line that names file, row and column for whatever is wrong."""
+"""CSV files cell by cell; every problem is told in one line that names file, row and column."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Demand:
         return float(np.diff(self.times_s).min()) if len(self.times_s) > 1 else 0.0
 
     def instance(self, instance: Instance, rates_rps: ArrayLike) -> Instance:
-        """The instance with the rates given, one per workload of this demand; other workloads keep theirs.
+        """The instance at these rates, one for each workload of this demand; other workloads keep their rates.
 
         Raises
         ------
@@ -61,7 +61,7 @@ class Demand:
 
 
 def at_rates(instance: Instance, rates_rps: Mapping[str, float]) -> Instance:
-    """The instance with other rates, by workload; those that are not named keep theirs, below LEAST_RPS is none."""
+    """The instance at other rates by workload; workloads not named keep theirs, and rates below LEAST_RPS become 0."""
     rates = {one.name: rates_rps.get(one.name, one.rate_rps) for one in instance.workloads}
     return instance.replace(workloads=tuple(
         one.model_copy(update={"rate_rps": rates[one.name] if rates[one.name] >= LEAST_RPS else 0.0})

@@ -1,4 +1,4 @@
-"""Files in and out: one line for whatever is wrong, nothing lost on writing."""
+"""Reading and writing files: every problem is told in one line, and a failed write leaves the old file intact."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def validate(kind: Any, content: object, where: object) -> Any:
 
 @contextmanager
 def refused(where: object) -> Iterator[None]:
-    """Turn what pydantic refuses into an InputError that names the place."""
+    """Turn a ValidationError of pydantic into an InputError that names the place."""
     try:
         yield
     except ValidationError as error:
@@ -91,7 +91,7 @@ def refused(where: object) -> Iterator[None]:
 
 
 def check_writable(path: FilePath, force: bool = False) -> None:
-    """Complain before the work, not after it, when a file cannot be written.
+    """Refuse a file that cannot be written, before the work that it is for.
 
     Raises
     ------
@@ -194,5 +194,5 @@ def _shown(value: object) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """What an operating system error says."""
+    """The message of an operating system error, without its number and path."""
     return getattr(error, "strerror", None) or str(error)

@@ -1,4 +1,4 @@
-"""Strict YAML and JSON: nothing that stands twice, nests without end or grows out of a few aliases."""
+"""Strict YAML and JSON: no key twice, bounded nesting, no short file whose aliases expand to a huge one."""
 
 import json
 import re
@@ -10,10 +10,10 @@ import yaml
 from provision.models.base.errors import InputError
 
 DEEPEST = 100
-"""Levels of nesting that are still taken for what somebody meant."""
+"""Levels of nesting that are accepted; a sensible file has far fewer."""
 
 MOST_VALUES = 1_000_000
-"""Values in a YAML file; reading more takes longer than anybody waits."""
+"""Values that are accepted in a YAML file; reading more takes minutes."""
 
 MOST_EXTRA = 1_000_000
 """Values that aliases may add to those that are written."""
@@ -26,7 +26,7 @@ NUMBERS = {
         "-+.0123456789",
     ),
 }
-"""What reads as a number: 1e3 does, while 010 (octal) and 1:30 (base 60) stay text and are refused as such."""
+"""Patterns of numbers. 1e3 is one; 010 (octal) and 1:30 (base 60) stay text, and number fields refuse text."""
 
 
 def parse(path: object, text: str) -> dict[str, Any]:

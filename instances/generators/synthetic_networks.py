@@ -37,7 +37,7 @@ def random_mixed(
         How many; each has a model of its own, and one in six is idle.
     fleet
         Pairs of a GPU type and whether MIG is on; with several, each has a price. A type that has no MIG comes with a
-        table only, so that nobody shares it.
+        measured table only, so that workloads cannot share it.
     limited
         Whether the first entry has a random, small count.
     measured

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def read_layer_times(name_or_path: FilePath) -> LayerTimes:
-    """LayerTimes: a file when there is one of this name, else what ships.
+    """Read LayerTimes from a file of this name, or else the shipped ones of this name.
 
     Raises
     ------

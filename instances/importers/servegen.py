@@ -1,7 +1,7 @@
 """ServeGen's clients (github.com/alibaba/ServeGen) as demand of image and language models that ship.
 
-The trace is of language model services whose own performance data nobody published for slices, so that its clients only
-lend their rates over time: the busiest become workloads, each of a shipped model in turn with that model's SLO.
+The trace is of language model services. No performance data on MIG slices is published for them, so only the rates over
+time are taken: the busiest clients become workloads, each of a shipped model in turn with that model's SLO.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def entry(result: Result) -> BestKnown:
 
 
 def better(instance: Instance, new: BestKnown, old: BestKnown | None) -> bool:
-    """Whether an entry knows more than another (None: there is none) of the same state of the instance."""
+    """Whether ``new`` has a better value or bound than ``old``, the entry of the same state of the instance or None."""
     if old is None or old.digest != new.digest:
         return True
     return instance.better(new.value, old.value) or instance.tighter(new.bound, old.bound)

@@ -1,4 +1,4 @@
-"""What can go wrong with the user's input, each as one line that says what to do, and with a method."""
+"""The errors of the package: input that cannot be used, with a remedy in one line, and defects of methods."""
 
 MOST_CHARACTERS = 1000
 

@@ -102,44 +102,44 @@ def version(layer: Layer, rows: int, columns: int, split: int, cpu: Cpu) -> NDAr
 
 @compiled
 def stays(version: Any, cores: int, l3_share: float, cpu: Cpu) -> float:
-    """Part of the blocks that stays in ``l3_share`` of L3."""
+    """Part of a version's blocks that stays in cache when it has ``l3_share`` of L3."""
     return min(1.0, l3_share * cpu.live_bytes / (min(cores, version.chunks) * version.block_bytes))
 
 
 @compiled
 def accesses(version: Any, stay: float) -> float:
-    """Bytes read from L3 or through it when ``stay`` of the blocks stay."""
+    """Bytes that a version reads from L3 or through it when the part ``stay`` of its blocks stays in cache."""
     return stay * version.panel_bytes + (1 - stay) * version.again_bytes
 
 
 @compiled
 def misses(version: Any, stay: float) -> float:
-    """Bytes from DRAM when ``stay`` of the blocks stay."""
+    """Bytes that a version reads from DRAM when the part ``stay`` of its blocks stays in cache."""
     return version.weight_bytes + (1 - stay) * version.again_bytes
 
 
 @compiled
 def busy_s(version: Any, cores: int, stay: float, cpu: Cpu) -> float:
-    """Time for computing and L3."""
+    """Time that a version takes for computing and for L3, s."""
     l3_s = accesses(version, stay) / (min(cores, version.chunks) * cpu.core_l3_bps)
     return np.ceil(version.chunks / cores) * version.chunk_s + l3_s
 
 
 @compiled
 def dram_s(version: Any, cores: int, stay: float, cpu: Cpu) -> float:
-    """Time for DRAM when nobody else wants it."""
+    """Time that a version takes for DRAM when no other tenant uses DRAM, s."""
     return misses(version, stay) / min(min(cores, version.chunks) * cpu.core_dram_bps, cpu.dram_bps)
 
 
 @compiled
 def took_s(busy_s: float, dram_s: float, cores: int, cpu: Cpu) -> float:
-    """Time of a layer."""
+    """Time of a layer, s, from its times for computing and for DRAM: the longer one, and the overhead of its cores."""
     return max(busy_s, dram_s) + cpu.fork_s + cores * cpu.join_s
 
 
 @compiled
 def alone_s(version: Any, cores: int, cpu: Cpu) -> float:
-    """Time of a version with the CPU to itself."""
+    """Time of a version that has the CPU to itself, s."""
     stay = stays(version, cores, 1.0, cpu)
     return took_s(busy_s(version, cores, stay, cpu), dram_s(version, cores, stay, cpu), cores, cpu)
 

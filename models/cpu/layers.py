@@ -9,7 +9,7 @@ filters, ``k`` inputs of each. Activations, normalisation and pooling count as f
 from typing import NamedTuple
 
 BYTES = 4
-"""Of a single-precision number."""
+"""Bytes of a single-precision number."""
 LANE_CHANNELS = 16
 """Channels that a depthwise convolution works on together: two vectors of AVX2."""
 
@@ -56,7 +56,7 @@ class Layer(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of the input, the second matrix and the output, each counted once."""
+        """Bytes of the input, the second matrix and the output together, each counted once."""
         return BYTES * (self.inputs + self.batch * self.n * (self.k + self.m))
 
     @property
@@ -66,7 +66,7 @@ class Layer(NamedTuple):
 
     @property
     def channels(self) -> int:
-        """Of a convolution's input."""
+        """Channels of a convolution's input."""
         return self.batch * self.n if self.depthwise else self.k // self.kernel**2
 
 
@@ -85,7 +85,7 @@ class Network(NamedTuple):
 
     @property
     def firsts(self) -> list[str]:
-        """For every layer the name of the first one of its shape."""
+        """For every layer the name of the first layer that has the same shape."""
         first = {layer._replace(name=""): layer.name for layer in reversed(self.layers)}
         return [first[layer._replace(name="")] for layer in self.layers]
 

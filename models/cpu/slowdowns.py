@@ -22,7 +22,7 @@ LEAST_ROWS = 8
 
 
 class LoadProxy(NamedTuple):
-    """``weights`` u and v; ``r_squared`` on the rows left out."""
+    """The fitted proxy: ``weights`` holds u and v, ``r_squared`` is measured on the rows left out of the fit."""
 
     weights: list[float]
     r_squared: float
@@ -48,7 +48,10 @@ def fit_proxy(times: LayerTimes) -> LoadProxy | None:
 
 
 def by_level(times: LayerTimes) -> list[dict[str, Any]]:
-    """By cores and level: slowdown of the versions fastest alone, and what changing to the fastest there would gain.
+    """One row per number of cores and level: how the load slows layers down, and what other versions would gain.
+
+    ``slowdown`` is that of the versions that are fastest without the load, ``changed`` the number of layers for which
+    another version is fastest beside it, ``gain`` what choosing that version would save.
 
     Among versions that take about as long noise picks one, so ``changed`` and ``gain`` are upper estimates. ``fastest``
     counts the layers by their fastest version.

@@ -1,4 +1,4 @@
-"""Layer times that were measured on a CPU: the file, and what is looked up in it.
+"""Layer times that were measured on a CPU: the file format, and tables made from it.
 
 Layers of the same shape are measured once, under the name of the first. The background is a process on a core of its
 own that streams through memory for a part of the time, its level; ``gbps`` is what it streamed meanwhile.
@@ -33,14 +33,14 @@ class MeasuredCpu(Record):
 
 
 class Streaming(Record):
-    """What the background streamed at a level."""
+    """The memory traffic of the background load at one level."""
 
     level: Fraction
     gbps: Positive
 
 
 class LayerTime(NamedTuple):
-    """A median over repetitions and, relative to it, the distance of their quartiles."""
+    """How long one version of a layer took: the median of its repetitions, and their interquartile range over it."""
 
     network: Name
     layer: Name
@@ -88,12 +88,12 @@ class LayerTimes(Record):
 
     @cached_property
     def gbps(self) -> dict[float, float]:
-        """What the background streamed, by level."""
+        """Memory traffic of the background load in GB/s, by level."""
         return {streaming.level: streaming.gbps for streaming in self.background}
 
     @cached_property
     def fastest(self) -> dict[tuple[str, str, int, float], LayerTime]:
-        """The LayerTime of the fastest version, by (network, layer, cores, level), where all versions were measured."""
+        """The fastest version's LayerTime by (network, layer, cores, level); only where all versions were measured."""
         versions = Counter(key[:2] for key in {row[:3] for row in self.times})
         rows: dict[tuple[str, str, int, float], list[LayerTime]] = {}
         for row in self.times:
@@ -103,5 +103,5 @@ class LayerTimes(Record):
 
     @cached_property
     def fastest_alone(self) -> list[LayerTime]:
-        """The LayerTimes of the versions fastest alone."""
+        """The LayerTimes of the versions that are fastest without a background load."""
         return [row for (*_, level), row in self.fastest.items() if level == 0]

@@ -20,7 +20,7 @@ NOISE = 0.04
 """Relative deviation of a measured latency that counts as much as one prior spread."""
 
 WIDENING = 2
-"""A new DNN may differ from those known by more than they differ from each other."""
+"""Factor on the spread of the known DNNs: a new DNN may differ from them by more than they differ among themselves."""
 
 STARTS = 4
 SEED = 7
@@ -30,7 +30,7 @@ LEAST_MEMORY_MARGIN = 1e-3
 
 
 class _Broad(NamedTuple):
-    """What a coefficient is when no other DNN is known: log-normal around ``centre``, within bounds.
+    """The prior of a coefficient when no other DNN is known: log-normal around ``centre``, within bounds.
 
     Centre and bounds are multiples of a ``scale`` of the measurements: of 1, of their least latency, or of
     their GPU work per item.
@@ -102,7 +102,7 @@ def fit(
 
 
 def population_prior(population: Sequence[ClosedNetwork]) -> tuple[Floats, Floats]:
-    """Centre and spread of the logarithms of latency coefficients of a new DNN, from those of others."""
+    """Centre and spread of a new DNN's latency coefficients (logarithms), from the networks of other DNNs."""
     logs = _logs(population)
     return logs.mean(axis=0), WIDENING * logs.std(axis=0, ddof=1)
 
@@ -161,7 +161,7 @@ def _broad_prior(points: ProfilePoints) -> _Prior:
 
 
 def _named(logs: Floats) -> SimpleNamespace:
-    """Coefficients as attributes."""
+    """Coefficients as attributes, from their logarithms."""
     return SimpleNamespace(**dict(zip(_BROAD, np.exp(logs), strict=True)))
 
 

@@ -23,7 +23,7 @@ STEP = 1e-4
 """Half of a central difference, in prior spreads."""
 
 LEAST_GAIN = 1e-6
-"""Points are exchanged only for more than rounding."""
+"""Points are exchanged only when the gain exceeds this, so that rounding does not cause exchanges."""
 
 
 def log_jacobians(latency_ms: Callable[[Floats], Floats], coefficients: Floats, spread: Floats) -> Floats:
@@ -90,7 +90,7 @@ def _exchanged(jacobians: Floats, information: Floats, chosen: Sequence[int]) ->
 
 
 def _gains(jacobians: Floats, information: Floats, taken: Sequence[int]) -> Floats:
-    """What measuring each point would add to the mean log determinant."""
+    """How much measuring each point would add to the mean log determinant; -infinity for points already taken."""
     solved = np.linalg.solve(information, jacobians.transpose(0, 2, 1))
     gains = np.log1p(np.einsum("mpc,mcp->mp", jacobians, solved) / NOISE**2).mean(axis=0)
     gains[taken] = -np.inf
@@ -98,7 +98,7 @@ def _gains(jacobians: Floats, information: Floats, taken: Sequence[int]) -> Floa
 
 
 def _information(jacobians: Floats, point: int) -> Floats:
-    """What one point tells about the coefficients, for every model."""
+    """The information matrix that one point contributes, for every model."""
     rows = jacobians[:, point] / NOISE
     return rows[:, :, None] * rows[:, None, :]
 

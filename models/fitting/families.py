@@ -47,20 +47,20 @@ class Family(NamedTuple):
 
 
 def population(besides: str | None) -> tuple[ClosedNetwork, ...]:
-    """The shipped closed networks of all DNNs but the one of this name, which must not know itself."""
+    """The shipped closed networks of all DNNs but ``besides``: the fit of a DNN must not use its own network."""
     models = cast(FittedNetworks, load_performance(KNOWN)).models
     return tuple(model.coefficients for name, model in models.items() if name != besides)
 
 
 def _alone(fit: Callable[[ProfilePoints], LatencyModel]) -> FitPoints:
-    """The fit of a family that other DNNs tell nothing about."""
+    """The fit of a family that makes no use of what is known of other DNNs."""
     return lambda points, fitted, population: fit(points.take(fitted))
 
 
 def _telling(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork]) -> Ints:
-    """D-optimal points among those that any DNN has memory for, as long as these are enough.
+    """D-optimal points, chosen where every known DNN fits into memory, if there are enough such points.
 
-    The rest belongs to DNNs that need little memory, which are unlike the others in more than that.
+    Points beyond these exist only for DNNs that need little memory, and such DNNs differ from the others in more.
     """
     roomy = np.flatnonzero(fit_closed_network.roomy(points, population))
     candidates = roomy if len(roomy) >= count else np.arange(len(points.batch))
@@ -68,7 +68,7 @@ def _telling(points: ProfilePoints, count: int, population: Sequence[ClosedNetwo
 
 
 def _spread_out(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork]) -> list[int]:
-    """Points that fill the space of batches, processes and sizes, whatever the DNN."""
+    """Points that fill the space of batches, processes and slice sizes evenly; the DNN makes no difference."""
     return farthest_points(np.log(np.column_stack(points.where)), count)
 
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from provision.models.fitting.profile_points import ProfilePoints
 
 SPANS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
-"""Parts of the measurements that are near; above 1 the kernel is that much wider than the farthest."""
+"""Candidate spans: the part of the measurements that has weight; above 1 the kernel reaches beyond the farthest."""
 
 FLATNESS = 1e-3
 """Weight of the pull towards slope 0, which decides where near points do not tell a slope."""
 
 LEAST_NEAR = 5
-"""A linear fit over three axes needs as many points as it has coefficients, and one more."""
+"""Least number of points with weight: a linear fit over three axes has four coefficients, and one more is needed."""
 
 
 class LocalRegression(NamedTuple):

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from provision.models.fitting.profile_points import Indices, ProfilePoints
 
 LEAST_POINTS = 5
-"""Fewer say nothing about batch, processes and size together."""
+"""A fit needs at least this many points to tell the effects of batch, processes and slice size apart."""
 
 
 class Fit(NamedTuple):
-    """A fitted model, indices of the points that it was fitted to and judged on, and what it predicts for the latter.
+    """A fitted model, the indices of the points it was fitted to and judged on, and its predictions for the latter.
 
     ``errors`` are relative.
     """
@@ -33,7 +33,7 @@ class Fit(NamedTuple):
 
 
 def choose(dnn: str, points: ProfilePoints, family: str, count: int) -> Ints:
-    """Indices of the ``count`` measured points that the family's rule picks for a DNN nothing is known of.
+    """Indices of the ``count`` measured points that the family's rule would choose for an unknown DNN.
 
     Raises
     ------

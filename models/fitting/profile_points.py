@@ -17,7 +17,7 @@ Indices = Bools | Ints | Sequence[int]
 
 
 class ProfilePoints(NamedTuple):
-    """What each point was measured at, and its batch latency.
+    """Measured points: batch, processes and slice of each, and its batch latency.
 
     ``processes`` share a slice of ``compute_slices`` GPCs and ``slice_memory_gib``. ``latency_ms`` is NaN where the
     processes ran out of memory.

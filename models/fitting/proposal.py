@@ -1,4 +1,4 @@
-"""What to measure of a DNN that nobody has measured yet: profiling costs GPU time."""
+"""Which points of a new DNN to measure, since profiling costs GPU time."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PROCESSES = np.arange(1, 6)
 def propose(gpu: GpuType, family: str, count: int, dnn: str | None = None) -> list[tuple[str, int, int]]:
     """The points to measure, as (profile name, batch, processes), by profile.
 
-    They come from all plain MIG profiles, batches to 256 and processes to 5, as far as all DNNs known would fit
-    into memory: a point that runs out of memory tells little.
+    Candidates are all plain MIG profiles with batches up to 256 and up to 5 processes, if every known DNN would fit
+    into memory there: a point that runs out of memory tells little.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def propose(gpu: GpuType, family: str, count: int, dnn: str | None = None) -> li
     count
         How many.
     dnn
-        Its name if it is one of the DNNs known, which then tells nothing about itself.
+        Its name if it is one of the known DNNs; what is known of it is then left out.
 
     Raises
     ------

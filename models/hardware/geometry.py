@@ -1,8 +1,8 @@
 """MIG geometry, derived from a GPU type's placement table alone.
 
-A *state* is a set of instances, each (profile index, start), whose memory slices do not overlap and of which at most
-one has media engines. A *partition* is the multiset of profiles in a state, written as a tuple of counts, one per
-profile.
+A *state* is a set of MIG instances that may stand on one GPU together: their memory slices do not overlap, and at most
+one of them has media engines. A *partition* is what a state holds regardless of where: a tuple that counts the
+instances of every profile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Partition = tuple[int, ...]
 
 
 class Geometry:
-    """Which sets of MIG instances coexist on one GPU, and where they stand.
+    """The sets of MIG instances that fit on one GPU together, and where they stand.
 
     Parameters
     ----------
@@ -53,10 +53,10 @@ class Geometry:
 
     @cached_property
     def placements(self) -> dict[Partition, State]:
-        """Feasible partitions, each with the state that realises it.
+        """Every feasible partition with a state that realises it.
 
-        Of several states the one is kept that leaves the most room: the fewest partitions are lost by
-        keeping it (3g at start 4 rather than 0 on an A100).
+        Where several states do, the one is taken from which the most other partitions can still be reached by adding
+        instances. On an A100 a 3g instance therefore starts at 4 rather than at 0.
         """
         best: dict[Partition, tuple[int, State]] = {}
         for state in sorted(self.states):
@@ -68,12 +68,12 @@ class Geometry:
 
     @cached_property
     def maximal_partitions(self) -> tuple[Partition, ...]:
-        """Partitions of maximal states, in descending order."""
+        """Partitions of the maximal states, in descending order."""
         return tuple(sorted({self.counts(state) for state in self.maximal_states}, reverse=True))
 
     @cached_property
     def undominated_partitions(self) -> tuple[Partition, ...]:
-        """Maximal partitions that are not contained in another one."""
+        """The maximal partitions that no other maximal partition contains."""
         return tuple(
             one
             for one in self.maximal_partitions
@@ -89,7 +89,7 @@ class Geometry:
         return self.placements.get(tuple(counts))
 
     def _grow(self, state: State) -> Iterator[State]:
-        """Every state with one instance more."""
+        """Every state that has one instance more than this one."""
         taken = {slot for start, kind in state for slot in range(start, start + self.profiles[kind].memory)}
         compute = sum(self.profiles[kind].compute for _, kind in state)
         media = self.gpu.with_media(self.profiles[kind].name for _, kind in state)
@@ -110,14 +110,14 @@ class Geometry:
 
 
 def contains(larger: Sequence[int], smaller: Sequence[int]) -> bool:
-    """Whether a partition holds at least as many of each profile as another."""
+    """Whether the larger partition has at least as many instances of every profile as the smaller one."""
     return all(a >= b for a, b in zip(larger, smaller, strict=True))
 
 
 def geometry(gpu: GpuType, profiles: Iterable[str] | None = None) -> Geometry:
-    """The geometry of a GPU type, derived once; by default over its plain profiles.
+    """The geometry of a GPU type over the profiles of these names, by default over its plain ones.
 
-    ``profiles`` are names; their order is kept.
+    Partitions count profiles in the order given. The geometry is derived once and kept.
     """
     if profiles is None:
         profiles = tuple(name for name, profile in gpu.profiles.items() if profile.variant == "plain")

@@ -35,7 +35,7 @@ class MigProfile(Record):
 
 
 class Mig(Record):
-    """The MIG side of a GPU type: how many slices there are and the profiles that cut them."""
+    """MIG on a GPU type: its numbers of compute and memory slices, and its profiles."""
 
     compute_slices: PositiveCount
     memory_slices: PositiveCount
@@ -74,11 +74,11 @@ class GpuType(Record):
 
     @property
     def compute_slices(self) -> int:
-        """GPCs that MIG can hand out; 0 when the type has no MIG."""
+        """Number of GPCs that MIG can assign to slices; 0 when the type has no MIG."""
         return self.mig.compute_slices if self.mig else 0
 
     def with_media(self, names: Iterable[str]) -> list[str]:
-        """Those of some MIG profile names that take media engines; a GPU has one set, so one of all of them fits."""
+        """Which of these MIG profiles use media engines. A GPU has one set of them, so it takes one such slice."""
         return [name for name in names if self.profiles[name].variant == "media"]
 
     def slice_compute(self, profile: str) -> int:

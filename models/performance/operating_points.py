@@ -1,4 +1,4 @@
-"""Operating points: the ways to run a model on a slice, and what every kind of performance data offers."""
+"""Operating points, the ways to run a model on a slice; and the base of all kinds of performance data."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class OperatingPoints:
         return float(self.throughput_rps[kept][share == share.min()].max()) if len(share) else math.inf
 
     def where_processes(self, processes: int) -> OperatingPoints:
-        """Those with so many processes."""
+        """The operating points that have this number of processes."""
         at = self.processes == processes
         share = self.sm_share[at] if isinstance(self.sm_share, np.ndarray) else self.sm_share
         return OperatingPoints(self.batch[at], self.processes[at], self.latency_ms[at], self.throughput_rps[at], share)

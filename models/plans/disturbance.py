@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class Disturbance(NamedTuple):
     """What changes between two plans.
 
-    ``slices_destroyed`` and ``slices_created`` count MIG instances (a GPU without MIG is one slice),
-    ``replicas_started`` those whose server processes are new or start anew, ``batch_changes`` those that go on at
-    another batch size.
+    ``slices_destroyed`` and ``slices_created`` count MIG instances; a GPU without MIG counts as one slice.
+    ``replicas_started`` counts replicas whose server processes start, ``batch_changes`` replicas whose processes keep
+    running with another batch size.
     """
 
     slices_destroyed: int
@@ -30,7 +30,9 @@ class Disturbance(NamedTuple):
 
 
 def disturbance(before: Plan, after: Plan) -> Disturbance:
-    """The Disturbance of turning a plan into another, GPUs matched so that the fewest slices and replicas change.
+    """The Disturbance of turning one plan into another.
+
+    GPUs of the two plans are matched so that the fewest slices and replicas change.
 
     Parameters
     ----------
@@ -53,7 +55,7 @@ def disturbance(before: Plan, after: Plan) -> Disturbance:
 
 
 def going_on(before: Plan, after: Plan) -> set[tuple[int, int]]:
-    """(GPU, slice) by position in the plan ``after`` of every slice whose replicas all go on."""
+    """The slices of the plan ``after`` whose replicas all keep running, as (index of the GPU, index of the slice)."""
     found = set()
     for old, new in _matched(before.gpus, after.gpus):
         if old is not None and new is not None:
@@ -65,12 +67,12 @@ def going_on(before: Plan, after: Plan) -> set[tuple[int, int]]:
 
 
 def _places(gpu: PlannedGpu) -> dict[tuple[str, int], tuple[Replica, ...]]:
-    """Replicas of a GPU's slices by where these stand."""
+    """The replicas of every slice of a GPU, by profile and start of the slice."""
     return {(piece.profile, piece.start): piece.replicas for piece in gpu.slices}
 
 
 def _matched(before: Sequence[PlannedGpu], after: Sequence[PlannedGpu]) -> list[tuple[int | None, int | None]]:
-    """Pairs of GPUs of one type, by index; None opposite those that are added or removed."""
+    """Pairs (GPU before, GPU after) of one type, by index; None stands for the partner of an added or a removed GPU."""
     pairs: list[tuple[int | None, int | None]] = []
     for kind in sorted({(gpu.gpu, gpu.mig) for gpu in (*before, *after)}):
         old, new = ([at for at, gpu in enumerate(gpus) if (gpu.gpu, gpu.mig) == kind] for gpus in (before, after))
@@ -84,7 +86,7 @@ def _matched(before: Sequence[PlannedGpu], after: Sequence[PlannedGpu]) -> list[
 
 
 def _parts(gpu: PlannedGpu) -> set[tuple[Any, ...]]:
-    """What may go on of a GPU, as a set: its slices, and on each its replicas, like ones numbered."""
+    """What of a GPU may stay, as a set of its slices and of its replicas; equal replicas are told apart by number."""
     parts: set[tuple[Any, ...]] = {(place,) for place in _places(gpu)}
     for place, replicas in _places(gpu).items():
         counts = Counter(map(_key, replicas))
@@ -93,11 +95,11 @@ def _parts(gpu: PlannedGpu) -> set[tuple[Any, ...]]:
 
 
 def _same(before: Sequence[Replica], after: Sequence[Replica], batch: bool = False) -> int:
-    """Replicas that go on; with ``batch`` those at the same batch size alone."""
+    """How many replicas keep running; with ``batch`` only those that keep their batch size are counted."""
     kept = Counter(_key(one, batch) for one in before) & Counter(_key(one, batch) for one in after)
     return sum(kept.values())
 
 
 def _key(replica: Replica, batch: bool = False) -> tuple[Any, ...]:
-    """What a replica that goes on keeps: workload, model, processes and SM share, with ``batch`` its batch size."""
+    """What a replica must have in common with another to continue as it; with ``batch`` the batch size too."""
     return replica.workload, replica.model, replica.processes, replica.sm_share, replica.batch if batch else 0

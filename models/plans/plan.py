@@ -1,4 +1,4 @@
-"""A plan: what stands on every GPU, complete enough to apply."""
+"""A plan: the slices and replicas on every GPU, complete enough to apply."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -33,13 +33,13 @@ class Slice(Record):
 
     @property
     def held_shares(self) -> list[float]:
-        """What every replica holds of the SMs: a share that several take turns on counts in equal parts."""
+        """The SM share of every replica; replicas that take turns on one share count as holding equal parts of it."""
         takers = Counter(replica.turn for replica in self.replicas)
         return [one.sm_share / (1 if one.turn is None else takers[one.turn]) for one in self.replicas]
 
 
 class PlannedGpu(Record):
-    """One GPU with its slices: a pattern, placed."""
+    """One GPU with its slices."""
 
     gpu: Name
     mig: Flag
@@ -47,7 +47,7 @@ class PlannedGpu(Record):
 
 
 class Plan(Record):
-    """The GPUs of a plan; ``digest`` is that of the instance it was made for, empty when unknown."""
+    """The GPUs of a plan. ``digest`` is the digest of the instance that it was made for, empty when unknown."""
 
     version: Version
     instance: Name
@@ -63,12 +63,12 @@ class Plan(Record):
                     yield at, position, piece, replica
 
     def refuse_turns(self, verb: str) -> None:
-        """Complain when replicas take turns, which is for the server that starts their batches to see to.
+        """Refuse a plan in which replicas take turns: only the server that starts their batches can order these.
 
         Raises
         ------
         InputError
-            Naming the first GPU where they do.
+            When replicas take turns; it names the first GPU where they do.
         """
         for at, _, _, replica in self.replicas():
             if replica.turn is not None:

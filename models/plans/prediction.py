@@ -1,4 +1,7 @@
-"""What the replicas on one slice of a plan do, by the instance's performance data: the scalar path."""
+"""What the replicas on one slice of a plan do, one by one, by the performance data of the instance.
+
+The verifier uses these functions; methods search arrays instead, and tests compare the two.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +45,13 @@ def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction
 
 
 def throughput_rps(instance: Instance, plan: Plan) -> float:
-    """Requests/s that all replicas of a plan together could carry; those that no data describes carry none."""
+    """Requests/s that all replicas of a plan together can serve; replicas that no data describes count as 0."""
     found = (predict_slice(instance, gpu.gpu, piece) for gpu in plan.gpus for piece in gpu.slices if piece.replicas)
     return math.fsum(one.throughput_rps for replicas in found for one in replicas if one is not None)
 
 
 def task_p99_ms(policy: Policy, workload: Workload, replica: Replica, found: Prediction) -> float | None:
-    """P99 of a task's latency at a Replica whose Prediction is ``found``; None where the policy does not ask for it."""
+    """P99 of the latency, in ms, of requests to a Replica with this Prediction; None unless the rule is about it."""
     delay_ms = policy.queue_delay_ms(workload.slo_ms, found.latency_ms)
     return policy.rule.tail_ms(replica.batch, replica.processes, found, replica.rate_rps, delay_ms)
 
@@ -63,7 +66,7 @@ def batch_delay_ms(policy: Policy, workload: Workload, piece: Slice, latency_ms:
 def slice_members(instance: Instance, piece: Slice) -> tuple[Member, ...] | None:
     """The replicas of a slice as performance models see them; None when a workload is unknown.
 
-    A replica that has the slice to itself is judged with all its processes busy, whatever its rate.
+    A replica that is alone on its slice is judged as if all its processes were busy, so its rate is given as 0.
     """
     if any(replica.workload not in instance.workload for replica in piece.replicas):
         return None

@@ -1,4 +1,4 @@
-"""What the verifier says about a plan."""
+"""The verifier's report on a plan: violations, predictions, totals."""
 
 import math
 from typing import Literal, get_args
@@ -29,10 +29,10 @@ class Violation(Record):
 
 
 class ReplicaPrediction(Record):
-    """What one replica is predicted to do, beside what it has to.
+    """What one replica is predicted to do, and what is required of it.
 
-    ``latency_ms`` is a batch's; ``p99_ms`` a task's at the routed rate, None where the policy does not ask for it or
-    the load is too high for any.
+    ``latency_ms`` is the latency of a batch. ``p99_ms`` is the P99 of a request's latency at the routed rate; it is
+    None where the policy does not ask for it, and where the load is so high that the queue grows without end.
     """
 
     gpu: int
@@ -65,10 +65,10 @@ class Report(Record):
 
     @property
     def violated(self) -> list[str]:
-        """Names of the workloads of which something is violated, sorted."""
+        """Names of the workloads that a violation concerns, sorted."""
         return sorted({one.workload for one in self.violations if one.workload is not None})
 
     @property
     def throughput_rps(self) -> float:
-        """Requests/s that all replicas together are predicted to carry at most."""
+        """The most requests/s that all replicas together are predicted to serve."""
         return math.fsum(one.throughput_rps for one in self.predictions)

@@ -13,11 +13,10 @@ class Result:
     """Outcome of one method on one instance, verified.
 
     ``status`` is optimal, feasible, infeasible or unknown; ``termination`` why the method stopped
-    (proved, completed, time_limit, stopped). ``bound`` is a proven bound on the objective, a lower one or, for
-    throughput, an upper one; ``gap`` their distance over the objective; both are None when unknown. Without a plan
-    ``plan``, ``objective``,
-    ``report`` and the counts are None and ``reason`` says why. ``notes`` say, each in a line, what a reader should know
-    who sees the answer alone.
+    (proved, completed, time_limit, stopped). ``bound`` is a proven bound on the objective: a lower bound, or for
+    throughput an upper bound. ``gap`` is the distance between objective and bound over the objective. Both are None
+    when unknown. Without a plan ``plan``, ``objective`` and ``report`` are None too, and ``reason`` says why.
+    ``notes`` has lines of what someone who sees only this answer should know.
     """
 
     instance: str

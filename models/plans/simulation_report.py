@@ -1,4 +1,4 @@
-"""What a simulation is told and what it says: settings, latencies, counts."""
+"""The settings of a simulation and its report: latencies and counts by workload."""
 
 from typing import Annotated, Any, Self
 
@@ -8,14 +8,14 @@ from pydantic import Field, model_validator
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, PositiveCount, Record, Text
 
 TAIL_LEVELS = tuple(float(level) for level in 1 - np.logspace(0, -4, 121))
-"""Levels of the quantiles kept for drawing, from 0 to 0.9999, even in the logarithm of what lies beyond."""
+"""Levels of the quantiles that are kept for drawing: 1 - level falls evenly on a logarithmic scale from 1 to 0.0001."""
 
 TARGET = 0.99
 """A workload keeps its SLO when this part of its requests is answered in time."""
 
 
 class SimulationSettings(Record):
-    """What is replayed, and how.
+    """What a simulation replays, and how.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Interval(Record):
 
 
 class SimulatedWorkload(Record):
-    """What the requests of one workload met.
+    """How the requests of one workload fared.
 
     Percentiles and rates are over the requests that arrive after the warm-up; a dropped one counts as never
     answered and violates its SLO. The counts are over all requests of all replications: arrived = served + dropped

@@ -5,7 +5,7 @@ appliers with different state directories do not see each other.
 """
 
 from provision.applier.execute import Permissions
-from provision.applier.operations import Outcome, apply, default_state, difference, rollback, status
+from provision.applier.operations import RunOutcome, apply, default_state, difference, rollback, status
 from provision.applier.target import Commands
 
-__all__ = ["Commands", "Outcome", "Permissions", "apply", "default_state", "difference", "rollback", "status"]
+__all__ = ["Commands", "Permissions", "RunOutcome", "apply", "default_state", "difference", "rollback", "status"]

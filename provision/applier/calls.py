@@ -2,6 +2,7 @@
 
 import threading
 from queue import Empty, SimpleQueue
+from typing import Any
 
 import pynvml
 
@@ -31,7 +32,7 @@ NAMES = {
 class DriverError(InputError):
     """NVML refused a call; ``code`` is its error code."""
 
-    def __init__(self, function, code):
+    def __init__(self, function: str, code: int) -> None:
         remedy = REMEDIES.get(code, "try again, and look at dmesg for lines with Xid if it stays")
         super().__init__(f"{function}: {NAMES.get(code, 'error')} (NVML error {code}): {remedy}")
         self.code = code
@@ -40,11 +41,12 @@ class DriverError(InputError):
 class Calls:
     """Makes calls one after another on a thread of its own, so that one that never returns can be told."""
 
-    def __init__(self):
-        self.asked, self.hung = SimpleQueue(), None
+    def __init__(self) -> None:
+        self.asked: SimpleQueue[Any] = SimpleQueue()
+        self.hung: str | None = None
         threading.Thread(target=self._work, daemon=True).start()
 
-    def __call__(self, function, *arguments):
+    def __call__(self, function: str, *arguments: Any) -> Any:
         """The result of ``pynvml.function(*arguments)``.
 
         Raises
@@ -57,7 +59,7 @@ class Calls:
         """
         if not self.hung:
             # Of its own: the answer to a call whose wait was interrupted is no later call's.
-            answer = SimpleQueue()
+            answer: SimpleQueue[Any] = SimpleQueue()
             self.asked.put((function, arguments, answer))
             try:
                 result, error = answer.get(timeout=LIMIT_S)
@@ -74,11 +76,11 @@ class Calls:
             raise error
         return result
 
-    def end(self):
+    def end(self) -> None:
         """Let the thread go."""
         self.asked.put(None)
 
-    def _work(self):
+    def _work(self) -> None:
         while (asked := self.asked.get()) is not None:
             function, arguments, answer = asked
             try:

@@ -1,5 +1,10 @@
 """Carrying steps out, each announced in the journal before it is done; and putting a layout back after a failure."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
 from provision.applier import changes, servers
 from provision.applier.layout import SliceLayout
 from provision.applier.observe import foreign, observe
@@ -7,7 +12,15 @@ from provision.applier.steps import steps_between
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag, Record
+from provision.models.base.known import known
 from provision.models.hardware.gpu import WHOLE
+
+if TYPE_CHECKING:
+    from provision.applier.journal import Journal
+    from provision.applier.layout import MachineLayout, Observed
+    from provision.applier.nvml import Driver
+    from provision.applier.services import Services
+    from provision.applier.steps import Step
 
 ATTEMPTS = 2
 """Times that a layout is put back before what is missing is told."""
@@ -37,15 +50,18 @@ class Executor:
         Called with every step before it is done.
     """
 
-    def __init__(self, driver, services, journal, permissions, report):
+    def __init__(
+        self, driver: Driver, services: Services, journal: Journal, permissions: Permissions,
+        report: Callable[[Step], None],
+    ) -> None:
         self.driver, self.services, self.journal = driver, services, journal
         self.permissions, self.report = permissions, report
 
-    def observe(self):
+    def observe(self) -> Observed:
         """The present state."""
         return observe(self.driver, self.services)
 
-    def check(self, steps, present):
+    def check(self, steps: Sequence[Step], present: Observed) -> None:
         """Refuse steps that are not permitted or cannot be done here.
 
         Raises
@@ -64,7 +80,7 @@ class Executor:
                     "add --allow-mig-mode-change, or leave the GPU out with --gpus"
                 )
 
-    def run(self, step):
+    def run(self, step: Step) -> None:
         """Carry out one step.
 
         Raises
@@ -79,7 +95,7 @@ class Executor:
         except OSError as error:
             raise InputError(f"{self.services.state}: {reason(error)}; free space or correct its rights") from None
 
-    def reach(self, target, steps):
+    def reach(self, target: MachineLayout, steps: Sequence[Step]) -> None:
         """Carry out the steps to a layout and check that it stands.
 
         Raises
@@ -92,7 +108,7 @@ class Executor:
         if left := steps_between(self.observe(), target):
             raise InputError(f"after the last step there is still to do: {left[0].text}; something else is at work")
 
-    def restore(self, former):
+    def restore(self, former: MachineLayout) -> list[str]:
         """Put a layout back as far as it goes; returns what could not be restored, as lines."""
         for _ in range(ATTEMPTS):
             problems = self._attempt(former)
@@ -100,7 +116,7 @@ class Executor:
                 break
         return problems
 
-    def _attempt(self, former):
+    def _attempt(self, former: MachineLayout) -> list[str]:
         problems, given_up = [], set()
         try:
             present = self.observe()
@@ -113,7 +129,7 @@ class Executor:
             return [*problems, str(error)]
         return [*problems, *(f"{_place(step, present)}: still to do: {step.text}" for step in left)] if left else []
 
-    def _problem(self, step, present):
+    def _problem(self, step: Step, present: Observed) -> str | None:
         """Carry out a step; what went wrong, None when nothing did."""
         try:
             self.check([step], present)
@@ -122,55 +138,57 @@ class Executor:
             return f"{_place(step, present)}: {step.text}: {error}"
         return None
 
-    def _clear_leftovers(self, step):
-        self.services.clear(step.device)
+    def _clear_leftovers(self, step: Step) -> None:
+        self.services.clear(known(step.device))
 
-    def _set_mig_mode(self, step):
-        if step.mig:
-            self._check_idle(step.gpu, SliceLayout(profile=WHOLE))
-        changes.set_mig_mode(self.driver, step.gpu, step.mig)
+    def _set_mig_mode(self, step: Step) -> None:
+        uuid, enabled = known(step.gpu), known(step.mig)
+        if enabled:
+            self._check_idle(uuid, SliceLayout(profile=WHOLE))
+        changes.set_mig_mode(self.driver, uuid, enabled)
 
-    def _evict(self, step):
+    def _evict(self, step: Step) -> None:
         # Since the steps were planned a process may have ended and its id have become another's.
-        _, processes = self.driver.devices(step.gpu, step.slice)
+        _, processes = self.driver.devices(*step.place)
         there = {one.pid for one in processes}
         servers.evict([one.pid for one in step.clients if one.pid in there])
 
-    def _remove_replica(self, step):
-        self.services.remove(self._device(step), step.replica)
+    def _remove_replica(self, step: Step) -> None:
+        self.services.remove(self._device(step), known(step.replica))
 
-    def _stop_mps(self, step):
-        self._check_idle(step.gpu, step.slice)
+    def _stop_mps(self, step: Step) -> None:
+        self._check_idle(*step.place)
         self.services.daemon(self._device(step)).stop()
 
-    def _destroy_compute(self, step):
-        self._check_idle(step.gpu, step.slice)
-        changes.destroy_compute(self.driver, step.gpu, step.slice, step.compute)
+    def _destroy_compute(self, step: Step) -> None:
+        self._check_idle(*step.place)
+        changes.destroy_compute(self.driver, *step.place, known(step.compute))
 
-    def _destroy_instance(self, step):
-        changes.destroy_instance(self.driver, step.gpu, step.slice)
+    def _destroy_instance(self, step: Step) -> None:
+        changes.destroy_instance(self.driver, *step.place)
 
-    def _create_instance(self, step):
-        changes.create_instance(self.driver, step.gpu, step.slice)
+    def _create_instance(self, step: Step) -> None:
+        changes.create_instance(self.driver, *step.place)
 
-    def _create_compute(self, step):
-        changes.create_compute(self.driver, step.gpu, step.slice, step.compute)
+    def _create_compute(self, step: Step) -> None:
+        changes.create_compute(self.driver, *step.place, known(step.compute))
         changes.make_device_nodes()
 
-    def _start_mps(self, step):
+    def _start_mps(self, step: Step) -> None:
         device = self._device(step)
         self.services.daemon(device).start(device)
 
-    def _add_replica(self, step):
-        self.services.add(self._device(step), step.replica, step.slice)
+    def _add_replica(self, step: Step) -> None:
+        self.services.add(self._device(step), known(step.replica), known(step.slice))
 
-    def _device(self, step):
-        devices, _ = self.driver.devices(step.gpu, step.slice)
+    def _device(self, step: Step) -> str:
+        devices, _ = self.driver.devices(*step.place)
         if len(devices) != 1:
-            raise InputError(f"{step.slice.label}: has {len(devices)} CUDA devices, not one; something else changes it")
+            label = known(step.slice).label
+            raise InputError(f"{label}: has {len(devices)} CUDA devices, not one; something else changes it")
         return devices[0]
 
-    def _check_idle(self, gpu, piece):
+    def _check_idle(self, gpu: str, piece: SliceLayout) -> None:
         """Processes may have come since the steps were planned."""
         devices, processes = self.driver.devices(gpu, piece)
         for device in devices:
@@ -180,9 +198,9 @@ class Executor:
                 raise InputError(f"{piece.label}: in use by process {pids}; end it, or apply with --evict")
 
 
-def _place(step, present):
+def _place(step: Step, present: Observed) -> str:
     """GPU and slice in words."""
     if step.gpu is None:
         return "state directory"
-    gpu = f"GPU {present.gpu(step.gpu).index}"
+    gpu = f"GPU {known(present.gpu(step.gpu)).index}"
     return f"{gpu}, {step.slice.label}" if step.slice else gpu

@@ -4,19 +4,27 @@ The journal is a file of JSON lines, only ever appended to; every line is on the
 A crash can cut its last line; nothing that such a line announces was done, and the next line starts afresh.
 """
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from provision.applier.layout import Layout
+from provision.applier.layout import MachineLayout
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Record, Text
+from provision.models.base.known import known
+
+if TYPE_CHECKING:
+    from provision.instances.files.files import FilePath
 
 APPLIED, RESTORED, UNRESTORED = "applied", "restored", "unrestored"
 
@@ -29,17 +37,17 @@ class Run(Record):
 
     verb: Name
     request: Text
-    former: Layout
-    target: Layout
+    former: MachineLayout
+    target: MachineLayout
     outcome: Text | None = None
 
     @property
-    def unfinished(self):
+    def unfinished(self) -> bool:
         """Whether the GPUs may stand between the former layout and the target."""
         return self.outcome in (None, UNRESTORED)
 
     @property
-    def ways_on(self):
+    def ways_on(self) -> str:
         """What an administrator can do about a run that is unfinished."""
         goes_on = f"provision {self.verb} goes on"
         return goes_on if self.verb == "rollback" else f"{goes_on}, provision rollback goes back"
@@ -48,10 +56,10 @@ class Run(Record):
 class Journal:
     """The journal in a state directory."""
 
-    def __init__(self, state):
+    def __init__(self, state: FilePath) -> None:
         self.path = Path(state) / "journal.jsonl"
 
-    def write(self, event, **content):
+    def write(self, event: str, **content: Any) -> None:
         """Append one line; it is on the disk on return."""
         line = json.dumps({"event": event, "time_s": round(time.time(), 3), "pid": os.getpid()} | content)
         try:
@@ -67,25 +75,25 @@ class Journal:
         except OSError as error:
             raise InputError(f"{self.path}: cannot be written: {reason(error)}; remedy that and apply again") from None
 
-    def begin(self, run):
+    def begin(self, run: Run) -> None:
         """Announce a run."""
         self.write("begin", run=run.model_dump(mode="json"))
 
-    def last(self):
+    def last(self) -> Run | None:
         """The last run; None when there was none."""
-        run = None
+        run: Run | None = None
         try:
             for entry in self.entries():
                 if entry["event"] == "begin":
                     run = Run.model_validate(entry["run"])
                 elif entry["event"] == "end":
-                    run = run.model_copy(update={"outcome": entry["outcome"]})
+                    run = known(run).model_copy(update={"outcome": entry["outcome"]})
         except (LookupError, TypeError, AttributeError, ValidationError):
             strange = "has lines that this version of the applier did not write"
             raise InputError(f"{self.path}: {strange}; see that the GPUs stand as they should, move it away") from None
         return run
 
-    def entries(self):
+    def entries(self) -> Iterator[Any]:
         """All lines, less those that a crash cut."""
         try:
             lines = self.path.read_bytes().split(b"\n")
@@ -101,7 +109,7 @@ class Journal:
             yield entry
 
 
-def _sync_folder(path):
+def _sync_folder(path: Path) -> None:
     """Put a new file's name on the disk."""
     folder = os.open(path, os.O_RDONLY)
     try:
@@ -111,7 +119,7 @@ def _sync_folder(path):
 
 
 @contextlib.contextmanager
-def locked(state, wait=False):
+def locked(state: FilePath, wait: bool = False) -> Iterator[None]:
     """Hold a state directory, which is made when it is not there.
 
     Raises

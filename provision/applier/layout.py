@@ -1,4 +1,4 @@
-"""What stands on GPUs: the layout that a run brings about or goes back to, and what is observed.
+"""The layouts that a run applies or goes back to, and the observed state of the GPUs.
 
 A slice is known by its profile's NVML enumerator, which is the same on every GPU model, and its first memory
 slice; names of profiles differ between drivers and are labels only. The slice that is a whole GPU has no enumerator.
@@ -24,12 +24,12 @@ class ReplicaLayout(Record):
     running: Count = 0
 
     @property
-    def workload(self):
+    def workload(self) -> str:
         """The workload that it serves."""
         return self.environment.get(WORKLOAD, "")
 
     @property
-    def rate_rps(self):
+    def rate_rps(self) -> float:
         """The rate that is routed to it."""
         return float(self.environment.get(RATE, 0))
 
@@ -46,12 +46,12 @@ class SliceLayout(Record):
     replicas: tuple[ReplicaLayout | None, ...] = ()
 
     @property
-    def key(self):
-        """What the slice is known by on its GPU."""
+    def key(self) -> tuple[int | None, int]:
+        """Enumerator and start, which identify the slice on its GPU."""
         return self.enumerator, self.start
 
     @property
-    def label(self):
+    def label(self) -> str:
         """The slice in words."""
         return WHOLE if self.enumerator is None else f"{self.profile} at {self.start}"
 
@@ -65,7 +65,7 @@ class GpuLayout(Record):
     slices: tuple[SliceLayout, ...] = ()
 
 
-class Layout(Record):
+class MachineLayout(Record):
     """The GPUs that a run concerns."""
 
     gpus: tuple[GpuLayout, ...]
@@ -86,12 +86,12 @@ class ObservedSlice(SliceLayout):
     clients: tuple[Process, ...] = ()
 
     @property
-    def device(self):
+    def device(self) -> str | None:
         """The CUDA device that servers are given; None when there is none or more than one."""
         return self.devices[0] if len(self.devices) == 1 else None
 
-    def layout(self):
-        """What a rollback would go back to; servers whose environment file is lost could not be started again."""
+    def layout(self) -> SliceLayout:
+        """The layout that a rollback would restore; replicas whose environment file is lost are left out."""
         fields = {name: getattr(self, name) for name in SliceLayout.model_fields}
         known = (one if one and one.environment else None for one in self.replicas)
         return SliceLayout(**fields | {"replicas": tuple(known)})
@@ -119,8 +119,8 @@ class ObservedGpu(Record):
     profiles: tuple[ObservedProfile, ...] = ()
     slices: tuple[ObservedSlice, ...] = ()
 
-    def layout(self):
-        """What a rollback would go back to."""
+    def layout(self) -> GpuLayout:
+        """The layout that a rollback would restore."""
         slices = tuple(piece.layout() for piece in self.slices)
         return GpuLayout(uuid=self.uuid, mig=self.mig, mig_pending=self.mig_pending, slices=slices)
 
@@ -131,6 +131,6 @@ class Observed(Record):
     gpus: tuple[ObservedGpu, ...]
     leftovers: tuple[Name, ...] = ()
 
-    def gpu(self, uuid):
+    def gpu(self, uuid: str) -> ObservedGpu | None:
         """The GPU of this UUID; None when it is not there."""
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)

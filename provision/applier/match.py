@@ -1,20 +1,33 @@
 """Which physical GPU becomes which GPU of the plan: the assignment problem that destroys the fewest slices."""
 
+from __future__ import annotations
+
 import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
 
-from provision.applier.layout import Layout
+from provision.applier.layout import MachineLayout
 from provision.applier.steps import gpu_steps
 from provision.applier.target import check_plan, gpu_layout
 from provision.models.base.errors import InputError
+from provision.models.base.known import known
 from provision.models.hardware.gpu import gpu_type
+
+if TYPE_CHECKING:
+    from provision.applier.layout import GpuLayout, Observed, ObservedGpu
+    from provision.applier.target import Commands
+    from provision.models.hardware.gpu import GpuType
+    from provision.models.plans.plan import Plan
 
 FORM_FACTOR = re.compile(r"sxm\d?|pcie|nvidia|tesla|geforce|\d+gb")
 
 
-def target_layout(plan, present, commands, chosen=None):
+def target_layout(
+    plan: Plan, present: Observed, commands: Commands, chosen: Iterable[str] | None = None
+) -> MachineLayout:
     """The layout that a plan asks for on the GPUs at hand.
 
     Of all assignments the one is taken that disturbs the fewest clients and MIG modes, then destroys the fewest
@@ -50,22 +63,27 @@ def target_layout(plan, present, commands, chosen=None):
         goals += taken
         retired += [gpu for gpu in there if gpu.uuid not in {goal.uuid for goal in taken}]
     _check_profiles(plan, present, goals)
-    return Layout(gpus=tuple(goals + [_without_services(gpu) for gpu in retired if _serves(gpu)]))
+    return MachineLayout(gpus=tuple(goals + [_without_services(gpu) for gpu in retired if _serves(gpu)]))
 
 
-def is_type(gpu, kind):
-    """Whether an observed GPU is of a type: its chip's name, and its memory where both names tell it."""
-    words, wanted = _words(gpu.product), _words(kind.product)
+def is_type(gpu: ObservedGpu, kind: GpuType) -> bool:
+    """Whether an observed GPU is of a type."""
+    return names_type(gpu.product, kind)
+
+
+def names_type(product: str, kind: GpuType) -> bool:
+    """Whether a product's name is that of a GPU type: the chip agrees, and the memory where both names tell it."""
+    words, wanted = _words(product), _words(kind.product)
     chip = {word for word in wanted if not FORM_FACTOR.fullmatch(word)}
     sizes = [{word for word in one if re.fullmatch(r"\d+gb", word)} for one in (words, wanted)]
     return chip <= words and (not all(sizes) or sizes[0] == sizes[1])
 
 
-def _words(product):
+def _words(product: str) -> set[str]:
     return set(re.split(r"[\s-]+", product.lower()))
 
 
-def _allowed(present, chosen):
+def _allowed(present: Observed, chosen: Iterable[str] | None) -> tuple[ObservedGpu, ...]:
     if chosen is None:
         return present.gpus
     found = {}
@@ -77,11 +95,11 @@ def _allowed(present, chosen):
     return tuple(found.values())
 
 
-def _listed(gpus):
+def _listed(gpus: Sequence[ObservedGpu]) -> str:
     return ", ".join(f"{gpu.index} {gpu.product} {gpu.uuid}" for gpu in gpus) or "none"
 
 
-def _assign(wanted, there):
+def _assign(wanted: Sequence[GpuLayout], there: Sequence[ObservedGpu]) -> list[GpuLayout]:
     """Every wanted layout with the UUID of its GPU."""
     goals = [[goal.model_copy(update={"uuid": here.uuid}) for here in there] for goal in wanted]
     costs = np.array([[_cost(here, goal) for here, goal in zip(there, row, strict=True)] for row in goals])
@@ -91,7 +109,7 @@ def _assign(wanted, there):
     return [goals[row][column] for row, column in zip(rows, columns, strict=True)]
 
 
-def _cost(here, goal):
+def _cost(here: ObservedGpu, goal: GpuLayout) -> tuple[int, int, int]:
     """Clients and modes disturbed, instances destroyed, steps."""
     actions = [step.action for step in gpu_steps(here, goal)]
     disturbed = sum(len(piece.clients) for piece in here.slices) * ("set_mig_mode" in actions)
@@ -99,10 +117,10 @@ def _cost(here, goal):
     return disturbed, actions.count("destroy_instance"), len(actions)
 
 
-def _check_profiles(plan, present, goals):
-    """Complain when a GPU cuts its slices otherwise than its type does, as the PCIe variant of an H100."""
+def _check_profiles(plan: Plan, present: Observed, goals: Sequence[GpuLayout]) -> None:
+    """Refuse a GPU whose slices differ in size from those of its type, as on the PCIe variant of an H100."""
     for goal in goals:
-        here = present.gpu(goal.uuid)
+        here = known(present.gpu(goal.uuid))
         offered = {profile.enumerator: profile for profile in here.profiles}
         for piece in goal.slices if offered else ():
             if piece.enumerator not in offered:
@@ -113,11 +131,11 @@ def _check_profiles(plan, present, goals):
                 raise InputError(f"GPU {here.index} ({here.product}): {other}; measure on this GPU and plan for it")
 
 
-def _serves(gpu):
+def _serves(gpu: ObservedGpu) -> bool:
     return any(piece.mps or any(piece.replicas) for piece in gpu.slices)
 
 
-def _without_services(gpu):
+def _without_services(gpu: ObservedGpu) -> GpuLayout:
     kept = gpu.layout()
     slices = tuple(piece.model_copy(update={"mps": False, "replicas": ()}) for piece in kept.slices)
     return kept.model_copy(update={"slices": slices})

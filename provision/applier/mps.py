@@ -8,6 +8,8 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
@@ -28,15 +30,15 @@ class Daemon:
         Holds its pipe and log directories.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder: Path) -> None:
         self.pipe, self.log = folder / "pipe", folder / "log"
 
     @property
-    def environment(self):
+    def environment(self) -> dict[str, str]:
         """What a client needs to find it."""
         return {"CUDA_MPS_PIPE_DIRECTORY": str(self.pipe)}
 
-    def start(self, device):
+    def start(self, device: str) -> None:
         """Start it for a device and check that it answers; nothing is done when it runs already."""
         if self.runs():
             return
@@ -49,7 +51,7 @@ class Daemon:
                 raise InputError(f"{PROGRAM} -d: no daemon answers after {START_S:g} s; see {self.log}/control.log")
             time.sleep(0.02)
 
-    def stop(self):
+    def stop(self) -> None:
         """Let it and its servers end."""
         if self.runs():
             self._ask(f"quit -t {QUIT_S}")
@@ -58,11 +60,11 @@ class Daemon:
         # A directory that stays costs a vain question, no more.
         shutil.rmtree(self.pipe, ignore_errors=True)
 
-    def runs(self):
+    def runs(self) -> bool:
         """Whether it answers."""
         return self.servers() is not None
 
-    def servers(self):
+    def servers(self) -> list[int] | None:
         """Process ids of its servers; None when it does not run."""
         if not self.pipe.exists():
             return None
@@ -74,10 +76,10 @@ class Daemon:
             raise InputError(f"{PROGRAM} get_server_list at {self.pipe}: {reply}; see {self.log}/control.log")
         return [int(word) for word in reply.split()]
 
-    def _ask(self, command):
+    def _ask(self, command: str) -> str:
         return self._run([], command + "\n", {})
 
-    def _run(self, arguments, text, environment):
+    def _run(self, arguments: Sequence[str], text: str, environment: dict[str, str]) -> str:
         """What the program prints."""
         told = " ".join([PROGRAM, *arguments, text.strip()]).strip()
         try:
@@ -104,6 +106,6 @@ class NoDaemonError(InputError):
     """No control daemon answers at a pipe directory."""
 
 
-def inherited():
+def inherited() -> dict[str, str]:
     """This process's environment without settings of MPS, which are meant for something else."""
     return {name: value for name, value in os.environ.items() if not name.startswith("CUDA_MPS_")}

@@ -4,7 +4,11 @@ Source: NVML API reference, "Multi Instance GPU Management". Every listing is ch
 instance that goes unseen would be taken for one that is not there.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from ctypes import byref, c_uint
+from typing import TYPE_CHECKING, Any, Self
 
 import pynvml
 
@@ -12,6 +16,9 @@ from provision.applier.calls import Calls, DriverError
 from provision.applier.layout import Compute, ObservedGpu, ObservedProfile, ObservedSlice, Process
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
+
+if TYPE_CHECKING:
+    from provision.applier.layout import SliceLayout
 
 ABSENT = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 """How NVML says that a profile does not exist on this GPU."""
@@ -23,10 +30,12 @@ class Driver:
     GPUs are named by UUID and slices by their layout; handles of instances, which go stale, are found anew each time.
     """
 
-    def __init__(self):
-        self._handles, self._profiles, self._compute_profiles = {}, {}, {}
+    def __init__(self) -> None:
+        self._handles: dict[str, Any] = {}
+        self._profiles: dict[str, tuple[ObservedProfile, ...]] = {}
+        self._compute_profiles: dict[tuple[str, int], list[Any]] = {}
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.call = Calls()
         try:
             self.call("nvmlInit")
@@ -35,7 +44,7 @@ class Driver:
             raise
         return self
 
-    def __exit__(self, kind, *exception):
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         if self.call.hung:
             return
         try:
@@ -47,17 +56,17 @@ class Driver:
         finally:
             self.call.end()
 
-    def observe(self):
+    def observe(self) -> tuple[ObservedGpu, ...]:
         """Every GPU of the machine."""
         return tuple(self._observe(index) for index in range(self.call("nvmlDeviceGetCount")))
 
-    def _observe(self, index):
+    def _observe(self, index: int) -> ObservedGpu:
         try:
             return self._observed(index)
         except DriverError as error:
             raise InputError(f"GPU {index}: {error}") from None
 
-    def _observed(self, index):
+    def _observed(self, index: int) -> ObservedGpu:
         handle = self.call("nvmlDeviceGetHandleByIndex", index)
         uuid, product = self.call("nvmlDeviceGetUUID", handle), self.call("nvmlDeviceGetName", handle)
         mode = self._optional("nvmlDeviceGetMigMode", handle)
@@ -65,8 +74,9 @@ class Driver:
         if not current:
             if self._optional("nvmlDeviceGetMaxMigDeviceCount", handle):
                 raise _contradiction(f"{uuid}: MIG devices with MIG off")
-            slices = (ObservedSlice(profile=WHOLE, devices=(uuid,), clients=self._processes(handle)),)
-            profiles = ()
+            whole = ObservedSlice(profile=WHOLE, devices=(uuid,), clients=self._processes(handle))
+            slices: tuple[ObservedSlice, ...] = (whole,)
+            profiles: tuple[ObservedProfile, ...] = ()
         else:
             profiles = self._offered(handle, uuid)
             slices = self._slices(handle, uuid, profiles)
@@ -81,7 +91,7 @@ class Driver:
             slices=slices,
         )
 
-    def _optional(self, function, *arguments):
+    def _optional(self, function: str, *arguments: Any) -> Any:
         """The result of a call; None when the GPU has no such thing."""
         try:
             return self.call(function, *arguments)
@@ -90,14 +100,14 @@ class Driver:
                 return None
             raise
 
-    def _offered(self, handle, uuid):
+    def _offered(self, handle: Any, uuid: str) -> tuple[ObservedProfile, ...]:
         """The GPU-instance profiles of a GPU, asked for once."""
         if uuid not in self._profiles:
             found = (self._profile(handle, at) for at in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT))
             self._profiles[uuid] = tuple(profile for profile in found if profile)
         return self._profiles[uuid]
 
-    def _profile(self, handle, enumerator):
+    def _profile(self, handle: Any, enumerator: int) -> ObservedProfile | None:
         info = self._optional("nvmlDeviceGetGpuInstanceProfileInfo", handle, enumerator)
         return info and ObservedProfile(
             enumerator=enumerator,
@@ -107,14 +117,16 @@ class Driver:
             most=info.instanceCount,
         )
 
-    def _slices(self, handle, uuid, profiles):
+    def _slices(self, handle: Any, uuid: str, profiles: Sequence[ObservedProfile]) -> tuple[ObservedSlice, ...]:
         devices = dict(self._mig_devices(handle))
         slices = [piece for profile in profiles for piece in self._of_profile(handle, uuid, profile, devices)]
         if devices:
             raise _contradiction(f"{uuid}: MIG devices without instances")
         return tuple(sorted(slices, key=lambda piece: piece.start))
 
-    def _of_profile(self, handle, uuid, profile, devices):
+    def _of_profile(
+        self, handle: Any, uuid: str, profile: ObservedProfile, devices: dict[tuple[int, int], Any]
+    ) -> Iterator[ObservedSlice]:
         for instance, info in self._instances(handle, profile):
             computes = self.computes(instance, uuid, profile)
             keys = [(info.id, compute_info.id) for _, compute_info, _ in computes]
@@ -132,13 +144,13 @@ class Driver:
                 clients=clients,
             )
 
-    def _instances(self, handle, profile):
+    def _instances(self, handle: Any, profile: ObservedProfile) -> list[tuple[Any, Any]]:
         """GPU instances of a profile with their infos."""
         found, count = (pynvml.c_nvmlGpuInstance_t * profile.most)(), c_uint(profile.most)
         self.call("nvmlDeviceGetGpuInstances", handle, profile.id, found, byref(count))
         return [(one, self.call("nvmlGpuInstanceGetInfo", one)) for one in found[: count.value]]
 
-    def computes(self, instance, uuid, profile):
+    def computes(self, instance: Any, uuid: str, profile: ObservedProfile) -> list[tuple[Any, Any, Compute]]:
         """Compute instances of a GPU instance: handles, infos and what they are, by start."""
         every = []
         for offered in self.offered_computes(instance, uuid, profile):
@@ -150,7 +162,7 @@ class Driver:
                 every.append((one, info, Compute(sms=offered.multiprocessorCount, start=info.placement.start)))
         return sorted(every, key=lambda found: found[2].start)
 
-    def offered_computes(self, instance, uuid, profile):
+    def offered_computes(self, instance: Any, uuid: str, profile: ObservedProfile) -> list[Any]:
         """Compute-instance profiles of a kind of GPU instance, asked for once."""
         key = uuid, profile.enumerator
         if key not in self._compute_profiles:
@@ -162,7 +174,7 @@ class Driver:
             ]
         return self._compute_profiles[key]
 
-    def _mig_devices(self, handle):
+    def _mig_devices(self, handle: Any) -> Iterator[tuple[tuple[int, int], Any]]:
         """MIG devices with the ids of their GPU and compute instances."""
         for at in range(self.call("nvmlDeviceGetMaxMigDeviceCount", handle)):
             try:
@@ -174,17 +186,17 @@ class Driver:
             ids = (self.call(f"nvmlDeviceGet{kind}InstanceId", device) for kind in ("Gpu", "Compute"))
             yield tuple(ids), device
 
-    def _described(self, devices):
+    def _described(self, devices: Sequence[Any]) -> tuple[tuple[str, ...], tuple[Process, ...]]:
         """UUIDs of CUDA devices, and the processes on them."""
         uuids = tuple(self.call("nvmlDeviceGetUUID", device) for device in devices)
         return uuids, tuple(process for device in devices for process in self._processes(device))
 
-    def _processes(self, device):
+    def _processes(self, device: Any) -> tuple[Process, ...]:
         kinds = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
         pids = {process.pid for kind in kinds for process in self.call(kind, device)}
         return tuple(Process(pid=pid) for pid in sorted(pids))
 
-    def find(self, uuid, piece):
+    def find(self, uuid: str, piece: SliceLayout) -> tuple[Any, int, ObservedProfile]:
         """The handle of a GPU instance with its id and its profile.
 
         Raises
@@ -199,24 +211,24 @@ class Driver:
                 return instance, info.id, profile
         raise InputError(f"{uuid}: {piece.label} is gone: something else changes this GPU; see provision status")
 
-    def profile(self, uuid, piece):
+    def profile(self, uuid: str, piece: SliceLayout) -> ObservedProfile:
         """The profile of a slice as this GPU offers it."""
         for profile in self._offered(self.handle(uuid), uuid):
             if profile.enumerator == piece.enumerator:
                 return profile
         raise InputError(f"{uuid}: its driver has no profile {piece.profile}; update the driver")
 
-    def handle(self, uuid):
+    def handle(self, uuid: str) -> Any:
         """The handle of a GPU, asked for once."""
         if uuid not in self._handles:
             self._handles[uuid] = self.call("nvmlDeviceGetHandleByUUID", uuid)
         return self._handles[uuid]
 
-    def forget_handles(self):
+    def forget_handles(self) -> None:
         """Ask for handles again, since a change of MIG mode makes them stale."""
         self._handles.clear()
 
-    def devices(self, uuid, piece):
+    def devices(self, uuid: str, piece: SliceLayout) -> tuple[tuple[str, ...], tuple[Process, ...]]:
         """UUIDs of the CUDA devices of a slice and its processes."""
         if piece.enumerator is None:
             return (uuid,), self._processes(self.handle(uuid))
@@ -233,5 +245,5 @@ class Driver:
         return self._described(mine)
 
 
-def _contradiction(what):
+def _contradiction(what: str) -> InputError:
     return InputError(f"{what}: NVML's answers contradict each other; try again when nothing else changes the GPUs")

@@ -3,6 +3,8 @@
 No process id is ever written down: what runs is read from /proc, so that a crash cannot lose a server.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import shlex
@@ -10,11 +12,18 @@ import signal
 import subprocess
 import time
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from provision.applier.mps import inherited
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+    from provision.instances.files.files import FilePath
 
 STATE, SLOT = "PROVISION_STATE", "PROVISION_SLOT"
 DEVICE = "CUDA_VISIBLE_DEVICES"
@@ -24,10 +33,15 @@ END_S = 30.0
 """How long a process may take to end after it was asked to."""
 POLL_S = 0.02
 
+Sessions = Mapping[int, Mapping[int, int]]
+"""The sessions of a device's servers: by replica, then by number of the server."""
+Running = Mapping[str, Sessions]
+"""Sessions by device."""
 
-def running(state):
+
+def running(state: FilePath) -> Running:
     """Servers of a state directory as {device: {replica: {number: session}}}; a server leads its session."""
-    found = defaultdict(lambda: defaultdict(dict))
+    found: defaultdict[str, defaultdict[int, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
     mark = f"{STATE}={state}".encode()
     for pid, session, content in _processes():
         lines = content.split(b"\0")
@@ -41,7 +55,9 @@ def running(state):
     return found
 
 
-def start(state, command, environment, replica, number, log):
+def start(
+    state: FilePath, command: str, environment: dict[str, str], replica: int, number: int, log: Path
+) -> Popen[bytes]:
     """Start a server; returns what ``watch`` needs.
 
     Raises
@@ -64,7 +80,7 @@ def start(state, command, environment, replica, number, log):
         raise InputError(f"server {command!r}: cannot be started: {reason(error)}; correct --server") from None
 
 
-def watch(started, log):
+def watch(started: Iterable[Popen[bytes]], log: Path) -> None:
     """Watch servers that were just started for a moment.
 
     Raises
@@ -79,17 +95,18 @@ def watch(started, log):
         except subprocess.TimeoutExpired:
             continue
         last = (log.read_text(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
-        raise InputError(f"server {shlex.join(server.args)}: ended with exit code {code}: {last}; see {log}")
+        command = shlex.join(cast("list[str]", server.args))
+        raise InputError(f"server {command}: ended with exit code {code}: {last}; see {log}")
 
 
-def stop(sessions):
+def stop(sessions: Iterable[int]) -> None:
     """Ask servers to end, with all that they started, and wait for it."""
     for session in sessions:
         _signal(os.killpg, session)
     _wait(lambda: {session for _, session, _ in _processes()} & set(sessions), "server")
 
 
-def evict(pids):
+def evict(pids: Collection[int]) -> None:
     """Ask processes to end and wait for it."""
     there = {pid for pid, _, _ in _processes()}
     hidden = sorted(set(pids) - there)
@@ -100,7 +117,7 @@ def evict(pids):
     _wait(lambda: {pid for pid, _, _ in _processes()} & set(pids), "process")
 
 
-def name(pid):
+def name(pid: int) -> str:
     """A process's name; empty when it is not to be seen."""
     try:
         return (Path("/proc") / str(pid) / "comm").read_text().strip()
@@ -108,7 +125,7 @@ def name(pid):
         return ""
 
 
-def session(pid):
+def session(pid: int) -> int | None:
     """The session of a process; None when it is not to be seen."""
     try:
         return os.getsid(pid)
@@ -116,7 +133,7 @@ def session(pid):
         return None
 
 
-def _signal(send, number):
+def _signal(send: Callable[[int, int], None], number: int) -> None:
     try:
         send(number, signal.SIGTERM)
     except ProcessLookupError:
@@ -125,7 +142,7 @@ def _signal(send, number):
         raise InputError(f"process {number}: may not be ended by this user; end it yourself or run as root") from None
 
 
-def _wait(left, what):
+def _wait(left: Callable[[], set[int]], what: str) -> None:
     until = time.monotonic() + END_S
     while remaining := left():
         if time.monotonic() > until:
@@ -134,7 +151,7 @@ def _wait(left, what):
         time.sleep(POLL_S)
 
 
-def _processes():
+def _processes() -> Iterator[tuple[int, int, bytes]]:
     """Process id, session and environment, as /proc has it, of all that runs and may be looked at."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

@@ -5,15 +5,24 @@
     slices/DEVICE/replica-N.log     output of the servers started here
 """
 
+from __future__ import annotations
+
 import shlex
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from provision.applier import servers
 from provision.applier.layout import COMMAND, RATE, ReplicaLayout
 from provision.applier.mps import PROGRAM, Daemon
 from provision.instances.files.files import read_text, write_text
 from provision.models.base.errors import InputError
+from provision.models.base.known import known
+
+if TYPE_CHECKING:
+    from provision.applier.layout import SliceLayout
+    from provision.applier.servers import Running, Sessions
+    from provision.instances.files.files import FilePath
 
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 LONGEST_SOCKET = 107
@@ -24,36 +33,36 @@ LONGEST_DEVICE = len("MIG-00000000-0000-0000-0000-000000000000")
 class Services:
     """Daemons and replicas of a state directory."""
 
-    def __init__(self, state):
+    def __init__(self, state: FilePath) -> None:
         self.state = Path(state).resolve()
         self.root = self.state / "slices"
 
-    def check_mps(self):
-        """Complain when no MPS daemon can be started here: no program, or sockets' paths too long."""
+    def check_mps(self) -> None:
+        """Refuse to go on when no MPS daemon can be started here: no program, or paths of sockets too long."""
         if shutil.which(PROGRAM) is None:
             raise InputError(f"{PROGRAM}: not found; it comes with NVIDIA's driver; add its folder to PATH")
         spare = LONGEST_SOCKET - LONGEST_DEVICE - len(f"{self.root}//pipe/control")
         if spare < 0:
             raise InputError(f"{self.state}: {-spare} characters too long for sockets of MPS; use a shorter --state")
 
-    def running(self):
+    def running(self) -> Running:
         """Running servers: {device: {replica: {number: session}}}."""
         return servers.running(self.state)
 
-    def devices(self, running):
+    def devices(self, running: Running) -> set[str]:
         """Devices that have, or once had, a daemon, servers or environment files."""
         folders = self.root.iterdir() if self.root.is_dir() else ()
         return running.keys() | {folder.name for folder in folders}
 
-    def serves(self, device, running):
+    def serves(self, device: str, running: Running) -> bool:
         """Whether a device has a daemon, servers or environment files."""
         return device in running or bool(_files(self.root / device)) or self.daemon(device).runs()
 
-    def daemon(self, device):
+    def daemon(self, device: str) -> Daemon:
         """The MPS control daemon of a device."""
         return Daemon(self.root / device)
 
-    def replicas(self, device, sessions):
+    def replicas(self, device: str, sessions: Sessions) -> tuple[ReplicaLayout | None, ...]:
         """The replicas of a device, by number, given its running servers; None where there is none."""
         found = {number: _read(path) for number, path in _files(self.root / device).items()}
         numbers = range(max((*found, *sessions), default=-1) + 1)
@@ -64,13 +73,13 @@ class Services:
             for number in numbers
         )
 
-    def sessions(self, device):
+    def sessions(self, device: str) -> Sessions:
         """Running servers of a device: {replica: {number: session}}."""
         return self.running().get(device, {})
 
-    def add(self, device, number, piece):
+    def add(self, device: str, number: int, piece: SliceLayout) -> None:
         """Write a replica's environment and start those of its servers that do not run."""
-        replica = piece.replicas[number]
+        replica = known(piece.replicas[number])
         environment = replica.environment | {servers.DEVICE: device}
         if piece.mps:
             environment |= self.daemon(device).environment
@@ -83,29 +92,29 @@ class Services:
         ]
         servers.watch(started, log)
 
-    def remove(self, device, number):
+    def remove(self, device: str, number: int) -> None:
         """Stop a replica's servers and remove its environment; its log stays."""
         servers.stop(self.sessions(device).get(number, {}).values())
         self._path(device, number).unlink(missing_ok=True)
 
-    def clear(self, device):
+    def clear(self, device: str) -> None:
         """Remove everything of a device but its logs."""
         for number, replica in enumerate(self.replicas(device, self.sessions(device))):
             if replica:
                 self.remove(device, number)
         self.daemon(device).stop()
 
-    def _path(self, device, number):
+    def _path(self, device: str, number: int) -> Path:
         return self.root / device / f"replica-{number}.env"
 
 
-def _files(folder):
+def _files(folder: Path) -> dict[int, Path]:
     """Environment files by the number of their replica."""
     named = ((path.stem.removeprefix("replica-"), path) for path in folder.glob("replica-*.env"))
     return {int(number): path for number, path in named if number.isdecimal()}
 
 
-def _read(path):
+def _read(path: Path) -> dict[str, str]:
     text = read_text(path)
     try:
         pairs = dict(word.split("=", 1) for word in shlex.split(text) if "=" in word)

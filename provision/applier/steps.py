@@ -6,16 +6,28 @@ to be made for it, on all GPUs; then, one GPU after another, what has to give wa
 last what is merely no longer wanted.
 """
 
-from collections import Counter
-from typing import Literal
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from provision.applier.layout import Compute, Process, SliceLayout
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Record
+from provision.models.base.known import known
+
+if TYPE_CHECKING:
+    from provision.applier.layout import GpuLayout, MachineLayout, Observed, ObservedGpu, ObservedSlice, ReplicaLayout
 
 MEDIA = {0x7, 0x8, 0xF, 0x10}
 """Enumerators of profiles with media extensions: a GPU has one set of engines for them."""
 
-WORDS = {
+Action = Literal[
+    "clear_leftovers", "set_mig_mode", "evict", "remove_replica", "stop_mps", "destroy_compute", "destroy_instance",
+    "create_instance", "create_compute", "start_mps", "add_replica",
+]
+
+WORDS: dict[Action, str] = {
     "clear_leftovers": "clear what the device {device} left behind, which no longer exists",
     "set_mig_mode": "turn MIG {mode}",
     "evict": "end {clients} on {slice}",
@@ -41,7 +53,7 @@ class Shortfall(Record):
 class Step(Record):
     """One change; ``gpu`` is a UUID."""
 
-    action: Literal[tuple(WORDS)]
+    action: Action
     gpu: Name | None = None
     slice: SliceLayout | None = None
     compute: Compute | None = None
@@ -52,7 +64,17 @@ class Step(Record):
     shortfalls: tuple[Shortfall, ...] = ()
 
     @property
-    def text(self):
+    def place(self) -> tuple[str, SliceLayout]:
+        """The GPU and the slice that change; only actions on slices have both."""
+        return known(self.gpu), known(self.slice)
+
+    @property
+    def served(self) -> ReplicaLayout:
+        """The replica that is added or removed."""
+        return known(known(self.slice).replicas[known(self.replica)])
+
+    @property
+    def text(self) -> str:
         """The change in words, without the GPU."""
         return WORDS[self.action].format(
             device=self.device,
@@ -61,16 +83,16 @@ class Step(Record):
             slice=self.slice and self.slice.label,
             sms=self.compute and self.compute.sms,
             replica=self.replica,
-            workload=self.replica is not None and self.slice.replicas[self.replica].workload,
+            workload=self.replica is not None and self.served.workload,
         )
 
 
-def steps_between(present, target):
+def steps_between(present: Observed, target: MachineLayout) -> list[Step]:
     """The steps that turn the observed state into a layout, in order; none when it is that already.
 
     Every GPU of the layout must be there.
     """
-    phases = [_gpu_steps(present.gpu(goal.uuid), goal) for goal in target.gpus]
+    phases = [_gpu_steps(known(present.gpu(goal.uuid)), goal) for goal in target.gpus]
     ordered = [Step(action="clear_leftovers", device=device) for device in present.leftovers]
     ordered += [step for make, _, _ in phases for step in make]
     ordered += [step for _, swap, _ in phases for step in swap]
@@ -78,12 +100,12 @@ def steps_between(present, target):
     return _with_shortfalls(ordered, present, target)
 
 
-def gpu_steps(here, goal):
+def gpu_steps(here: ObservedGpu, goal: GpuLayout) -> list[Step]:
     """The steps for one GPU."""
     return [step for phase in _gpu_steps(here, goal) for step in phase]
 
 
-def _gpu_steps(here, goal):
+def _gpu_steps(here: ObservedGpu, goal: GpuLayout) -> tuple[list[Step], list[Step], list[Step]]:
     """Steps that need no room made, steps that make room and use it, steps that only tear down."""
     if here.mig != goal.mig:
         torn = [step for old in here.slices for step in _break(here, old)]
@@ -92,7 +114,8 @@ def _gpu_steps(here, goal):
     there, wanted = {old.key: old for old in here.slices}, {new.key: new for new in goal.slices}
     doomed = [old for key, old in there.items() if key not in wanted]
     # A mode that was pending once is not made pending again.
-    make, swap = [], [_mode(goal)] if here.mig_pending != goal.mig_pending == goal.mig else []
+    make: list[Step] = []
+    swap = [_mode(goal)] if here.mig_pending != goal.mig_pending == goal.mig else []
     for key, new in wanted.items():
         if key in there:
             swap += _change(here, there[key], new)
@@ -107,18 +130,18 @@ def _gpu_steps(here, goal):
     return make, swap, rest
 
 
-def _exclude(old, new):
+def _exclude(old: ObservedSlice, new: SliceLayout) -> bool:
     """Whether two instances cannot stand beside each other."""
     if old.enumerator in MEDIA and new.enumerator in MEDIA:
         return True
     return old.start < new.start + new.size and new.start < old.start + old.size
 
 
-def _mode(goal):
+def _mode(goal: GpuLayout) -> Step:
     return Step(action="set_mig_mode", gpu=goal.uuid, mig=goal.mig)
 
 
-def _break(here, old):
+def _break(here: ObservedGpu, old: ObservedSlice) -> list[Step]:
     steps = _services_off(here, old)
     steps += [Step(action="destroy_compute", gpu=here.uuid, slice=old, compute=one) for one in old.computes]
     if old.enumerator is not None:
@@ -126,14 +149,14 @@ def _break(here, old):
     return steps
 
 
-def _make(here, new):
+def _make(here: ObservedGpu, new: SliceLayout) -> list[Step]:
     steps = [Step(action="create_instance", gpu=here.uuid, slice=new)] if new.enumerator is not None else []
     steps += [Step(action="create_compute", gpu=here.uuid, slice=new, compute=one) for one in new.computes]
     return steps + _services_on(here, new)
 
 
-def _change(here, old, new):
-    """What differs on a slice that stays."""
+def _change(here: ObservedGpu, old: ObservedSlice, new: SliceLayout) -> list[Step]:
+    """The steps for what differs on a slice that stays."""
     gone = [one for one in old.computes if one not in new.computes]
     added = [one for one in new.computes if one not in old.computes]
     if gone or added or old.mps != new.mps:
@@ -144,7 +167,7 @@ def _change(here, old, new):
     return _change_replicas(here, old, new)
 
 
-def _change_replicas(here, old, new):
+def _change_replicas(here: ObservedGpu, old: ObservedSlice, new: SliceLayout) -> list[Step]:
     steps = []
     for number in range(max(len(old.replicas), len(new.replicas))):
         before, after = _replica(old, number), _replica(new, number)
@@ -157,11 +180,11 @@ def _change_replicas(here, old, new):
     return steps
 
 
-def _replica(piece, number):
+def _replica(piece: SliceLayout, number: int) -> ReplicaLayout | None:
     return piece.replicas[number] if number < len(piece.replicas) else None
 
 
-def _services_off(here, old, tears_down=True):
+def _services_off(here: ObservedGpu, old: ObservedSlice, tears_down: bool = True) -> list[Step]:
     steps = [
         Step(action="remove_replica", gpu=here.uuid, slice=old, replica=number)
         for number, replica in enumerate(old.replicas)
@@ -174,7 +197,7 @@ def _services_off(here, old, tears_down=True):
     return steps
 
 
-def _services_on(here, new):
+def _services_on(here: ObservedGpu, new: SliceLayout) -> list[Step]:
     steps = [Step(action="start_mps", gpu=here.uuid, slice=new)] if new.mps else []
     return steps + [
         Step(action="add_replica", gpu=here.uuid, slice=new, replica=number)
@@ -183,7 +206,7 @@ def _services_on(here, new):
     ]
 
 
-def _with_shortfalls(steps, present, target):
+def _with_shortfalls(steps: Sequence[Step], present: Observed, target: MachineLayout) -> list[Step]:
     """Steps that say which workloads are served below their demand once they are done."""
     goals = {goal.uuid for goal in target.gpus}
     in_place = {
@@ -198,10 +221,11 @@ def _with_shortfalls(steps, present, target):
     told = []
     for step in steps:
         if step.action in ("add_replica", "remove_replica"):
-            place = step.gpu, step.slice.key, step.replica
+            uuid, piece = step.place
+            place = uuid, piece.key, known(step.replica)
             in_place.pop(place, None)
             if step.action == "add_replica":
-                in_place[place] = step.slice.replicas[step.replica]
+                in_place[place] = step.served
         now = _rates(in_place.values())
         short = tuple(
             Shortfall(workload=workload, in_place_rps=now[workload], demand_rps=demand[workload])
@@ -212,8 +236,8 @@ def _with_shortfalls(steps, present, target):
     return told
 
 
-def _rates(replicas):
-    rates = Counter()
+def _rates(replicas: Iterable[ReplicaLayout]) -> defaultdict[str, float]:
+    rates: defaultdict[str, float] = defaultdict(float)
     for replica in replicas:
         rates[replica.workload] += replica.rate_rps
     return rates

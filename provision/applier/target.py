@@ -1,10 +1,18 @@
 """From a plan to what its GPUs shall look like, and the environment of every replica."""
 
+from __future__ import annotations
+
 import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from provision.applier.layout import COMMAND, RATE, WORKLOAD, Compute, GpuLayout, ReplicaLayout, SliceLayout
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
+
+if TYPE_CHECKING:
+    from provision.models.hardware.gpu import GpuType
+    from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 
 FIELDS = ("workload", "model", "batch", "processes", "rate_rps", "profile")
 
@@ -20,10 +28,10 @@ class Commands:
         Model of each workload, for the field ``model`` of replicas that name none.
     """
 
-    def __init__(self, template=None, models=None):
+    def __init__(self, template: str | None = None, models: Mapping[str, str] | None = None) -> None:
         self.template, self.models = template, models or {}
 
-    def command(self, replica, profile):
+    def command(self, replica: Replica, profile: str) -> str | None:
         """The command of a replica as one line of shell words; None without a template."""
         if self.template is None:
             return None
@@ -43,8 +51,8 @@ class Commands:
         return shlex.join(words)
 
 
-def check_plan(plan):
-    """Complain about a plan that no GPU can take.
+def check_plan(plan: Plan) -> None:
+    """Refuse a plan that no GPU can take.
 
     Raises
     ------
@@ -57,7 +65,7 @@ def check_plan(plan):
         if gpu.mig and not kind.mig:
             raise InputError(f"{where}: {gpu.gpu} has no MIG; set mig to false")
         names = [WHOLE] if not gpu.mig else list(kind.profiles)
-        taken = set()
+        taken: set[int] = set()
         for position, piece in enumerate(gpu.slices):
             at = f"{where}.slices[{position}]"
             if piece.profile not in names:
@@ -71,7 +79,7 @@ def check_plan(plan):
         _check_media(kind, gpu, where)
 
 
-def _slots(kind, piece, at):
+def _slots(kind: GpuType, piece: Slice, at: str) -> set[int]:
     """The memory slices that a slice takes."""
     if piece.profile == WHOLE:
         return {0}
@@ -82,20 +90,20 @@ def _slots(kind, piece, at):
     return set(range(piece.start, piece.start + profile.memory))
 
 
-def _check_clients(kind, piece, at):
+def _check_clients(kind: GpuType, piece: Slice, at: str) -> None:
     clients, limit = sum(replica.processes for replica in piece.replicas), kind.slice_mps_clients(piece.profile)
     if clients > max(limit, 1):
         raise InputError(f"{at}: {clients} processes, but MPS takes {limit} on {piece.profile}; use fewer processes")
 
 
-def _check_media(kind, gpu, where):
+def _check_media(kind: GpuType, gpu: PlannedGpu, where: str) -> None:
     media = kind.with_media(piece.profile for piece in gpu.slices if piece.profile != WHOLE)
     if len(media) > 1:
         raise InputError(f"{where}: {' and '.join(media)}: a GPU has one set of media engines; keep one of them")
 
 
-def gpu_layout(gpu, uuid, commands):
-    """What a planned GPU shall look like as the GPU of this UUID."""
+def gpu_layout(gpu: PlannedGpu, uuid: str, commands: Commands) -> GpuLayout:
+    """The layout of a planned GPU on the physical GPU of this UUID."""
     kind = gpu_type(gpu.gpu)
     slices = tuple(_slice_layout(kind, piece, commands) for piece in gpu.slices)
     if not gpu.mig and not slices:
@@ -103,7 +111,7 @@ def gpu_layout(gpu, uuid, commands):
     return GpuLayout(uuid=uuid, mig=gpu.mig, mig_pending=gpu.mig, slices=slices)
 
 
-def _slice_layout(kind, piece, commands):
+def _slice_layout(kind: GpuType, piece: Slice, commands: Commands) -> SliceLayout:
     mps = sum(replica.processes for replica in piece.replicas) > 1
     replicas = tuple(_replica_layout(kind, piece, replica, mps, commands) for replica in piece.replicas)
     if piece.profile == WHOLE:
@@ -120,7 +128,7 @@ def _slice_layout(kind, piece, commands):
     )
 
 
-def _replica_layout(kind, piece, replica, mps, commands):
+def _replica_layout(kind: GpuType, piece: Slice, replica: Replica, mps: bool, commands: Commands) -> ReplicaLayout:
     environment = {
         WORKLOAD: replica.workload,
         RATE: repr(replica.rate_rps),

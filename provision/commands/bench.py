@@ -1,6 +1,10 @@
 """``provision bench``: the benchmark families, against the ledger of best-known values."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from provision.commands import INTERRUPTED
 from provision.commands.common import add_json, print_json, print_table, progress, until_stopped
@@ -11,13 +15,21 @@ from provision.instances.read import read, write
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.sweeps.run import solved
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from provision.models.plans.result import Result
+    from provision.models.problem.instance import Instance
+    from provision.sweeps.run import Settings
+    from provision.sweeps.table import TableRow
+
 COLUMNS = ("instance", "method", "status", "objective", "bound", "gap", "best_known", "excess", "seconds")
 NOT_APPLICABLE = "not applicable"
 ROUNDING = 1e-9
 """Relative excess that counts as none."""
 
 
-def add_bench(parser):
+def add_bench(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument(
         "families", nargs="*", metavar="FAMILY", help=f"any of {', '.join(FAMILIES)} (default: all)"
@@ -30,7 +42,7 @@ def add_bench(parser):
     parser.set_defaults(run=_run)
 
 
-def _run(options):
+def _run(options: Namespace) -> int:
     names = _names(options.families)
     if options.ledger:
         check_writable(Path(options.ledger) / "entry.json", force=True)
@@ -46,7 +58,7 @@ def _run(options):
     return 1 if any(map(_worse, rows)) else 0
 
 
-def _names(families):
+def _names(families: Sequence[str]) -> list[str]:
     """The instances of these families."""
     for family in families:
         if family not in FAMILIES:
@@ -54,7 +66,7 @@ def _names(families):
     return [name for family in families or FAMILIES for name in FAMILIES[family]]
 
 
-def _row(name, settings, folder):
+def _row(name: str, settings: Settings, folder: str | None) -> TableRow:
     """One instance solved; what it knows more than the ledger is written when a folder is named."""
     instance, known = read(name), ledger().get(name)
     row = dict.fromkeys(COLUMNS) | {"instance": name, "method": settings["method"]}
@@ -72,19 +84,19 @@ def _row(name, settings, folder):
     return row | found | {"excess": _excess(instance, result, row["best_known"]), "seconds": seconds}
 
 
-def _worse(row):
+def _worse(row: TableRow) -> bool:
     """Whether an answer, or that there is none, is worse than the best known."""
     if row["best_known"] is None or row["status"] == NOT_APPLICABLE:
         return False
     return row["objective"] is None or (row["excess"] or 0) > ROUNDING
 
 
-def _excess(instance, result, best_known):
+def _excess(instance: Instance, result: Result, best_known: float | None) -> float | None:
     """How much worse than the best known the objective is, as a fraction; None when one of them is missing."""
     if result.objective is None or not best_known:
         return None
     return (instance.loss(result.objective) - instance.loss(best_known)) / best_known
 
 
-def _cell(value):
+def _cell(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value

@@ -1,9 +1,13 @@
-"""What the verbs share: JSON and tables on stdout, progress on stderr."""
+"""Shared by the verbs: JSON and tables on stdout, progress on stderr."""
+
+from __future__ import annotations
 
 import json
 import math
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -14,21 +18,27 @@ from rich.text import Text
 from provision.draw.output import Output
 from provision.models.base.errors import InputError
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+    from provision.models.problem.search import Incumbent
+
+N = TypeVar("N", int, float)
 PLAIN = TextColumn("{task.description}", markup=False)
-"""Names of the user's, in which brackets mean nothing."""
+"""A column for names that users chose; brackets in them are no markup."""
 
 
-def add_json(parser):
+def add_json(parser: ArgumentParser) -> None:
     """The ``--json`` option."""
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else")
 
 
-def add_force(parser):
+def add_force(parser: ArgumentParser) -> None:
     """The ``--force`` option."""
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")
 
 
-def listed(option, text, kind, low, high):
+def listed(option: str, text: str, kind: type[N], low: float, high: float) -> list[N]:
     """The numbers that an option lists with commas.
 
     Raises
@@ -46,13 +56,13 @@ def listed(option, text, kind, low, high):
     return numbers
 
 
-def print_json(content):
+def print_json(content: object) -> None:
     """One JSON object on stdout; null for what is not finite, which JSON cannot say."""
     json.dump(_finite(content), sys.stdout, indent=1)
     sys.stdout.write("\n")
 
 
-def _finite(content):
+def _finite(content: object) -> Any:
     """JSON content with None for infinite numbers and those that are none."""
     if isinstance(content, dict):
         return {name: _finite(value) for name, value in content.items()}
@@ -61,7 +71,7 @@ def _finite(content):
     return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
-def print_table(columns, rows):
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A table on stdout; columns whose cells are numbers are aligned to the right.
 
     Only a terminal has an edge to fold long cells at.
@@ -75,7 +85,7 @@ def print_table(columns, rows):
     Output(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
-def until_stopped(row, names):
+def until_stopped(row: Callable[[str], dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
     """The rows of all names, or of those that were done when Ctrl-C came, which ends the work and keeps the rows."""
     rows = []
     try:
@@ -86,7 +96,7 @@ def until_stopped(row, names):
     return rows
 
 
-def shown(value):
+def shown(value: object) -> str:
     """A cell as text: a dash for None."""
     if value is None:
         return "-"
@@ -94,7 +104,7 @@ def shown(value):
 
 
 @contextmanager
-def progress(what):
+def progress(what: str) -> Iterator[Callable[[Incumbent], None]]:
     """Show elapsed time, incumbent, bound and gap on a terminal; yields the function that methods report to."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -109,7 +119,7 @@ def progress(what):
 
 
 @contextmanager
-def counting(what, total):
+def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Show how many of ``total`` (None: unknown) are done on a terminal; yields the function that adds to them."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -121,7 +131,7 @@ def counting(what, total):
         yield lambda number: bar.update(task, advance=number)
 
 
-def _standing(incumbent):
+def _standing(incumbent: Incumbent) -> str:
     """Incumbent, bound and gap in words."""
     text = f"best {shown(incumbent.objective)}, bound {shown(incumbent.bound)}"
     if incumbent.objective and incumbent.bound is not None:

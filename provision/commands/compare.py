@@ -4,14 +4,26 @@ With ``--simulate`` every plan is replayed too, also one that the verifier rejec
 miss SLOs, and the table then says how many the model predicts and how many the replayed requests meet.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from provision.commands import INTERRUPTED
 from provision.commands.common import add_json, print_json, print_table, progress, until_stopped
 from provision.instances.read import read
 from provision.models.base.errors import UnsupportedError
+from provision.models.base.known import known
 from provision.simulation.simulate import checked, simulate
 from provision.solving.methods import method as find_method
 from provision.solving.methods import methods
 from provision.solving.solve import solve
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from provision.models.plans.result import Result
+    from provision.models.problem.instance import Instance
+    from provision.sweeps.table import TableRow
 
 COLUMNS = (
     "method",
@@ -32,7 +44,7 @@ SLO, and the part of all replayed requests that are."""
 PERCENT = ("gap", "violation_rate")
 
 
-def add_compare(parser):
+def add_compare(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument(
@@ -51,7 +63,7 @@ def add_compare(parser):
     parser.set_defaults(run=_run)
 
 
-def _run(options):
+def _run(options: Namespace) -> int:
     instance = read(options.instance)
     names = list(methods()) if options.methods == "all" else [name.strip() for name in options.methods.split(",")]
     for name in names:
@@ -70,7 +82,7 @@ def _run(options):
     return 0 if len(rows) == len(names) else INTERRUPTED
 
 
-def _row(instance, name, options):
+def _row(instance: Instance, name: str, options: Namespace) -> TableRow:
     try:
         with progress(f"{name} on {instance.name}") as report:
             result = solve(instance, name, options.time_limit, options.seed, report)
@@ -81,15 +93,15 @@ def _row(instance, name, options):
     return result.summary() | {"violations": violations} | _replayed(instance, result, options)
 
 
-def _replayed(instance, result, options):
+def _replayed(instance: Instance, result: Result, options: Namespace) -> TableRow:
     """What the columns of ``--simulate`` say about a plan."""
     if options.simulate is None or result.plan is None:
         return dict.fromkeys(REPLAYED)
     found = simulate(instance, result.plan, options.simulate, options.seed, arrival_cv=options.arrival_cv)
-    return dict(zip(REPLAYED, (len(result.report.violated), len(found.late), found.violation_rate), strict=True))
+    return dict(zip(REPLAYED, (len(known(result.report).violated), len(found.late), found.violation_rate), strict=True))
 
 
-def _cell(row, column):
+def _cell(row: TableRow, column: str) -> Any:
     value = row[column]
     if column in PERCENT and value is not None:
         return f"{value:.1%}"

@@ -1,7 +1,11 @@
 """``provision fit``: latency models fitted to profile tables, with their errors; or the points to measure first."""
 
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
@@ -24,10 +28,17 @@ from provision.models.fitting.proposal import propose
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.error import fitted_error
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from provision.instances.importers.parvagpu_profiles import Key, Profile
+    from provision.models.fitting.profile import Fit
+    from provision.models.fitting.profile_points import Indices
+
 COLUMNS = ("DNN", "mean error %", "p95 error %", "max error %", "points fitted", "points judged")
 
 
-def add_fit(parser):
+def add_fit(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("path", nargs="?", metavar="DIR", help="a table (CSV), or the folder of several")
     parser.add_argument(
@@ -55,7 +66,7 @@ def add_fit(parser):
     parser.set_defaults(run=_run)
 
 
-def _run(options):
+def _run(options: Namespace) -> int:
     if options.path is None and options.propose is None:
         raise InputError("fit: name the DIR of the tables, or ask for --propose N")
     if options.format == "gpulets":
@@ -79,8 +90,8 @@ def _run(options):
     return 0
 
 
-def _check(options):
-    """Complain about what cannot work before any work."""
+def _check(options: Namespace) -> None:
+    """Refuse options that cannot work, before the work."""
     if options.out:
         check_kind(options.model)
         check_writable(options.out, options.force)
@@ -90,7 +101,7 @@ def _check(options):
         raise InputError(f"{options.out}: named by --out and by --png; give each a name of its own")
 
 
-def _propose(options):
+def _propose(options: Namespace) -> int:
     """Print or write the points to measure."""
     for name in ("path", "png"):
         if getattr(options, name):
@@ -105,7 +116,7 @@ def _propose(options):
     return 0
 
 
-def _fits(profiles, options):
+def _fits(profiles: Mapping[str, Profile], options: Namespace) -> dict[str, Fit]:
     """Fits by DNN."""
     listed = set(_listed(profiles, options)) if options.points_file else None
     console = Console(stderr=True)
@@ -118,14 +129,14 @@ def _fits(profiles, options):
     }
 
 
-def _chosen(dnn, profile, listed, options):
+def _chosen(dnn: str, profile: Profile, listed: Collection[Key] | None, options: Namespace) -> Indices | None:
     """Indices of the points of a DNN to fit; None for all."""
     if listed is not None:
         return [at for at, key in enumerate(profile.keys) if key in listed]
     return None if options.points is None else choose(dnn, profile.points, options.model, options.points)
 
 
-def _listed(profiles, options):
+def _listed(profiles: Mapping[str, Profile], options: Namespace) -> list[Key]:
     """The points of the points file, all of them in a table."""
     known = {key for profile in profiles.values() for key in profile.keys}
     points = read_points(options.points_file)
@@ -138,7 +149,7 @@ def _listed(profiles, options):
     return points
 
 
-def _write(profiles, fits, options):
+def _write(profiles: Mapping[str, Profile], fits: Mapping[str, Fit], options: Namespace) -> None:
     """Write the performance data, with where it comes from."""
     about = {"name": Path(options.out).stem, "gpu": GPU, "source": f"Tables in {Path(options.path).name}"}
     if options.model == "closed-network":
@@ -148,22 +159,22 @@ def _write(profiles, fits, options):
         write(performance_data(options.model, profiles, fits, **about), options.out, options.force)
 
 
-def _command(options):
-    """What was asked for, without the paths of a machine."""
+def _command(options: Namespace) -> str:
+    """The command as given, without the paths of this machine."""
     chosen = f" --points {options.points}" if options.points else " --points-file F" if options.points_file else ""
     return f"provision fit DIR --format {options.format} --model {options.model}{chosen}"
 
 
-def _in_sample(options):
+def _in_sample(options: Namespace) -> bool:
     return options.points is None and options.points_file is None
 
 
-def _judged(options):
-    """What the errors are those of."""
+def _judged(options: Namespace) -> str:
+    """Which points the errors are measured on, in words."""
     return "in-sample, on the points fitted" if _in_sample(options) else "held out, on all points not fitted"
 
 
-def _summary(profiles, fits, options):
+def _summary(profiles: Mapping[str, Profile], fits: Mapping[str, Fit], options: Namespace) -> dict[str, Any]:
     """The object of ``--json``."""
     return {
         "model": options.model,
@@ -176,12 +187,12 @@ def _summary(profiles, fits, options):
     }
 
 
-def _keys(profile, fit):
+def _keys(profile: Profile, fit: Fit) -> list[Key]:
     """The points fitted."""
     return [profile.keys[at] for at in fit.fitted]
 
 
-def _errors(fits):
+def _errors(fits: Collection[Fit]) -> dict[str, Any]:
     """Errors over all points that fits were judged on."""
     error = fitted_error(np.concatenate([fit.errors for fit in fits]))
     return {
@@ -193,7 +204,7 @@ def _errors(fits):
     }
 
 
-def _print(fits, options):
+def _print(fits: Mapping[str, Fit], options: Namespace) -> None:
     """The errors of every DNN and of all."""
     several = {dnn: [fit] for dnn, fit in fits.items()} | {"all": list(fits.values())}
     rows = [[dnn, *_errors(some).values()] for dnn, some in several.items()]

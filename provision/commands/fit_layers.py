@@ -1,5 +1,10 @@
 """``provision fit-layers``: measured layer times beside the analytical CPU model, and how a background slows layers."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from provision.commands.common import add_force, add_json, print_json, print_table
 from provision.heuristics.veltair.fit import CONSTANTS, by_network, compared, fit_cpu
 from provision.instances.files.files import check_writable, write_text
@@ -7,8 +12,13 @@ from provision.instances.importers.layer_times import read_layer_times
 from provision.models.cpu.slowdowns import by_level, fit_proxy
 from provision.sweeps.table import as_csv
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
-def add_fit_layers(parser):
+    from provision.models.cpu.times import LayerTimes
+
+
+def add_fit_layers(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("times", metavar="F", help="a file of profile-layers, or a shipped name")
     parser.add_argument("--out", metavar="F", help="write measured and predicted times of all layers here (.csv)")
@@ -17,7 +27,7 @@ def add_fit_layers(parser):
     parser.set_defaults(run=_run)
 
 
-def _run(options):
+def _run(options: Namespace) -> int:
     if options.out:
         check_writable(options.out, options.force)
     times = read_layer_times(options.times)
@@ -33,7 +43,7 @@ def _run(options):
     return 0
 
 
-def fitted(times):
+def fitted(times: LayerTimes) -> dict[str, Any]:
     """What LayerTimes say: constants of the CPU, networks and layers beside the model, levels, the proxy."""
     cpu, proxy = fit_cpu(times), fit_proxy(times)
     layers = compared(times, cpu)
@@ -43,7 +53,7 @@ def fitted(times):
     }
 
 
-def print_fit(times, found):
+def print_fit(times: LayerTimes, found: Mapping[str, Any]) -> None:
     """Print what ``fitted`` found."""
     machine, cpu, networks, levels = times.machine, found["cpu"], found["networks"], found["levels"]
     print(f"measured on {machine.cpu}, {machine.cores} cores, L3 {machine.l3_mib or '?'} MiB, PyTorch {machine.torch}")
@@ -58,6 +68,6 @@ def print_fit(times, found):
               "R2 {:.2f} on rows left out".format(*found["proxy"]["weights"], found["proxy"]["r_squared"]))
 
 
-def _counts(fastest):
+def _counts(fastest: Mapping[str, int]) -> str:
     """Versions with the number of layers that each runs fastest."""
     return ", ".join(f"{version} {count}" for version, count in fastest.items())

@@ -1,5 +1,10 @@
 """``provision fit --format gpulets``: the interference of pairs, fitted to seven tenths of them as in the paper."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from provision.commands.common import print_json, print_table
@@ -8,6 +13,12 @@ from provision.models.base.errors import InputError
 from provision.models.performance.error import fitted_error, relative_errors
 from provision.models.performance.pairwise import fit
 
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from provision.models.performance.fitted_networks import FittedError
+    from provision.models.performance.pairwise import PairwiseInterference
+
 MODEL = "pairwise"
 PROFILE_OPTIONS = dict.fromkeys(("points", "points_file", "propose", "png"), "profile tables")
 COLOCATION = "--format colocation"
@@ -15,19 +26,20 @@ LEAST_PAIRS = 10
 """With fewer there is none to judge by for every coefficient to fit."""
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Fit pairs, judge the fit on the others, print both."""
     refuse(options, PROFILE_OPTIONS | {"out": "profile tables", "pairs": COLOCATION, "gpu": COLOCATION})
     utilisations, slowdown = read_pairs(options.path)
     if len(slowdown) < LEAST_PAIRS:
         raise InputError(f"{options.path}: {len(slowdown)} pairs; give at least {LEAST_PAIRS} to fit and to judge by")
     fitted = np.arange(len(slowdown)) % 10 < 7
-    model = fit(*utilisations[:, fitted], slowdown[fitted])
+    l2_own, l2_other, dram_own, dram_other = utilisations[:, fitted]
+    model = fit(l2_own, l2_other, dram_own, dram_other, slowdown[fitted])
     errors = relative_errors(model.slowdown(*utilisations[:, ~fitted]), slowdown[~fitted])
     return _print(model, fitted_error(errors), int(fitted.sum()), options)
 
 
-def refuse(options, meant):
+def refuse(options: Namespace, meant: Mapping[str, str]) -> None:
     """Complain about options that are given and are for another format; ``meant`` says for which, by option."""
     for name, what in meant.items():
         if getattr(options, name) is not None:
@@ -36,7 +48,7 @@ def refuse(options, meant):
             )
 
 
-def _print(model, error, fitted, options):
+def _print(model: PairwiseInterference, error: FittedError, fitted: int, options: Namespace) -> int:
     """Coefficients, and errors on the pairs left out."""
     errors = {"mean_error": error.mean, "p95_error": error.p95, "max_error": error.max}
     counts = {"points_fitted": fitted, "points_judged": error.points}

@@ -1,6 +1,10 @@
 """``provision import``: public files of other systems as instances, performance data and plans."""
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from provision.commands.common import add_force
 from provision.instances.files.demand import write_demand
@@ -14,8 +18,13 @@ from provision.instances.read import read, write
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
-def add_import(parser):
+    from pydantic import BaseModel
+
+
+def add_import(parser: ArgumentParser) -> None:
     """Declare the verb's formats and their arguments."""
     formats = parser.add_subparsers(title="formats", dest="format", metavar="FORMAT", required=True)
     _add(formats, "parvagpu", _parvagpu, "profile tables, with --slo-row a whole scenario", "DIR")
@@ -50,7 +59,7 @@ def add_import(parser):
     formats.choices["parvagpu-deployment"].add_argument("--instance", required=True, metavar="I")
 
 
-def _add(formats, name, run, text, path):
+def _add(formats: Any, name: str, run: Callable[[Namespace], int], text: str, path: str) -> None:
     parser = formats.add_parser(name, help=text, description=text)
     parser.add_argument("path", metavar=path)
     parser.add_argument("--out", required=True, metavar="F", help="file to write (.json, else YAML)")
@@ -58,7 +67,7 @@ def _add(formats, name, run, text, path):
     parser.set_defaults(run=run)
 
 
-def _parvagpu(options):
+def _parvagpu(options: Namespace) -> int:
     check_writable(options.out, options.force)
     if options.slo_row is None:
         return _write(options, import_tables(options.path))
@@ -70,17 +79,17 @@ def _parvagpu(options):
     return _write(options, sharing(scenario) if options.share_slices else scenario)
 
 
-def _igniter(options):
+def _igniter(options: Namespace) -> int:
     check_writable(options.out, options.force)
     return _write(options, import_igniter(options.path, options.gpu))
 
 
-def _perf_analyzer(options):
+def _perf_analyzer(options: Namespace) -> int:
     check_writable(options.out, options.force)
     return _write(options, import_perf_analyzer(options.path, options.gpu, options.percentile))
 
 
-def _model_analyzer(options):
+def _model_analyzer(options: Namespace) -> int:
     check_writable(options.out, options.force)
     table, left_out = import_model_analyzer(options.path, options.gpu, options.profile, options.percentile)
     if left_out:
@@ -88,12 +97,12 @@ def _model_analyzer(options):
     return _write(options, table)
 
 
-def _deployment(options):
+def _deployment(options: Namespace) -> int:
     check_writable(options.out, options.force)
     return _write(options, import_deployment(options.path, read(options.instance)))
 
 
-def _servegen(options):
+def _servegen(options: Namespace) -> int:
     for path in (options.out, options.demand):
         check_writable(path, options.force)
     instance, demand = import_servegen(options.path, options.clients, options.first, options.windows)
@@ -102,7 +111,7 @@ def _servegen(options):
     return _write(options, instance)
 
 
-def _write(options, record):
+def _write(options: Namespace, record: BaseModel) -> int:
     write(record, options.out, options.force)
     print(f"written to {options.out}")
     return 0

@@ -1,42 +1,52 @@
 """``provision instances``, ``methods``, ``gpus`` and ``schema``: what there is."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from provision.commands.common import add_json, print_json, print_table
 from provision.instances.files.shipped import shipped, shipped_instances
 from provision.instances.schemas.write import KINDS, schema
 from provision.models.hardware.gpu import gpu_types
 from provision.solving.methods import methods
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
-def add_instances(parser):
+    from provision.sweeps.table import TableRow
+
+
+def add_instances(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     add_json(parser)
     parser.set_defaults(run=_instances)
 
 
-def add_methods(parser):
+def add_methods(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     add_json(parser)
     parser.set_defaults(run=_methods)
 
 
-def add_gpus(parser):
+def add_gpus(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     add_json(parser)
     parser.set_defaults(run=_gpus)
 
 
-def add_schema(parser):
+def add_schema(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("kind", metavar="KIND", choices=tuple(KINDS), help=f"one of {', '.join(KINDS)}")
     parser.set_defaults(run=_schema)
 
 
-def _instances(options):
+def _instances(options: Namespace) -> int:
     rows = [_instance(name) for name in shipped_instances()]
     return _print(options, rows)
 
 
-def _instance(name):
+def _instance(name: str) -> TableRow:
     instance = shipped(name)
     return {
         "name": name,
@@ -47,7 +57,7 @@ def _instance(name):
     }
 
 
-def _methods(options):
+def _methods(options: Namespace) -> int:
     rows = [
         {
             "name": method.name,
@@ -62,7 +72,7 @@ def _methods(options):
     return _print(options, rows, ("name", "exact", "summary", "features"))
 
 
-def _gpus(options):
+def _gpus(options: Namespace) -> int:
     rows = [
         {
             "name": gpu.name,
@@ -76,12 +86,12 @@ def _gpus(options):
     return _print(options, rows)
 
 
-def _schema(options):
+def _schema(options: Namespace) -> int:
     print_json(schema(options.kind))
     return 0
 
 
-def _print(options, rows, columns=None):
+def _print(options: Namespace, rows: Sequence[TableRow], columns: Sequence[str] | None = None) -> int:
     """Rows as JSON with everything, or as a table of some columns."""
     if options.json:
         print_json(rows)
@@ -91,7 +101,7 @@ def _print(options, rows, columns=None):
     return 0
 
 
-def _cell(value):
+def _cell(value: Any) -> Any:
     if isinstance(value, list):
         return ", ".join(value) or "-"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value

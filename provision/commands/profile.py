@@ -1,6 +1,9 @@
 """``provision profile``: measure a model on the GPU at hand, alone, in several processes, beside a neighbour."""
 
+from __future__ import annotations
+
 import itertools
+from typing import TYPE_CHECKING
 
 from provision.commands.common import add_force, counting, listed, print_table
 from provision.instances.files.csv_cells import csv_text
@@ -11,13 +14,16 @@ from provision.profiling.device import Device, device_of_environment
 from provision.profiling.measure import Point, measure
 from provision.profiling.table import COLUMNS, row, segments
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
 SHOWN = ("model", "batch", "processes", "neighbour", "latency_ms", "gpu_ms", "throughput_rps")
 CPU = Device("cpu", "whole")
 MOST = 4096
 """Requests in a batch, or processes."""
 
 
-def add_profile(parser):
+def add_profile(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("models", nargs="+", metavar="MODEL", help="torchvision:resnet50 or package.module:factory")
     parser.add_argument("--batches", default="1,2,4,8,16,32,64", metavar="B,B", help="default: 1,2,4,8,16,32,64")
@@ -31,7 +37,7 @@ def add_profile(parser):
     parser.set_defaults(run=_run)
 
 
-def _run(options):
+def _run(options: Namespace) -> int:
     for path in filter(None, (options.out, options.table)):
         check_writable(path, options.force)
     if options.table == options.out:
@@ -55,7 +61,7 @@ def _run(options):
     return 0
 
 
-def _points(options):
+def _points(options: Namespace) -> list[Point]:
     """The points to measure."""
     if not 0 < options.seconds < 3600:
         raise InputError(f"--seconds {options.seconds:g}: should be above 0 and below an hour")
@@ -66,7 +72,7 @@ def _points(options):
     ]
 
 
-def _neighbour(text):
+def _neighbour(text: str | None) -> tuple[str, int] | None:
     """(model, batch) of ``MODEL:BATCH``; None without one."""
     if text is None:
         return None

@@ -1,5 +1,10 @@
 """``provision profile-layers``: measure layers on the CPU at hand, alone and beside a load in the background."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from provision.commands.common import add_force, counting, listed
 from provision.commands.fit_layers import fitted, print_fit
 from provision.instances.files.files import check_writable, validate
@@ -10,8 +15,14 @@ from provision.models.cpu.times import LayerTimes
 from provision.profiling.cpu import measured_cpu, usable_cores
 from provision.profiling.layer_timing import jobs, measure, settings
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
-def add_profile_layers(parser):
+    from provision.models.cpu.layers import Network
+    from provision.profiling.layer_timing import Setting
+
+
+def add_profile_layers(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"default: all, {', '.join(networks())}")
     parser.add_argument("--cores", metavar="N,N", help="default: 1, 2, ... to all that may be used")
@@ -24,7 +35,7 @@ def add_profile_layers(parser):
     parser.set_defaults(run=_run)
 
 
-def _run(options):
+def _run(options: Namespace) -> int:
     check_writable(options.out, options.force)
     usable, machine = usable_cores(), measured_cpu()
     todo, work = _settings(options, len(usable)), jobs(_networks(options.networks))
@@ -45,14 +56,14 @@ def _run(options):
     return 0
 
 
-def _networks(names):
+def _networks(names: Sequence[str]) -> list[Network]:
     """The shipped networks of these names; all without names."""
     for unknown in set(names) - set(networks()):
         raise InputError(f"network {unknown!r}: none of this name ships; there are {', '.join(networks())}")
     return [network for name, network in networks().items() if name in (names or networks())]
 
 
-def _settings(options, usable):
+def _settings(options: Namespace, usable: int) -> list[Setting]:
     """The settings to measure, those alone first."""
     if not 0 < options.seconds <= 60:
         raise InputError(f"--seconds {options.seconds:g}: should be above 0 and at most 60")

@@ -1,7 +1,11 @@
 """``provision replan`` and ``simulate-trace``: new demand with little disturbance, once or over hours."""
 
+from __future__ import annotations
+
 import math
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from provision import draw
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
@@ -11,14 +15,23 @@ from provision.instances.files.demand import COLUMNS, TWO_WAVES, at_rates, read_
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import read, read_plan, write
 from provision.models.base.errors import InputError
+from provision.models.base.known import known
 from provision.models.problem.workload import MOST_HEADROOM
 from provision.replanning.forecast import FORECASTS
 from provision.replanning.prometheus import rates_now
 from provision.replanning.replan import CHANGE_COST, curve, replan
-from provision.replanning.trace import Policy, compare_policies
+from provision.replanning.trace import ReplanPolicy, compare_policies
 from provision.solving.methods import method as find_method
 from provision.sweeps.parameters import changed
 from provision.sweeps.table import as_csv
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from provision.instances.files.demand import Demand
+    from provision.models.problem.instance import Instance
+    from provision.replanning.replan import Replan
+    from provision.sweeps.table import TableRow
 
 POLICIES = "replan, static, ewma, or a method that solves each window from scratch"
 DEFAULT = "replan,auto,static"
@@ -26,7 +39,7 @@ EWMA_PERIOD_S, EWMA_DELAY_S = 20, 12.5
 """gpu-lets' regime: rates averaged, planned anew every 20 s, 10 to 15 s in the background until it is in force."""
 
 
-def add_replan(parser):
+def add_replan(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file, with the new demand")
     parser.add_argument("plan", metavar="PLAN", help="the plan that runs")
@@ -47,7 +60,7 @@ def add_replan(parser):
     parser.set_defaults(run=_replan)
 
 
-def add_simulate_trace(parser):
+def add_simulate_trace(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("demand", metavar="DEMAND", help=f"CSV with the columns {','.join(COLUMNS)}, or {TWO_WAVES}")
@@ -67,7 +80,7 @@ def add_simulate_trace(parser):
     parser.set_defaults(run=_trace)
 
 
-def _add_common(parser):
+def _add_common(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--change-cost", type=float, metavar="C",
         help=f"what a destroyed slice or started replica counts, in units of the objective (default: {CHANGE_COST:g} "
@@ -75,15 +88,15 @@ def _add_common(parser):
     )
 
 
-def _replan(options):
+def _replan(options: Namespace) -> int:
     instance, plan = _with_new_rates(read(options.instance), options), read_plan(options.plan)
     if options.out:
         check_writable(options.out, options.force)
     if options.curve:
         if options.out or options.change_cost is not None:
             raise InputError("--curve: plans for many change costs and writes none; leave out --out and --change-cost")
-        found = curve(instance, plan, options.allow, options.time_limit)
-        return _print_curve([{"weight": weight} | _row(one) for weight, one in found], options)
+        traded = curve(instance, plan, options.allow, options.time_limit)
+        return _print_curve([{"weight": weight} | _row(one) for weight, one in traded], options)
     found = replan(instance, plan, options.change_cost, options.allow, options.time_limit)
     if options.out and found.plan is not None:
         write(found.plan, options.out, options.force)
@@ -95,7 +108,7 @@ def _replan(options):
     return 0 if found.plan is not None else 1
 
 
-def _with_new_rates(instance, options):
+def _with_new_rates(instance: Instance, options: Namespace) -> Instance:
     """The instance at the rates asked for."""
     if options.rate is not None and options.prometheus:
         raise InputError("--rate and --prometheus: use one of them")
@@ -108,7 +121,7 @@ def _with_new_rates(instance, options):
     return instance
 
 
-def _row(found):
+def _row(found: Replan) -> TableRow:
     """A Replan as one row."""
     names = ("slices_destroyed", "slices_created", "replicas_started", "batch_changes", "gpus_added", "gpus_removed")
     changes = found.changes._asdict() if found.changes else dict.fromkeys(names)
@@ -119,7 +132,7 @@ def _row(found):
     }
 
 
-def _print_curve(rows, options):
+def _print_curve(rows: Sequence[TableRow], options: Namespace) -> int:
     if options.json:
         print_json({"curve": rows})
     else:
@@ -128,13 +141,14 @@ def _print_curve(rows, options):
     return 0 if any(row["objective"] is not None for row in rows) else 1
 
 
-def _print_replan(found, options):
+def _print_replan(found: Replan, options: Namespace) -> None:
     if found.plan is None:
         none = f"nothing fits with --allow {options.allow}"
         print(f"{found.status}: {'a longer --time-limit may help' if found.status == 'unknown' else none}")
         return
-    cost = f", {found.report.cost_per_hour:.2f} per hour" if found.report.cost_per_hour is not None else ""
-    changed_by = {name.replace("_", " "): number for name, number in found.changes._asdict().items() if number}
+    cost_per_hour = known(found.report).cost_per_hour
+    cost = f", {cost_per_hour:.2f} per hour" if cost_per_hour is not None else ""
+    changed_by = {name.replace("_", " "): number for name, number in known(found.changes)._asdict().items() if number}
     changes = ", ".join(f"{number} {name}" for name, number in changed_by.items())
     print(f"{len(found.plan.gpus)} GPUs{cost} - {found.status} for cost and changes together, verified")
     print(f"changes: {changes or 'none'}")
@@ -143,7 +157,7 @@ def _print_replan(found, options):
         print(f"plan written to {options.out}")
 
 
-def _trace(options):
+def _trace(options: Namespace) -> int:
     instance = read(options.instance)
     demand = two_waves(instance) if options.demand == TWO_WAVES else read_demand(options.demand)
     if options.out:
@@ -169,16 +183,16 @@ def _trace(options):
     return 0
 
 
-def _policy(name, options, demand):
-    """A Policy by the name that it has on the command line."""
+def _policy(name: str, options: Namespace, demand: Demand) -> ReplanPolicy:
+    """A ReplanPolicy by the name that it has on the command line."""
     if options.every < 1 or not 0 <= options.delay < math.inf or not 0 <= options.headroom <= MOST_HEADROOM:
         raise InputError(f"--every should be at least 1, --delay 0 or more, --headroom between 0 and {MOST_HEADROOM}")
     rest = {"every": options.every, "headroom": options.headroom, "delay_s": options.delay}
     if name == "static":
-        return Policy(name, "static")
+        return ReplanPolicy(name, "static")
     if name == "ewma":
-        return Policy(name, "greedy", max(1, round(EWMA_PERIOD_S / demand.window_s)), "ewma", options.headroom,
+        return ReplanPolicy(name, "greedy", max(1, round(EWMA_PERIOD_S / demand.window_s)), "ewma", options.headroom,
                       EWMA_DELAY_S, background=True)
     if name != "replan":
         find_method(name)
-    return Policy(name, name, forecast=options.forecast, **rest)
+    return ReplanPolicy(name, name, forecast=options.forecast, **rest)

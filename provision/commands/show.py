@@ -1,18 +1,28 @@
 """``provision show``: a plan, drawn."""
 
+from __future__ import annotations
+
 import sys
+from typing import TYPE_CHECKING
 
 from provision import draw
 from provision.commands.common import add_force
 from provision.draw.page import render_page
 from provision.draw.terminal import draw_terminal
 from provision.instances.files.files import check_writable, write_text
-from provision.instances.read import read, read_plan, shipped_instances
+from provision.instances.files.shipped import shipped_instances
+from provision.instances.read import read, read_plan
 from provision.models.base.errors import InputError
 from provision.verification.verify import verify
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
-def add_show(parser):
+    from provision.models.plans.plan import Plan
+    from provision.models.problem.instance import Instance
+
+
+def add_show(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("plan", metavar="PLAN", help="a plan file")
     parser.add_argument(
@@ -24,7 +34,7 @@ def add_show(parser):
     parser.set_defaults(run=_run)
 
 
-def _run(options):
+def _run(options: Namespace) -> int:
     plan = read_plan(options.plan)
     instance = _instance(options, plan)
     _check_outputs(options)
@@ -39,14 +49,14 @@ def _run(options):
     return 0
 
 
-def _check_outputs(options):
+def _check_outputs(options: Namespace) -> None:
     if options.png and options.png == options.html:
         raise InputError(f"{options.png}: named by --png and by --html; give each a name of its own")
     for path in filter(None, (options.png, options.html)):
         check_writable(path, options.force)
 
 
-def _instance(options, plan):
+def _instance(options: Namespace, plan: Plan) -> Instance | None:
     """The instance named, or the shipped one that the plan was made for."""
     if options.instance:
         return read(options.instance)

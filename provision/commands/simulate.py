@@ -1,6 +1,9 @@
 """``provision simulate``: replay a plan; exit 0 when every P99 is within its SLO, 1 when one is not."""
 
+from __future__ import annotations
+
 import sys
+from typing import TYPE_CHECKING, Any
 
 from provision import draw
 from provision.commands.common import add_force, add_json, print_json, print_table
@@ -8,11 +11,16 @@ from provision.draw.figures import check_picture
 from provision.instances.read import read, read_plan
 from provision.simulation.simulate import simulate
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from provision.models.plans.simulation_report import Interval, SimulatedWorkload, SimulationReport
+
 COLUMNS = ("workload", "slo_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "violated", "served/s", "busy", "batch",
            "dropped")
 
 
-def add_simulate(parser):
+def add_simulate(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("plan", metavar="PLAN", help="a plan file")
@@ -34,13 +42,13 @@ def add_simulate(parser):
     parser.set_defaults(run=_run)
 
 
-def _add(parser, name, kind, metavar, text, default=None):
+def _add(parser: ArgumentParser, name: str, kind: type, metavar: str, text: str, default: float | None = None) -> None:
     """An option; its default is named unless the text does."""
     shown = f"{text} (default: {default})" if default is not None else text
     parser.add_argument(name, type=kind, metavar=metavar, help=shown, default=default)
 
 
-def _run(options):
+def _run(options: Namespace) -> int:
     instance, plan = read(options.instance), read_plan(options.plan)
     if options.png:
         check_picture(options.png, options.force)
@@ -62,7 +70,7 @@ def _run(options):
     return 0 if report.ok else 1
 
 
-def _print(report):
+def _print(report: SimulationReport) -> None:
     print_table(COLUMNS, [_row(one) for one in (*report.workloads, *report.workflows)])
     for one in report.switches:
         print(f"{one.workload} on GPU {one.gpu} went over to its standby process after {one.at_s:g} s: "
@@ -73,7 +81,7 @@ def _print(report):
     print(f"over their SLO: {', '.join(report.late)}" if report.late else "every P99 that was met is within its SLO")
 
 
-def _row(one):
+def _row(one: SimulatedWorkload) -> list[Any]:
     times = [_time(quantile) for quantile in (one.p50, one.p95, one.p99, one.p999)]
     busy = None if one.utilisation is None else f"{one.utilisation:.1%}"
     batch = None if one.mean_batch is None else round(one.mean_batch, 1)
@@ -81,8 +89,8 @@ def _row(one):
     return [one.workload, one.slo_ms, *times, violated, served, busy, batch, one.dropped]
 
 
-def _time(quantile):
+def _time(quantile: Interval) -> float | str | None:
     """A quantile with half the width of its confidence interval, where it has one."""
-    if quantile.mean_ms is None or quantile.low_ms is None:
+    if quantile.mean_ms is None or quantile.low_ms is None or quantile.high_ms is None:
         return quantile.mean_ms and round(quantile.mean_ms, 2)
     return f"{quantile.mean_ms:.2f} ± {(quantile.high_ms - quantile.low_ms) / 2:.2f}"

@@ -1,17 +1,28 @@
 """``provision solve``: an instance in, a verified plan with its proof out."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from provision.commands.common import add_force, add_json, print_json, progress, shown
 from provision.draw.layout import plural
 from provision.draw.terminal import draw_terminal
 from provision.instances.files.files import check_writable
 from provision.instances.read import read, write
 from provision.models.base.errors import InputError
+from provision.models.base.known import known
 from provision.models.problem.instance import THROUGHPUT
 from provision.solving.methods import method as find_method
 from provision.solving.solve import solve
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
-def add_solve(parser):
+    from provision.models.plans.result import Result
+    from provision.models.problem.instance import Instance
+
+
+def add_solve(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
@@ -28,7 +39,7 @@ def add_solve(parser):
     parser.set_defaults(run=_run)
 
 
-def _run(options):
+def _run(options: Namespace) -> int:
     instance = read(options.instance)
     parameters = _parameters(options)
     if options.out:
@@ -45,10 +56,10 @@ def _run(options):
     return 0 if result.verified else 1
 
 
-def _parameters(options):
+def _parameters(options: Namespace) -> dict[str, Any]:
     """The method's own parameters, from every ``--set NAME=VALUE``."""
     known = find_method(options.method).parameters
-    parameters = {}
+    parameters: dict[str, Any] = {}
     for text in options.set:
         name, equals, value = text.partition("=")
         if not equals:
@@ -60,7 +71,7 @@ def _parameters(options):
     return parameters
 
 
-def _print(instance, result, out):
+def _print(instance: Instance, result: Result, out: str | None) -> None:
     print(headline(instance, result))
     if result.plan is None:
         return
@@ -69,11 +80,11 @@ def _print(instance, result, out):
         print(f"plan written to {out}")
 
 
-def headline(instance, result):
+def headline(instance: Instance, result: Result) -> str:
     """Status, objective, bound and times in one or two lines."""
     if result.plan is None:
         return f"{result.instance}: {result.status} ({result.termination}): {result.reason}"
-    report = result.report
+    report = known(result.report)
     cost = f", {report.cost_per_hour:.2f} per hour" if report.cost_per_hour is not None else ""
     verdict = "verified" if report.ok else f"violates {len(report.violations)} rules"
     throughput = f"{shown(result.objective)} requests/s on " if instance.objective == THROUGHPUT else ""

@@ -1,34 +1,46 @@
 """``provision status``, ``diff`` and ``assert``: what runs on this machine's GPUs and how it differs from a plan."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
 from provision.applier.operations import default_state, difference, status
 from provision.applier.target import Commands
 from provision.commands.common import add_json, print_json, print_table
 from provision.instances.read import read, read_plan
 from provision.models.base.errors import InputError
+from provision.models.base.known import known
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from provision.applier.layout import Observed, ObservedGpu
+    from provision.applier.steps import Step
 
 
-def add_status(parser):
+def add_status(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     add_state(parser)
     add_json(parser)
     parser.set_defaults(run=_status)
 
 
-def add_diff(parser):
+def add_diff(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     add_plan(parser)
     add_json(parser)
     parser.set_defaults(run=_diff)
 
 
-def add_assert(parser):
+def add_assert(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     add_plan(parser)
     add_json(parser)
     parser.set_defaults(run=_assert)
 
 
-def add_state(parser):
+def add_state(parser: ArgumentParser) -> None:
     """The ``--state`` option."""
     default = default_state()
     parser.add_argument(
@@ -36,7 +48,7 @@ def add_state(parser):
     )
 
 
-def add_plan(parser):
+def add_plan(parser: ArgumentParser) -> None:
     """The plan and how it is to be put on the GPUs."""
     parser.add_argument("plan", metavar="PLAN", help="a plan file")
     add_state(parser)
@@ -47,7 +59,7 @@ def add_plan(parser):
     parser.add_argument("--instance", metavar="INSTANCE", help="tells the model of each workload, for {model}")
 
 
-def gpus(options):
+def gpus(options: Namespace) -> list[str] | None:
     """The GPUs that may be used; None for all."""
     if options.gpus is None:
         return None
@@ -57,28 +69,28 @@ def gpus(options):
     return names
 
 
-def commands(options):
+def commands(options: Namespace) -> Commands:
     """What serves replicas."""
     workloads = read(options.instance).workloads if options.instance else ()
     return Commands(options.server, {workload.name: workload.model for workload in workloads})
 
 
-def step_rows(present, steps):
+def step_rows(present: Observed, steps: Iterable[Step]) -> Iterator[tuple[int | None, str, str]]:
     """Steps as GPU index, text, processes that end, and workloads below their demand."""
     for step in steps:
-        gpu = present.gpu(step.gpu).index if step.gpu else None
+        gpu = known(present.gpu(step.gpu)).index if step.gpu else None
         short = ", ".join(
             f"{one.workload} {one.in_place_rps:g} of {one.demand_rps:g} rps" for one in step.shortfalls
         )
         yield gpu, step.text, short
 
 
-def print_steps(rows):
+def print_steps(rows: Iterable[tuple[int | None, str, str]]) -> None:
     """Steps as a table."""
     print_table(("GPU", "step", "then below demand"), [(gpu, text, short or None) for gpu, text, short in rows])
 
 
-def _status(options):
+def _status(options: Namespace) -> int:
     present, last = status(options.state)
     if options.json:
         run = last.model_dump(mode="json", include={"verb", "outcome"}) if last else None
@@ -95,11 +107,11 @@ def _status(options):
     return 0
 
 
-def _rows(gpu):
+def _rows(gpu: ObservedGpu) -> list[tuple[object, ...]]:
     """A row for every slice of a GPU, or one for a GPU that has none."""
     mode = "on" if gpu.mig else "off" if gpu.mig_capable else None
     if gpu.mig != gpu.mig_pending:
-        mode += f", {'on' if gpu.mig_pending else 'off'} pending"
+        mode = f"{mode}, {'on' if gpu.mig_pending else 'off'} pending"
     head = (gpu.index, gpu.product, mode)
     if not gpu.slices:
         return [(*head, None, gpu.uuid, None, None, None)]
@@ -116,11 +128,11 @@ def _rows(gpu):
     ]
 
 
-def _difference(options):
+def _difference(options: Namespace) -> tuple[Observed, list[Step]]:
     return difference(read_plan(options.plan), options.state, gpus(options), commands(options))
 
 
-def _diff(options):
+def _diff(options: Namespace) -> int:
     present, steps = _difference(options)
     if options.json:
         print_json({"steps": [_described(present, step) for step in steps]})
@@ -131,7 +143,7 @@ def _diff(options):
     return 1 if steps else 0
 
 
-def _assert(options):
+def _assert(options: Namespace) -> int:
     present, steps = _difference(options)
     if options.json:
         print_json({"ok": not steps, "differences": [_described(present, step) for step in steps]})
@@ -142,10 +154,10 @@ def _assert(options):
     return 1 if steps else 0
 
 
-def _described(present, step):
+def _described(present: Observed, step: Step) -> dict[str, Any]:
     """A step as a JSON object."""
     return {
-        "gpu": present.gpu(step.gpu).index if step.gpu else None,
+        "gpu": known(present.gpu(step.gpu)).index if step.gpu else None,
         "uuid": step.gpu,
         "action": step.action,
         "text": step.text,

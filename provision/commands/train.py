@@ -1,7 +1,10 @@
 """``provision train``: a policy of InSS's scheduler, trained for the system of an instance."""
 
+from __future__ import annotations
+
 from contextlib import suppress
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from provision import draw
 from provision.commands.common import add_force, add_json, counting, print_json
@@ -13,6 +16,11 @@ from provision.instances.files.files import check_writable, write_bytes
 from provision.instances.read import read
 from provision.models.base.errors import InputError
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from provision.training.train import Training
+
 EPISODES = 800
 """After so many the paper's training has converged (section 6.3)."""
 MOST_EPISODES = 10**6
@@ -22,7 +30,7 @@ LATEST = 16
 """Episodes that the closing words are about."""
 
 
-def add_train(parser):
+def add_train(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="trained for half to one and a half times its rates")
     parser.add_argument("--out", required=True, metavar="F", help="write the policy here, checkpoints to F.state")
@@ -35,7 +43,7 @@ def add_train(parser):
     parser.set_defaults(run=_run)
 
 
-def _run(options):
+def _run(options: Namespace) -> int:
     system = _system(options)
     training = _training(system, options)
     with suppress(KeyboardInterrupt):
@@ -50,7 +58,7 @@ def _run(options):
     return 0 if training.episodes >= options.episodes else 1
 
 
-def _system(options):
+def _system(options: Namespace) -> System:
     """The system to train for; complains about what cannot work before any work."""
     for package in ("torch", "gymnasium"):
         if find_spec(package) is None:
@@ -70,7 +78,7 @@ def _system(options):
     return System(instance)
 
 
-def _training(system, options):
+def _training(system: System, options: Namespace) -> Training:
     """A new Training, or the one of the checkpoint."""
     from provision.training.checkpoint import load
     from provision.training.train import Training
@@ -78,7 +86,7 @@ def _training(system, options):
     return load(f"{options.out}.state", system, options.seed) if options.resume else Training(system, options.seed)
 
 
-def _train(training, options):
+def _train(training: Training, options: Namespace) -> None:
     """Run the episodes that are left, with checkpoints on the way."""
     from provision.training.checkpoint import save
 
@@ -94,7 +102,7 @@ def _train(training, options):
                 save(training, f"{options.out}.state")
 
 
-def _print(training, options):
+def _print(training: Training, options: Namespace) -> None:
     """What the last episodes came to."""
     reward, late, throughput_rps = training.history[-LATEST:].mean(axis=0).tolist()
     if options.json:

@@ -1,6 +1,10 @@
 """``provision veltair``: the experiments behind VELTAIR's figures, on a modelled CPU."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from provision import draw
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
@@ -13,12 +17,19 @@ from provision.studies.veltair.shapes import differences, shapes
 from provision.studies.veltair.study import FIGURES, Study, searches
 from provision.sweeps.table import as_csv
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from provision.models.cpu.times import LayerTimes
+    from provision.studies.veltair.shapes import Shape
+    from provision.sweeps.table import TableRow
+
 HIDDEN = ("cut",)
 """Columns that only files and JSON have."""
 FEWEST_QUERIES = 100
 
 
-def add_veltair(parser):
+def add_veltair(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("--figure", default="all", choices=(*FIGURES, "all"), help="which (default: all)")
     parser.add_argument("--queries", type=int, default=2000, metavar="N", help="queries a run (default: 2000)")
@@ -31,12 +42,12 @@ def add_veltair(parser):
     parser.set_defaults(run=_run)
 
 
-def _run(options):
+def _run(options: Namespace) -> int:
     figures = FIGURES if options.figure == "all" else {options.figure: FIGURES[options.figure]}
     _check(options, figures)
     times = read_layer_times(options.measured) if options.measured else None
     with counting("searching for capacities", searches(figures)) as advance:
-        study = Study(options.queries, options.seed, advance, times and measured_networks(times))
+        study = Study(options.queries, options.seed, advance, measured_networks(times) if times else None)
         found = {part: getattr(study, f"figure_{part}")() for parts in figures.values() for part in parts}
     judged, why = shapes(found), differences(figures)
     files = _write(found, Path(options.out), options.force) if options.out else []
@@ -50,7 +61,7 @@ def _run(options):
     return 0 if all(shape.holds for shape in judged) else 1
 
 
-def _check(options, figures):
+def _check(options: Namespace, figures: Mapping[str, Sequence[str]]) -> None:
     """Complain before the work."""
     if options.queries < FEWEST_QUERIES:
         raise InputError(f"--queries {options.queries}: should be at least {FEWEST_QUERIES}, to tell 95 % of them")
@@ -63,7 +74,7 @@ def _check(options, figures):
                 check_writable(Path(options.out) / f"figure-{part}.csv", options.force)
 
 
-def _write(found, folder, force):
+def _write(found: Mapping[str, Sequence[TableRow]], folder: Path, force: bool) -> list[str]:
     """Write tables and pictures; returns their paths."""
     for part, rows in found.items():
         write_text(folder / f"figure-{part}.csv", as_csv(_shown(rows)), force)
@@ -71,11 +82,14 @@ def _write(found, folder, force):
     return [str(path) for path in (*tables, *draw.veltair.draw_veltair(found, folder, force))]
 
 
-def _shown(rows):
+def _shown(rows: Sequence[TableRow]) -> list[TableRow]:
     return [{name: value for name, value in row.items() if name not in HIDDEN} for row in rows]
 
 
-def _print(times, found, judged, why, files):
+def _print(
+    times: LayerTimes | None, found: Mapping[str, Sequence[TableRow]], judged: Sequence[Shape], why: Sequence[str],
+    files: Sequence[str],
+) -> None:
     print("modelled, not measured: no code ran on the paper's testbed for these numbers")
     if times:
         print(f"how efficient each layer is: as measured on {times.machine.cpu} with PyTorch {times.machine.torch}")

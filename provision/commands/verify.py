@@ -1,12 +1,23 @@
 """``provision verify``: does a plan hold? Exit 0 when it does, 1 with every violation when it does not."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from provision.commands.common import add_json, print_json, print_table
 from provision.draw.layout import plural
 from provision.instances.read import read, read_plan
 from provision.verification.verify import verify
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
-def add_verify(parser):
+    from provision.models.plans.plan import Plan
+    from provision.models.plans.report import ReplicaPrediction, Report
+    from provision.models.problem.instance import Instance
+
+
+def add_verify(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("plan", metavar="PLAN", help="a plan file")
@@ -14,7 +25,7 @@ def add_verify(parser):
     parser.set_defaults(run=_run)
 
 
-def _run(options):
+def _run(options: Namespace) -> int:
     instance, plan = read(options.instance), read_plan(options.plan)
     report = verify(instance, plan)
     if options.json:
@@ -24,7 +35,7 @@ def _run(options):
     return 0 if report.ok else 1
 
 
-def _print(instance, plan, report):
+def _print(instance: Instance, plan: Plan, report: Report) -> None:
     if plan.digest and plan.digest != instance.digest:
         made_for = f"note: the plan was made for another state of {plan.instance}"
         print(f"{made_for}; it is judged on {instance.name} as it is")
@@ -41,11 +52,11 @@ def _print(instance, plan, report):
     print_table(("kind", "what", "margin"), [(k, m, None if g is None else f"{g:+.1%}") for k, m, g in rows])
 
 
-def _tightest(report):
+def _tightest(report: Report) -> str:
     """The replica closest to its latency budget."""
     if not report.predictions:
         return "nothing to serve"
-    def taken_ms(found):
+    def taken_ms(found: ReplicaPrediction) -> float:
         return found.latency_ms if found.p99_ms is None else found.p99_ms
 
     one = max(report.predictions, key=lambda found: taken_ms(found) / found.budget_ms)

@@ -1,7 +1,11 @@
 """``provision what-if``: sweeps over rates, SLOs, prices and fleets, breakpoints, marginal prices, safety."""
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from provision import draw
 from provision.commands import INTERRUPTED
@@ -19,15 +23,24 @@ from provision.sweeps.run import PLAIN, digest, row, run, solved
 from provision.sweeps.safety import QUANTILES, price_of_safety
 from provision.sweeps.table import Table, aligned
 
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from provision.models.problem.instance import Instance
+    from provision.sweeps.breakpoints import Breakpoint
+    from provision.sweeps.grid import Sweep
+    from provision.sweeps.run import Settings
+    from provision.sweeps.table import TableRow
+
 HIDDEN = ("gpcs", "cost_per_hour", "reason")
 """Columns that only files and JSON have."""
 
 
-def add_what_if(parser):
+def add_what_if(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     names = {name: f"{name}.{one.target}" if one.target else name for name, one in PARAMETERS.items()}
     listed = "; ".join(f"{names[name]}: {one.what}" for name, one in PARAMETERS.items())
-    parser.description += f". Parameters: {listed}"
+    parser.description = f"{parser.description}. Parameters: {listed}"
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument(
         "--vary", action="append", default=[], metavar="NAME=VALUES", help="FIRST:LAST:STEP or VALUE,VALUE"
@@ -54,7 +67,7 @@ def add_what_if(parser):
     parser.set_defaults(run=_run)
 
 
-def _run(options):
+def _run(options: Namespace) -> int:
     instance, sweep = read(options.instance), _sweep(options)
     values = values_of(sweep) if sweep else {}
     _check(options, values)
@@ -70,8 +83,10 @@ def _run(options):
     return 0
 
 
-def _found(instance, sweep, values, options):
-    """All that was asked for, what can be refused first."""
+def _found(
+    instance: Instance, sweep: Sweep | None, values: Mapping[str, Sequence[Any]], options: Namespace
+) -> dict[str, Any]:
+    """The answers to everything asked for, by name. Inputs are read and checked before anything is solved."""
     settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
     points = points_of(sweep) if sweep else []
     table = Table(options.out, digest(instance, points, settings), options.force) if options.out else None
@@ -91,8 +106,8 @@ def _found(instance, sweep, values, options):
     return found
 
 
-def _kept(out):
-    """What an interrupted command leaves behind."""
+def _kept(out: str | None) -> str:
+    """A sentence on what an interrupted command leaves on disk."""
     if out and Path(f"{out}.part").exists():
         return f"{out}.part keeps what is done; the same command goes on from there"
     if out and Path(out).exists():
@@ -100,7 +115,7 @@ def _kept(out):
     return "nothing is kept" if out else "nothing is kept without --out"
 
 
-def _sweep(options):
+def _sweep(options: Namespace) -> Sweep | None:
     """The Sweep of the flags or of the file; None without either."""
     if options.sweep and options.vary:
         raise InputError("--sweep and --vary: use one of them")
@@ -109,8 +124,8 @@ def _sweep(options):
     return from_flags(options.vary, options.one_at_a_time) if options.vary else None
 
 
-def _check(options, values):
-    """Complain before the work."""
+def _check(options: Namespace, values: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse options that do not go together, before the work."""
     for name, given in (("--out", options.out), ("--png", options.png), ("--breakpoints", options.breakpoints)):
         if given and not values:
             raise InputError(f"{name}: needs something to vary; add --vary NAME=VALUES")
@@ -126,7 +141,10 @@ def _check(options, values):
         raise InputError("--backend dask and --address belong together; give both, as --address tcp://host:8786")
 
 
-def _rows(instance, points, settings, table, options):
+def _rows(
+    instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings, table: Table | None,
+    options: Namespace,
+) -> list[TableRow]:
     """The rows of the sweep, through a table on disk when there is one."""
     done = table.done if table else {}
     if done:
@@ -134,7 +152,7 @@ def _rows(instance, points, settings, table, options):
     with counting(f"what-if on {instance.name}", len(points)) as advance:
         advance(sum(map(len, done.values())))
 
-        def tell(number, rows):
+        def tell(number: int, rows: list[TableRow]) -> None:
             if table:
                 table.add(number, rows)
             advance(len(rows))
@@ -145,18 +163,23 @@ def _rows(instance, points, settings, table, options):
     return rows
 
 
-def _breakpoints(instance, values, settings, options):
+def _breakpoints(
+    instance: Instance, values: Mapping[str, Sequence[Any]], settings: Settings, options: Namespace
+) -> dict[str, list[Breakpoint]]:
     """Breakpoints by parameter."""
     found = {}
     for name in options.breakpoints:
         with counting(f"breakpoints along {name}", None) as advance:
-            found[name] = breakpoints(
-                instance, name, values[name], settings, lambda known, advance=advance: advance(1)
-            )
+            found[name] = breakpoints(instance, name, values[name], settings, _one_by_one(advance))
     return found
 
 
-def _quantiles(text):
+def _one_by_one(advance: Callable[[int], None]) -> Callable[[int], None]:
+    """A function that is told totals, for one that is told steps: every call is a step of one."""
+    return lambda total: advance(1)
+
+
+def _quantiles(text: str) -> list[float]:
     """The quantiles of the command line."""
     try:
         quantiles = [float(part) for part in text.split(",")]
@@ -167,7 +190,7 @@ def _quantiles(text):
     return quantiles
 
 
-def _show(found, options):
+def _show(found: dict[str, Any], options: Namespace) -> None:
     if options.json:
         changes = {name: [one._asdict() for one in points] for name, points in found["breakpoints"].items()}
         print_json(found | {"breakpoints": changes, "table_file": options.out, "plot_file": options.png})
@@ -181,7 +204,7 @@ def _show(found, options):
             print(f"{what} written to {path}")
 
 
-def _table(rows):
+def _table(rows: Sequence[TableRow]) -> None:
     if rows:
         rows = aligned(rows)
         columns = [name for name in rows[0] if name not in HIDDEN]

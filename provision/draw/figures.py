@@ -1,15 +1,23 @@
 """Writing figures: PNG or SVG by the name's suffix, whole or not at all."""
 
+from __future__ import annotations
+
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from provision.instances.files.files import check_writable, write_bytes
 from provision.models.base.errors import InputError
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from provision.instances.files.files import FilePath
+
 FORMATS = (".png", ".svg")
 
 
-def check_picture(path, force=False):
+def check_picture(path: FilePath, force: bool = False) -> None:
     """Complain before the work when a picture cannot be written.
 
     Raises
@@ -22,7 +30,7 @@ def check_picture(path, force=False):
     check_writable(path, force)
 
 
-def write_figure(figure, path, force=False):
+def write_figure(figure: Figure, path: FilePath, force: bool = False) -> None:
     """Write a matplotlib figure.
 
     Raises

@@ -1,6 +1,10 @@
 """A fit as a picture: predicted against measured, and where on the grid of batches and slices the errors are."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from itertools import cycle
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -10,16 +14,28 @@ from matplotlib.figure import Figure
 from provision.draw.figures import check_picture, write_figure
 from provision.draw.layout import DARK, LIGHT, PALETTE
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
+
+    from provision.instances.files.files import FilePath
+    from provision.instances.importers.parvagpu_profiles import Profile
+    from provision.models.fitting.profile import Fit
+
 FAINT, GRID, ERROR = "#5f6772", "#e3e6ea", "#882255"
 SIZE_INCHES = (12.5, 5.4)
 MARKERS = "os^D"
 BAND = 0.1
 """Relative error of the lines beside the diagonal."""
 
-SETTINGS = {"svg.hashsalt": "provision", "axes.edgecolor": FAINT, "text.color": DARK, "axes.labelcolor": DARK}
+SETTINGS: dict[Any, Any] = {
+    "svg.hashsalt": "provision", "axes.edgecolor": FAINT, "text.color": DARK, "axes.labelcolor": DARK,
+}
 
 
-def draw_fit(profiles, fits, title, path, force=False):
+def draw_fit(
+    profiles: Mapping[str, Profile], fits: Mapping[str, Fit], title: str, path: FilePath, force: bool = False
+) -> None:
     """Draw the judged points of fits into a file.
 
     Parameters
@@ -43,7 +59,7 @@ def draw_fit(profiles, fits, title, path, force=False):
         write_figure(figure, path, force)
 
 
-def _agreement(axes, profiles, fits):
+def _agreement(axes: Axes, profiles: Mapping[str, Profile], fits: Mapping[str, Fit]) -> None:
     """Predicted against measured batch latency, one colour and marker per DNN."""
     measured = {dnn: profiles[dnn].points.latency_ms[fit.judged] for dnn, fit in fits.items()}
     styles = zip(cycle(PALETTE), cycle(MARKERS))
@@ -59,9 +75,9 @@ def _agreement(axes, profiles, fits):
     axes.legend(fontsize="small", frameon=False, markerscale=2)
 
 
-def _errors(axes, profiles, fits):
+def _errors(axes: Axes, profiles: Mapping[str, Profile], fits: Mapping[str, Fit]) -> AxesImage:
     """Mean error over batches and profiles, with the number of points behind it; returns the image."""
-    cells = {}
+    cells: dict[tuple[str, int], list[float]] = {}
     for dnn, fit in fits.items():
         for at, error in zip(fit.judged, fit.errors, strict=True):
             cells.setdefault(profiles[dnn].keys[at][:2], []).append(100 * error)
@@ -74,7 +90,7 @@ def _errors(axes, profiles, fits):
             colour = LIGHT if mean > 0.6 * np.nanmax(means) else DARK
             axes.text(column, row, f"{mean:.1f}", ha="center", va="center", color=colour, fontsize="small")
     axes.set_xticks(range(len(names)), names)
-    axes.set_yticks(range(len(batches)), batches)
+    axes.set_yticks(range(len(batches)), [str(batch) for batch in batches])
     axes.set(xlabel="slice", ylabel="batch size")
     axes.set_title("mean error over all DNNs and processes, %", fontsize="medium", color=FAINT)
     return image

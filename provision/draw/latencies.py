@@ -1,6 +1,10 @@
 """The latencies of a simulation as a picture: for every workload, how many requests take longer than how long."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -8,6 +12,12 @@ from matplotlib.figure import Figure
 from provision.draw.figures import write_figure
 from provision.draw.layout import number, plural, printable, shorten
 from provision.models.plans.simulation_report import TAIL_LEVELS, TARGET
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from provision.instances.files.files import FilePath
+    from provision.models.plans.simulation_report import SimulatedWorkload, SimulationReport
 
 MOST_CHARTS = 48
 """More are too small to read: those closest to their SLO or beyond are drawn."""
@@ -17,10 +27,12 @@ ACROSS, WIDTH, HEIGHT, TITLE = 4, 3.2, 2.3, 0.7
 LEFT, GAP, BELOW, ABOVE = 0.5, 0.2, 0.42, 0.28
 """Room around the axes of a chart, in inches."""
 INK, FAINT, LIMIT, GOOD, WRONG = "#16191d", "#5f6772", "#9aa1ab", "#1b6ca8", "#c1121f"
-SETTINGS = {"svg.hashsalt": "provision", "font.size": 7, "axes.edgecolor": LIMIT, "text.parse_math": False}
+SETTINGS: dict[Any, Any] = {
+    "svg.hashsalt": "provision", "font.size": 7, "axes.edgecolor": LIMIT, "text.parse_math": False,
+}
 
 
-def draw_latencies(report, path, force=False):
+def draw_latencies(report: SimulationReport, path: FilePath, force: bool = False) -> None:
     """Draw the latencies of a SimulationReport into a file.
 
     Raises
@@ -33,14 +45,14 @@ def draw_latencies(report, path, force=False):
         write_figure(_figure(report, shown), path, force)
 
 
-def strain(workload):
+def strain(workload: SimulatedWorkload) -> float:
     """P99 as a part of the SLO; infinite when more requests are dropped."""
     if not workload.offered_rps:
         return 0.0
     return math.inf if workload.p99.mean_ms is None else workload.p99.mean_ms / workload.slo_ms
 
 
-def _figure(report, shown):
+def _figure(report: SimulationReport, shown: Sequence[SimulatedWorkload]) -> Figure:
     across, down = min(ACROSS, len(shown)), math.ceil(len(shown) / ACROSS)
     width, height = max(across, 2) * WIDTH, down * HEIGHT + TITLE
     figure = Figure(figsize=(width, height), facecolor="white")
@@ -54,13 +66,13 @@ def _figure(report, shown):
     return figure
 
 
-def _headline(report):
+def _headline(report: SimulationReport) -> str:
     over, count = sum(not one.ok for one in report.workloads), plural(len(report.workloads), "workload")
     verdict = f"{over} of {count} over the SLO" if over else "every P99 within its SLO"
     return f"{_short(report.instance)}: {verdict}"
 
 
-def _key(report, shown):
+def _key(report: SimulationReport, shown: Sequence[SimulatedWorkload]) -> str:
     hidden = len(report.workloads) - len(shown)
     more = f" · {plural(hidden, 'calmer workload')} not drawn" if hidden else ""
     return (
@@ -69,7 +81,7 @@ def _key(report, shown):
     )
 
 
-def _chart(axes, workload):
+def _chart(axes: Axes, workload: SimulatedWorkload) -> None:
     """Latency against the part of the requests beyond it, the SLO and the P99."""
     colour = GOOD if workload.ok else WRONG
     points = [(ms, 1 - level) for ms, level in zip(workload.tail_ms, TAIL_LEVELS, strict=True) if ms is not None]
@@ -87,7 +99,7 @@ def _chart(axes, workload):
     axes.set_title(_caption(workload), size=8, color=INK if workload.ok else WRONG, loc="left")
 
 
-def _caption(workload):
+def _caption(workload: SimulatedWorkload) -> str:
     name = _short(workload.workload)
     if not workload.offered_rps:
         return f"{name}: no requests"
@@ -95,6 +107,6 @@ def _caption(workload):
     return f"{name}: P99 {p99} {number(workload.slo_ms)} ms"
 
 
-def _short(name):
+def _short(name: str) -> str:
     """A name that a chart has room for."""
     return shorten(printable(name), lambda text: len(text) <= MOST_LETTERS)

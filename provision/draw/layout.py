@@ -4,15 +4,24 @@ Plans that are wrong are drawn too, since a drawing shows why: what reaches past
 overlaps goes to a lane of its own, and both are named as problems.
 """
 
+from __future__ import annotations
+
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provision.models.hardware.gpu import WHOLE, gpu_types
 from provision.models.performance.operating_points import Prediction
 from provision.models.plans.prediction import predict_slice
 from provision.models.problem.workload import Workload
+
+if TYPE_CHECKING:
+    from provision.models.hardware.gpu import GpuType, MigProfile
+    from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+    from provision.models.problem.instance import Instance
 
 ASSUMED_SLOTS = 8
 """Memory slots of a GPU whose type is unknown."""
@@ -36,7 +45,7 @@ PATTERNS = 5
 """Fill patterns, plain first, that tell workloads of the same colour apart."""
 
 
-class Style(NamedTuple):
+class FillStyle(NamedTuple):
     """How a workload is filled; ``pattern`` counts from 0, plain."""
 
     colour: str
@@ -54,16 +63,16 @@ class ReplicaBox(NamedTuple):
     processes: int
     sm_share: float
     model: str | None
-    rates_rps: tuple
+    rates_rps: tuple[float, ...]
     prediction: Prediction | None
 
     @property
-    def utilisation(self):
+    def utilisation(self) -> float | None:
         """Largest rate as a fraction of the predicted throughput; None when nothing predicts it."""
         return self.prediction and max(self.rates_rps) / self.prediction.throughput_rps
 
     @property
-    def rate(self):
+    def rate(self) -> str:
         """The rate in words, a range where the GPUs of the row differ."""
         low, high = number(min(self.rates_rps)), number(max(self.rates_rps))
         return low if low == high else f"{low}-{high}"
@@ -77,44 +86,45 @@ class SliceBox(NamedTuple):
     lane: int
     profile: str
     planned_start: int
-    replicas: tuple
-    problems: tuple
+    replicas: tuple[ReplicaBox, ...]
+    problems: tuple[str, ...]
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """GPUs that look the same, drawn once; ``idle`` are (start, size) runs of slots without a slice."""
 
-    gpus: tuple
+    gpus: tuple[int, ...]
     gpu: str
     mig: bool
     slots: int
     lanes: int
-    slices: tuple
-    idle: tuple
+    slices: tuple[SliceBox, ...]
+    idle: tuple[tuple[int, int], ...]
     idle_compute: int
-    problems: tuple
+    problems: tuple[str, ...]
 
     @property
-    def count(self):
+    def count(self) -> int:
         """How many GPUs look like this."""
         return len(self.gpus)
 
     @property
-    def idle_slots(self):
+    def idle_slots(self) -> int:
         """Memory slots without a slice, on one GPU."""
         return sum(size for _, size in self.idle)
 
     @property
-    def boxes(self):
+    def boxes(self) -> list[tuple[SliceBox, ReplicaBox]]:
         """Every (slice box, replica box), in order."""
         return [(piece, replica) for piece in self.slices for replica in piece.replicas]
 
 
 class Served(NamedTuple):
-    """What a plan gives a workload; predictions are None when unknown, ``asked`` when not in the instance."""
+    """What a plan does for a workload. Predictions are None when unknown; ``asked`` is None without an instance."""
 
     name: str
-    style: Style
+    style: FillStyle
     model: str
     replicas: int
     processes: int
@@ -126,13 +136,12 @@ class Served(NamedTuple):
     planned_rps: float | None
 
     @property
-    def latency_slack(self):
+    def latency_slack(self) -> float | None:
         """Part of the latency budget that is left; None when unknown."""
-        known = self.latency_ms is not None and self.budget_ms
-        return 1 - self.latency_ms / self.budget_ms if known else None
+        return 1 - self.latency_ms / self.budget_ms if self.latency_ms is not None and self.budget_ms else None
 
     @property
-    def rate_slack(self):
+    def rate_slack(self) -> float | None:
         """Part of the predicted throughput that is left; None when unknown."""
         rate = self.rate_rps if self.planned_rps is None else self.planned_rps
         return 1 - rate / self.throughput_rps if self.throughput_rps else None
@@ -141,9 +150,9 @@ class Served(NamedTuple):
 class Drawing:
     """A plan as rows of boxes, with its workloads; without an instance, without predictions and prices."""
 
-    def __init__(self, plan, instance=None):
+    def __init__(self, plan: Plan, instance: Instance | None = None) -> None:
         self.plan, self.instance = plan, instance
-        groups = {}
+        groups: dict[tuple[Any, ...], list[int]] = {}
         for index, gpu in enumerate(plan.gpus):
             groups.setdefault(_likeness(gpu), []).append(index)
         self.rows = tuple(_row(plan, indices, instance) for indices in groups.values())
@@ -151,26 +160,26 @@ class Drawing:
         self.styles = styles({replica.workload for *_, replica in plan.replicas()} | set(asked))
 
     @cached_property
-    def workloads(self):
+    def workloads(self) -> tuple[Served, ...]:
         """A Served for every workload of the plan and of the instance, by name."""
-        boxes = {name: [] for name in self.styles}
+        boxes: dict[str, list[ReplicaBox]] = {name: [] for name in self.styles}
         for row in self.rows:
             for _, replica in row.boxes:
                 boxes[replica.workload].append(replica)
         return tuple(_served(name, boxes[name], style, self.instance) for name, style in self.styles.items())
 
     @property
-    def varied(self):
+    def varied(self) -> bool:
         """Whether some replica runs another model than its workload's first."""
         return any(replica.model for *_, replica in self.plan.replicas())
 
     @property
-    def title(self):
+    def title(self) -> str:
         """What is drawn: instance and method."""
         return printable(" · ".join(filter(None, (self.plan.instance, self.plan.method))))
 
     @property
-    def summary(self):
+    def summary(self) -> str:
         """GPUs, cost and what is idle, in words."""
         slots = sum(row.count * row.slots for row in self.rows)
         idle = sum(row.count * row.idle_slots for row in self.rows)
@@ -181,14 +190,17 @@ class Drawing:
         return " · ".join(filter(None, parts))
 
     @property
-    def _cost(self):
+    def _cost(self) -> str:
         """The price of the GPUs; empty when one is unknown."""
-        entries = self.instance.entries_of(self.plan) if self.instance else []
+        if self.instance is None:
+            return ""
+        entries = self.instance.entries_of(self.plan)
         found = [self.instance.fleet[entry].price_per_hour if entry >= 0 else None for entry in entries]
-        return f"{sum(found):,.2f} per hour" if found and None not in found else ""
+        prices = [price for price in found if price is not None]
+        return f"{sum(prices):,.2f} per hour" if prices and len(prices) == len(found) else ""
 
     @property
-    def problems(self):
+    def problems(self) -> list[str]:
         """One line per thing in the plan that cannot be drawn as it stands."""
         return [
             printable(f"GPU {ranges(row.gpus, 6)}: {problem}")
@@ -197,34 +209,34 @@ class Drawing:
         ]
 
 
-def styles(names):
-    """A Style for every name, in natural order: the same names always look the same."""
+def styles(names: Iterable[str]) -> dict[str, FillStyle]:
+    """A FillStyle for every name, in natural order: the same names always look the same."""
     ordered = sorted(names, key=lambda name: ([_natural(part) for part in re.split(r"(\d+)", name)], name))
     return {
-        name: Style(*PALETTE[index % len(PALETTE)], index // len(PALETTE) % PATTERNS)
+        name: FillStyle(*PALETTE[index % len(PALETTE)], index // len(PALETTE) % PATTERNS)
         for index, name in enumerate(ordered)
     }
 
 
-def _natural(part):
+def _natural(part: str) -> tuple[int, int, str]:
     return (0, int(part), "") if part.isdecimal() else (1, 0, part.casefold())
 
 
-def _likeness(gpu):
-    """What GPUs that are drawn as one have in common: all but the rates."""
+def _likeness(gpu: PlannedGpu) -> tuple[Any, ...]:
+    """A key that GPUs drawn as one row share: everything about them but the rates."""
     slices = [(piece.start, piece.profile, *map(_work, piece.replicas)) for piece in _ordered(gpu)]
     return gpu.gpu, gpu.mig, tuple(slices)
 
 
-def _work(replica):
+def _work(replica: Replica) -> tuple[str, int, int, float, str | None]:
     return replica.workload, replica.batch, replica.processes, replica.sm_share, replica.model
 
 
-def _ordered(gpu):
+def _ordered(gpu: PlannedGpu) -> list[Slice]:
     return sorted(gpu.slices, key=lambda piece: (piece.start, piece.profile))
 
 
-def _row(plan, indices, instance):
+def _row(plan: Plan, indices: Sequence[int], instance: Instance | None) -> Row:
     alike = [plan.gpus[index] for index in indices]
     first, kind = alike[0], gpu_types().get(alike[0].gpu)
     slots = _slots(kind)
@@ -248,20 +260,20 @@ def _row(plan, indices, instance):
     )
 
 
-def _slots(kind):
+def _slots(kind: GpuType | None) -> int:
     """Memory slots that a GPU is drawn with: one when it cannot be partitioned."""
     if kind is None:
         return ASSUMED_SLOTS
     return kind.mig.memory_slices if kind.mig else 1
 
 
-def _profile(kind, name):
+def _profile(kind: GpuType | None, name: str) -> MigProfile | None:
     """The MIG profile of this name, of another GPU type when this one has none; None when there is none."""
     types = [kind, *gpu_types().values()] if kind else gpu_types().values()
     return next((one.profiles[name] for one in types if name in one.profiles), None)
 
 
-def _span(kind, slots, piece):
+def _span(kind: GpuType | None, slots: int, piece: Slice) -> tuple[int, int, tuple[str, ...]]:
     """Start and size inside the GPU, and the problems of a slice."""
     if piece.profile == WHOLE:
         return 0, slots, ()
@@ -275,9 +287,10 @@ def _span(kind, slots, piece):
     return start, min(size, slots - start), tuple(problems)
 
 
-def _lanes(spans):
+def _lanes(spans: Iterable[tuple[int, int]]) -> list[int]:
     """The first lane with room for every (start, size), in ascending order of start."""
-    ends, lanes = [], []
+    ends: list[int] = []
+    lanes: list[int] = []
     for start, size in spans:
         lane = next((lane for lane, end in enumerate(ends) if end <= start), len(ends))
         ends[lane : lane + 1] = [start + size]
@@ -285,7 +298,9 @@ def _lanes(spans):
     return lanes
 
 
-def _slice_box(gpu, pieces, span, lane, instance):
+def _slice_box(
+    gpu: str, pieces: Sequence[Slice], span: tuple[int, int, tuple[str, ...]], lane: int, instance: Instance | None
+) -> SliceBox:
     """The box of slices that are alike on several GPUs."""
     start, size, problems = span
     piece = pieces[0]
@@ -295,7 +310,9 @@ def _slice_box(gpu, pieces, span, lane, instance):
     return SliceBox(start, size, lane, piece.profile, piece.start, replicas, problems)
 
 
-def _replica_boxes(gpu, pieces, start, size, instance):
+def _replica_boxes(
+    gpu: str, pieces: Sequence[Slice], start: float, size: int, instance: Instance | None
+) -> Iterator[ReplicaBox]:
     """Replicas side by side, as wide as their SM shares; shares beyond the whole slice are scaled down."""
     predictions = predict_slice(instance, gpu, pieces[0]) if instance else [None] * len(pieces[0].replicas)
     scale = size / max(1, sum(one.sm_share for one in pieces[0].replicas))
@@ -306,14 +323,14 @@ def _replica_boxes(gpu, pieces, start, size, instance):
         start += width
 
 
-def _idle(slots, slices):
+def _idle(slots: int, slices: Sequence[SliceBox]) -> tuple[tuple[int, int], ...]:
     """Runs of slots under no slice, as (start, size)."""
     taken = {slot for piece in slices for slot in range(piece.start, piece.start + piece.size)}
     runs = [list(run) for free, run in groupby(range(slots), lambda slot: slot not in taken) if free]
     return tuple((run[0], len(run)) for run in runs)
 
 
-def _idle_compute(kind, slices):
+def _idle_compute(kind: GpuType | None, slices: Sequence[SliceBox]) -> int:
     """Compute slices that no slice of a GPU uses."""
     if kind is None or any(piece.profile == WHOLE for piece in slices):
         return 0
@@ -321,9 +338,10 @@ def _idle_compute(kind, slices):
     return max(0, kind.compute_slices - sum(profile.compute for profile in profiles if profile))
 
 
-def _served(name, boxes, style, instance):
+def _served(name: str, boxes: Sequence[ReplicaBox], style: FillStyle, instance: Instance | None) -> Served:
     asked = instance.workload.get(name) if instance else None
-    predicted = boxes and all(box.prediction for box in boxes)
+    found = [box.prediction for box in boxes if box.prediction]
+    predicted = boxes and len(found) == len(boxes)
     return Served(
         name=name,
         style=style,
@@ -331,38 +349,39 @@ def _served(name, boxes, style, instance):
         replicas=sum(len(box.rates_rps) for box in boxes),
         processes=sum(len(box.rates_rps) * box.processes for box in boxes),
         rate_rps=sum(sum(box.rates_rps) for box in boxes),
-        latency_ms=max(box.prediction.latency_ms for box in boxes) if predicted else None,
+        latency_ms=max(one.latency_ms for one in found) if predicted else None,
         throughput_rps=(
-            sum(len(box.rates_rps) * box.prediction.throughput_rps for box in boxes) if predicted else None
+            sum(len(box.rates_rps) * one.throughput_rps for box, one in zip(boxes, found, strict=True))
+            if predicted else None
         ),
         asked=asked,
-        budget_ms=instance.budget_ms(asked) if asked else None,
-        planned_rps=instance.planned_rps(asked) if asked else None,
+        budget_ms=instance.budget_ms(asked) if instance and asked else None,
+        planned_rps=instance.planned_rps(asked) if instance and asked else None,
     )
 
 
-def _models(boxes, asked):
+def _models(boxes: Sequence[ReplicaBox], asked: Workload | None) -> str:
     """What the replicas of a workload run, as text; the model that it asks for where there are none."""
     default = asked.model if asked else "not in the instance"
     return ", ".join(sorted({box.model or default for box in boxes} or {default}))
 
 
-def number(value):
+def number(value: float) -> str:
     """A quantity in at least three digits, without an exponent where people read it without one."""
     return f"{value:,.0f}" if 99.95 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
-def printable(text):
+def printable(text: str) -> str:
     """The text without the characters that steer terminals or turn the direction of writing."""
     return "".join(character if character.isprintable() else "�" for character in text)
 
 
-def plural(count, noun):
+def plural(count: int, noun: str) -> str:
     """A count with its noun."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def ranges(indices, most=None):
+def ranges(indices: Sequence[int], most: int | None = None) -> str:
     """Ascending indices in short: 0-3, 7; with an ellipsis after the first ``most`` runs."""
     runs = groupby(enumerate(indices), lambda pair: pair[1] - pair[0])
     ends = [[index for _, index in run] for _, run in runs]
@@ -370,7 +389,7 @@ def ranges(indices, most=None):
     return ", ".join([*shown, "…"] if len(shown) < len(ends) else shown)
 
 
-def shorten(text, fits):
+def shorten(text: str, fits: Callable[[str], bool]) -> str:
     """The text, or what fits of its head and tail around an ellipsis; empty when nothing does.
 
     The tail stays because names tend to differ there (densenet121, densenet169).
@@ -382,14 +401,14 @@ def shorten(text, fits):
     return next((cut for cut in cuts if fits(cut)), "")
 
 
-def facts(replica):
+def facts(replica: ReplicaBox) -> list[str]:
     """Batch and processes, utilisation where it is known, rate and variant of a replica, in short."""
     load = [] if replica.utilisation is None else [f"{replica.utilisation:.0%}"]
     variant = [] if replica.model is None else [printable(replica.model)]
     return [f"b{replica.batch} p{replica.processes}", *load, f"{replica.rate}/s", *variant]
 
 
-def details(replica):
+def details(replica: ReplicaBox) -> list[str]:
     """The facts of a replica in one line, from all of them to none."""
     known = facts(replica)
     return [" · ".join(known[:count]) for count in range(len(known), -1, -1)]

@@ -1,14 +1,27 @@
 """A plan as one self-contained HTML page: the GPUs drawn, and how every workload fares."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 from provision.draw.layout import PALETTE, Drawing, facts, number, plural, printable, ranges
+
+if TYPE_CHECKING:
+    from provision.draw.layout import FillStyle, ReplicaBox, Row, Served, SliceBox
+    from provision.models.plans.plan import Plan
+    from provision.models.plans.report import Report, Violation
+    from provision.models.problem.instance import Instance
+
+Shown = str | tuple[str, str]
+"""What a cell shows; what must catch the eye comes with its CSS class."""
 
 TAIL = 3
 """Characters at the end of a name that stay when it is cut short."""
 
 
-def render_page(plan, instance=None, report=None):
+def render_page(plan: Plan, instance: Instance | None = None, report: Report | None = None) -> str:
     """The page of a plan.
 
     Parameters
@@ -44,12 +57,12 @@ def render_page(plan, instance=None, report=None):
     )
 
 
-def _text(value):
+def _text(value: object) -> str:
     """A value as text that HTML cannot take for anything else."""
     return escape(printable(str(value)))
 
 
-def _verdict(report):
+def _verdict(report: Report) -> str:
     if report.ok:
         return '<section class="verdict holds">Verified: the plan holds.</section>'
     items = "".join(f"<li>{_violation(one)}</li>" for one in report.violations)
@@ -57,18 +70,18 @@ def _verdict(report):
     return f'<section class="verdict wrong">{title}<ul>{items}</ul></section>'
 
 
-def _violation(one):
+def _violation(one: Violation) -> str:
     places = [("GPU", one.gpu), ("slice", one.slice), ("workload", one.workload)]
     where = ", ".join(f"{name} {value}" for name, value in places if value not in (None, ""))
     return f"<b>{_text(one.kind)}</b> {_text(where)}<br>{_text(one.message)}"
 
 
-def _notes(problems):
+def _notes(problems: Sequence[str]) -> str:
     items = "".join(f"<li>{_text(problem)}</li>" for problem in problems)
     return f'<section class="verdict wrong">Not drawn as planned<ul>{items}</ul></section>' if items else ""
 
 
-def _gpu(row, styles):
+def _gpu(row: Row, styles: Mapping[str, FillStyle]) -> str:
     """A GPU, or several alike: its label and its bar."""
     several = f"{row.count} × " if row.count > 1 else ""
     where = f'<span title="GPU {ranges(row.gpus)}">GPU {ranges(row.gpus, 3)}</span>'
@@ -80,18 +93,18 @@ def _gpu(row, styles):
     )
 
 
-def _idle(start, size, row):
+def _idle(start: float, size: int, row: Row) -> str:
     title = f"{plural(size, 'memory slot')} idle"
     return f'<div class="idle" style="{_place(start, size, row)}" title="{title}"></div>'
 
 
-def _place(start, size, row, lane=None):
+def _place(start: float, size: float, row: Row, lane: int | None = None) -> str:
     """Where a box stands in its bar, as CSS; over all lanes by default."""
     across = f"left:{start / row.slots:.4%};width:{size / row.slots:.4%}"
     return across if lane is None else f"{across};top:{lane / row.lanes:.4%};height:{1 / row.lanes:.4%}"
 
 
-def _slice(piece, row, styles):
+def _slice(piece: SliceBox, row: Row, styles: Mapping[str, FillStyle]) -> str:
     """The replicas of a slice, over the slice itself."""
     wrong = " wrong" if piece.problems else ""
     title = [f"{piece.profile} at memory slot {piece.planned_start}, unused", *piece.problems]
@@ -101,12 +114,12 @@ def _slice(piece, row, styles):
     return f'<div class="slice{wrong}" style="{place}" title="{_lines(title)}">{profile}</div>{boxes}'
 
 
-def _lines(lines):
+def _lines(lines: Iterable[str]) -> str:
     """Lines as the value of an attribute."""
     return "&#10;".join(_text(line) for line in lines)
 
 
-def _replica(replica, piece, row, styles):
+def _replica(replica: ReplicaBox, piece: SliceBox, row: Row, styles: Mapping[str, FillStyle]) -> str:
     style, name = styles[replica.workload], replica.workload
     load = replica.utilisation
     bar = "" if load is None else f'<span class="load" style="width:{min(1, load):.2%}"></span>'
@@ -121,7 +134,7 @@ def _replica(replica, piece, row, styles):
     )
 
 
-def _hover(replica, piece):
+def _hover(replica: ReplicaBox, piece: SliceBox) -> str:
     """Everything about a replica, line by line."""
     lines = [
         replica.workload,
@@ -136,7 +149,7 @@ def _hover(replica, piece):
     return _lines(lines)
 
 
-def _table(drawing):
+def _table(drawing: Drawing) -> str:
     """The workloads; with an instance, what they ask for and how they fare too."""
     mark, columns = ("plain", PLAIN) if drawing.instance is None else ("fared", FARED)
     head = "".join(f"<th>{title}</th>" for title in columns)
@@ -147,26 +160,26 @@ def _table(drawing):
     return f'<table class="{mark}"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
 
 
-def _cell(title, shown):
+def _cell(title: str, shown: Shown) -> str:
     """A table cell; what must catch the eye comes as (text, class)."""
     shown, mark = shown if isinstance(shown, tuple) else (shown, "")
     return f'<td class="{mark}" data-title="{title}">{shown}</td>'
 
 
-def _named(one):
+def _named(one: Served) -> Shown:
     colour = PALETTE.index((one.style.colour, one.style.text))
     return f'<span class="swatch c{colour} p{one.style.pattern}"></span>{_text(one.name)}', "name"
 
 
-def _replicas(one):
+def _replicas(one: Served) -> Shown:
     return f"{one.replicas:,}", "" if one.replicas else "bad"
 
 
-def _quantity(value):
+def _quantity(value: float | None) -> str:
     return "–" if value is None else number(value)
 
 
-def _slack(value):
+def _slack(value: float | None) -> Shown:
     """What is left, as a percentage; less than nothing catches the eye."""
     if value is None:
         return "–"
@@ -266,7 +279,7 @@ td.bad { color: var(--bad); font-weight: 600; }
 """
 
 
-def _colours():
+def _colours() -> str:
     """One class per colour of the palette."""
     shared = "[class*=' c'] { background-color: var(--fill); color: var(--text); }\n"
     return shared + "".join(

@@ -4,8 +4,12 @@ The figure is one set of axes in inches, downwards from the top, so that every t
 against the room that it has.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence, Set
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -15,6 +19,12 @@ from matplotlib.patheffects import withStroke
 
 from provision.draw.figures import check_picture, write_figure
 from provision.draw.layout import Drawing, details, number, plural, printable, ranges, shorten
+
+if TYPE_CHECKING:
+    from provision.draw.layout import FillStyle, ReplicaBox, Row, SliceBox
+    from provision.instances.files.files import FilePath
+    from provision.models.plans.plan import Plan
+    from provision.models.problem.instance import Instance
 
 ROWS_PER_COLUMN, MOST_COLUMNS = 20, 4
 MOST_ROWS, MOST_SWATCHES, MOST_PROBLEMS = 96, 60, 12
@@ -27,10 +37,10 @@ TITLE, LANE, GAP, LINE, SWATCH = 0.75, 0.56, 0.1, 0.36, 2.2
 FONTS = {weight: FontProperties(family="DejaVu Sans", weight=weight) for weight in ("normal", "bold")}
 HATCHES = ("", "///", "...", "\\\\\\", "xxx")
 INK, FAINT, WRONG = "#16191d", "#5f6772", "#c1121f"
-SETTINGS = {"hatch.linewidth": 0.7, "svg.hashsalt": "provision", "text.hinting": "none"}
+SETTINGS: dict[Any, Any] = {"hatch.linewidth": 0.7, "svg.hashsalt": "provision", "text.hinting": "none"}
 
 
-def draw_picture(plan, path, instance=None, force=False):
+def draw_picture(plan: Plan, path: FilePath, instance: Instance | None = None, force: bool = False) -> None:
     """Draw a plan into a file.
 
     Parameters
@@ -57,7 +67,7 @@ def draw_picture(plan, path, instance=None, force=False):
 class _Sheet:
     """A figure with a drawing on it, and how far down it has been filled."""
 
-    def __init__(self, drawing):
+    def __init__(self, drawing: Drawing) -> None:
         self.drawing = drawing
         self.rows = drawing.rows[:MOST_ROWS]
         self.columns = min(MOST_COLUMNS, max(1, math.ceil(len(self.rows) / ROWS_PER_COLUMN)))
@@ -73,16 +83,16 @@ class _Sheet:
         self.axes.set(xlim=(0, self.width), ylim=(self.height, 0))
 
     @property
-    def room(self):
+    def room(self) -> float:
         """Width between the margins."""
         return self.width - 2 * MARGIN
 
-    def _title(self):
+    def _title(self) -> None:
         self.text(MARGIN, self.y + 0.1, self.room, [self.drawing.title], (14, 8), weight="bold")
         self.text(MARGIN, self.y + 0.38, self.room, [self.drawing.summary], (9, 6), FAINT)
         self.y += TITLE
 
-    def _strips(self):
+    def _strips(self) -> None:
         """Columns of strips, filled one after the other."""
         per_column = math.ceil(len(self.rows) / self.columns)
         top = bottom = self.y
@@ -93,7 +103,7 @@ class _Sheet:
             bottom = max(bottom, self.y)
         self.y = bottom + GAP
 
-    def _strip(self, row, x):
+    def _strip(self, row: Row, x: float) -> None:
         several = f"{row.count} x " if row.count > 1 else ""
         middle, room = self.y + LANE / 2, LABEL - PAD
         self.text(x, middle - 0.09, room, [several + printable(row.gpu)], (9, 6.5), weight="bold")
@@ -107,14 +117,14 @@ class _Sheet:
         self.box(x, self.y, BAR, row.lanes * LANE, fill=False, edgecolor=FAINT, linewidth=0.8)
         self.y += row.lanes * LANE + GAP
 
-    def _idle(self, x, slots, scale):
+    def _idle(self, x: float, slots: int, scale: float) -> None:
         for slot in range(slots):
             box = x + slot * scale, self.y, scale, LANE
             self.box(*box, facecolor="#f3f4f6", edgecolor="#c3c8cf", hatch="////", linewidth=0)
             self.box(*box, fill=False, edgecolor="white", linewidth=1.2)
         self.text(x + PAD, self.y + 0.1, slots * scale - 2 * PAD, ["idle"], (6.5, 5.5), FAINT)
 
-    def _slice(self, piece, x, y, scale):
+    def _slice(self, piece: SliceBox, x: float, y: float, scale: float) -> None:
         left, width = x + piece.start * scale, piece.size * scale
         self.box(left, y, width, LANE, facecolor="#f3f4f6", edgecolor=FAINT, linewidth=0.6)
         for replica in piece.replicas:
@@ -126,7 +136,7 @@ class _Sheet:
             self.box(left, y, width, LANE, fill=False, edgecolor=WRONG, linewidth=1.8, zorder=3)
         self.text(left + PAD, y + 0.1, first - 2 * PAD, [printable(piece.profile)], (6.5, 5.5), *colours)
 
-    def _replica(self, replica, x, y, width):
+    def _replica(self, replica: ReplicaBox, x: float, y: float, width: float) -> None:
         style, room = self.drawing.styles[replica.workload], width - 2 * PAD
         self.swatch(x, y, width, LANE, style)
         name, halo = [printable(replica.workload)], style.pattern and style.colour
@@ -138,7 +148,7 @@ class _Sheet:
             self.box(x, foot, used, 0.04, facecolor=INK, linewidth=0)
         self.box(x, y, width, LANE, fill=False, edgecolor="white", linewidth=1.2)
 
-    def _legend(self):
+    def _legend(self) -> None:
         """The workloads, in as many columns as there is room for."""
         across, shown = int(self.room / SWATCH), self.drawing.workloads[:MOST_SWATCHES]
         for index, one in enumerate(shown):
@@ -150,7 +160,7 @@ class _Sheet:
             self.text(x + 0.34, y + 0.235, room, [given], (7, 5.5), FAINT if one.replicas else WRONG)
         self.y += math.ceil(len(shown) / across) * LINE + GAP
 
-    def _notes(self):
+    def _notes(self) -> None:
         """What is not drawn, what the short words mean, and what is wrong."""
         key = "b batch size · p processes · /s requests per second"
         key += " · % and bar: rate over predicted throughput" if self.drawing.instance else ""
@@ -169,18 +179,21 @@ class _Sheet:
                 self.text(MARGIN, self.y + 0.1, self.room, [note], (8, 6), colour)
                 self.y += 0.2
 
-    def box(self, x, y, width, height, **look):
+    def box(self, x: float, y: float, width: float, height: float, **look: Any) -> None:
         """Add a rectangle."""
         self.axes.add_patch(Rectangle((x, y), width, height, **look))
 
-    def swatch(self, x, y, width, height, style):
+    def swatch(self, x: float, y: float, width: float, height: float, style: FillStyle) -> None:
         """Add a rectangle in the colour and pattern of a workload."""
         self.box(x, y, width, height, facecolor=style.colour, linewidth=0)
         if style.pattern:
             look = {"hatch": HATCHES[style.pattern], "edgecolor": style.text + "48"}
             self.box(x, y, width, height, facecolor="none", linewidth=0, **look)
 
-    def text(self, x, y, room, wordings, sizes, colour=INK, weight="normal", halo=None):
+    def text(
+        self, x: float, y: float, room: float, wordings: Sequence[str], sizes: tuple[float, float], colour: str = INK,
+        weight: str = "normal", halo: str | int | None = None,
+    ) -> None:
         """Write the longest wording that fits, in points from the larger to the smaller size, or nothing."""
         most, least = sizes
         wordings = [_writable(wording, weight) for wording in wordings]
@@ -191,27 +204,27 @@ class _Sheet:
         written = self.axes.text(
             x, y, text, color=colour, va="center_baseline", parse_math=False, fontproperties=FONTS[weight]
         )
-        written.set_size(min(most, room / _width(text, weight)))
+        written.set_fontsize(min(most, room / _width(text, weight)))
         written.set_path_effects([withStroke(linewidth=2.5, foreground=halo)] if halo else [])
 
 
-def _writable(text, weight):
+def _writable(text: str, weight: str) -> str:
     """The text with a mark for every character that the font cannot draw."""
     return "".join(character if ord(character) in _characters(weight) else "�" for character in text)
 
 
 @cache
-def _characters(weight):
+def _characters(weight: str) -> Set[int]:
     return get_font(findfont(FONTS[weight])).get_charmap().keys()
 
 
-def _width(text, weight):
+def _width(text: str, weight: str) -> float:
     """Width of a text in inches per point of its size."""
     return sum(_advance(character, weight) for character in text) / 72
 
 
 @cache
-def _advance(character, weight):
+def _advance(character: str, weight: str) -> float:
     """How far a character moves the pen, in ems."""
     font = get_font(findfont(FONTS[weight]))
     font.set_size(100, 72)  # every time: the font is shared with whatever draws text

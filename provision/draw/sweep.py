@@ -1,10 +1,22 @@
 """Sweeps as pictures: steps along one parameter, a shaded grid along two, bars where values are no numbers."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from provision.draw.figures import check_picture, write_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from provision.instances.files.files import FilePath
+    from provision.models.problem.instance import Instance
+    from provision.sweeps.breakpoints import Breakpoint
+    from provision.sweeps.table import TableRow
 
 SIZE = (7.5, 4.2)
 BEST, BOUND, NOW = "#0b5394", "#c45a00", "#5f6772"
@@ -13,7 +25,10 @@ MOST_NUMBERS = 14
 MOST_BARS = 40
 
 
-def draw_sweep(path, instance, base, values, rows, breakpoints, force=False):
+def draw_sweep(
+    path: FilePath, instance: Instance, base: TableRow, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow],
+    breakpoints: Mapping[str, Sequence[Breakpoint]], force: bool = False,
+) -> None:
     """Draw a sweep into a PNG or SVG file.
 
     Parameters
@@ -51,7 +66,9 @@ def draw_sweep(path, instance, base, values, rows, breakpoints, force=False):
     write_figure(figure, path, force)
 
 
-def _steps(axes, name, base, rows, breakpoints, unit):
+def _steps(
+    axes: Axes, name: str, base: TableRow, rows: Sequence[TableRow], breakpoints: Sequence[Breakpoint], unit: str
+) -> None:
     """Objective and bound along one parameter; no lines between points, where nothing was solved."""
     at = [row[name] for row in rows]
     best = np.array([row["objective"] for row in rows], float)
@@ -74,7 +91,7 @@ def _steps(axes, name, base, rows, breakpoints, unit):
     axes.legend(framealpha=1, fontsize=8, loc="lower right")
 
 
-def _grid(figure, axes, values, rows, unit):
+def _grid(figure: Figure, axes: Axes, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow], unit: str) -> None:
     """Objective over two parameters."""
     (x, columns), (y, lines) = values.items()
     cells = np.full((len(lines), len(columns)), np.nan)
@@ -95,7 +112,7 @@ def _grid(figure, axes, values, rows, unit):
     figure.colorbar(image, ax=axes, label=unit)
 
 
-def _bars(axes, values, rows, unit):
+def _bars(axes: Axes, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow], unit: str) -> None:
     """One bar per point, the first of them where there are many."""
     shown = rows[:MOST_BARS]
     labels = [", ".join(f"{name} {row[name]}" for name in values if name in row) for row in shown]
@@ -109,7 +126,7 @@ def _bars(axes, values, rows, unit):
     axes.set_xlabel(unit if len(shown) == len(rows) else f"{unit} (first {MOST_BARS} of {len(rows)} points)")
 
 
-def _axis(name):
+def _axis(name: str) -> str:
     """A parameter as the label of an axis."""
     kind, _, target = name.partition(".")
     what = {"rate": "request rate, times the stated one", "slo": "SLO, times the stated one",

@@ -1,6 +1,9 @@
 """A plan in the terminal: every GPU a strip of boxes, its memory slots to scale."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Group
@@ -11,6 +14,13 @@ from rich.text import Text
 
 from provision.draw.layout import Drawing, details, number, printable, ranges, shorten
 from provision.draw.output import Output
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+
+    from provision.draw.layout import FillStyle, ReplicaBox, Row, SliceBox
+    from provision.models.plans.plan import Plan
+    from provision.models.problem.instance import Instance
 
 FILLS = " ╱░╲┊"
 """What pads a box, for every fill pattern."""
@@ -32,7 +42,7 @@ class Cell(NamedTuple):
 
     left: int
     right: int
-    wordings: tuple = ((), ())
+    wordings: tuple[Sequence[str], Sequence[str]] = ((), ())
     fill: str = " "
     style: Style = FAINT
     title: str = ""
@@ -42,11 +52,11 @@ class Cell(NamedTuple):
 class Strip(NamedTuple):
     """One lane of a GPU, cell to cell, with what stands in front of its two lines."""
 
-    labels: tuple
-    cells: list
+    labels: tuple[str, str]
+    cells: list[Cell]
 
 
-def draw_terminal(plan, instance=None, console=None):
+def draw_terminal(plan: Plan, instance: Instance | None = None, console: Console | None = None) -> None:
     """Print a plan as boxes with a legend.
 
     Parameters
@@ -60,7 +70,7 @@ def draw_terminal(plan, instance=None, console=None):
     """
     console = console or Output()
     drawing = Drawing(plan, instance)
-    parts = [Text(drawing.title, "bold"), Text(drawing.summary, FAINT), Text()]
+    parts: list[RenderableType] = [Text(drawing.title, "bold"), Text(drawing.summary, FAINT), Text()]
     if drawing.rows:
         parts += [*_bars(drawing, console.width), Text()]
     if drawing.workloads:
@@ -72,40 +82,43 @@ def draw_terminal(plan, instance=None, console=None):
 class _Portable:
     """A renderable in the characters that the console can write."""
 
-    def __init__(self, inner):
+    def __init__(self, inner: RenderableType) -> None:
         self.inner = inner
 
-    def __rich_console__(self, console, options):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for text, style, control in console.render(self.inner, options):
             if options.ascii_only:
                 text = text.translate(ASCII).encode("ascii", "replace").decode()
             yield Segment(text, style, control)
 
 
-def _bars(drawing, width):
+def _bars(drawing: Drawing, width: int) -> Iterator[Text]:
     """All strips with the borders between them, as lines."""
     labels = [_labels(row) for row in drawing.rows]
     margin = 1 + max(cell_len(text) for pair in labels for text in pair)
     bar = max(8, (width - margin - 1) // 8 * 8)
-    above, strips = None, []
+    above: Strip | None = None
+    strips: list[Strip] = []
     for row, pair in zip(drawing.rows, labels, strict=True):
         strips += _strips(row, pair, drawing.styles, bar)
     for strip in [*strips, None]:
         yield Text(" " * margin).append_text(_border(above, strip, bar))
-        for line in (0, 1) if strip else ():
+        for line in (0, 1):
+            if strip is None:
+                continue
             label = Text(set_cell_size(strip.labels[line], margin), FAINT if line else "")
             yield label.append_text(_line(strip, line))
         above = strip
 
 
-def _labels(row):
+def _labels(row: Row) -> tuple[str, str]:
     """Which type of GPU; how many, and which."""
     which = f"{row.count} x: " if row.count > 1 else "GPU "
     wordings = [which + ranges(row.gpus, most) for most in range(LABEL_WIDTH, 0, -1)]
     return _worded((printable(row.gpu),), LABEL_WIDTH), _worded(wordings, LABEL_WIDTH)
 
 
-def _strips(row, labels, styles, bar):
+def _strips(row: Row, labels: tuple[str, str], styles: Mapping[str, FillStyle], bar: int) -> Iterator[Strip]:
     """The lanes of a row; idle slots show in the first."""
     scale = bar / row.slots
     for lane in range(row.lanes):
@@ -116,7 +129,7 @@ def _strips(row, labels, styles, bar):
         yield Strip(("", "") if lane else labels, _tiled(cells, bar))
 
 
-def _slice_cells(piece, styles, scale):
+def _slice_cells(piece: SliceBox, styles: Mapping[str, FillStyle], scale: float) -> list[Cell]:
     """The replicas of a slice and, where their SM shares leave some, the rest."""
     cells = [_replica_cell(replica, styles[replica.workload], scale) for replica in piece.replicas]
     at = cells[-1].right if cells else round(piece.start * scale)
@@ -126,14 +139,14 @@ def _slice_cells(piece, styles, scale):
     return [cells[0]._replace(title=printable(title), title_style=style), *cells[1:]]
 
 
-def _replica_cell(replica, style, scale):
+def _replica_cell(replica: ReplicaBox, style: FillStyle, scale: float) -> Cell:
     left, right = round(replica.start * scale), round((replica.start + replica.size) * scale)
     wordings = (printable(replica.workload),), details(replica)
     colours = Style(color=style.text, bgcolor=style.colour)
     return Cell(left, right, wordings, FILLS[style.pattern], colours)
 
 
-def _tiled(cells, bar):
+def _tiled(cells: Iterable[Cell], bar: int) -> list[Cell]:
     """Cells that follow one another from the first column to the last, blank where there were none."""
     tiles, at = [], 0
     for cell in sorted(cell for cell in cells if cell.left < cell.right):
@@ -143,7 +156,7 @@ def _tiled(cells, bar):
     return tiles + ([Cell(at, bar)] if at < bar else [])
 
 
-def _border(above, below, bar):
+def _border(above: Strip | None, below: Strip | None, bar: int) -> Text:
     """The line between two strips, with the titles of the lower one's cells."""
     ups, downs = ({cell.left for cell in strip.cells} | {bar} if strip else () for strip in (above, below))
     joints = [
@@ -157,7 +170,7 @@ def _border(above, below, bar):
     return line
 
 
-def _line(strip, line):
+def _line(strip: Strip, line: int) -> Text:
     """One of the two text lines of a strip."""
     drawn = Text("│", FAINT)
     for cell in strip.cells:
@@ -167,21 +180,21 @@ def _line(strip, line):
     return drawn
 
 
-def _worded(wordings, width):
+def _worded(wordings: Sequence[str], width: int) -> str:
     """The longest wording that fits; the last one is shortened until it does."""
     last = wordings[-1] if wordings else ""
     whole = next((wording for wording in wordings if cell_len(wording) <= width), last)
     return shorten(whole, lambda text: cell_len(text) <= width)
 
 
-def _filled(text, width, fill):
+def _filled(text: str, width: int, fill: str) -> str:
     """The text in the middle of its padding."""
     text = f" {text} " if text and cell_len(text) <= width - 2 else text
     spare = width - cell_len(text)
     return fill * (spare // 2) + text + fill * (spare - spare // 2)
 
 
-def _legend(drawing, width):
+def _legend(drawing: Drawing, width: int) -> Table:
     """A table of the workloads; with room enough the models that they run, and with an instance how they fare."""
     predicted = drawing.instance is not None and width >= FATES_WIDTH
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=FAINT)
@@ -195,15 +208,15 @@ def _legend(drawing, width):
         table.add_column(title, justify="right", no_wrap=True)
     for one in drawing.workloads:
         swatch = Text(FILLS[one.style.pattern] * 3, Style(color=one.style.text, bgcolor=one.style.colour))
-        fates = [one.rate_rps, *((one.throughput_rps, one.latency_ms, one.budget_ms) if predicted else ())]
-        shown = ["-" if value is None else number(value) for value in fates]
-        counts = [Text(f"{one.replicas:,}", "" if one.replicas else WRONG), f"{one.processes:,}"]
+        numbers = [one.rate_rps, *((one.throughput_rps, one.latency_ms, one.budget_ms) if predicted else ())]
+        shown = ["-" if value is None else number(value) for value in numbers]
+        counts: list[RenderableType] = [Text(f"{one.replicas:,}", "" if one.replicas else WRONG), f"{one.processes:,}"]
         models = [Text(printable(one.model))] * varied
         table.add_row(swatch, Text(printable(one.name)), *models, *counts, *shown)
     return table
 
 
-def _key(instance):
+def _key(instance: Instance | None) -> str:
     """What the short words in the boxes mean."""
     key = "b batch size · p processes · /s requests per second"
     return f"{key} · % of predicted throughput" if instance else key

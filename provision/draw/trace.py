@@ -1,17 +1,26 @@
 """Replayed demand as a picture: the demand, the GPUs under every policy, the slices changed so far."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
 from provision.draw.figures import check_picture, write_figure
+
+if TYPE_CHECKING:
+    from provision.instances.files.demand import Demand
+    from provision.instances.files.files import FilePath
+    from provision.replanning.trace import Window
 
 SIZE = (8, 6.4)
 STYLES = (("#0b5394", "-"), ("#c45a00", "--"), ("#5f6772", ":"), ("#1b7837", "-."), ("#762a83", (0, (5, 1, 1, 1))))
 """Colour and dashes, so that lines differ in print as well."""
 
 
-def draw_trace(path, demand, windows, force=False):
+def draw_trace(path: FilePath, demand: Demand, windows: Mapping[str, Sequence[Window]], force: bool = False) -> None:
     """Draw a replay into a PNG or SVG file.
 
     Parameters

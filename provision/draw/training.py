@@ -1,5 +1,9 @@
 """How training converges, in the manner of InSS's figures 13 and 14: reward, late tasks and throughput by episode."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -7,14 +11,22 @@ from matplotlib.figure import Figure
 from provision.draw.figures import write_figure
 from provision.draw.layout import DARK, PALETTE
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from provision.instances.files.files import FilePath
+    from provision.models.base.arrays import Floats
+
 FAINT, GRID = "#5f6772", "#e3e6ea"
 SIZE_INCHES = (11, 4.2)
 SMOOTHED = 16
 """Episodes over which the lines are means."""
-SETTINGS = {"svg.hashsalt": "provision", "axes.edgecolor": FAINT, "text.color": DARK, "axes.labelcolor": DARK}
+SETTINGS: dict[Any, Any] = {
+    "svg.hashsalt": "provision", "axes.edgecolor": FAINT, "text.color": DARK, "axes.labelcolor": DARK,
+}
 
 
-def draw_training(history, title, path, force=False):
+def draw_training(history: Floats, title: str, path: FilePath, force: bool = False) -> None:
     """Draw a history into a file.
 
     Parameters
@@ -40,7 +52,7 @@ def draw_training(history, title, path, force=False):
         write_figure(figure, path, force)
 
 
-def _line(axes, values, label, colour):
+def _line(axes: Axes, values: Floats, label: str, colour: str) -> None:
     """Values as dots and their moving mean as a line."""
     episodes = np.arange(1, len(values) + 1)
     several = min(SMOOTHED, len(values))

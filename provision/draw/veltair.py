@@ -1,10 +1,21 @@
 """VELTAIR's figures from the rows of our experiments: lines over rates and loads, bars by load."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from provision.draw.figures import write_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from provision.sweeps.table import TableRow
 
 STYLES = {
     "model-wise": ("#5f6772", ":", "s"), "layer-wise": ("#c45a00", "--", "o"), "blocks-6": ("#1b7837", "-", "^"),
@@ -18,7 +29,7 @@ BEST = "#0b5394"
 BAR = 0.2
 
 
-def draw_veltair(found, folder, force=False):
+def draw_veltair(found: Mapping[str, Sequence[TableRow]], folder: Path, force: bool = False) -> list[Path]:
     """Write a picture per figure into a folder; returns their paths.
 
     Parameters
@@ -33,7 +44,9 @@ def draw_veltair(found, folder, force=False):
     InputError
         When a picture exists and ``force`` is not set, or cannot be written.
     """
-    painters = {"3": _figure_3, "10": _figure_10, "12": _figure_12, "13": _figure_13, "14": _figure_14}
+    painters: dict[str, Callable[..., None]] = {
+        "3": _figure_3, "10": _figure_10, "12": _figure_12, "13": _figure_13, "14": _figure_14
+    }
     paths = []
     for name in dict.fromkeys(key.rstrip("abc") for key in found):
         rows = [part for key, part in found.items() if key.rstrip("abc") == name]
@@ -44,7 +57,7 @@ def draw_veltair(found, folder, force=False):
     return paths
 
 
-def _figure_3(figure, rows):
+def _figure_3(figure: Figure, rows: Sequence[TableRow]) -> None:
     left, right = figure.subplots(1, 2)
     for axes, column, label in ((left, "satisfied", "queries within their QoS"),
                                 (right, "mean_latency_ms", "mean latency, ms (log)")):
@@ -56,7 +69,7 @@ def _figure_3(figure, rows):
     left.legend(fontsize=8)
 
 
-def _figure_10(figure, rows):
+def _figure_10(figure: Figure, rows: Sequence[TableRow]) -> None:
     left, right = figure.subplots(1, 2)
     plans = {row["plan"]: row for row in rows}
     for name, colour in PLANS.items():
@@ -76,7 +89,7 @@ def _figure_10(figure, rows):
     right.legend(fontsize=8)
 
 
-def _figure_12(figure, rows):
+def _figure_12(figure: Figure, rows: Sequence[TableRow]) -> None:
     axes = figure.subplots()
     _bars(axes, [row for row in rows if row["scheduler"] in ADAPTED], "gain", "{:+.0%}")
     axes.axhline(0, color="black", linewidth=0.8)
@@ -84,14 +97,16 @@ def _figure_12(figure, rows):
     axes.yaxis.set_major_formatter("{x:+.0%}")
 
 
-def _figure_13(figure, rows):
+def _figure_13(figure: Figure, rows: Sequence[TableRow]) -> None:
     axes = figure.subplots()
     _bars(axes, [row for row in rows if row["scheduler"] in ADAPTED], "latency_over_alone", "{:.2f}")
     axes.axhline(1, color="black", linewidth=0.8)
     axes.set_ylabel("mean latency over that alone")
 
 
-def _figure_14(figure, gaps, versions, counts):
+def _figure_14(
+    figure: Figure, gaps: Sequence[TableRow], versions: Sequence[TableRow], counts: Sequence[TableRow]
+) -> None:
     left, middle, right = figure.subplots(1, 3)
     _lines(left, gaps, "system_load", "core_gap")
     left.axhline(0.1, color="black", linewidth=0.8)
@@ -111,7 +126,7 @@ def _figure_14(figure, gaps, versions, counts):
     left.xaxis.set_major_formatter("{x:.0%}")
 
 
-def _lines(axes, rows, x, y):
+def _lines(axes: Axes, rows: Sequence[TableRow], x: str, y: str) -> None:
     """A line per scheduler."""
     for name in dict.fromkeys(row["scheduler"] for row in rows):
         colour, dashes, marker = STYLES[name]
@@ -120,7 +135,7 @@ def _lines(axes, rows, x, y):
     axes.grid(alpha=0.3)
 
 
-def _bars(axes, rows, column, text):
+def _bars(axes: Axes, rows: Sequence[TableRow], column: str, text: str) -> None:
     """A group of bars per load."""
     loads = list(dict.fromkeys(row["load"] for row in rows))
     names = list(dict.fromkeys(row["scheduler"] for row in rows))

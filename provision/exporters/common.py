@@ -1,44 +1,54 @@
-"""What the exporters share: machines, names, and what they hand back."""
+"""Shared by the exporters: machines, names, and the type of their results."""
+
+from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import chain, count
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 from provision.models.hardware.gpu import gpu_type
 
+if TYPE_CHECKING:
+    from provision.models.hardware.gpu import GpuType
+    from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+
 LONGEST = 40
-"""Characters of a slug: what is put before and behind it still fits into the 63 of a Kubernetes name."""
+"""Most characters of a slug; with prefix and suffix it still fits into the 63 of a Kubernetes name."""
+
+Attachment = tuple[dict[str, Any], dict[str, Any]]
+"""How a pod gets its slice: the ``resources`` of each of its containers, and further fields of the pod."""
 
 
 class Exported(NamedTuple):
-    """What an exporter hands back: texts by file name, and lines that tell people what to know and to do."""
+    """The result of an exporter: texts by file name, and notes that tell people what to do with the files."""
 
-    files: dict
-    notes: tuple
+    files: dict[str, str]
+    notes: tuple[str, ...]
 
 
 class Node(NamedTuple):
     """A machine with alike GPUs; ``gpus`` are pairs (index in the plan, PlannedGpu), in the order of its devices."""
 
     name: str
-    gpus: tuple
+    gpus: tuple[tuple[int, PlannedGpu], ...]
 
     @property
-    def type(self):
+    def type(self) -> GpuType:
         """The GPU type of all its GPUs."""
         return gpu_type(self.gpus[0][1].gpu)
 
     @property
-    def mig(self):
+    def mig(self) -> bool:
         """Whether its GPUs run with MIG on."""
         return self.gpus[0][1].mig
 
 
-def nodes(plan, gpus_per_node):
-    """The GPUs of a plan dealt to machines in the order of the plan, GPUs that differ in type or MIG mode apart."""
-    alike = {}
+def nodes(plan: Plan, gpus_per_node: int) -> list[Node]:
+    """The GPUs of a plan on machines, in the order of the plan; a machine has GPUs of one type and MIG mode."""
+    alike: dict[tuple[str, bool], list[tuple[int, PlannedGpu]]] = {}
     for index, gpu in enumerate(plan.gpus):
         alike.setdefault((gpu.gpu, gpu.mig), []).append((index, gpu))
     return [
@@ -48,8 +58,8 @@ def nodes(plan, gpus_per_node):
     ]
 
 
-def slugs(names):
-    """For each name one of its own that files, labels and hosts can carry: lower case letters, digits, dashes."""
+def slugs(names: Iterable[str]) -> dict[str, str]:
+    """A slug for every name, all different: lower case letters, digits and dashes, valid in files, labels and hosts."""
     found, taken = {}, set()
     for name in names:
         plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST].strip("-") or "unnamed"
@@ -59,19 +69,19 @@ def slugs(names):
     return found
 
 
-def slice_name(index, position):
+def slice_name(index: int, position: int) -> str:
     """The name of a slice by its GPU's index in the plan and its position on the GPU."""
     return f"gpu{index:03d}-slice{position}"
 
 
-def uses_mps(piece):
+def uses_mps(piece: Slice) -> bool:
     """Whether a slice has several processes, or one that may use a part of the SMs only."""
     return sum(replica.processes for replica in piece.replicas) > 1 or any(
         replica.sm_share < 1 for replica in piece.replicas
     )
 
 
-def percentage(replica):
+def percentage(replica: Replica) -> str:
     """The active thread percentage of each process of a replica, as MPS reads it."""
     return f"{100 * replica.sm_share:.6g}"
 
@@ -79,11 +89,11 @@ def percentage(replica):
 class _Dumper(yaml.CSafeDumper):
     """No aliases, and quotes where another YAML reader might see a number or a truth value (1e3, y)."""
 
-    def ignore_aliases(self, data):
+    def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-def _text(dumper, text):
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     plain = len(text) > 1 and text[0].isalpha()
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None if plain else '"')
 
@@ -91,6 +101,6 @@ def _text(dumper, text):
 _Dumper.add_representer(str, _text)
 
 
-def yaml_text(*documents):
+def yaml_text(*documents: object) -> str:
     """YAML documents in the order in which their fields were put."""
     return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=115)

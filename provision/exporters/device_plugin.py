@@ -4,13 +4,22 @@ The plugin has no MPS on MIG devices, and on whole GPUs only equal shares that a
 Source: NVIDIA/k8s-device-plugin.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from provision.exporters.common import Exported, nodes, uses_mps
 from provision.exporters.pods import check_spread, deployments, kustomization, node_files, notes
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 
+if TYPE_CHECKING:
+    from provision.exporters.common import Attachment
+    from provision.models.plans.plan import Plan, Slice
+    from provision.models.problem.instance import Instance
 
-def render(plan, instance, gpus_per_node):
+
+def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     """Deployments, their kustomization, and what prepares the nodes."""
     machines = nodes(plan, gpus_per_node)
     check_spread(instance, machines)
@@ -24,7 +33,7 @@ def render(plan, instance, gpus_per_node):
     return Exported(files | node_files(machines), tuple(notes(machines)))
 
 
-def _check(where, piece):
+def _check(where: str, piece: Slice) -> None:
     if not uses_mps(piece):
         return
     if piece.profile != WHOLE:
@@ -35,6 +44,6 @@ def _check(where, piece):
     )
 
 
-def _attach(piece):
+def _attach(piece: Slice) -> Attachment:
     name = "gpu" if piece.profile == WHOLE else "mig-" + piece.profile.replace("+", ".")
     return {"limits": {f"nvidia.com/{name}": 1}}, {}

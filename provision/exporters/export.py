@@ -1,11 +1,20 @@
 """Plans as files for the tools that carry them out."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from provision.exporters import device_plugin, kubernetes, mig_parted, parvagpu, shell, triton
 from provision.instances.files.files import check_writable, write_text
 from provision.models.base.errors import InputError
 from provision.verification.verify import verify
+
+if TYPE_CHECKING:
+    from provision.instances.files.files import FilePath
+    from provision.models.plans.plan import Plan
+    from provision.models.problem.instance import Instance
 
 TARGETS = {
     "mig-parted": mig_parted.render,
@@ -17,7 +26,9 @@ TARGETS = {
 }
 
 
-def export(plan, to, folder, instance, force=False, gpus_per_node=8):
+def export(
+    plan: Plan, to: str, folder: FilePath, instance: Instance, force: bool = False, gpus_per_node: int = 8
+) -> tuple[str, ...]:
     """Write a plan for another tool.
 
     Parameters
@@ -53,7 +64,7 @@ def export(plan, to, folder, instance, force=False, gpus_per_node=8):
     return tuple(files)
 
 
-def render(plan, to, instance, gpus_per_node=8):
+def render(plan: Plan, to: str, instance: Instance, gpus_per_node: int = 8) -> dict[str, str]:
     """The texts of an export by file name, ``README.md`` among them."""
     if to not in TARGETS:
         raise InputError(f"--to {to!r}: no such target; use one of {', '.join(TARGETS)}")
@@ -70,12 +81,12 @@ def render(plan, to, instance, gpus_per_node=8):
     return {"README.md": _readme(plan, to, exported.notes)} | exported.files
 
 
-def _readme(plan, to, notes):
+def _readme(plan: Plan, to: str, notes: Iterable[str]) -> str:
     bullets = "".join(f"- {note}\n" for note in notes)
     return f"# {plan.instance}: {len(plan.gpus)} GPUs, for {to}\n\n{bullets}"
 
 
-def _check_folder(folder, files, force):
+def _check_folder(folder: Path, files: Iterable[str], force: bool) -> None:
     for name in files:
         check_writable(folder / name, force)
     present = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}

@@ -5,9 +5,13 @@ driver accepts. Only where a GPU's profiles fit in a single way are the placemen
 checkpoints, which ``restore`` reads, do carry placements. Source: NVIDIA/mig-parted, api/spec/v1 and pkg/mig/state.
 """
 
+from __future__ import annotations
+
 import json
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import pynvml
 
@@ -16,8 +20,14 @@ from provision.models.base.errors import InputError
 from provision.models.hardware.geometry import geometry
 from provision.models.hardware.gpu import gpu_type
 
+if TYPE_CHECKING:
+    from provision.exporters.common import Node
+    from provision.models.hardware.gpu import GpuType, MigProfile
+    from provision.models.plans.plan import Plan, PlannedGpu
+    from provision.models.problem.instance import Instance
 
-def render(plan, instance, gpus_per_node):
+
+def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     """``config.yaml``, and ``checkpoint-NODE.json`` for machines whose placements it leaves open."""
     machines = [node for node in nodes(plan, gpus_per_node) if node.type.mig]
     if not any(node.mig for node in machines):
@@ -28,13 +38,13 @@ def render(plan, instance, gpus_per_node):
     return Exported(files, (*_use(machines), *map(_placements, undetermined)))
 
 
-def configuration(machines):
+def configuration(machines: Sequence[Node]) -> dict[str, Any]:
     """The YAML's content: a configuration per machine; GPUs with the same counts share an entry."""
     return {"version": "v1", "mig-configs": {node.name: _entries(node) for node in machines}}
 
 
-def _entries(node):
-    alike = {}
+def _entries(node: Node) -> list[dict[str, Any]]:
+    alike: dict[tuple[str, ...], list[int]] = {}
     for device, (_, gpu) in enumerate(node.gpus):
         alike.setdefault(_profiles(gpu), []).append(device)
     return [
@@ -43,24 +53,24 @@ def _entries(node):
     ]
 
 
-def _profiles(gpu):
+def _profiles(gpu: PlannedGpu) -> tuple[str, ...]:
     return tuple(sorted(piece.profile for piece in gpu.slices))
 
 
-def _open(node):
+def _open(node: Node) -> list[int]:
     """Devices of a machine on which the profiles fit in several ways."""
     return [device for device, (_, gpu) in enumerate(node.gpus) if _ways(gpu.gpu, _profiles(gpu)) > 1]
 
 
 @cache
-def _ways(gpu, names):
+def _ways(gpu: str, names: tuple[str, ...]) -> int:
     """In how many ways these profiles can stand on a GPU."""
     counts = Counter(names)
     shape = geometry(gpu_type(gpu), tuple(counts))
     return sum(shape.counts(state) == tuple(counts.values()) for state in shape.states)
 
 
-def checkpoint(node):
+def checkpoint(node: Node) -> dict[str, Any]:
     """A machine's MIG state with its placements; the UUIDs, which no plan knows, are left to fill in."""
     devices = [
         {"UUID": f"UUID-OF-GPU-{device}", "MigMode": 1, "GpuInstances": _gpu_instances(node.type, gpu)}
@@ -69,7 +79,7 @@ def checkpoint(node):
     return {"Version": "v1", "MigState": {"Devices": devices}}
 
 
-def _gpu_instances(kind, gpu):
+def _gpu_instances(kind: GpuType, gpu: PlannedGpu) -> list[dict[str, Any]]:
     """GPU instances in the order in which mig-parted lists them: by profile, then by start."""
     pieces = sorted((kind.profiles[piece.profile].nvml_profile, piece.start, piece.profile) for piece in gpu.slices)
     return [
@@ -82,7 +92,7 @@ def _gpu_instances(kind, gpu):
     ]
 
 
-def _compute_instance(kind, profile):
+def _compute_instance(kind: GpuType, profile: MigProfile) -> int:
     """NVML's number of the compute instance that spans a GPU instance."""
     plain = {one.compute: one.sms for one in kind.profiles.values() if one.variant == "plain"}
     if profile.sms != plain[profile.compute]:
@@ -93,7 +103,7 @@ def _compute_instance(kind, profile):
     return getattr(pynvml, f"NVML_COMPUTE_INSTANCE_PROFILE_{profile.compute}_SLICE")
 
 
-def _use(machines):
+def _use(machines: Sequence[Node]) -> Iterator[str]:
     for node in machines:
         yield f"`{node.name}` is for a machine with {len(node.gpus)} x {node.type.product}."
     first = machines[0].name
@@ -105,7 +115,7 @@ def _use(machines):
     yield "Processes, MPS percentages and batch sizes are not part of these files."
 
 
-def _placements(node):
+def _placements(node: Node) -> str:
     open_devices = ", ".join(map(str, _open(node)))
     return (
         f"`config.yaml` cannot carry the placements of {node.name} on GPUs {open_devices}: it counts profiles, and "

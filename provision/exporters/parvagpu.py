@@ -3,13 +3,22 @@
 It has a row per segment: a MIG slice of an A100-80GB with the processes of one workload.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from provision.exporters.common import Exported, nodes
 from provision.instances.files.csv_cells import csv_text
 from provision.instances.importers.parvagpu import DEPLOYMENT_COLUMNS, GPU, profile_names
 from provision.models.base.errors import InputError
 
+if TYPE_CHECKING:
+    from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+    from provision.models.problem.instance import Instance
 
-def render(plan, instance, gpus_per_node):
+
+def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     """``deployment.csv``: machines and their GPUs count from 0."""
     sizes = {name: size for size, name in profile_names().items()}
     rows = []
@@ -25,7 +34,7 @@ def render(plan, instance, gpus_per_node):
     return Exported({"deployment.csv": csv_text(DEPLOYMENT_COLUMNS, rows)}, (note,))
 
 
-def _check_gpu(index, gpu):
+def _check_gpu(index: int, gpu: PlannedGpu) -> None:
     if gpu.gpu != GPU or not gpu.mig:
         shown = f"{gpu.gpu} with MIG {'on' if gpu.mig else 'off'}"
         raise InputError(f"parvagpu: GPU {index} is a {shown}, a deployment map knows partitioned {GPU} only")
@@ -33,7 +42,7 @@ def _check_gpu(index, gpu):
         raise InputError(f"parvagpu: GPU {index} is empty, a deployment map names GPUs by their segments; remove it")
 
 
-def _segment(index, position, piece, sizes):
+def _segment(index: int, position: int, piece: Slice, sizes: Mapping[str, int]) -> Replica:
     """The one replica of a slice."""
     where = f"parvagpu: GPU {index}, slice {position}"
     if piece.profile not in sizes:

@@ -4,18 +4,27 @@ A slice is one pod, each server process a container of it. Pods go to the machin
 label; which GPU of the machine a slice stands on, Kubernetes decides.
 """
 
+from __future__ import annotations
+
 import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from provision.exporters.common import percentage, slice_name, slugs, uses_mps, yaml_text
 from provision.exporters.mig_parted import configuration
 from provision.models.base.errors import InputError
 
+if TYPE_CHECKING:
+    from provision.exporters.common import Attachment, Node
+    from provision.models.plans.plan import Slice
+    from provision.models.problem.instance import Instance
+
 NODE_LABEL = "provision/node"
 CONFIG_MAP = "provision-mig-config"
 
 
-def check_spread(instance, machines):
-    """Refuse what needs a say in which GPU of a machine a pod gets.
+def check_spread(instance: Instance, machines: Sequence[Node]) -> None:
+    """Refuse plans that depend on which GPU of a machine a pod gets, since Kubernetes chooses it.
 
     Raises
     ------
@@ -31,7 +40,7 @@ def check_spread(instance, machines):
             )
 
 
-def deployments(instance, machines, attach):
+def deployments(instance: Instance, machines: Sequence[Node], attach: Callable[[Slice], Attachment]) -> str:
     """A Deployment per slice that serves something.
 
     Parameters
@@ -54,7 +63,10 @@ def deployments(instance, machines, attach):
     )
 
 
-def _deployment(node, name, piece, names, containers, attach):
+def _deployment(
+    node: Node, name: str, piece: Slice, names: Mapping[str, str], containers: Iterable[dict[str, Any]],
+    attach: Callable[[Slice], Attachment],
+) -> dict[str, Any]:
     resources, pod = attach(piece)
     labels = {"provision/slice": name} | {
         f"workload.provision/{names[replica.workload]}": "true" for replica in piece.replicas
@@ -80,7 +92,7 @@ def _deployment(node, name, piece, names, containers, attach):
     }
 
 
-def _containers(instance, piece, images):
+def _containers(instance: Instance, piece: Slice, images: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """A container per server process of a slice, with what it serves in its environment."""
     processes = [replica for replica in piece.replicas for _ in range(replica.processes)]
     for number, replica in enumerate(processes):
@@ -101,7 +113,7 @@ def _containers(instance, piece, images):
         }
 
 
-def node_files(machines):
+def node_files(machines: Sequence[Node]) -> dict[str, str]:
     """The MIG configurations of the machines and the script that labels them."""
     files = {"label-nodes.sh": _labels(machines)}
     if any(node.type.mig for node in machines):
@@ -109,7 +121,7 @@ def node_files(machines):
     return files
 
 
-def _config_map(machines):
+def _config_map(machines: Sequence[Node]) -> dict[str, Any]:
     """The ConfigMap that the GPU operator's mig-manager reads."""
     content = yaml_text(configuration([node for node in machines if node.type.mig]))
     return {
@@ -130,7 +142,7 @@ set -euo pipefail
 """
 
 
-def _labels(machines):
+def _labels(machines: Sequence[Node]) -> str:
     lines = []
     for number, node in enumerate(machines, start=1):
         labels = [f"{NODE_LABEL}={node.name}", *([f"nvidia.com/mig.config={node.name}"] if node.type.mig else [])]
@@ -142,13 +154,13 @@ def _labels(machines):
     return LABELS.format(usage=usage, count=len(machines), lines="\n".join(lines))
 
 
-def kustomization(resources):
+def kustomization(resources: Sequence[str]) -> str:
     """A kustomization of these files, where the image of each model can be set."""
     head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
     return yaml_text(head | {"resources": resources})
 
 
-def notes(machines):
+def notes(machines: Sequence[Node]) -> Iterator[str]:
     """What to do, in order."""
     if any(node.type.mig for node in machines):
         yield (

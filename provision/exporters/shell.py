@@ -4,11 +4,21 @@ Every placement is explicit (``nvidia-smi mig -cgi PROFILE:START``). The script 
 GPUs it is given are idle and unpartitioned. Source: NVIDIA MIG user guide, nvidia-smi(1), nvidia-cuda-mps-control(1).
 """
 
+from __future__ import annotations
+
 import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from provision.exporters.common import Exported, nodes, percentage, slice_name, uses_mps
 from provision.exporters.shell_functions import FUNCTIONS
 from provision.models.hardware.gpu import WHOLE
+
+if TYPE_CHECKING:
+    from provision.exporters.common import Node
+    from provision.models.hardware.gpu import GpuType
+    from provision.models.plans.plan import Plan, Slice
+    from provision.models.problem.instance import Instance
 
 HEAD = """\
 #!/usr/bin/env bash
@@ -16,7 +26,7 @@ HEAD = """\
 """
 
 
-def render(plan, instance, gpus_per_node):
+def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     """``NODE.sh`` for every machine."""
     machines = nodes(plan, gpus_per_node)
     return Exported({f"{node.name}.sh": _script(instance, node) for node in machines}, (*_use(machines), *NOTES))
@@ -31,13 +41,13 @@ NOTES = (
 )
 
 
-def _use(machines):
+def _use(machines: Sequence[Node]) -> Iterator[str]:
     for node in machines:
         gpus = " ".join(f"GPU{device}" for device in range(len(node.gpus)))
         yield f"`bash {node.name}.sh {gpus}`, as root: indices or UUIDs of {len(node.gpus)} x {node.type.product}."
 
 
-def _script(instance, node):
+def _script(instance: Instance, node: Node) -> str:
     count = len(node.gpus)
     lines = [HEAD.format(count=count, product=node.type.product) + FUNCTIONS, f'take_gpus {count} "$@"']
     lines += [f"check_free {_gpu(device)}" for device in range(count)]
@@ -48,17 +58,17 @@ def _script(instance, node):
     return "\n".join([*lines, "say done", ""])
 
 
-def _gpu(device):
+def _gpu(device: int) -> str:
     return f'"${{gpus[{device}]}}"'
 
 
-def _mode(node, device):
+def _mode(node: Node, device: int) -> list[str]:
     if not node.type.mig:
         return []
     return [f"switch_mig {_gpu(device)} {'Enabled 1' if node.mig else 'Disabled 0'}"]
 
 
-def _slice(instance, kind, device, name, piece):
+def _slice(instance: Instance, kind: GpuType, device: int, name: str, piece: Slice) -> Iterator[str]:
     """Steps that make a slice, start its MPS daemon and describe its replicas."""
     if piece.profile == WHOLE:
         yield f"take_whole {_gpu(device)}{' exclusive' if uses_mps(piece) else ''}"

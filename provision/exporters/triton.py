@@ -4,10 +4,21 @@ One server sees one MIG device, so every replica has a server of its own; the pr
 instances of its model. Source: triton-inference-server/common, protobuf/model_config.proto.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from provision.exporters.common import Exported, nodes, percentage, slice_name, slugs
 from provision.models.base.errors import InputError
+from provision.models.base.known import known
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.prediction import batch_delay_ms, predict_slice
+
+if TYPE_CHECKING:
+    from provision.exporters.common import Node
+    from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+    from provision.models.problem.instance import Instance
 
 FIRST_PORT = 8000
 PORTS = ("http", "grpc", "metrics")
@@ -44,7 +55,7 @@ export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={percentage}
 """
 
 
-def render(plan, instance, gpus_per_node):
+def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     """``NODE/SERVER/serve.sh`` and ``NODE/SERVER/models/WORKLOAD/config.pbtxt`` for every replica."""
     names, files = slugs(workload.name for workload in instance.workloads), {}
     for node in nodes(plan, gpus_per_node):
@@ -54,7 +65,7 @@ def render(plan, instance, gpus_per_node):
             _check(index, position, replica)
             server = f"{node.name}/{slice_name(index, position)}-{order}"
             name = names[replica.workload]
-            latency_ms = predict_slice(instance, gpu.gpu, piece)[order].latency_ms
+            latency_ms = known(predict_slice(instance, gpu.gpu, piece)[order]).latency_ms
             workload = instance.workload[replica.workload]
             delay_ms = batch_delay_ms(instance.policy, workload, piece, latency_ms)
             files[f"{server}/models/{name}/config.pbtxt"] = _config(instance, replica, name, delay_ms)
@@ -73,7 +84,7 @@ NOTES = (
 )
 
 
-def _servers(node):
+def _servers(node: Node) -> Iterator[tuple[int, int, PlannedGpu, int]]:
     """Index of the GPU, position of the slice, the GPU and the order of the replica on it, for every replica."""
     for index, gpu in node.gpus:
         for position, piece in enumerate(gpu.slices):
@@ -81,7 +92,7 @@ def _servers(node):
                 yield index, position, gpu, order
 
 
-def _check(index, position, replica):
+def _check(index: int, position: int, replica: Replica) -> None:
     if replica.processes > 1 and replica.sm_share < 1:
         raise InputError(
             f"triton: GPU {index}, slice {position}: the {replica.processes} processes of {replica.workload} have "
@@ -89,7 +100,7 @@ def _check(index, position, replica):
         )
 
 
-def _config(instance, replica, name, delay_ms):
+def _config(instance: Instance, replica: Replica, name: str, delay_ms: float) -> str:
     """The model's configuration; a batch may wait for as long as the policy leaves room for, in whole microseconds."""
     workload = instance.workload[replica.workload]
     return CONFIG.format(
@@ -99,7 +110,7 @@ def _config(instance, replica, name, delay_ms):
     )
 
 
-def _script(index, position, piece, replica, name, number):
+def _script(index: int, position: int, piece: Slice, replica: Replica, name: str, number: int) -> str:
     mps = len(piece.replicas) > 1 or replica.sm_share < 1
     first = FIRST_PORT + len(PORTS) * number
     return SCRIPT.format(

@@ -3,14 +3,22 @@
 It copies one half of a buffer to the other, twice the L3 in all, so that what it reads is no longer in any cache.
 """
 
+from __future__ import annotations
+
 import multiprocessing
 import os
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from provision.models.base.errors import InputError
+from provision.models.base.known import known
+
+if TYPE_CHECKING:
+    from multiprocessing.synchronize import Event
 
 STEP_BYTES = 4 * 2**20
 PATIENCE_S = 60
@@ -18,7 +26,7 @@ UNKNOWN_L3_MIB = 512
 
 
 @contextmanager
-def background(level, core, l3_mib):
+def background(level: float, core: int, l3_mib: float | None) -> Iterator[Callable[[], float] | None]:
     """Stream on a core for ``level`` of the time; yields the function that tells the mean GB/s since then.
 
     Parameters
@@ -48,12 +56,12 @@ def background(level, core, l3_mib):
         process.join()
 
 
-def _stream(level, core, half_bytes, copied, ready):
+def _stream(level: float, core: int, half_bytes: int, copied: Any, ready: Event) -> None:
     """Run in a process of its own, as long as the one that started it."""
     os.sched_setaffinity(0, {core})
     source, target = np.ones(half_bytes, np.uint8), np.zeros(half_bytes, np.uint8)
     ready.set()
-    while multiprocessing.parent_process().is_alive():
+    while known(multiprocessing.parent_process()).is_alive():
         for at in range(0, half_bytes, STEP_BYTES):
             start_s = time.thread_time()
             target[at : at + STEP_BYTES] = source[at : at + STEP_BYTES]

@@ -14,7 +14,7 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNITS_KIB = {"K": 1, "M": 1024, "G": 1024**2}
 
 
-def usable_cores():
+def usable_cores() -> list[int]:
     """Numbers of the cores that this process may use.
 
     Raises
@@ -27,7 +27,7 @@ def usable_cores():
     return sorted(os.sched_getaffinity(0))
 
 
-def measured_cpu():
+def measured_cpu() -> MeasuredCpu:
     """The MeasuredCpu at hand.
 
     Raises
@@ -46,7 +46,7 @@ def measured_cpu():
     )
 
 
-def _cache_mib(level):
+def _cache_mib(level: int) -> float | None:
     """Size of the first core's cache of a level; None if it is not told."""
     for cache in sorted(CACHES.glob("index*")):
         if (cache / "level").read_text().strip() == str(level):

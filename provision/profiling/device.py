@@ -1,15 +1,20 @@
 """Where measuring happens, from the environment: the GPU type, the MIG profile, the MPS percentage."""
 
+from __future__ import annotations
+
 import os
 import re
 from dataclasses import dataclass
-from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from provision.applier.match import is_type
+from provision.applier.match import names_type
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_types
+
+if TYPE_CHECKING:
+    from provision.models.hardware.gpu import GpuType
 
 DEVICE = re.compile(r"\d{1,4}|(?:GPU|MIG)-\S+")
 
@@ -23,7 +28,7 @@ class Device:
     sm_percent: float = 100.0
 
 
-def device_of_environment():
+def device_of_environment() -> Device:
     """The Device that CUDA programs of this environment get.
 
     ``CUDA_VISIBLE_DEVICES`` names it (by default the first GPU), ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`` its part.
@@ -44,7 +49,7 @@ def device_of_environment():
         raise InputError(f"profile: no NVIDIA GPU can be measured here: {error}; run it where one is") from None
 
 
-def _visible():
+def _visible() -> str:
     """The first visible device as index, UUID or MIG UUID."""
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
     first = names.split(",")[0].strip()
@@ -53,7 +58,7 @@ def _visible():
     return first
 
 
-def _sm_percent():
+def _sm_percent() -> float:
     percent = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100")
     try:
         sm_percent = float(percent)
@@ -64,7 +69,7 @@ def _sm_percent():
     return sm_percent
 
 
-def _type_and_profile(name):
+def _type_and_profile(name: str) -> tuple[str, str]:
     """GPU type and profile of a device."""
     by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
     device = by_index(int(name)) if name.isdigit() else by_uuid(name)
@@ -77,7 +82,7 @@ def _type_and_profile(name):
     return kind.name, WHOLE
 
 
-def profile_of(kind, held):
+def profile_of(kind: GpuType, held: Any) -> str:
     """Name of the profile of a GpuType whose instance has these NVML attributes.
 
     Media engines make no difference to what is measured.
@@ -90,10 +95,10 @@ def profile_of(kind, held):
     return min(alike, key=lambda one: abs(one.memory_gib - memory_gib)).name
 
 
-def _type(device):
+def _type(device: Any) -> GpuType:
     """The GpuType of a device."""
     product = pynvml.nvmlDeviceGetName(device)
     for kind in gpu_types().values():
-        if is_type(SimpleNamespace(product=product), kind):
+        if names_type(product, kind):
             return kind
     raise InputError(f"profile: {product} is no GPU type that ships; known: {', '.join(gpu_types())}")

@@ -9,25 +9,38 @@ layer runs again right after itself, so its weights are often still in a cache: 
 other layers.
 """
 
+from __future__ import annotations
+
 import os
 import resource
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from provision.models.base.errors import InputError
+from provision.models.cpu.layers import Layer
 from provision.models.cpu.times import LayerTime, Streaming
 from provision.profiling.background import background
 from provision.profiling.layer_work import versions_of, work
 
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from provision.models.cpu.layers import Network
+
 WARM_UP = 3
 LEAST_REPETITIONS = 5
 PATIENCE_S = 1.0
-"""After which a layer is given up whose repetitions are disturbed."""
+"""Time after which a layer is given up if other programs keep disturbing its repetitions."""
 QUARTILES = (25, 50, 75)
+
+
+Job = tuple[str, Layer, str]
+"""A network's name, one of its layers and the version to measure it in."""
 
 
 class Setting(NamedTuple):
@@ -37,12 +50,12 @@ class Setting(NamedTuple):
     level: float
 
 
-def settings(cores, levels, usable):
+def settings(cores: Iterable[int], levels: Iterable[float], usable: int) -> list[Setting]:
     """Settings in which the background has a core of its own."""
     return [Setting(number, level) for level in levels for number in cores if number + (level > 0) <= usable]
 
 
-def jobs(networks):
+def jobs(networks: Iterable[Network]) -> list[Job]:
     """What is measured in every setting: (network's name, Layer, version), layers of the same shape once."""
     return [
         (network.name, layer, version)
@@ -53,7 +66,10 @@ def jobs(networks):
     ]
 
 
-def measure(jobs, setting, usable, l3_mib, seconds, advance):
+def measure(
+    jobs: Iterable[Job], setting: Setting, usable: Sequence[int], l3_mib: float | None, seconds: float,
+    advance: Callable[[int], None],
+) -> tuple[list[LayerTime], Streaming | None]:
     """Measure jobs in one setting.
 
     Parameters
@@ -86,11 +102,11 @@ def measure(jobs, setting, usable, l3_mib, seconds, advance):
             if found := ask(layer, version):
                 rows.append(LayerTime(network, layer.name, version, *setting, *found))
             advance(1)
-        return rows, Streaming(level=level, gbps=round(streamed_gbps(), 2)) if level else None
+        return rows, Streaming(level=level, gbps=round(streamed_gbps(), 2)) if streamed_gbps else None
 
 
 @contextmanager
-def _measurer(cores, seconds):
+def _measurer(cores: Sequence[int], seconds: float) -> Iterator[Callable[[Layer, str], tuple[float, float] | None]]:
     """A process pinned to cores; yields the function that has it measure a layer in a version."""
     context = get_context("spawn")
     here, there = context.Pipe()
@@ -98,7 +114,7 @@ def _measurer(cores, seconds):
     process.start()
     there.close()
 
-    def ask(layer, version):
+    def ask(layer: Layer, version: str) -> tuple[float, float] | None:
         try:
             here.send((layer, version))
             return here.recv()
@@ -112,7 +128,7 @@ def _measurer(cores, seconds):
         process.join()
 
 
-def _serve(asked, cores, seconds):
+def _serve(asked: Connection, cores: Sequence[int], seconds: float) -> None:
     """Measure whatever is asked for, until nobody is left to ask."""
     os.sched_setaffinity(0, cores)
     import torch
@@ -120,10 +136,11 @@ def _serve(asked, cores, seconds):
     torch.set_num_threads(len(cores))
     with suppress(EOFError):
         while True:
-            asked.send(_timed(*asked.recv(), seconds))
+            layer, version = asked.recv()
+            asked.send(_timed(layer, version, seconds))
 
 
-def _timed(layer, version, seconds):
+def _timed(layer: Layer, version: str, seconds: float) -> tuple[float, float] | None:
     """Median in ms and relative distance of the quartiles; None when it was never left in peace."""
     import torch
 
@@ -138,10 +155,11 @@ def _timed(layer, version, seconds):
     return float(f"{1e3 * median_s:.4g}"), round(float((high_s - low_s) / median_s), 2)
 
 
-def _repeated(run, seconds, threads):
+def _repeated(run: Callable[[], object], seconds: float, threads: int) -> list[float]:
     """Times of the repetitions that count."""
     clock = time.thread_time if threads == 1 else time.perf_counter
-    took_s, begin_s = [], time.monotonic()
+    took_s: list[float] = []
+    begin_s = time.monotonic()
     while (passed_s := time.monotonic() - begin_s) < PATIENCE_S:
         if passed_s > seconds and len(took_s) >= LEAST_REPETITIONS:
             break
@@ -153,6 +171,6 @@ def _repeated(run, seconds, threads):
     return took_s
 
 
-def _taken_away():
+def _taken_away() -> int:
     """How often the kernel took a core from a thread of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw

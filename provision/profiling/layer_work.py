@@ -11,18 +11,29 @@ VELTAIR's versions are loop nests of its compiler; PyTorch's libraries keep thei
 Parallelism is the number of threads, one per core.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+
+    from torch import torch
+
+    from provision.models.cpu.layers import Layer
+
 WHOLE, CHANNELS_LAST, IM2COL, QUARTERS = "whole", "channels-last", "im2col", "quarters"
 PARTS = 4
 
 
-def versions_of(layer):
+def versions_of(layer: Layer) -> tuple[str, ...]:
     """Names of the versions of a Layer."""
     if layer.depthwise:
         return WHOLE, CHANNELS_LAST
     return (WHOLE, CHANNELS_LAST, IM2COL, QUARTERS) if layer.kernel else (WHOLE, QUARTERS)
 
 
-def work(layer, version):
+def work(layer: Layer, version: str) -> Callable[[], object]:
     """A function that runs a Layer once, on random numbers, and returns its outputs; switches oneDNN on or off."""
     from torch.backends import mkldnn
 
@@ -30,7 +41,7 @@ def work(layer, version):
     return _convolution(layer, version) if layer.kernel else _product(layer, version)
 
 
-def _convolution(layer, version):
+def _convolution(layer: Layer, version: str) -> Callable[[], object]:
     import torch
 
     size, groups = round(layer.m**0.5) * layer.stride, layer.channels if layer.depthwise else 1
@@ -43,7 +54,7 @@ def _convolution(layer, version):
     return lambda: [torch.conv2d(data, part, **options) for part in parts]
 
 
-def _product(layer, version):
+def _product(layer: Layer, version: str) -> Callable[[], object]:
     """Of vectors and weights, or of activations head by head."""
     import torch
 
@@ -55,5 +66,5 @@ def _product(layer, version):
     return lambda: [torch.bmm(*head) for head in heads]
 
 
-def _parts(tensor, version):
+def _parts(tensor: torch.Tensor, version: str) -> Sequence[torch.Tensor]:
     return tensor.chunk(PARTS) if version == QUARTERS else (tensor,)

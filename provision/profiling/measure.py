@@ -4,14 +4,25 @@ All processes load, warm up, wait for each other, and then run for as long as is
 which all of them run. A batch is timed by the clock, from submission to completion, and on the GPU by CUDA events.
 """
 
+from __future__ import annotations
+
 import multiprocessing
 import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from queue import Empty
 from statistics import median
+from typing import TYPE_CHECKING, Any
 
 from provision.models.base.errors import InputError
 from provision.profiling.work import load
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+    from multiprocessing.synchronize import Barrier
+
+Timing = tuple[float, float, float | None]
+"""Start and end of a batch by the clock, s, and its time on the GPU, ms; None where CUDA events did not take it."""
 
 WARM_UP_S = 1.0
 PATIENCE_S = 300
@@ -38,7 +49,7 @@ class Measured:
     batches: int
 
 
-def measure(point, device, seconds):
+def measure(point: Point, device: str, seconds: float) -> Measured | None:
     """Measure one point.
 
     Parameters
@@ -60,7 +71,9 @@ def measure(point, device, seconds):
         When a model cannot be loaded or a process ends before its time.
     """
     context = multiprocessing.get_context("spawn")
-    jobs = [(point.model, point.batch)] * point.processes + [point.neighbour] * (point.neighbour is not None)
+    jobs = [(point.model, point.batch)] * point.processes
+    if point.neighbour is not None:
+        jobs.append(point.neighbour)
     barrier, results = context.Barrier(len(jobs)), context.Queue()
     workers = [
         context.Process(target=_work, args=(number, *job, device, seconds, barrier, results), daemon=True)
@@ -74,11 +87,15 @@ def measure(point, device, seconds):
         for worker in workers:
             worker.kill()
             worker.join()
-    mine = [found[number] for number in range(point.processes)]
-    return None if any(times is None for times in found.values()) else _summary(point, mine, found.values())
+    everyone = {number: times for number, times in found.items() if times is not None}
+    if len(everyone) < len(found):
+        return None
+    return _summary(point, [everyone[number] for number in range(point.processes)], everyone.values())
 
 
-def _collected(workers, results, seconds):
+def _collected(
+    workers: Sequence[BaseProcess], results: Any, seconds: float
+) -> Iterator[tuple[int, list[Timing] | None]]:
     """(number, times) of every worker; times are (start, end, gpu_ms) per batch, None when out of memory."""
     until = time.monotonic() + PATIENCE_S + seconds
     left = len(workers)
@@ -97,7 +114,7 @@ def _collected(workers, results, seconds):
             yield from ((other, None) for other in range(len(workers)))
 
 
-def _work(number, model, batch, device, seconds, barrier, results):
+def _work(number: int, model: str, batch: int, device: str, seconds: float, barrier: Barrier, results: Any) -> None:
     """Run in a process of its own: load, warm up, wait for the others, run, report."""
     try:
         run, timed = load(model, device, batch), _events if device == "cuda" else _clock
@@ -113,21 +130,22 @@ def _work(number, model, batch, device, seconds, barrier, results):
             results.put((number, None, None))
 
 
-def _repeat(run, timed, seconds):
+def _repeat(run: Callable[[], object], timed: Callable[[Callable[[], object]], Timing], seconds: float) -> list[Timing]:
     """(start, end, gpu_ms) of every batch, back to back for some seconds, one at least."""
-    times, until = [], time.monotonic() + seconds
+    times: list[Timing] = []
+    until = time.monotonic() + seconds
     while not times or times[-1][1] < until:
         times.append(timed(run))
     return times
 
 
-def _clock(run):
+def _clock(run: Callable[[], object]) -> Timing:
     start = time.monotonic()
     run()
     return start, time.monotonic(), None
 
 
-def _events(run):
+def _events(run: Callable[[], object]) -> Timing:
     """Start, end by the clock, and the time between two CUDA events around the batch."""
     from torch import cuda
 
@@ -140,7 +158,7 @@ def _events(run):
     return start, time.monotonic(), first.elapsed_time(last)
 
 
-def _summary(point, mine, everyone):
+def _summary(point: Point, mine: Sequence[Sequence[Timing]], everyone: Collection[Sequence[Timing]]) -> Measured:
     """Medians and throughput over the window in which all processes ran."""
     start, end = max(times[0][0] for times in everyone), min(times[-1][1] for times in everyone)
     inside = [[one for one in times if one[0] >= start and one[1] <= end] or times for times in mine]

@@ -1,10 +1,18 @@
 """Measurements as a CSV file, and as performance data where they are of segments alone."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple
+from typing import TYPE_CHECKING, Any
 
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
 from provision.models.performance.measured_segments import MeasuredSegments
+
+if TYPE_CHECKING:
+    from provision.profiling.device import Device
+    from provision.profiling.measure import Measured, Point
 
 COLUMNS = (
     "gpu", "profile", "sm_percent", "model", "batch", "processes", "neighbour", "neighbour_batch",
@@ -12,7 +20,7 @@ COLUMNS = (
 )
 
 
-def row(device, point, measured):
+def row(device: Device, point: Point, measured: Measured | None) -> tuple[object, ...]:
     """One measurement as a row of COLUMNS; out of memory is a throughput of 0."""
     beside, beside_batch = point.neighbour or ("", "")
     found = astuple(measured) if measured else (0, "", 0, 0)
@@ -20,7 +28,7 @@ def row(device, point, measured):
     return (*place, point.model, point.batch, point.processes, beside, beside_batch, *found)
 
 
-def segments(rows, name, source):
+def segments(rows: Iterable[Sequence[Any]], name: str, source: str) -> MeasuredSegments:
     """Measured segments of those rows that are alone on their slice with all of its SMs.
 
     Raises
@@ -33,7 +41,7 @@ def segments(rows, name, source):
     gpus = {one["gpu"] for one in alone}
     if len(gpus) != 1:
         raise InputError("profile: nothing was measured alone with all SMs, so there is no table to write")
-    models = {}
+    models: dict[str, dict[str, list[object]]] = {}
     for one in alone:
         point = (one["profile"], one["batch"], one["processes"], one["throughput_rps"], one["latency_ms"])
         models.setdefault(one["model"].rpartition(":")[2], {"points": []})["points"].append(point)

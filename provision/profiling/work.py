@@ -1,5 +1,6 @@
 """What is measured: torchvision's models, or any callable that runs a batch."""
 
+from collections.abc import Callable
 from importlib import import_module
 
 from provision.models.base.errors import InputError
@@ -9,7 +10,7 @@ LARGER = {"inception_v3": (3, 299, 299)}
 """Shapes of one input; of other models, make a callable."""
 
 
-def load(name, device, batch):
+def load(name: str, device: str, batch: int) -> Callable[[], object]:
     """A function that runs one batch and returns when its work is submitted.
 
     Parameters
@@ -38,7 +39,7 @@ def load(name, device, batch):
     return factory(device, batch)
 
 
-def _torchvision(name, device, batch):
+def _torchvision(name: str, device: str, batch: int) -> Callable[[], object]:
     """A torchvision classifier with random weights, whose speed is that of trained ones."""
     try:
         import torch
@@ -51,7 +52,7 @@ def _torchvision(name, device, batch):
     model = models.get_model(name, weights=None, **options).eval().to(device)
     data = torch.randn(batch, *LARGER.get(name, IMAGE), device=device)
 
-    def run():
+    def run() -> None:
         with torch.inference_mode():
             model(data)
 

@@ -1,17 +1,24 @@
 """Request rates as a Prometheus server measures them now, through its HTTP API."""
 
+from __future__ import annotations
+
 import json
 import math
 from collections import Counter
+from collections.abc import Sequence
 from http.client import HTTPException
 from queue import Empty, SimpleQueue
 from threading import Thread
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
+
+if TYPE_CHECKING:
+    from provision.models.problem.instance import Instance
 
 TRITON = "sum by (model) (rate(nv_inference_request_success[1m]))"
 """Requests/s by model, from the counters that Triton exports."""
@@ -20,7 +27,7 @@ PATIENCE_S = 10
 MOST_BYTES = 16 * 2**20
 
 
-def rates_now(url, instance, query=None, label="model"):
+def rates_now(url: str, instance: Instance, query: str | None = None, label: str = "model") -> dict[str, float]:
     """Rates (requests/s) of the workloads that the server knows, by name.
 
     Parameters
@@ -42,7 +49,7 @@ def rates_now(url, instance, query=None, label="model"):
     """
     if not url.startswith(("http://", "https://")):
         raise InputError(f"prometheus {url!r}: should begin with http:// or https://")
-    by_name = {}
+    by_name: dict[str, list[dict[str, Any]]] = {}
     for sample in _samples(url, query or TRITON):
         by_name.setdefault(sample["metric"].get(label), []).append(sample)
     takers = Counter(model for workload in instance.workloads for model in workload.models)
@@ -58,7 +65,7 @@ def rates_now(url, instance, query=None, label="model"):
     return rates
 
 
-def _samples(url, query):
+def _samples(url: str, query: str) -> list[dict[str, Any]]:
     """The vector that the server answers with."""
     text = _answer(url, query)
     if len(text) > MOST_BYTES:
@@ -73,9 +80,10 @@ def _samples(url, query):
     return samples
 
 
-def _answer(url, query):
+def _answer(url: str, query: str) -> bytes:
     """The bytes that the server answers with, one more than MOST_BYTES where there are too many."""
-    address, answers = f"{url.rstrip('/')}/api/v1/query?{urlencode({'query': query})}", SimpleQueue()
+    address = f"{url.rstrip('/')}/api/v1/query?{urlencode({'query': query})}"
+    answers: SimpleQueue[bytes | Exception] = SimpleQueue()
     # A timeout of the socket begins anew with every byte; only another thread can end the wait for all of them.
     Thread(target=lambda: answers.put(_fetched(address)), daemon=True).start()
     try:
@@ -90,7 +98,7 @@ def _answer(url, query):
     return found
 
 
-def _fetched(address):
+def _fetched(address: str) -> bytes | Exception:
     """What stands at an address, or the exception that says why nothing could be read."""
     try:
         with urlopen(address, timeout=PATIENCE_S) as answer:
@@ -99,7 +107,7 @@ def _fetched(address):
         return error
 
 
-def _value(url, label, samples):
+def _value(url: str, label: str, samples: Sequence[dict[str, Any]]) -> float:
     """The rate of the one sample of a workload."""
     sample, *others = samples
     if others:

@@ -1,18 +1,26 @@
 """New demand and the plan that runs: the best plan for the sum of cost and disturbance, verified."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from provision.formulations.replanning.counts import ALLOWED, replan_counts
-from provision.models.base.errors import InputError
+from provision.models.base.errors import InputError, MethodError
+from provision.models.base.known import known
 from provision.models.contents.alone.rearrange import rearranged
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
 from provision.solving.size import check_size
-from provision.solving.solve import MethodError, check_time_limit
+from provision.solving.solve import check_time_limit
 from provision.verification.capacity import capacity_rps
 from provision.verification.verify import verify
+
+if TYPE_CHECKING:
+    from provision.models.problem.instance import Instance
 
 CHANGE_COST = 0.02
 """A change counts as much as this part of the cheapest GPU, where nothing else is said."""
@@ -40,7 +48,10 @@ class Replan:
     seconds: float
 
 
-def replan(instance, plan, change_cost=None, allow="slices", time_limit_s=60.0, gap=1e-6):
+def replan(
+    instance: Instance, plan: Plan, change_cost: float | None = None, allow: str = "slices",
+    time_limit_s: float = 60.0, gap: float = 1e-6,
+) -> Replan:
     """Replan.
 
     Parameters
@@ -79,10 +90,12 @@ def replan(instance, plan, change_cost=None, allow="slices", time_limit_s=60.0, 
         raise InputError(f"change cost {change_cost}: should be 0 or more")
     check_time_limit(time_limit_s)
     check_size(instance)
-    choice, *context = replan_counts(instance, plan, change_cost, change_cost, allow, time_limit_s, gap)
+    choice, segments, partitions, running = replan_counts(
+        instance, plan, change_cost, change_cost, allow, time_limit_s, gap
+    )
     if choice.started is None:
-        return Replan(choice.status, *[None] * 7, perf_counter() - started)
-    new = rearranged(instance, *context, choice)
+        return Replan(choice.status, None, None, None, None, None, None, None, perf_counter() - started)
+    new = rearranged(instance, segments, partitions, running, choice)
     report = verify(instance, new)
     if not report.ok:
         raise MethodError(f"replanning made a plan that fails: {report.violations[0].message}")
@@ -93,7 +106,10 @@ def replan(instance, plan, change_cost=None, allow="slices", time_limit_s=60.0, 
                   _staying(instance, plan, new, report), perf_counter() - started)
 
 
-def curve(instance, plan, allow="slices", time_limit_s=60.0, weights=WEIGHTS):
+def curve(
+    instance: Instance, plan: Plan, allow: str = "slices", time_limit_s: float = 60.0,
+    weights: Sequence[float] = WEIGHTS,
+) -> list[tuple[float, Replan]]:
     """The trade-off: a Replan for every weight of a change, in parts of the cheapest GPU, where it trades something.
 
     Of those that cost and change alike there is one, and none that another beats; without any plan there is the first.
@@ -104,20 +120,22 @@ def curve(instance, plan, allow="slices", time_limit_s=60.0, weights=WEIGHTS):
     """
     cheapest = min(map(instance.weight, instance.fleet))
     found = [(weight, replan(instance, plan, weight * cheapest, allow, time_limit_s)) for weight in weights]
-    scores = {weight: (one.objective, _moved(one.changes)) for weight, one in found if one.plan is not None}
-    best = {}
+    scores = {
+        weight: (known(one.objective), _moved(known(one.changes))) for weight, one in found if one.plan is not None
+    }
+    best: dict[tuple[float, int], float] = {}
     for weight, score in scores.items():
         if not any(other != score and other[0] <= score[0] and other[1] <= score[1] for other in scores.values()):
             best.setdefault(score, weight)
     return [pair for pair in found if pair[0] in best.values()] or found[:1]
 
 
-def _moved(changes):
+def _moved(changes: Disturbance) -> int:
     """Slices destroyed and replicas started: what replanning counts."""
     return changes.slices_destroyed + changes.replicas_started
 
 
-def _staying(instance, before, after, report):
+def _staying(instance: Instance, before: Plan, after: Plan, report: Report) -> float:
     """Least part of a workload's planned rate that the replicas which go on between two plans can carry."""
     on = going_on(before, after)
     held = capacity_rps(instance, after, [found for found in report.predictions if (found.gpu, found.slice) in on])

@@ -5,12 +5,18 @@ serve, or the whole former plan where changes are made in the background. A work
 of its replicas count as not served. This is an account of capacities, not a replay of requests.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from provision.models.base.errors import InputError
+from provision.models.base.known import known
 from provision.models.plans.disturbance import disturbance, going_on
 from provision.replanning.forecast import expected
 from provision.replanning.replan import replan
@@ -18,11 +24,19 @@ from provision.sweeps.run import solved
 from provision.verification.capacity import capacity_rps
 from provision.verification.verify import verify
 
+if TYPE_CHECKING:
+    from provision.instances.files.demand import Demand
+    from provision.models.plans.plan import Plan
+    from provision.models.plans.report import Report
+    from provision.models.plans.result import Result
+    from provision.models.problem.instance import Instance
+    from provision.replanning.replan import Replan
+
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Policy:
+class ReplanPolicy:
     """When and how to plan anew.
 
     ``planner`` is ``replan``, ``static`` (one plan for the highest rates) or the name of a method that solves from
@@ -53,7 +67,10 @@ class Window:
     under_capacity: bool
 
 
-def simulate_trace(instance, demand, policy, change_cost=None, time_limit_s=5.0, tell=lambda done: None):
+def simulate_trace(
+    instance: Instance, demand: Demand, policy: ReplanPolicy, change_cost: float | None = None,
+    time_limit_s: float = 5.0, tell: Callable[[int], None] = lambda done: None,
+) -> list[Window]:
     """Replay demand under a policy.
 
     Parameters
@@ -63,7 +80,7 @@ def simulate_trace(instance, demand, policy, change_cost=None, time_limit_s=5.0,
     demand
         The Demand, of two windows at least.
     policy
-        The Policy.
+        The ReplanPolicy.
     change_cost
         As for ``replan``.
     time_limit_s
@@ -81,7 +98,9 @@ def simulate_trace(instance, demand, policy, change_cost=None, time_limit_s=5.0,
         When there is one window only, windows differ in length, or some window cannot be planned.
     """
     _check_windows(demand)
-    rates, plan, windows = expected(demand, policy.forecast), None, []
+    rates = expected(demand, policy.forecast)
+    plan: Plan | None = None
+    windows: list[Window] = []
     for row, time_s in enumerate(demand.times_s.tolist()):
         before = plan
         if row % policy.every == 0 and not (policy.planner == "static" and plan):
@@ -89,20 +108,20 @@ def simulate_trace(instance, demand, policy, change_cost=None, time_limit_s=5.0,
             planned = demand.instance(instance, ahead * (1 + policy.headroom))
             plan = _planned(planned, plan, policy, change_cost, time_limit_s, time_s)
         actual = demand.instance(instance, demand.rates_rps[row])
-        windows.append(_window(actual, before, plan, policy, demand.window_s, time_s))
+        windows.append(_window(actual, before, known(plan), policy, demand.window_s, time_s))
         tell(row + 1)
     return windows
 
 
-def summary(windows, window_s, seconds):
+def summary(windows: Sequence[Window], window_s: float, seconds: float) -> dict[str, Any]:
     """The row of a table: totals over all windows."""
     hours = window_s / 3600
-    priced = all(window.cost_per_hour is not None for window in windows)
+    costs = [window.cost_per_hour for window in windows if window.cost_per_hour is not None]
     changes, asked = windows[1:], sum(window.demand_rps for window in windows)
     served = sum(window.demand_rps * window.served for window in windows)
     return {
         "gpu_hours": sum(window.gpus for window in windows) * hours,
-        "cost": sum(window.cost_per_hour for window in windows) * hours if priced else None,
+        "cost": sum(costs) * hours if len(costs) == len(windows) else None,
         "slices_destroyed": sum(window.slices_destroyed for window in changes),
         "slices_created": sum(window.slices_created for window in changes),
         "replicas_started": sum(window.replicas_started for window in changes),
@@ -112,19 +131,21 @@ def summary(windows, window_s, seconds):
     }
 
 
-def compare_policies(instance, demand, policies, change_cost=None, time_limit_s=5.0, tell=lambda name, done: None):
+def compare_policies(
+    instance: Instance, demand: Demand, policies: Iterable[ReplanPolicy], change_cost: float | None = None,
+    time_limit_s: float = 5.0, tell: Callable[[str, int], None] = lambda name, done: None,
+) -> tuple[list[dict[str, Any]], dict[str, list[Window]]]:
     """One summary row per policy on the same demand, and the windows of each by name."""
     rows, windows = [], {}
     for policy in policies:
         started = perf_counter()
-        found = simulate_trace(instance, demand, policy, change_cost, time_limit_s,
-                               lambda done, name=policy.name: tell(name, done))
+        found = simulate_trace(instance, demand, policy, change_cost, time_limit_s, partial(tell, policy.name))
         windows[policy.name] = found
         rows.append({"policy": policy.name} | summary(found, demand.window_s, perf_counter() - started))
     return rows, windows
 
 
-def _check_windows(demand):
+def _check_windows(demand: Demand) -> None:
     """Refuse demand whose windows cannot be added up."""
     if demand.window_s <= 0:
         raise InputError("demand: has one window; replaying it needs two or more")
@@ -136,22 +157,27 @@ def _check_windows(demand):
         )
 
 
-def _planned(instance, plan, policy, change_cost, time_limit_s, time_s):
-    """The plan for what is expected."""
+def _planned(
+    instance: Instance, plan: Plan | None, policy: ReplanPolicy, change_cost: float | None, time_limit_s: float,
+    time_s: float,
+) -> Plan:
+    """The plan for the expected rates, by the policy's planner."""
     if policy.planner == "replan" and plan is not None:
-        found = replan(instance, plan, change_cost, time_limit_s=time_limit_s, gap=1e-3)
+        found: Replan | Result = replan(instance, plan, change_cost, time_limit_s=time_limit_s, gap=1e-3)
         reason = found.status
     else:
         method = "auto" if policy.planner in ("replan", "static") else policy.planner
-        found = solved(instance, {"method": method, "time_limit_s": time_limit_s})
-        reason = found.reason or found.status
-    if found.plan is None or not found.report.ok:
+        result = solved(instance, {"method": method, "time_limit_s": time_limit_s})
+        found, reason = result, result.reason or result.status
+    if found.plan is None or found.report is None or not found.report.ok:
         raise InputError(f"demand: nothing can be planned for {time_s:g} s: {reason}")
     return found.plan
 
 
-def _window(instance, before, plan, policy, window_s, time_s):
-    """What happens in one window."""
+def _window(
+    instance: Instance, before: Plan | None, plan: Plan, policy: ReplanPolicy, window_s: float, time_s: float
+) -> Window:
+    """The account of one window: changes at its start, demand, and the part of it that is served."""
     changes = disturbance(before or plan, plan)
     report = verify(instance, plan)
     full = capacity_rps(instance, plan, report.predictions)
@@ -168,7 +194,7 @@ def _window(instance, before, plan, policy, window_s, time_s):
     )
 
 
-def _meanwhile(instance, before, plan, report, background):
+def _meanwhile(instance: Instance, before: Plan, plan: Plan, report: Report, background: bool) -> Mapping[str, float]:
     """Capacity by workload while one plan gives way to the next."""
     if background:
         return capacity_rps(instance, before, verify(instance, before).predictions)

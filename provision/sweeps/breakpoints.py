@@ -1,18 +1,30 @@
 """Breakpoints: where, along one parameter, the GPUs of the best plan change, by bisection on an exact method."""
 
+from __future__ import annotations
+
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from provision.models.base.errors import InputError
+from provision.models.base.known import known
 from provision.sweeps.parameters import changed, find
 from provision.sweeps.run import PLAIN, solved
+
+if TYPE_CHECKING:
+    from provision.models.problem.instance import Instance
+    from provision.sweeps.run import Settings
 
 TOLERANCE = 1e-6
 """Width to which a breakpoint is found, as a part of the largest value."""
 MOST_CHANGES = 200
 """Plans of equal cost may take turns at every step; nobody reads so many changes."""
 INFEASIBLE = "infeasible"
+
+
+Answer = dict[str, int] | str
+"""GPUs by type, or ``infeasible``."""
 
 
 class Breakpoint(NamedTuple):
@@ -24,11 +36,14 @@ class Breakpoint(NamedTuple):
 
     below: float
     above: float
-    before: dict | str
-    after: dict | str
+    before: Answer
+    after: Answer
 
 
-def breakpoints(instance, name, values, settings, tell=lambda solved: None):
+def breakpoints(
+    instance: Instance, name: str, values: Sequence[float], settings: Settings,
+    tell: Callable[[int], None] = lambda solved: None,
+) -> list[Breakpoint]:
     """All changes of the best plan's GPUs between neighbouring values of one parameter.
 
     Between two neighbours of one answer no change is sought: for rates and SLOs there is none, since the number
@@ -68,7 +83,7 @@ def breakpoints(instance, name, values, settings, tell=lambda solved: None):
             )
     whole = find(name, instance)[0].whole
     width = 1 if whole else TOLERANCE * max(map(abs, values))
-    found = []
+    found: list[Breakpoint] = []
     for low, high in pairwise(values):
         for one in _between(answer, low, high, width, whole):
             if len(found) == MOST_CHANGES:
@@ -80,7 +95,7 @@ def breakpoints(instance, name, values, settings, tell=lambda solved: None):
     return found
 
 
-def check_range(name, values):
+def check_range(name: str, values: Sequence[float | str]) -> None:
     """Refuse values between which there is nothing to find.
 
     Raises
@@ -94,9 +109,9 @@ def check_range(name, values):
         raise InputError(f"breakpoints {name}: needs a range of it; add --vary {name}=FIRST:LAST:STEP")
 
 
-def _between(answer, low, high, width, whole):
+def _between(answer: _Answers, low: float, high: float, width: float, whole: bool) -> Iterator[Breakpoint]:
     """Breakpoints between two values, ascending, as they are found."""
-    before, after = answer(low), answer(high)
+    before, after = cast(Answer, answer(low)), cast(Answer, answer(high))
     if before == after:
         return
     middle = (low + high) // 2 if whole else (low + high) / 2
@@ -110,21 +125,21 @@ def _between(answer, low, high, width, whole):
 class _Answers:
     """The GPUs of the best plan by the value of one parameter, None where not proven; each is solved once."""
 
-    def __init__(self, instance, name, settings, tell):
+    def __init__(self, instance: Instance, name: str, settings: Settings, tell: Callable[[int], None]) -> None:
         self.instance, self.name, self.settings, self.tell = instance, name, settings, tell
-        self.known = {}
+        self.known: dict[float, Answer | None] = {}
 
-    def __call__(self, value):
+    def __call__(self, value: float) -> Answer | None:
         if value not in self.known:
             self.known[value] = self._solved(value)
             self.tell(len(self.known))
         return self.known[value]
 
-    def _solved(self, value):
+    def _solved(self, value: float) -> Answer | None:
         varied = changed(self.instance, {self.name: value})
         result = solved(varied, self.settings, **PLAIN.get(self.settings["method"], {}))
         if result.status == "infeasible":
             return INFEASIBLE
         if result.status != "optimal":
             return None
-        return dict(sorted(Counter(gpu.gpu for gpu in result.plan.gpus).items()))
+        return dict(sorted(Counter(gpu.gpu for gpu in known(result.plan).gpus).items()))

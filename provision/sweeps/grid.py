@@ -1,15 +1,21 @@
 """Sweeps: which parameters take which values, and the points that this makes."""
 
+from __future__ import annotations
+
 import itertools
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from provision.instances.files.files import load, validate
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Number, Record, Text, Version
+
+if TYPE_CHECKING:
+    from provision.instances.files.files import FilePath
 
 MOST_POINTS = 100_000
 
@@ -26,12 +32,12 @@ class Sweep(Record):
     vary: Annotated[dict[Name, list[Number | Text] | Text], Field(min_length=1)]
 
 
-def read_sweep(path):
+def read_sweep(path: FilePath) -> Sweep:
     """A Sweep from a YAML or JSON file."""
     return validate(Sweep, load(path), path)
 
 
-def from_flags(texts, one_at_a_time=False):
+def from_flags(texts: Iterable[str], one_at_a_time: bool = False) -> Sweep:
     """A Sweep from ``NAME=VALUES`` texts.
 
     Raises
@@ -50,7 +56,7 @@ def from_flags(texts, one_at_a_time=False):
     return made(vary, one_at_a_time)
 
 
-def made(vary, one_at_a_time=False):
+def made(vary: Mapping[str, Sequence[float | str] | str], one_at_a_time: bool = False) -> Sweep:
     """A Sweep of values by parameter.
 
     Raises
@@ -62,7 +68,7 @@ def made(vary, one_at_a_time=False):
     return validate(Sweep, content, "vary")
 
 
-def values_of(sweep):
+def values_of(sweep: Sweep) -> dict[str, list[float | str]]:
     """The values of every parameter by name.
 
     Raises
@@ -73,7 +79,7 @@ def values_of(sweep):
     return {name: _values(name, values) for name, values in sweep.vary.items()}
 
 
-def points_of(sweep):
+def points_of(sweep: Sweep) -> list[dict[str, float | str]]:
     """All points of a sweep, ``{name: value}`` each, neighbours next to each other.
 
     Raises
@@ -89,11 +95,11 @@ def points_of(sweep):
     return [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
 
 
-def _values(name, given):
+def _values(name: str, given: list[float | str] | str) -> list[float | str]:
     if isinstance(given, list):
-        parts = given
+        parts: list[float | str] = given
     elif ":" in given:
-        parts = _range(name, given)
+        parts = [*_range(name, given)]
     else:
         parts = [_number(part) for part in given.split(",")]
     if not all(math.isfinite(part) for part in parts if isinstance(part, float)):
@@ -105,7 +111,7 @@ def _values(name, given):
     return parts
 
 
-def _range(name, text):
+def _range(name: str, text: str) -> list[float]:
     """First to last by step, in decimal arithmetic, the last one included where the steps meet it."""
     try:
         first, last, step = (Decimal(part) for part in text.split(":"))
@@ -118,7 +124,7 @@ def _range(name, text):
     return [float(first + index * step) for index in range(int(steps) + 1)]
 
 
-def _number(text):
+def _number(text: str) -> float | str:
     """A number where the text is one."""
     try:
         return float(text)
@@ -126,6 +132,6 @@ def _number(text):
         return text.strip()
 
 
-def _refuse_many(what, number):
+def _refuse_many(what: str, number: int) -> None:
     if number > MOST_POINTS:
         raise InputError(f"vary: {what} has {number:.3g} points, more than {MOST_POINTS:,}; use larger steps")

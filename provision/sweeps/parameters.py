@@ -1,14 +1,23 @@
-"""What can be varied about an instance, by name: factors of rates and SLOs, prices, the fleet, rules, batch limits."""
+"""The parameters of a sweep, by name: factors of rates and SLOs, prices, the fleet, rules, batch limits."""
+
+from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel
 
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import PerformanceFile
+from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Policy, Workload
+
+Change = Callable[[Instance, str, Any, str], Instance]
+"""Gives the changed instance from the instance, the target, the value and what to call the value when it is refused."""
+R = TypeVar("R", bound=BaseModel)
 
 
 class Parameter(NamedTuple):
@@ -19,13 +28,13 @@ class Parameter(NamedTuple):
     """
 
     what: str
-    change: Callable
+    change: Change
     target: str = ""
     numeric: bool = True
     whole: bool = False
 
 
-def changed(instance, point):
+def changed(instance: Instance, point: Mapping[str, float | str]) -> Instance:
     """The instance with every parameter of a point, ``{name: value}``, applied.
 
     Raises
@@ -45,7 +54,7 @@ def changed(instance, point):
     return instance
 
 
-def find(name, instance):
+def find(name: str, instance: Instance) -> tuple[Parameter, str]:
     """The Parameter of a name and the target that the name gives, ``""`` for all.
 
     Raises
@@ -68,10 +77,10 @@ def find(name, instance):
     return parameter, target
 
 
-def _workloads(field, factor):
+def _workloads(field: str, factor: bool) -> Change:
     """A change of one field of the workloads, all or the one named: by a factor, or to the value."""
 
-    def change(instance, target, value, where):
+    def change(instance: Instance, target: str, value: Any, where: str) -> Instance:
         workloads = [
             _with(Workload, one, where, **{field: getattr(one, field) * value if factor else value})
             if target in ("", one.name) else one
@@ -82,10 +91,10 @@ def _workloads(field, factor):
     return change
 
 
-def _fleet(field):
+def _fleet(field: str) -> Change:
     """A change of one field of the fleet entries of one GPU type."""
 
-    def change(instance, target, value, where):
+    def change(instance: Instance, target: str, value: Any, where: str) -> Instance:
         if [one.gpu for one in instance.fleet].count(target) > 1:
             raise InputError(f"{where}: {target} stands in the fleet more than once; vary files with one entry of it")
         fleet = [
@@ -96,14 +105,14 @@ def _fleet(field):
     return change
 
 
-def _policy(field):
-    def change(instance, target, value, where):
+def _policy(field: str) -> Change:
+    def change(instance: Instance, target: str, value: Any, where: str) -> Instance:
         return _instance(instance, where, policy=_with(Policy, instance.policy, where, **{field: value}))
 
     return change
 
 
-def _types(instance, target, value, where):
+def _types(instance: Instance, target: str, value: Any, where: str) -> Instance:
     """Only these GPU types of the fleet, joined by ``+``."""
     wanted = str(value).split("+")
     there = [one.gpu for one in instance.fleet]
@@ -113,15 +122,15 @@ def _types(instance, target, value, where):
     return _instance(instance, where, fleet=[one for one in instance.fleet if one.gpu in wanted])
 
 
-def _max_batch(instance, target, value, where):
-    """No operating point of a larger batch."""
+def _max_batch(instance: Instance, target: str, value: Any, where: str) -> Instance:
+    """The instance without operating points of larger batches."""
     return _instance(instance, where, performance=[_limited(data, value, where) for data in instance.performance])
 
 
-def _limited(data, most, where):
+def _limited(data: PerformanceFile, most: int, where: str) -> PerformanceFile:
     """Performance data without the operating points of larger batches."""
     content = data.model_dump(mode="json")
-    if data.kind in ("igniter", "colocation"):
+    if data.kind == "igniter" or data.kind == "colocation":
         content["max_batch"] = min(data.max_batch, most)
     elif data.kind != "measured-segments":
         content["batches"] = [batch for batch in data.batches if batch <= most]
@@ -131,12 +140,12 @@ def _limited(data, most, where):
     return validate(PerformanceFile, content, where)
 
 
-def _with(kind, record, where, **changes):
+def _with(kind: type[R], record: R, where: str, **changes: Any) -> R:
     """A record with some fields changed, validated like a new one."""
     return validate(kind, record.model_dump() | changes, where)
 
 
-def _instance(instance, where, **changes):
+def _instance(instance: Instance, where: str, **changes: Any) -> Instance:
     fields = {name: getattr(instance, name) for name in type(instance).model_fields}
     return validate(type(instance), fields | changes, where)
 

@@ -4,10 +4,14 @@ Points of a chunk are solved one after the other, each beginning with the plan o
 holds. Chunks do not depend on how many work on them, so that the table does not either.
 """
 
+from __future__ import annotations
+
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
 import joblib
 
@@ -16,13 +20,30 @@ from provision.solving.methods import method as find_method
 from provision.solving.solve import solve
 from provision.sweeps.parameters import changed
 
+if TYPE_CHECKING:
+    from provision.models.plans.result import Result
+    from provision.models.problem.instance import Instance
+    from provision.sweeps.table import TableRow
+
+Settings = Mapping[str, Any]
+"""Keyword arguments of ``solve``: method, time_limit_s, seed."""
+
 CHUNK = 8
 PLAIN = {"auto": {"slack": "no"}}
 """Parameters by method: a table tells costs, for which slack is not needed."""
 COLUMNS = ("status", "objective", "bound", "gap", "gpus", "gpcs", "cost_per_hour", "plan_gpus", "reason")
 
 
-def run(instance, points, settings, done=None, tell=lambda number, rows: None, workers=1, backend="loky", address=None):
+def run(
+    instance: Instance,
+    points: Sequence[dict[str, float | str]],
+    settings: Settings,
+    done: Mapping[int, list[TableRow]] | None = None,
+    tell: Callable[[int, list[TableRow]], None] = lambda number, rows: None,
+    workers: int = 1,
+    backend: str = "loky",
+    address: str | None = None,
+) -> list[TableRow]:
     """Solve the points of a sweep.
 
     Parameters
@@ -65,13 +86,15 @@ def run(instance, points, settings, done=None, tell=lambda number, rows: None, w
     return [row for number in range(len(chunks)) for row in found[number]]
 
 
-def digest(instance, points, settings):
+def digest(instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings) -> str:
     """SHA-256 over all that a table depends on."""
     text = json.dumps([instance.digest, points, sorted(settings.items())], default=str)
     return sha256(text.encode()).hexdigest()
 
 
-def _chunk(number, instance, points, settings):
+def _chunk(
+    number: int, instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings
+) -> tuple[int, list[TableRow]]:
     """The rows of neighbouring points; from the last on, since a plan for more traffic holds for less."""
     rows, plan = [], None
     for point in reversed(points):
@@ -81,7 +104,7 @@ def _chunk(number, instance, points, settings):
     return number, rows[::-1]
 
 
-def solved(instance, settings, **rest):
+def solved(instance: Instance, settings: Settings, **rest: Any) -> Result:
     """A Result; unlike that of ``solve`` it is never the best so far of a search that Ctrl-C ended.
 
     Raises
@@ -95,8 +118,8 @@ def solved(instance, settings, **rest):
     return result
 
 
-def row(result):
-    """What a table says of a Result, by column."""
+def row(result: Result) -> TableRow:
+    """The row of a table for a Result, by column."""
     summary = result.summary()
     counts = Counter(gpu.gpu for gpu in result.plan.gpus) if result.plan else {}
     summary["plan_gpus"] = " ".join(f"{name}:{counts[name]}" for name in sorted(counts))
@@ -104,7 +127,7 @@ def row(result):
 
 
 @contextmanager
-def _workers(backend, address, workers):
+def _workers(backend: str, address: str | None, workers: int) -> Iterator[Any]:
     """joblib's Parallel on this machine or on a Dask cluster."""
     if backend == "loky":
         yield joblib.Parallel(n_jobs=workers, return_as="generator_unordered")

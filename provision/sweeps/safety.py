@@ -4,6 +4,11 @@ Segments serve one workload each, so that a plan for the highest rate of every w
 (quantile 1 is the robust plan) and a plan for lower rates in those windows where no rate exceeds what it planned for.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from provision.models.performance.operating_points import ROUNDING
@@ -11,10 +16,20 @@ from provision.sweeps.run import row, solved
 from provision.verification.capacity import capacity_rps
 from provision.verification.verify import verify
 
+if TYPE_CHECKING:
+    from provision.instances.files.demand import Demand
+    from provision.models.plans.plan import Plan
+    from provision.models.problem.instance import Instance
+    from provision.sweeps.run import Settings
+    from provision.sweeps.table import TableRow
+
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 1.0)
 
 
-def price_of_safety(instance, demand, settings, quantiles=QUANTILES, tell=lambda solved: None):
+def price_of_safety(
+    instance: Instance, demand: Demand, settings: Settings, quantiles: Sequence[float] = QUANTILES,
+    tell: Callable[[int], None] = lambda solved: None,
+) -> list[TableRow]:
     """One row per quantile: the best plan for every workload's quantile of its rate over the windows.
 
     Parameters
@@ -47,7 +62,7 @@ def price_of_safety(instance, demand, settings, quantiles=QUANTILES, tell=lambda
     return rows
 
 
-def covered(instance, demand, plan):
+def covered(instance: Instance, demand: Demand, plan: Plan | None) -> float | None:
     """Part of the windows in which a plan carries every rate, headroom included; None without a plan."""
     if plan is None:
         return None

@@ -1,13 +1,23 @@
 """The table of a sweep on disk: a journal of finished chunks while it runs, one CSV or Parquet file in the end."""
 
+from __future__ import annotations
+
 import json
 import os
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from provision.instances.files.csv_cells import csv_text
 from provision.instances.files.files import check_writable, reason, write_bytes
 from provision.models.base.errors import InputError
+
+if TYPE_CHECKING:
+    from provision.instances.files.files import FilePath
+
+TableRow = dict[str, Any]
+"""A row of a table, by column."""
 
 SUFFIXES = (".csv", ".parquet")
 
@@ -32,7 +42,7 @@ class Table:
         When the path has another suffix, exists, or its journal belongs to another sweep.
     """
 
-    def __init__(self, path, digest, force=False):
+    def __init__(self, path: FilePath, digest: str, force: bool = False) -> None:
         self.path, self.part, self.digest, self.force = Path(path), Path(f"{path}.part"), digest, force
         if self.path.suffix not in SUFFIXES:
             raise InputError(f"{path}: a table ends in {' or '.join(SUFFIXES)}; name it so")
@@ -41,7 +51,7 @@ class Table:
         check_writable(path, force)
         self.done = self._resumed() if self.part.exists() else {}
 
-    def _resumed(self):
+    def _resumed(self) -> dict[int, list[TableRow]]:
         """Rows by chunk of the journal; a last line that was cut off is left out."""
         try:
             lines = self.part.read_text(encoding="utf-8").splitlines()
@@ -55,7 +65,7 @@ class Table:
             return {}
         return dict(filter(None, map(_whole, mine)))
 
-    def add(self, number, rows):
+    def add(self, number: int, rows: Sequence[TableRow]) -> None:
         """Note the rows of a chunk, on disk before this returns."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,14 +77,14 @@ class Table:
         except OSError as error:
             raise InputError(f"{self.part}: cannot be written: {reason(error)}; choose another --out") from None
 
-    def finish(self, rows):
+    def finish(self, rows: Sequence[TableRow]) -> None:
         """Write the table as a whole and remove the journal."""
         content = as_csv(rows).encode() if self.path.suffix == ".csv" else _as_parquet(aligned(rows))
         write_bytes(self.path, content, self.force)
         self.part.unlink(missing_ok=True)
 
 
-def aligned(rows):
+def aligned(rows: Sequence[TableRow]) -> list[TableRow]:
     """Rows with the same columns, those that not every row has first; None where a row has no value."""
     names = dict.fromkeys(name for row in rows for name in row)
     common = set(names).intersection(*rows)
@@ -82,13 +92,13 @@ def aligned(rows):
     return [{name: row.get(name) for name in ordered} for row in rows]
 
 
-def as_csv(rows):
+def as_csv(rows: Sequence[TableRow]) -> str:
     """Rows as CSV text; an empty cell for None."""
     rows = aligned(rows)
     return csv_text(rows[0], [row.values() for row in rows])
 
 
-def _whole(line):
+def _whole(line: str) -> tuple[int, list[TableRow]] | None:
     """(chunk number, rows) of a line; None for one that was cut off."""
     try:
         number, rows = json.loads(line.partition(" ")[2])
@@ -97,7 +107,7 @@ def _whole(line):
     return number, rows
 
 
-def _as_parquet(rows):
+def _as_parquet(rows: Sequence[TableRow]) -> bytes:
     """Rows as the bytes of a Parquet file."""
     import pyarrow
     from pyarrow import parquet

@@ -1,10 +1,22 @@
 """What if traffic, SLOs, prices or the fleet were different: one call from an instance to the table of a sweep."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
 from provision.sweeps.grid import made, points_of
 from provision.sweeps.run import run
 
+if TYPE_CHECKING:
+    from provision.models.problem.instance import Instance
+    from provision.sweeps.table import TableRow
 
-def what_if(instance, vary, one_at_a_time=False, workers=1, method="auto", time_limit_s=60.0, seed=0):
+
+def what_if(
+    instance: Instance, vary: Mapping[str, Sequence[float | str] | str], one_at_a_time: bool = False, workers: int = 1,
+    method: str = "auto", time_limit_s: float = 60.0, seed: int = 0,
+) -> list[TableRow]:
     """Solve variations of an instance.
 
     Parameters

@@ -1,10 +1,17 @@
 """Sweeps in words: what changes, by how much, and where the next GPU is due."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from provision.models.problem.instance import REQUESTS
-from provision.sweeps.breakpoints import INFEASIBLE
+
+if TYPE_CHECKING:
+    from provision.sweeps.breakpoints import Answer, Breakpoint
+    from provision.sweeps.table import TableRow
 
 FACTORS = {"rate": ("more traffic", "less traffic"), "slo": ("longer SLOs", "shorter SLOs")}
 """How factors above and below 1 are called."""
@@ -13,7 +20,10 @@ FINE = 1e-5
 """Factors that differ by less are told as one."""
 
 
-def answers(base, values, rows, breakpoints, unit="GPUs"):
+def answers(
+    base: TableRow, values: Mapping[str, Sequence[float | str]], rows: Sequence[TableRow],
+    breakpoints: Mapping[str, Sequence[Breakpoint]], unit: str = "GPUs",
+) -> list[str]:
     """Sentences on a sweep.
 
     Parameters
@@ -40,13 +50,13 @@ def answers(base, values, rows, breakpoints, unit="GPUs"):
     return lines
 
 
-def _ends(name, base, rows, unit):
+def _ends(name: str, base: TableRow, rows: Sequence[TableRow], unit: str) -> list[str]:
     """One sentence for the first and one for the last value of a parameter."""
     ends = [rows[0], rows[-1]] if len(rows) > 1 else rows
     return [f"{call(name, row[name])}: {_what(row, unit)}{_instead(base, row, unit)}." for row in ends]
 
 
-def _next_gpu(name, base, rows, found):
+def _next_gpu(name: str, base: TableRow, rows: Sequence[TableRow], found: Sequence[Breakpoint] | None) -> list[str]:
     """The least growth of the traffic, from what it is, that takes another GPU."""
     kind, _, target = name.partition(".")
     if kind != "rate" or None in [row["gpus"] for row in (base, *rows)]:
@@ -67,12 +77,15 @@ def _next_gpu(name, base, rows, found):
             else f"The next GPU is due between {low} and {high} traffic{of}."]
 
 
-def _grows(change):
+def _grows(change: Breakpoint) -> bool:
     """Whether a Breakpoint is one of more GPUs."""
-    return INFEASIBLE not in change[2:] and sum(change.after.values()) > sum(change.before.values())
+    before, after = change.before, change.after
+    if isinstance(before, str) or isinstance(after, str):
+        return False
+    return sum(after.values()) > sum(before.values())
 
 
-def _range(rows, unit):
+def _range(rows: Sequence[TableRow], unit: str) -> str:
     """A grid of several parameters in one sentence."""
     planned = [row for row in rows if row["objective"] is not None]
     text = f"Of {len(rows)} points, {len(planned)} can be served"
@@ -82,7 +95,7 @@ def _range(rows, unit):
     return f"{text}; {sum(row['status'] == 'optimal' for row in rows)} proven optimal."
 
 
-def changes(name, found):
+def changes(name: str, found: Sequence[Breakpoint]) -> list[str]:
     """Sentences on the breakpoints of one parameter."""
     if not found:
         return [f"Nothing changes along {name} in this range."]
@@ -95,10 +108,10 @@ def changes(name, found):
     return [*lines, f"And {more} more changes."] if more > 0 else lines
 
 
-def call(name, value):
+def call(name: str, value: float | str) -> str:
     """A value of a parameter in words: ``40 % more traffic``, ``price.t4 = 0.5``."""
     kind, _, target = name.partition(".")
-    if kind not in FACTORS:
+    if kind not in FACTORS or isinstance(value, str):
         return f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
     if value == 1:
         return f"{name} as it is"
@@ -107,12 +120,14 @@ def call(name, value):
     return f"{abs(value - 1) * 100:.4g} % {more if value > 1 else less}{of}"
 
 
-def counts(gpus):
+def counts(gpus: Answer) -> str:
     """GPUs by type in words."""
-    return gpus if gpus == INFEASIBLE else " and ".join(f"{number} {name}" for name, number in gpus.items()) or "no GPU"
+    if isinstance(gpus, str):
+        return gpus
+    return " and ".join(f"{number} {name}" for name, number in gpus.items()) or "no GPU"
 
 
-def _what(row, unit):
+def _what(row: TableRow, unit: str) -> str:
     if row["objective"] is None:
         return f"{row['status']} ({row['reason']})" if row["reason"] else row["status"]
     number = "1 GPU" if row["gpus"] == 1 else f"{row['gpus']} GPUs"
@@ -122,7 +137,7 @@ def _what(row, unit):
     return carried + number + cost + proof
 
 
-def _instead(base, row, unit):
+def _instead(base: TableRow, row: TableRow, unit: str) -> str:
     told = "objective" if unit == REQUESTS else "gpus"
     if None in (base[told], row[told]) or base[told] == row[told]:
         return ", as now" if base["gpus"] == row["gpus"] and base["objective"] == row["objective"] else ""

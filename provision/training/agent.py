@@ -9,7 +9,11 @@ the sum of the values of the choices, since the paper does not say how one netwo
 program trains every head on the whole return by itself.)
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,6 +21,14 @@ from torch import nn
 from torch.nn import functional
 
 from provision.heuristics.inss.policy import LEVELS
+
+if TYPE_CHECKING:
+
+    from numpy.typing import NDArray
+
+    from provision.heuristics.inss.policy import ActorLayers
+    from provision.heuristics.inss.system import System
+    from provision.models.base.arrays import Ints
 
 HIDDEN = 512, 256
 DISCOUNT = 0.99
@@ -29,7 +41,7 @@ RATE = 1e-4
 class Networks(nn.Module):
     """The actor, the two Q-networks, their targets, and the logarithm of the temperature."""
 
-    def __init__(self, system):
+    def __init__(self, system: System) -> None:
         super().__init__()
         sizes = 2 * system.workloads, *HIDDEN, system.workloads * (system.gpus + LEVELS)
         self.actor, *critics = (_perceptron(sizes) for _ in range(3))
@@ -41,7 +53,7 @@ class Networks(nn.Module):
         self.target_entropy = -np.log(1 + sizes[-1])
 
 
-def _perceptron(sizes):
+def _perceptron(sizes: Sequence[int]) -> nn.Sequential:
     """Layers with ReLU between them."""
     layers = [nn.Linear(*pair) for pair in pairwise(sizes)]
     return nn.Sequential(*(part for layer in layers for part in (nn.ReLU(), layer)))[1:]
@@ -61,7 +73,7 @@ class Agent:
         rate of learning follows in proportion, the networks' with the root.
     """
 
-    def __init__(self, system, seed, transitions):
+    def __init__(self, system: System, seed: int, transitions: int) -> None:
         self.heads = system.workloads, system.gpus + LEVELS
         self.split = [system.gpus, LEVELS]
         with torch.random.fork_rng():
@@ -75,18 +87,18 @@ class Agent:
         }
 
     @property
-    def temperature(self):
+    def temperature(self) -> torch.Tensor:
         """Tau."""
         return self.networks.log_temperature.exp()
 
     @torch.no_grad()
-    def act(self, observations, rng=None):
+    def act(self, observations: NDArray[np.float32], rng: np.random.Generator | None = None) -> Ints:
         """Actions drawn by the policy, without random numbers the most likely ones; (systems, workloads, 2)."""
         chances = [head.numpy() for head in self._log_chances(torch.from_numpy(observations))]
         noise = [rng.gumbel(size=head.shape) if rng else 0.0 for head in chances]
         return np.stack([(head + more).argmax(-1) for head, more in zip(chances, noise, strict=True)], axis=-1)
 
-    def learn(self, states, actions, rewards, after):
+    def learn(self, states: torch.Tensor, actions: torch.Tensor, rewards: torch.Tensor, after: torch.Tensor) -> None:
         """One update of everything from a mini-batch, tensors with one row per transition (lines 11-14)."""
         self._step("critics", self._critic_loss(states, actions, rewards, after))
         loss, entropy = self._actor_loss(states)
@@ -98,13 +110,15 @@ class Agent:
             ):
                 target.lerp_(critic, SOFT_UPDATE)
 
-    def _step(self, name, loss):
+    def _step(self, name: str, loss: torch.Tensor) -> None:
         """Descend."""
         self.optimizers[name].zero_grad()
         loss.backward()
         self.optimizers[name].step()
 
-    def _critic_loss(self, states, actions, rewards, after):
+    def _critic_loss(
+        self, states: torch.Tensor, actions: torch.Tensor, rewards: torch.Tensor, after: torch.Tensor
+    ) -> torch.Tensor:
         """Eq. 6 with the targets of eq. 7."""
         with torch.no_grad():
             soft = self._soft_values(self._log_chances(after), self._least(self.networks.targets, after))
@@ -112,7 +126,7 @@ class Agent:
         values = [self._of_actions(critic(states), actions) for critic in self.networks.critics]
         return sum(functional.mse_loss(value, targets) / 2 for value in values)
 
-    def _actor_loss(self, states):
+    def _actor_loss(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Eq. 8, and the mean entropy of the heads."""
         chances = self._log_chances(states)
         with torch.no_grad():
@@ -120,30 +134,30 @@ class Agent:
         entropy = torch.cat([-(head.exp() * head).sum(-1) for head in chances], dim=-1).detach()
         return -self._soft_values(chances, values).mean(), entropy.mean()
 
-    def _soft_values(self, chances, values):
+    def _soft_values(self, chances: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> torch.Tensor:
         """Expected value plus temperature times entropy, summed over heads."""
         temperature = self.temperature.detach()
         heads = zip(chances, values, strict=True)
         return sum((head.exp() * (value - temperature * head)).sum((1, 2)) for head, value in heads)
 
-    def _log_chances(self, states):
+    def _log_chances(self, states: torch.Tensor) -> list[torch.Tensor]:
         """Logarithms of the policy: over GPUs (systems, workloads, GPUs), and over levels."""
         return [functional.log_softmax(head, -1) for head in self._cut(self.networks.actor(states))]
 
-    def _least(self, critics, states):
+    def _least(self, critics: nn.ModuleList, states: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The lower of the critics' values for every choice of every head."""
         return self._cut(torch.minimum(*(critic(states) for critic in critics)))
 
-    def _of_actions(self, values, actions):
+    def _of_actions(self, values: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         """Sums of the values of the choices that actions made."""
         pairs = zip(self._cut(values), actions.unbind(-1), strict=True)
         return sum(head.gather(-1, choice[..., None]).sum((1, 2)) for head, choice in pairs)
 
-    def _cut(self, outputs):
+    def _cut(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Outputs by heads: over GPUs, and over levels."""
         return outputs.view(-1, *self.heads).split(self.split, -1)
 
-    def layers(self):
+    def layers(self) -> ActorLayers:
         """Weights and biases of the actor's layers, as arrays."""
         parameters = [value.detach().numpy().copy() for value in self.networks.actor.parameters()]
         return tuple(zip(parameters[::2], parameters[1::2], strict=True))

@@ -1,8 +1,11 @@
 """Files from which training goes on where it stopped."""
 
+from __future__ import annotations
+
 import io
 import pickle
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -11,15 +14,19 @@ from provision.instances.files.files import reason, write_bytes
 from provision.models.base.errors import InputError
 from provision.training.train import Training
 
+if TYPE_CHECKING:
+    from provision.heuristics.inss.system import System
+    from provision.instances.files.files import FilePath
 
-def save(training, path):
+
+def save(training: Training, path: FilePath) -> None:
     """Write all that ``load`` needs; an older checkpoint gives way."""
     file = io.BytesIO()
     torch.save(training.state(), file)
     write_bytes(path, file.getvalue(), force=True)
 
 
-def load(path, system, seed):
+def load(path: FilePath, system: System, seed: int) -> Training:
     """The Training in a file.
 
     Raises
@@ -38,7 +45,7 @@ def load(path, system, seed):
     return training
 
 
-def _read(path):
+def _read(path: FilePath) -> tuple[dict[str, Any], Trained]:
     """A state and the Trained that it is of."""
     try:
         state = torch.load(io.BytesIO(Path(path).read_bytes()), weights_only=True)

@@ -9,6 +9,10 @@ they can no longer be in time (public program). Where the paper is silent the pu
 every GPU, rates begin anywhere in their range and move a step up or down every 10 s, turning where the range ends.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from gymnasium.spaces import Box, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -17,6 +21,12 @@ from gymnasium.vector.utils import batch_space
 from provision.heuristics.inss.batches import decide_batches
 from provision.heuristics.inss.policy import LEVELS, observation, provisioning
 from provision.models.traffic.task_latency import task_latency_ms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from provision.heuristics.inss.system import System
+    from provision.models.base.arrays import Bools, Floats, Ints
 
 STEPS = 200
 """Steps of an episode (Table 1, T)."""
@@ -42,7 +52,7 @@ class Serving(VectorEnv):
         How many.
     """
 
-    def __init__(self, system, episodes):
+    def __init__(self, system: System, episodes: int) -> None:
         self.metadata = {"autoreset_mode": AutoresetMode.DISABLED}
         self.system, self.num_envs = system, episodes
         self.shape = episodes, system.workloads
@@ -52,7 +62,9 @@ class Serving(VectorEnv):
         self.action_space = batch_space(self.single_action_space, episodes)
         self.alone_rps = system.alone_rps()
 
-    def reset(self, *, seed=None, options=None):
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Rates anywhere in their ranges, about to move up or down; nothing waits."""
         super().reset(seed=seed)
         self.clock = 0
@@ -61,7 +73,7 @@ class Serving(VectorEnv):
         self.queued = np.zeros(self.shape)
         return self._observe(), {}
 
-    def step(self, actions):
+    def step(self, actions: Ints) -> tuple[NDArray[np.float32], Floats, Bools, Bools, dict[str, Any]]:
         """Algorithm 2, lines 7 and 8: batches are decided, a second passes."""
         given = provisioning(self.system, actions)
         batch, _ = decide_batches(self.system, given, self.rates_rps, self.queued)
@@ -73,7 +85,7 @@ class Serving(VectorEnv):
         over = np.full(self.num_envs, self.clock >= STEPS)
         return self._observe(), rewards, np.zeros_like(over), over, info
 
-    def _serve(self, batch, latency_ms, throughput_rps):
+    def _serve(self, batch: Ints, latency_ms: Floats, throughput_rps: Floats) -> Floats:
         """Let a second's tasks come and go; returns the part of each workload's that is late."""
         most = np.floor(self.system.slo_ms / latency_ms) * batch
         growth = self.rates_rps - throughput_rps
@@ -86,7 +98,7 @@ class Serving(VectorEnv):
         self.queued = np.clip(after, 0, most)
         return np.minimum(late + dropped, 1)
 
-    def _drift(self):
+    def _drift(self) -> None:
         """Let a second pass for the rates."""
         self.clock += 1
         if self.clock % DRIFT_EVERY == 0:
@@ -95,5 +107,5 @@ class Serving(VectorEnv):
             self.direction = np.where((moved < low_rps) | (moved > high_rps), -self.direction, self.direction)
             self.rates_rps = np.clip(moved, low_rps, high_rps)
 
-    def _observe(self):
+    def _observe(self) -> NDArray[np.float32]:
         return observation(self.system.rates_rps, self.system, self.rates_rps, self.queued)

@@ -4,8 +4,17 @@ Rewards are learned from in normal form (section 5.4 says that they are, not how
 the buffer, times ``SCALE``. So values of states end near 0, where networks start.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import torch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from provision.heuristics.inss.system import System
 
 CAPACITY, MINI_BATCH = 10_000, 100
 """Table 1."""
@@ -15,7 +24,7 @@ SCALE = 0.02
 class Replay:
     """Transitions in a ring, as tensors: states, actions, rewards, states after."""
 
-    def __init__(self, system):
+    def __init__(self, system: System) -> None:
         state = CAPACITY, 2 * system.workloads
         self.columns = [
             torch.zeros(state), torch.zeros((CAPACITY, system.workloads, 2), dtype=torch.int64),
@@ -23,14 +32,14 @@ class Replay:
         ]
         self.count = 0
 
-    def add(self, *transitions):
+    def add(self, *transitions: NDArray[Any]) -> None:
         """Keep some transitions, one array per column; the oldest give way."""
         rows = torch.from_numpy((self.count + np.arange(len(transitions[0]))) % CAPACITY)
         for column, values in zip(self.columns, transitions, strict=True):
             column[rows] = torch.from_numpy(values).to(column.dtype)
         self.count += len(rows)
 
-    def sample(self, rng):
+    def sample(self, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor] | None:
         """A random mini-batch of tensors, rewards in normal form; None while there are too few."""
         if self.count < MINI_BATCH:
             return None

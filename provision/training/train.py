@@ -5,15 +5,22 @@ every transition would. An actor can get worse again: each is tried after every 
 actions at the same random states, and the best so far is the policy (the public program picks among its actors too).
 """
 
+from __future__ import annotations
+
 import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from provision.heuristics.inss.policy import Policy, trained_for
+from provision.heuristics.inss.policy import TrainedPolicy, trained_for
 from provision.training.agent import Agent
 from provision.training.environment import STEPS, Serving
 from provision.training.replay import Replay
+
+if TYPE_CHECKING:
+    from provision.heuristics.inss.system import System
 
 SIDE_BY_SIDE = 8
 TRIALS, TRIAL_SEED = 256, 0
@@ -33,7 +40,7 @@ class Training:
         Same seed, same policy, on the same machine.
     """
 
-    def __init__(self, system, seed):
+    def __init__(self, system: System, seed: int) -> None:
         # Several threads add up in another order each time, and do not pay for networks so small.
         torch.set_num_threads(1)
         self.system, self.seed = system, seed
@@ -45,16 +52,16 @@ class Training:
         self.history = np.zeros((0, len(COLUMNS)))
 
     @property
-    def episodes(self):
+    def episodes(self) -> int:
         """How many are over."""
         return len(self.history)
 
     @property
-    def policy(self):
-        """The best Policy so far."""
-        return Policy(trained_for(self.system, episodes=self.episodes, seed=self.seed), self.best[1])
+    def policy(self) -> TrainedPolicy:
+        """The best TrainedPolicy so far."""
+        return TrainedPolicy(trained_for(self.system, episodes=self.episodes, seed=self.seed), self.best[1])
 
-    def run(self):
+    def run(self) -> None:
         """The next episodes (lines 3-16)."""
         states, _ = self.environment.reset(seed=int(self.rng.integers(2**31)))
         total = np.zeros((SIDE_BY_SIDE, len(COLUMNS)))
@@ -69,14 +76,14 @@ class Training:
         self.history = np.concatenate([self.history, total / STEPS])
         self._try()
 
-    def _try(self):
+    def _try(self) -> None:
         """Keep the actor if none before it was better."""
         states, _ = self.trials.reset(seed=TRIAL_SEED)
         reward = float(self.trials.step(self.agent.act(states))[1].mean())
         if reward > self.best[0]:
             self.best = reward, self.agent.layers()
 
-    def state(self):
+    def state(self) -> dict[str, Any]:
         """All that a later ``restore`` needs to go on from here."""
         return {
             "trained": self.policy.trained.model_dump_json(),
@@ -88,7 +95,7 @@ class Training:
             "best": [self.best[0], *(list(map(torch.from_numpy, pair)) for pair in self.best[1])],
         }
 
-    def restore(self, state):
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a ``state``."""
         self.agent.networks.load_state_dict(state["networks"])
         for name, one in self.agent.optimizers.items():

@@ -1,14 +1,23 @@
-"""What the replicas of a plan can carry: their throughput, under ``queueing`` the rate up to which P99 holds."""
+"""The rates that replicas of a plan can serve: throughput, or under ``queueing`` the largest rate whose P99 holds."""
 
-from collections import Counter
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.models.performance.operating_points import OperatingPoints
 
+if TYPE_CHECKING:
+    from provision.models.plans.plan import Plan, Slice
+    from provision.models.plans.report import ReplicaPrediction
+    from provision.models.problem.instance import Instance
 
-def capacity_rps(instance, plan, predictions):
-    """Requests/s that replicas of a plan can carry within their SLOs, by workload.
+
+def capacity_rps(instance: Instance, plan: Plan, predictions: Iterable[ReplicaPrediction]) -> defaultdict[str, float]:
+    """Requests/s that replicas of a plan can serve within their SLOs, by workload; 0 for workloads without replicas.
 
     Parameters
     ----------
@@ -17,19 +26,24 @@ def capacity_rps(instance, plan, predictions):
     plan
         The Plan.
     predictions
-        What the verifier predicts for those of its replicas that count.
+        The verifier's predictions for the replicas to count.
     """
-    held = Counter()
+    held: defaultdict[str, float] = defaultdict(float)
     for found in predictions:
         held[found.workload] += _carried_rps(instance, plan.gpus[found.gpu].slices[found.slice], found)
     return held
 
 
-def _carried_rps(instance, piece, found):
-    """The capacity of one replica; where a policy lets workloads share its slice, no more than it is routed."""
-    if instance.policy.share_slices and len(piece.replicas) > 1:
+def _carried_rps(instance: Instance, piece: Slice, found: ReplicaPrediction) -> float:
+    """The capacity of one replica in requests/s; on a slice that workloads share it counts as the rate routed to it."""
+    rule, shared = instance.policy.rule, len(piece.replicas) > 1
+    if shared and (instance.policy.share_slices or rule.random_arrivals):
         return found.rate_rps
+    if not rule.random_arrivals:
+        return found.throughput_rps
     replica = piece.replicas[0]
-    counts = np.array([[replica.batch], [replica.processes]])
-    point = OperatingPoints(*counts, np.array([found.latency_ms]), np.array([found.throughput_rps]))
-    return float(instance.policy.rule.best_points(point, replica.processes, np.array([found.budget_ms]))[0, 0])
+    point = OperatingPoints(
+        np.array([replica.batch]), np.array([replica.processes]), np.array([found.latency_ms]),
+        np.array([found.throughput_rps]),
+    )
+    return float(rule.best_points(point, replica.processes, np.array([found.budget_ms]))[0, 0])

@@ -4,8 +4,12 @@ It imports no formulation, no heuristic and none of the tables they search; geom
 placement table slot by slot, behaviour through the scalar path of the performance models.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
@@ -13,11 +17,19 @@ from provision.models.plans.prediction import predict_slice, slice_members, task
 from provision.models.plans.report import ReplicaPrediction, Report, Violation
 from provision.models.problem.instance import SHARED
 
+if TYPE_CHECKING:
+    from provision.models.hardware.gpu import GpuType
+    from provision.models.performance.operating_points import Prediction
+    from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+    from provision.models.plans.report import Kind
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.workload import FleetEntry, Workload
+
 TOLERANCE = 1e-9
 """Relative excess that counts as rounding."""
 
 
-def verify(instance, plan):
+def verify(instance: Instance, plan: Plan) -> Report:
     """Check a plan against an instance.
 
     Parameters
@@ -36,15 +48,16 @@ def verify(instance, plan):
 
 
 class _Verifier:
-    def __init__(self, instance, plan):
+    def __init__(self, instance: Instance, plan: Plan) -> None:
         self.instance, self.plan = instance, plan
-        self.violations, self.predictions = [], []
+        self.violations: list[Violation] = []
+        self.predictions: list[ReplicaPrediction] = []
         self.sms, self.busy_sms, self.offered_sms, self.compute = 0.0, 0.0, 0, 0
-        self.routed = defaultdict(list)
+        self.routed: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
         self.entries = {(entry.gpu, entry.partitioned): entry for entry in instance.fleet}
-        self.cache = {}
+        self.cache: dict[tuple[Any, ...], list[Prediction | None]] = {}
 
-    def report(self):
+    def report(self) -> Report:
         """Run every check."""
         for at, gpu in enumerate(self.plan.gpus):
             entry = self.entries.get((gpu.gpu, gpu.mig))
@@ -58,7 +71,10 @@ class _Verifier:
             self._check_rate(workload)
         return self._summary()
 
-    def _violate(self, kind, message, gpu=None, slice=None, workload=None, value=None, limit=None):
+    def _violate(
+        self, kind: Kind, message: str, gpu: int | None = None, slice: int | None = None, workload: str | None = None,
+        value: float | None = None, limit: float | None = None,
+    ) -> None:
         place = [f"GPU {gpu}"] * (gpu is not None) + [f"slice {slice}"] * (slice is not None)
         place += [f"workload {workload}"] * (workload is not None)
         text = f"{', '.join(place)}: {message}" if place else message
@@ -66,7 +82,7 @@ class _Verifier:
             Violation(kind=kind, gpu=gpu, slice=slice, workload=workload, value=value, limit=limit, message=text)
         )
 
-    def _check_gpu(self, at, gpu, entry):
+    def _check_gpu(self, at: int, gpu: PlannedGpu, entry: FleetEntry | None) -> None:
         """Everything that concerns one GPU."""
         try:
             kind = gpu_type(gpu.gpu)
@@ -82,8 +98,8 @@ class _Verifier:
             for replica in piece.replicas:
                 self._check_workload(at, position, replica)
 
-    def _check_profile(self, at, position, gpu, kind, piece):
-        """Whether a slice's profile exists; its start is judged on the way."""
+    def _check_profile(self, at: int, position: int, gpu: PlannedGpu, kind: GpuType, piece: Slice) -> bool:
+        """Whether a slice's profile exists; also notes a violation when it cannot start where it does."""
         if not gpu.mig or not kind.mig:
             if piece.profile == WHOLE:
                 if piece.start:
@@ -103,9 +119,9 @@ class _Verifier:
             self._violate("start", message, at, position, value=piece.start)
         return True
 
-    def _check_overlap(self, at, gpu, kind, known):
+    def _check_overlap(self, at: int, gpu: PlannedGpu, kind: GpuType, known: Sequence[bool]) -> None:
         """No two slices stand on the same memory slice."""
-        taken = {}
+        taken: dict[int, int] = {}
         for position, piece in enumerate(gpu.slices):
             if not known[position]:
                 continue
@@ -120,12 +136,12 @@ class _Verifier:
                 self._violate("overlap", message, at, position, value=len(shared), limit=0)
             taken |= {slot: position for slot in slots if slot not in taken}
 
-    def _check_capacity(self, at, gpu, kind, known):
+    def _check_capacity(self, at: int, gpu: PlannedGpu, kind: GpuType, known: Sequence[bool]) -> None:
         """Compute slices, memory slices, instances of a profile and media engines stay within what the GPU has."""
         known_names = [piece.profile for piece, ok in zip(gpu.slices, known, strict=True) if ok]
         self.compute += sum(map(kind.slice_compute, known_names))
         names = [name for name in known_names if name != WHOLE]
-        if not names:
+        if not names or kind.mig is None:
             return
         profiles, media = [kind.profiles[name] for name in names], kind.with_media(dict.fromkeys(names))
         checks = [
@@ -138,7 +154,7 @@ class _Verifier:
             if value > limit:
                 self._violate("capacity", f"{value} {what}, the GPU has {limit}", at, value=value, limit=limit)
 
-    def _check_slice(self, at, position, kind, entry, piece):
+    def _check_slice(self, at: int, position: int, kind: GpuType, entry: FleetEntry | None, piece: Slice) -> None:
         """SM shares, MPS clients, memory, and what the replicas on one slice do."""
         shares = sum(piece.held_shares)
         if self._divided(kind, piece) and _over(shares, 1):
@@ -160,20 +176,22 @@ class _Verifier:
             if replica.workload in self.instance.workload:
                 self._check_replica(at, position, piece, replica, found)
 
-    def _divided(self, kind, piece):
-        """Whether the replicas of a slice hold parts of its SMs: with igniter and gpulets, else once one has a part."""
+    def _divided(self, kind: GpuType, piece: Slice) -> bool:
+        """Whether several replicas of a slice hold parts of its SMs, so that the parts must not exceed the whole.
+
+        They do with data of kind igniter or gpulets, and otherwise as soon as one has less than all SMs."""
         kinds = {data.kind for data in self.instance.performance if data.gpu == kind.name}
         shared = not kinds.isdisjoint(SHARED)
         return len(piece.replicas) > 1 and (shared or any(replica.sm_share < 1 for replica in piece.replicas))
 
-    def _predict(self, gpu, piece):
+    def _predict(self, gpu: str, piece: Slice) -> list[Prediction | None]:
         """Predictions for all replicas of a slice; slices that are alike are predicted once."""
         key = (gpu, piece.profile, slice_members(self.instance, piece))
         if key[2] is None or key not in self.cache:
             self.cache[key] = predict_slice(self.instance, gpu, piece)
         return self.cache[key]
 
-    def _count_sms(self, kind, piece, predictions):
+    def _count_sms(self, kind: GpuType, piece: Slice, predictions: Sequence[Prediction | None]) -> None:
         """Add to ParvaGPU's equations 3 and 4: SMs held, and SMs busy at the routed rates."""
         shares = piece.held_shares
         held = min(1.0, sum(shares))
@@ -185,7 +203,7 @@ class _Verifier:
         self.sms += kind.slice_sms(piece.profile) * held
         self.busy_sms += kind.slice_sms(piece.profile) * min(held, busy)
 
-    def _check_replica(self, at, position, piece, replica, found):
+    def _check_replica(self, at: int, position: int, piece: Slice, replica: Replica, found: Prediction | None) -> None:
         """One replica against its operating point, latency budget and throughput."""
         workload, where = self.instance.workload[replica.workload], (at, position, replica.workload)
         if found is None:
@@ -224,7 +242,7 @@ class _Verifier:
             message = f"{replica.rate_rps:.6g} requests/s routed to a throughput of {found.throughput_rps:.6g}"
             self._violate("rate", message, *where, replica.rate_rps, found.throughput_rps)
 
-    def _check_workload(self, at, position, replica):
+    def _check_workload(self, at: int, position: int, replica: Replica) -> None:
         """Note where a workload's rate goes; the workload must exist, and have the model that the replica runs."""
         workload = self.instance.workload.get(replica.workload)
         if workload is None:
@@ -236,7 +254,7 @@ class _Verifier:
             message = f"runs {replica.model}, the models of the workload are {', '.join(workload.models)}"
             self._violate("operating_point", message, at, position, replica.workload)
 
-    def _check_rate(self, workload):
+    def _check_rate(self, workload: Workload) -> None:
         """A workload's whole rate is routed, to enough replicas, not too much of it to one GPU."""
         routed, planned = self.routed[workload.name], self.instance.planned_rps(workload)
         total = sum(rate for _, rate in routed)
@@ -249,7 +267,7 @@ class _Verifier:
         if workload.max_replicas is not None and len(routed) > workload.max_replicas:
             message = f"{len(routed)} replicas, max_replicas is {workload.max_replicas}"
             self._violate("rate", message, None, None, workload.name, len(routed), workload.max_replicas)
-        on_gpu = Counter()
+        on_gpu: defaultdict[int, float] = defaultdict(float)
         for at, rate in routed:
             on_gpu[at] += rate
         limit = workload.max_share_per_gpu * planned
@@ -258,16 +276,17 @@ class _Verifier:
                 message = f"{rate:.6g} requests/s on one GPU, max_share_per_gpu allows {limit:.6g}"
                 self._violate("rate", message, at, None, workload.name, rate, limit)
 
-    def _check_fleet(self):
+    def _check_fleet(self) -> None:
         """No more GPUs of an entry than the fleet has."""
         used = Counter((gpu.gpu, gpu.mig) for gpu in self.plan.gpus)
         for (gpu, mig), number in used.items():
             counts = [one.count for one in self.instance.fleet if (one.gpu, one.partitioned) == (gpu, mig)]
-            if counts and None not in counts and number > sum(counts):
-                message = f"{number} GPUs of type {gpu}, the fleet has {sum(counts)}"
-                self._violate("fleet", message, value=number, limit=sum(counts))
+            limited = [count for count in counts if count is not None]
+            if limited and len(limited) == len(counts) and number > sum(limited):
+                message = f"{number} GPUs of type {gpu}, the fleet has {sum(limited)}"
+                self._violate("fleet", message, value=number, limit=sum(limited))
 
-    def _summary(self):
+    def _summary(self) -> Report:
         entries = self.instance.entries_of(self.plan)
         priced = self.instance.fleet[0].price_per_hour is not None and -1 not in entries
         cost = math.fsum(self.instance.fleet[entry].price_per_hour for entry in entries) if priced else None
@@ -283,11 +302,11 @@ class _Verifier:
         )
 
 
-def _full(kind):
+def _full(kind: GpuType) -> list[str]:
     """The profile that spans the whole GPU."""
     return [max(kind.profiles, key=lambda name: kind.profiles[name].sms)]
 
 
-def _over(value, limit):
+def _over(value: float, limit: float) -> bool:
     """Whether a value exceeds a limit by more than rounding."""
     return value > limit + TOLERANCE * max(abs(value), abs(limit))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import provision
 from provision.heuristics.inss import inss
 from provision.heuristics.inss.batches import decide_batches
-from provision.heuristics.inss.policy import LEVELS, Policy, packed, read_policy, trained_for
+from provision.heuristics.inss.policy import LEVELS, TrainedPolicy, packed, read_policy, trained_for
 from provision.heuristics.inss.system import Provisioning, System, filled
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.performance.operating_points import Member
@@ -108,7 +108,7 @@ def always(actions, path):
     for head, (gpu, level) in zip(heads, actions, strict=True):
         head[gpu] = head[4 + level] = 1
     layers = ((np.zeros((heads.size, 2 * SYSTEM.workloads)), heads.ravel()),)
-    path.write_bytes(packed(Policy(trained_for(SYSTEM), layers)))
+    path.write_bytes(packed(TrainedPolicy(trained_for(SYSTEM), layers)))
     return str(path)
 
 
@@ -152,7 +152,7 @@ def test_other_objectives_are_refused():
 @given(st.data())
 def test_files_that_are_no_policies_are_refused(data):
     """Cut short, or with bytes changed: an InputError, or a policy all the same."""
-    content = bytearray(packed(Policy(trained_for(SYSTEM), ((np.ones((192, 16)), np.ones(192)),))))
+    content = bytearray(packed(TrainedPolicy(trained_for(SYSTEM), ((np.ones((192, 16)), np.ones(192)),))))
     for _ in range(data.draw(st.integers(0, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(content)))
@@ -169,7 +169,7 @@ def test_weights_survive_their_file(tmp_path):
     rng = np.random.default_rng(0)
     layers = tuple((rng.normal(size=(out, into)), rng.normal(size=out)) for into, out in ((16, 30), (30, 192)))
     path = tmp_path / "policy.npz"
-    path.write_bytes(packed(Policy(trained_for(SYSTEM, episodes=3), layers)))
+    path.write_bytes(packed(TrainedPolicy(trained_for(SYSTEM, episodes=3), layers)))
     policy = read_policy(path)
     assert policy.trained == trained_for(SYSTEM, episodes=3)
     for (weights, bias), (read, read_bias) in zip(layers, policy.layers, strict=True):

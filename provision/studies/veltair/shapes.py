@@ -1,11 +1,17 @@
 """Which shapes of VELTAIR's figures come out of our experiments, with our numbers beside the paper's."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from provision.heuristics.veltair.veltair import PREMA
 from provision.studies.veltair.study import BLOCKS, EVALUATED, FIXED, LOADS, MIX, MOST_TENANTS, RATES_RPS
+
+if TYPE_CHECKING:
+    from provision.sweeps.table import TableRow
 
 PAPER_QPS = {"light": 0.71, "medium": 0.62, "heavy": 0.45, MIX: 0.68}
 PAPER_LATENCY = {"veltair-as": 1.6, "veltair-ac": 1.17, "veltair-full": 1.1}
@@ -45,7 +51,7 @@ class Shape(NamedTuple):
     paper: str
 
 
-def shapes(found):
+def shapes(found: Mapping[str, Sequence[TableRow]]) -> list[Shape]:
     """What of the paper's shapes comes out, for the figures that were made.
 
     Parameters
@@ -63,17 +69,17 @@ def shapes(found):
     return [shape._replace(holds=bool(shape.holds)) for shape in judged]
 
 
-def differences(figures):
+def differences(figures: Iterable[str]) -> list[str]:
     """Why the numbers of these figures differ from the paper's."""
     return [text for about, text in DIFFERENCES if set(about) & set(figures)]
 
 
-def _by(rows, value, *keys):
+def _by(rows: Sequence[TableRow], value: str, *keys: str) -> dict[tuple[Any, ...], Any]:
     """One column of rows by others."""
     return {tuple(row[key] for key in keys): row[value] for row in rows}
 
 
-def _shapes_3(rows):
+def _shapes_3(rows: Sequence[TableRow]) -> Iterator[Shape]:
     satisfied, latency_ms = (_by(rows, column, "rate_rps", "scheduler") for column in ("satisfied", "mean_latency_ms"))
     lead, swing = [], []
     for rate in RATES_RPS:
@@ -91,7 +97,7 @@ def _shapes_3(rows):
                 ", ".join(f"{size} from {RATES_RPS[best.index(size)]}/s" for size in sorted(set(best))), "as above")
 
 
-def _shapes_10(rows):
+def _shapes_10(rows: Sequence[TableRow]) -> Iterator[Shape]:
     plans = {row["plan"]: row for row in rows}
     blocks, layers = plans[f"blocks, {MOST_TENANTS - 1} sharing"], plans["layer-wise"]
     yield Shape(10, "blocks need no more than average plus threshold, below the layer-wise peak",
@@ -101,7 +107,7 @@ def _shapes_10(rows):
     yield Shape(10, "their core time is within 10 % of the layer-wise", gap < 0.1, f"{gap:+.1%}", "< 10 %")
 
 
-def _shapes_12(rows):
+def _shapes_12(rows: Sequence[TableRow]) -> Iterator[Shape]:
     gains, classes = _by(rows, "gain", "load", "scheduler"), _by(rows, "class", "load")
     for name, paper in PAPER_QPS.items():
         gain = np.mean([gains[load, "veltair-full"] for (load,), kind in classes.items() if kind == name])
@@ -117,18 +123,18 @@ def _shapes_12(rows):
                 f"{min(prema):+.0%} to {max(prema):+.0%}", "generally")
 
 
-def _shapes_13(rows):
+def _shapes_13(rows: Sequence[TableRow]) -> Iterator[Shape]:
     ratios = {
         name: np.mean([row["latency_over_alone"] for row in rows if row["scheduler"] == name]) for name in PAPER_LATENCY
     }
     for name, paper in PAPER_LATENCY.items():
         yield Shape(13, f"latency of {name} over that alone", abs(ratios[name] - paper) <= 0.1,
                     f"{ratios[name]:.2f}", f"{paper}")
-    lowest = min(ratios, key=ratios.get)
+    lowest = min(ratios, key=ratios.__getitem__)
     yield Shape(13, "FULL has the lowest", lowest == "veltair-full", f"lowest: {lowest}", "yes")
 
 
-def _shapes_14a(rows):
+def _shapes_14a(rows: Sequence[TableRow]) -> Iterator[Shape]:
     gaps = _by(rows, "core_gap", "system_load", "scheduler")
     blocks, model = (gaps[LOADS[-1], name] for name in ("veltair-as", "model-wise"))
     yield Shape(14, "blocks need less than 10 % more cores at 75 % load", blocks < 0.1, f"{blocks:+.1%}",
@@ -136,13 +142,13 @@ def _shapes_14a(rows):
     yield Shape(14, "model-wise needs over 10 % more", model > 0.1, f"{model:+.1%}", "+47 %")
 
 
-def _shapes_14b(rows):
+def _shapes_14b(rows: Sequence[TableRow]) -> Iterator[Shape]:
     gains = [row["gain"] for row in rows]
     yield Shape(14, "more versions gain, and little beyond four", max(gains) > 0 and abs(gains[-1] - gains[-2]) < 0.02,
                 ", ".join(f"{gain:+.0%}" for gain in gains), "saturates after four")
 
 
-def _shapes_14c(rows):
+def _shapes_14c(rows: Sequence[TableRow]) -> Iterator[Shape]:
     several, five = 1 - rows[0]["part"], rows[-1]["part"]
     yield Shape(14, "most layers need several versions, few five", several > 0.5 and five < 0.1,
                 f"{several:.0%} several, {five:.0%} five", "80 % up to three, 3 % five")

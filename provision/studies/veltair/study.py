@@ -9,12 +9,23 @@ five queries of ResNet-50 leave idle; figure 12 serves every network by itself a
 with the thresholds that a system load leaves, the part of all cores that average cores take.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from provision.heuristics.veltair.blocks import block_end, blocks_of, first_pivot, threshold
 from provision.heuristics.veltair.veltair import PREMA, Machine
 from provision.heuristics.veltair.versions import MOST_VERSIONS
 from provision.models.cpu.networks import networks
+
+if TYPE_CHECKING:
+    from provision.heuristics.veltair.veltair import Load, QueryTimes
+    from provision.models.base.arrays import Floats, Ints
+    from provision.models.cpu.layers import Network
+    from provision.sweeps.table import TableRow
 
 BLOCKS = {"blocks-6": 6, "blocks-11": 11, "blocks-27": 27}
 FIXED = ("model-wise", "layer-wise", *BLOCKS)
@@ -43,12 +54,15 @@ class Study:
         The shipped networks by name, or as ``veltair_fit.measured_networks`` makes them.
     """
 
-    def __init__(self, queries=2000, seed=0, report=lambda done: None, served=None):
+    def __init__(
+        self, queries: int = 2000, seed: int = 0, report: Callable[[int], None] = lambda done: None,
+        served: Mapping[str, Network] | None = None,
+    ) -> None:
         self.queries, self.seed, self.report, self.networks = queries, seed, report, served or networks()
         self.machine = Machine(self.networks.values())
-        self._capacities = {}
+        self._capacities: dict[tuple[str, str], float] = {}
 
-    def figure_3(self):
+    def figure_3(self) -> list[TableRow]:
         """QoS satisfaction and mean latency of ResNet-50 by rate, for fixed granularities."""
         load, at = self._load(NETWORK, poisson=False), self._served(NETWORK)[0]
         alone_s = {name: self.machine.alone(name).latency_s[at] for name in FIXED}
@@ -62,7 +76,7 @@ class Study:
             for found in [self.machine.serve(name, load, rate)]
         ]
 
-    def figure_10(self):
+    def figure_10(self) -> list[TableRow]:
         """Blocks of ResNet-50 and their cores, by the number of its queries that share the CPU."""
         at, cores = self._served(NETWORK)[0], self.machine.cpu.cores
         average = self.machine.catalogue.average[-1, at]
@@ -73,7 +87,7 @@ class Study:
                       f"as printed, {tenants} sharing": (first_pivot, idle)}
         return [{"plan": name} | self._plan(at, cut, average + idle) for name, (cut, idle) in plans.items()]
 
-    def figure_12(self):
+    def figure_12(self) -> list[TableRow]:
         """Capacity of every scheduler on every load, and what it is above the layer-wise one's."""
         return [
             {"load": load, "class": self._class(load), "scheduler": name,
@@ -82,7 +96,7 @@ class Study:
             for name in (*EVALUATED, *OTHERS)
         ]
 
-    def figure_13(self):
+    def figure_13(self) -> list[TableRow]:
         """Mean latency at each scheduler's own capacity, in that of a query alone, and in that on all cores."""
         quickest_s = self.machine.alone(PREMA).latency_s
         return [
@@ -95,11 +109,11 @@ class Study:
             for found in [self.machine.serve(name, served, self._capacity(name, load))]
         ]
 
-    def figure_14a(self):
+    def figure_14a(self) -> list[TableRow]:
         """Planned core time above the layer-wise, mean over the networks, by the load that sets the thresholds."""
         cores, average = self.machine.cpu.cores, self.machine.catalogue.average[-1]
 
-        def core_ms(cut, idle):
+        def core_ms(cut: Any, idle: Any) -> Floats:
             return np.array([self._plan(at, cut, own + more)["core_ms"]
                              for at, (own, more) in enumerate(zip(average, idle, strict=True))])
 
@@ -112,7 +126,7 @@ class Study:
                      for name, found in (("veltair-as", blocks), ("model-wise", model))]
         return rows
 
-    def figure_14b(self):
+    def figure_14b(self) -> list[TableRow]:
         """Capacity of FULL on the mixed load by the most versions of a layer."""
         load, rows = self._load(MIX), []
         for most in range(1, MOST_VERSIONS + 1):
@@ -121,12 +135,12 @@ class Study:
             self.report(1)
         return [row | {"gain": row["capacity_rps"] / rows[0]["capacity_rps"] - 1} for row in rows]
 
-    def figure_14c(self):
+    def figure_14c(self) -> list[TableRow]:
         """How many layers have how many versions."""
         counts = np.bincount(self.machine.catalogue.kept, minlength=MOST_VERSIONS + 1)
         return [{"versions": number, "part": counts[number] / counts.sum()} for number in range(1, MOST_VERSIONS + 1)]
 
-    def _plan(self, at, cut, most):
+    def _plan(self, at: int, cut: Any, most: float) -> TableRow:
         """One way to cut a network: its mean and largest number of cores, its core time and the blocks themselves."""
         catalogue = self.machine.catalogue
         begin, last = catalogue.first[at : at + 2]
@@ -140,33 +154,33 @@ class Study:
             "core_ms": 1e3 * took_s @ blocks[:, 2], "cut": blocks.tolist(),
         }
 
-    def _served(self, load):
+    def _served(self, load: str) -> Ints:
         """Indices of the networks of a load."""
         names = list(self.networks)
         return np.arange(len(names)) if load == MIX else np.array([names.index(load)])
 
-    def _load(self, load, poisson=True):
+    def _load(self, load: str, poisson: bool = True) -> Load:
         return self.machine.load(self._served(load), self.queries, self.seed, poisson)
 
-    def _class(self, load):
+    def _class(self, load: str) -> str:
         return MIX if load == MIX else self.networks[load].weight
 
-    def _capacity(self, name, load):
+    def _capacity(self, name: str, load: str) -> float:
         if (name, load) not in self._capacities:
             self._capacities[name, load] = self.machine.capacity_rps(name, self._load(load))
             self.report(1)
         return self._capacities[name, load]
 
-    def _gain(self, name, load):
+    def _gain(self, name: str, load: str) -> float:
         return self._capacity(name, load) / self._capacity("layer-wise", load) - 1
 
 
-def searches(figures):
+def searches(figures: Collection[str]) -> int:
     """How many searches for a capacity these figures take."""
     loads, versions = len(networks()) + 1, MOST_VERSIONS if "14" in figures else 0
     schedulers = len(EVALUATED + OTHERS) if "12" in figures else len(EVALUATED) if "13" in figures else 0
     return loads * schedulers + versions
 
 
-def _mean_ratio(found, alone_s, load):
-    return np.mean(found.latency_s / alone_s[load.networks])
+def _mean_ratio(found: QueryTimes, alone_s: Floats, load: Load) -> float:
+    return float(np.mean(found.latency_s / alone_s[load.networks]))

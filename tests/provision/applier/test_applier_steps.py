@@ -7,7 +7,7 @@ from applier_scenario import KIND, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provision.applier.layout import Layout, Observed, ObservedGpu, ObservedProfile, ObservedSlice, Process
+from provision.applier.layout import MachineLayout, Observed, ObservedGpu, ObservedProfile, ObservedSlice, Process
 from provision.applier.match import is_type, target_layout
 from provision.applier.steps import steps_between
 from provision.applier.target import Commands, gpu_layout
@@ -76,7 +76,7 @@ def _slots(place):
 @given(states, states)
 def test_steps_lead_to_the_target_and_destroy_only_what_it_does_not_have(state, target):
     present = observed(state)
-    steps = steps_between(present, Layout(gpus=(gpu_layout(plan(target).gpus[0], "GPU-0", Commands()),)))
+    steps = steps_between(present, MachineLayout(gpus=(gpu_layout(plan(target).gpus[0], "GPU-0", Commands()),)))
     assert carried_out(state, steps) == sorted(target)
     destroyed = [step for step in steps if step.action == "destroy_instance"]
     assert len(destroyed) == len(set(state) - set(target))

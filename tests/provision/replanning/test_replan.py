@@ -20,7 +20,7 @@ from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.plans.disturbance import disturbance, going_on
 from provision.replanning.forecast import expected
 from provision.replanning.replan import curve, replan
-from provision.replanning.trace import Policy, compare_policies, simulate_trace, summary
+from provision.replanning.trace import ReplanPolicy, compare_policies, simulate_trace, summary
 from provision.sweeps.parameters import changed
 from provision.sweeps.safety import covered
 
@@ -188,8 +188,8 @@ def test_what_replanning_cannot_do_is_refused(s2, plan):
 def test_policies_on_two_waves(s2):
     demand = two_waves(s2)
     demand = Demand(demand.times_s[::9], demand.workloads, demand.rates_rps[::9])
-    policies = [Policy("replan"), Policy("auto", "auto"), Policy("static", "static"),
-                Policy("late", "greedy", forecast="last", delay_s=12.5)]
+    policies = [ReplanPolicy("replan"), ReplanPolicy("auto", "auto"), ReplanPolicy("static", "static"),
+                ReplanPolicy("late", "greedy", forecast="last", delay_s=12.5)]
     rows, windows = compare_policies(s2, demand, policies)
     ours, scratch, static, late = rows
     assert ours["gpu_hours"] <= scratch["gpu_hours"] * 1.03
@@ -203,14 +203,14 @@ def test_policies_on_two_waves(s2):
 def test_changes_in_place_cost_service_and_in_the_background_they_do_not(s2):
     rates = np.array([[one.rate_rps for one in s2.workloads]] * 2) * [[1.0], [0.5]]
     demand = Demand(np.array([0.0, 100.0]), tuple(one.name for one in s2.workloads), rates)
-    inplace = simulate_trace(s2, demand, Policy("p", "greedy", delay_s=50.0))
-    behind = simulate_trace(s2, demand, Policy("p", "greedy", delay_s=50.0, background=True))
+    inplace = simulate_trace(s2, demand, ReplanPolicy("p", "greedy", delay_s=50.0))
+    behind = simulate_trace(s2, demand, ReplanPolicy("p", "greedy", delay_s=50.0, background=True))
     assert inplace[1].served < 1 and behind[1].served == pytest.approx(1)
 
 
 def test_demand_not_served_is_told_of_all_demand(s2):
     """One tenth of a busy window is more than half of a quiet one."""
-    busy, quiet = simulate_trace(s2, two_windows(s2), Policy("p", "greedy"))
+    busy, quiet = simulate_trace(s2, two_windows(s2), ReplanPolicy("p", "greedy"))
     assert busy.demand_rps == pytest.approx(sum(one.rate_rps for one in s2.workloads))
     found = [replace(busy, demand_rps=90.0, served=0.9), replace(quiet, demand_rps=10.0, served=0.5)]
     assert summary(found, 60.0, 0.0)["not_served"] == pytest.approx(0.14)
@@ -223,10 +223,10 @@ def two_windows(instance):
 
 def test_replays_take_windows_of_one_length_also_without_any_demand(s2):
     names, rates = tuple(one.name for one in s2.workloads), np.zeros((3, len(s2.workloads)))
-    quiet = simulate_trace(s2, Demand(np.arange(3) * 60.0, names, rates), Policy("p"))
+    quiet = simulate_trace(s2, Demand(np.arange(3) * 60.0, names, rates), ReplanPolicy("p"))
     assert all(one.served == 1 and not one.under_capacity for one in quiet)
     with pytest.raises(InputError, match="nothing follows 60 s after 60 s"):
-        simulate_trace(s2, Demand(np.array([0.0, 60.0, 240.0]), names, rates), Policy("p"))
+        simulate_trace(s2, Demand(np.array([0.0, 60.0, 240.0]), names, rates), ReplanPolicy("p"))
 
 
 def test_forecasts():
@@ -242,7 +242,7 @@ def test_forecasts():
 def test_two_hours_of_servegen():
     instance, demand = import_servegen(SERVEGEN, 40, 0, 12)
     assert len(instance.workloads) == 40 and demand.rates_rps.shape == (12, 40) and demand.window_s == 600
-    rows, _ = compare_policies(instance, demand, [Policy("replan"), Policy("auto", "auto")], time_limit_s=3)
+    rows, _ = compare_policies(instance, demand, [ReplanPolicy("replan"), ReplanPolicy("auto", "auto")], time_limit_s=3)
     assert rows[0]["gpu_hours"] <= 1.03 * rows[1]["gpu_hours"] and rows[0]["windows_under_capacity"] == 0
     with pytest.raises(InputError, match="windows"):
         import_servegen(SERVEGEN, 40, 0, 10**6)
