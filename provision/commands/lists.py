@@ -32,14 +32,13 @@ def add_schema(parser):
 
 
 def _instances(options):
-    rows = [_instance(name) for name in shipped_instances()]
-    return _print(options, rows)
+    return _print(options, [instance_row(shipped(name)) for name in shipped_instances()])
 
 
-def _instance(name):
-    instance = shipped(name)
+def instance_row(instance):
+    """What a list says of an instance."""
     return {
-        "name": name,
+        "name": instance.name,
         "workloads": len(instance.workloads),
         "fleet": ", ".join(entry.gpu for entry in instance.fleet),
         "objective": instance.objective,
@@ -48,7 +47,12 @@ def _instance(name):
 
 
 def _methods(options):
-    rows = [
+    return _print(options, method_rows(), ("name", "exact", "summary", "features"))
+
+
+def method_rows():
+    """What a list says of every method."""
+    return [
         {
             "name": method.name,
             "exact": method.exact,
@@ -59,11 +63,15 @@ def _methods(options):
         }
         for method in methods().values()
     ]
-    return _print(options, rows, ("name", "exact", "summary", "features"))
 
 
 def _gpus(options):
-    rows = [
+    return _print(options, gpu_rows())
+
+
+def gpu_rows():
+    """What a list says of every GPU type."""
+    return [
         {
             "name": gpu.name,
             "product": gpu.product,
@@ -73,7 +81,6 @@ def _gpus(options):
         }
         for gpu in gpu_types().values()
     ]
-    return _print(options, rows)
 
 
 def _schema(options):

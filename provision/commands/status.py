@@ -123,7 +123,7 @@ def _difference(options):
 def _diff(options):
     present, steps = _difference(options)
     if options.json:
-        print_json({"steps": [_described(present, step) for step in steps]})
+        print_json({"steps": [described(present, step) for step in steps]})
     elif steps:
         print_steps(step_rows(present, steps))
     else:
@@ -134,7 +134,7 @@ def _diff(options):
 def _assert(options):
     present, steps = _difference(options)
     if options.json:
-        print_json({"ok": not steps, "differences": [_described(present, step) for step in steps]})
+        print_json({"ok": not steps, "differences": [described(present, step) for step in steps]})
     else:
         print(f"differs: {len(steps)} steps away" if steps else "holds")
         for gpu, text, _ in step_rows(present, steps):
@@ -142,7 +142,7 @@ def _assert(options):
     return 1 if steps else 0
 
 
-def _described(present, step):
+def described(present, step):
     """A step as a JSON object."""
     return {
         "gpu": present.gpu(step.gpu).index if step.gpu else None,
