@@ -16,7 +16,9 @@ class Metrics:
         to = self.registry
         self.submitted = Counter("provision_jobs_submitted", "Jobs taken on", ["verb"], registry=to)
         self.ended = Counter("provision_jobs_ended", "Jobs that ended", ["verb", "status"], registry=to)
-        self.job_seconds = Histogram("provision_job_seconds", "Seconds of a job", ["verb"], buckets=SECONDS, registry=to)
+        self.job_seconds = Histogram(
+            "provision_job_seconds", "Seconds of a job", ["verb"], buckets=SECONDS, registry=to
+        )
         self.requests = Counter("provision_http_requests", "Requests", ["method", "route", "status"], registry=to)
         self.request_seconds = Histogram(
             "provision_http_request_seconds", "Seconds of a request", ["route"], buckets=REQUEST_SECONDS, registry=to

@@ -1,5 +1,6 @@
 """Instances: those that ship, those that were stored, their history."""
 
+import json
 from functools import cache
 from typing import Any
 
@@ -18,7 +19,7 @@ from provision.service.bodies import content_of, query_number
 from provision.service.givens import Givens
 from provision.service.problems import refused, validated
 
-MOST_LISTED = 1000
+MOST_LISTED = 200
 
 
 async def list_instances(service: Service, request: Request) -> list[StoredInstance]:
@@ -41,9 +42,12 @@ def _shipped() -> tuple[StoredInstance, ...]:
 
 
 def _stored(row: Any) -> StoredInstance:
-    instance = validated(Instance, yaml.safe_load(row.content))
-    created = moment(row.created_s)
-    return StoredInstance(**instance_row(instance), digest=row.digest, shipped=False, created_at=created)
+    content = json.loads(row.content)
+    return StoredInstance(
+        name=row.name, digest=row.digest, shipped=False, workloads=len(content["workloads"]),
+        fleet=", ".join(entry["gpu"] for entry in content["fleet"]), objective=content["objective"],
+        source=content["source"], created_at=moment(row.created_s),
+    )
 
 
 async def save_instance(service: Service, request: Request) -> Saved:

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from functools import lru_cache
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -12,9 +13,11 @@ from provision import Instance, Plan, verify
 from provision.service.answers import Job
 from provision.service.api.jobs import job_of
 from provision.service.api.operation import Operation, Service
+from provision.service.changes import changes
 from provision.service.drawing import drawn
 from provision.service.problems import refused, validated
 from provision.service.report import report_of
+from provision.service.store.store import Store
 
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 """A report brings its style along and nothing else."""
@@ -38,8 +41,39 @@ async def get_drawing(service: Service, request: Request) -> dict[str, Any]:
 
 
 def _drawn(service: Service, id: str, digest: str | None) -> dict[str, Any]:
-    _, instance, plan = _parts(service, id, digest)
+    used = {role: service.store.used([id], role).get(id, "") for role in ("instance", "plan")}
+    return _drawing(service.store, used["instance"], digest or used["plan"])
+
+
+@lru_cache(maxsize=16)
+def _drawing(store: Store, instance_digest: str, plan_digest: str) -> dict[str, Any]:
+    """A drawing, which of thousands of GPUs takes seconds."""
+    instance, plan = _loaded(store, instance_digest, plan_digest)
     return drawn(plan, instance, verify(instance, plan))
+
+
+def _loaded(store: Store, instance_digest: str, plan_digest: str) -> tuple[Instance, Plan]:
+    """An instance and a plan of the store.
+
+    Raises
+    ------
+    RefusedError
+        When one of them is not there.
+    """
+    instance, plan = store.document(instance_digest, "instance"), store.document(plan_digest[:64], "plan")
+    if instance is None or plan is None:
+        raise refused(404, "no such job, or it has no plan")
+    return validated(Instance, instance.content, "instance"), validated(Plan, plan.content, "plan")
+
+
+async def get_changes(service: Service, request: Request) -> dict[str, Any]:
+    """What changes from the plan of the job ``before`` to a job's plan, and what each costs."""
+    before = request.query_params.get("before", "")
+    return await run_in_threadpool(_changes, service, before, request.path_params["id"])
+
+
+def _changes(service: Service, before: str, after: str) -> dict[str, Any]:
+    return changes(_parts(service, before)[1:], _parts(service, after)[1:])
 
 
 async def get_report(service: Service, request: Request) -> Response:
@@ -53,11 +87,11 @@ async def get_report(service: Service, request: Request) -> Response:
 
 
 def _report(service: Service, id: str) -> str:
-    return report_of(*_parts(service, id, None))
+    return report_of(*_parts(service, id))
 
 
-def _parts(service: Service, id: str, digest: str | None) -> tuple[Job, Instance, Plan]:
-    """A job, its instance and its plan, or another for that instance.
+def _parts(service: Service, id: str) -> tuple[Job, Instance, Plan]:
+    """A job with its instance and its plan.
 
     Raises
     ------
@@ -65,15 +99,7 @@ def _parts(service: Service, id: str, digest: str | None) -> tuple[Job, Instance
         When there is no such job, or it has no plan.
     """
     job = job_of(service, id)
-    found = service.store.document(job.instance_digest, "instance")
-    if digest is not None:
-        stored = service.store.document(digest[:64], "plan")
-        content = stored and stored.content
-    else:
-        content = (job.result or {}).get("plan")
-    if content is None or found is None:
-        raise refused(404, "the job has no plan")
-    return job, validated(Instance, found.content, "instance"), validated(Plan, content, "plan")
+    return job, *_loaded(service.store, job.instance_digest, (job.result or {}).get("plan_digest", ""))
 
 
 async def get_files(service: Service, request: Request) -> Response:
@@ -93,6 +119,8 @@ async def get_files(service: Service, request: Request) -> Response:
 OPERATIONS = (
     Operation("GET", "/api/v1/jobs/{id}/drawing", "The geometry of a job's plan", get_drawing, dict[str, Any],
               query=(("plan", "the digest of another plan for the job's instance"),), problems=(404,)),
+    Operation("GET", "/api/v1/jobs/{id}/changes", "What changes between the plans of two jobs", get_changes,
+              dict[str, Any], query=(("before", "the id of the other job"),), problems=(404,)),
     Operation("GET", "/api/v1/jobs/{id}/report", "A job's plan and proof as one HTML file", get_report,
               media="text/html", problems=(404,)),
     Operation("GET", "/api/v1/jobs/{id}/files", "The files of an export job", get_files,
