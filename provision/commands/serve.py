@@ -3,8 +3,8 @@
 import argparse
 import os
 
-from provision.instances.files import read_text
-from provision.models.errors import InputError
+from provision.instances.files.files import read_text
+from provision.models.base.errors import InputError
 
 TOKEN = "PROVISION_TOKEN"
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from provision.models.fields import Record
+from provision.models.base.fields import Record
 
 Status = Literal["queued", "running", "done", "cancelled", "failed"]
 ENDED = ("done", "cancelled", "failed")

@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from provision.methods import methods
 from provision.service.api import OPERATIONS
 from provision.service.api.operation import Service
 from provision.service.guard import Guard
@@ -26,6 +25,7 @@ from provision.service.openapi import description
 from provision.service.problems import refused, response
 from provision.service.settings import Settings
 from provision.service.store.store import Store
+from provision.solving.methods import methods
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 DAY_S = 86_400.0

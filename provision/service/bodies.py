@@ -5,7 +5,7 @@ from typing import Any
 from starlette.requests import Request
 
 from provision import InputError
-from provision.instances.parse import parse
+from provision.instances.files.parse import parse
 from provision.service.problems import refused, unusable
 
 KINDS = {

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from provision import Instance, Plan
-from provision.models.disturbance import disturbance
+from provision.models.plans.disturbance import disturbance
 
 
 def changes(before: tuple[Instance, Plan], after: tuple[Instance, Plan]) -> dict[str, Any]:

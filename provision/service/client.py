@@ -13,9 +13,9 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from provision import InputError, Instance, Plan
-from provision.models.method import Incumbent
-from provision.models.report import Report
-from provision.models.result import Result
+from provision.models.plans.report import Report
+from provision.models.plans.result import Result
+from provision.models.problem.method import Incumbent
 
 TRIES, WAIT_S = 5, 1.0
 """How often a broken stream is taken up again, and the pause before."""

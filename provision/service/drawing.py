@@ -5,7 +5,7 @@ from typing import Any
 
 from provision import Instance, Plan
 from provision.draw.layout import PALETTE, Drawing, facts, ranges
-from provision.models.report import ReplicaPrediction, Report
+from provision.models.plans.report import ReplicaPrediction, Report
 
 TIGHT = 0.05
 """A limit of which less than this part is left counts as tight."""

@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from provision import InputError, Instance, Plan
-from provision.instances.families import generated
-from provision.instances.shipped import shipped, shipped_instances
+from provision.instances.files.shipped import shipped, shipped_instances
+from provision.instances.generators.families import generated
 from provision.service.answers import FieldProblem
 from provision.service.problems import RefusedError, refused, unusable, validated
 from provision.service.settings import Settings

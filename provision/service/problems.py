@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.responses import JSONResponse
 
 from provision import InputError
-from provision.instances.files import REMEDIES, WORDS
+from provision.instances.files.files import REMEDIES, WORDS
 from provision.service.answers import FieldProblem, Problem
 
 MOST_ERRORS = 50

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, WithJsonSchema
 
-from provision.models.fields import Count, Flag, Name, NonNegative, Number, Positive, PositiveCount, Record, Text
+from provision.models.base.fields import Count, Flag, Name, NonNegative, Number, Positive, PositiveCount, Record, Text
 
 Given = Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Instance"})]
 GivenPlan = Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Plan"})]

@@ -6,7 +6,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from provision import InputError
-from provision.instances.files import read_text
+from provision.instances.files.files import read_text
 from provision.service.app import application
 from provision.service.logs import set_up
 from provision.service.settings import Settings

@@ -17,11 +17,11 @@ from provision.applier.target import Commands
 from provision.commands.compare import COLUMNS
 from provision.commands.replan import replan_row
 from provision.commands.status import described
-from provision.export import render
-from provision.formulations.marginal import marginal_prices
-from provision.instances.demand import TWO_WAVES, at_rates, read_demand, two_waves
-from provision.instances.files import validate
-from provision.replan import replan
+from provision.exporters.export import render
+from provision.formulations.marginal.prices import marginal_prices
+from provision.instances.files.demand import TWO_WAVES, at_rates, read_demand, two_waves
+from provision.instances.files.files import validate
+from provision.replanning.replan import replan
 from provision.replanning.trace import Policy, compare_policies
 from provision.sweeps import words
 from provision.sweeps.breakpoints import breakpoints

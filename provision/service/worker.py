@@ -16,9 +16,9 @@ from types import FrameType
 from typing import Any
 
 from provision import InputError, MethodError
-from provision.methods import methods
 from provision.service.settings import MIB
 from provision.service.verbs import Given, perform
+from provision.solving.methods import methods
 
 PAUSE_S = 0.1
 """Improvements that follow each other faster are told together, as the last of them."""

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from provision.commands.lists import instance_row
-from provision.instances.shipped import shipped, shipped_instances
-from provision.models.instance import Instance
+from provision.instances.files.shipped import shipped, shipped_instances
+from provision.models.problem.instance import Instance
 from provision.service.answers import Jobs, Saved, StoredInstance, moment
 from provision.service.api.jobs import heads
 from provision.service.api.operation import Operation, Service

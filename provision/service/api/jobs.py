@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from provision import InputError
-from provision.methods import method
-from provision.models.result import relative_gap
+from provision.models.plans.result import relative_gap
 from provision.service.answers import ENDED, Incumbent, Job, JobHead, JobId, Jobs, moment
 from provision.service.api.operation import Operation, Service
 from provision.service.bodies import content_of, query_number
@@ -18,6 +17,7 @@ from provision.service.givens import Givens
 from provision.service.problems import refused, unusable, validated
 from provision.service.requests import JobRequest
 from provision.service.stream import stream
+from provision.solving.methods import method
 
 MOST_LISTED = 1000
 

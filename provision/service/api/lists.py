@@ -7,9 +7,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from provision.commands.lists import gpu_rows, method_rows
-from provision.export import TARGETS
-from provision.instances.schemas import KINDS, schema
-from provision.models.performance import load_performance, shipped_performance
+from provision.exporters.export import TARGETS
+from provision.instances.schemas.write import KINDS, schema
+from provision.models.performance.catalogue import load_performance, shipped_performance
 from provision.service.api.operation import Operation, Service
 from provision.service.problems import refused
 from provision.sweeps.parameters import PARAMETERS
