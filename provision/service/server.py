@@ -23,11 +23,12 @@ class Server(uvicorn.Server):
     app: Starlette
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop."""
+        """Begin to stop, or at the second signal stop waiting; uvicorn's own would end in that signal, not in 0."""
         jobs = self.app.state.service.jobs
         jobs.stopping = True
         jobs.news.tell_all()
-        super().handle_exit(sig, frame)
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
 
 def serve(settings: Settings) -> None:

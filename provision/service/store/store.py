@@ -148,7 +148,8 @@ class Store:
     def counts(self) -> dict[str, int]:
         """How many jobs have each status."""
         with self.engine.connect() as connection:
-            return dict(connection.execute(select(jobs.c.status, func.count()).group_by(jobs.c.status)).tuples().all())
+            rows = connection.execute(select(jobs.c.status, func.count()).group_by(jobs.c.status)).all()
+        return {status: count for status, count in rows}
 
 
 def _use(connection: Any, id: str, used: Mapping[str, str]) -> None:
