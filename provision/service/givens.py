@@ -1,6 +1,7 @@
 """Instances and plans that requests give: by name, by digest, or whole. No name is ever taken for a path."""
 
 import re
+from functools import cache
 from typing import Any
 
 from provision import InputError, Instance, Plan
@@ -53,7 +54,7 @@ class Givens:
     def find(self, name: str) -> Instance | None:
         """The instance of a name or digest; None when there is none."""
         if name in shipped_instances():
-            return shipped(name)
+            return _shipped(name)
         if found := self._stored(name):
             return validated(Instance, found.content, "instance")
         few = all(len(number) <= MOST_COPIES for number in re.findall(r"\d+", name))
@@ -77,6 +78,12 @@ class Givens:
         if found is None:
             raise _wrong("plan", f"{name[:80]!r}: neither the digest of a stored plan nor the id of a job with one")
         return found.content
+
+
+@cache
+def _shipped(name: str) -> Instance:
+    """A shipped instance, read once."""
+    return shipped(name)
 
 
 def _generated(name: str) -> Instance | None:

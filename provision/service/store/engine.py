@@ -27,7 +27,9 @@ def opened(url: str) -> Engine:
     try:
         target = _driver(make_url(url))
         engine = create_engine(target, pool_pre_ping=True)
-    except (ArgumentError, ImportError) as error:
+    except ImportError as error:
+        raise InputError(f"--db {url}: {error.name} is not installed; pip install 'provision[postgresql]'") from None
+    except ArgumentError as error:
         raise InputError(f"--db {url}: {error}; write sqlite:///FILE or postgresql://USER@HOST/NAME") from None
     if target.get_backend_name() == "sqlite":
         event.listen(engine, "connect", _sqlite)
