@@ -44,11 +44,20 @@ async function whatIf(state) {
     .catch(() => run("what-if-result", ask));  // where nothing can be proven there are no breakpoints, but there are steps
   const marks = Object.values(result.breakpoints).flat().map((one) => one.above);
   const points = result.rows.filter((row) => row.objective !== null).map((row) => [row[name], row.objective]);
-  const line = (label, key, className) => ({ name: label, className, points: result.rows.filter((row) => row[key] !== null).map((row) => [row[name], row[key]]) });
+  const line = (label, key, className) => ({ name: label, className,
+    points: atBreakpoints(result.rows.filter((row) => row[key] !== null).map((row) => [row[name], row[key]]), marks) });
   return [
     h("ul", {}, result.answers.map((answer) => h("li", {}, answer))),
     points.length ? steps(`objective along ${name}`, result.unit, [line("best plan", "objective", "best"), line("proven bound", "bound", "bound")], { across: name, marks }) : null,
   ];
+}
+
+/** Points with the step to the next one where its breakpoint is, where there is one alone between the two. */
+function atBreakpoints(points, marks) {
+  return points.flatMap(([x, y], at) => {
+    const between = marks.filter((mark) => at && points[at - 1][0] < mark && mark < x);
+    return between.length === 1 ? [[between[0], y], [x, y]] : [[x, y]];
+  });
 }
 
 async function prices(state) {
