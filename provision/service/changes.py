@@ -1,6 +1,7 @@
 """Two plans side by side: what changes between them, by workload, and what each costs."""
 
 from collections import Counter
+from math import fsum
 from typing import Any
 
 from provision import Instance, Plan
@@ -28,7 +29,8 @@ def changes(before: tuple[Instance, Plan], after: tuple[Instance, Plan]) -> dict
 def _cost(instance: Instance, plan: Plan) -> float | None:
     """The price of a plan's GPUs; None where one is unknown."""
     prices = [instance.fleet[entry].price_per_hour if entry >= 0 else None for entry in instance.entries_of(plan)]
-    return None if None in prices else sum(prices)
+    known = [price for price in prices if price is not None]
+    return fsum(known) if len(known) == len(prices) else None
 
 
 def _workloads(plan: Plan) -> dict[str, dict[str, Any]]:

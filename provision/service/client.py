@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPException
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
@@ -15,12 +15,12 @@ from urllib.request import Request, urlopen
 from provision import InputError, Instance, Plan
 from provision.models.plans.report import Report
 from provision.models.plans.result import Result
-from provision.models.problem.method import Incumbent
+from provision.models.problem.search import Incumbent
 
 TRIES, WAIT_S = 5, 1.0
 """How often a broken stream is taken up again, and the pause before."""
-Given = str | Instance
-GivenPlan = str | Plan
+Given: TypeAlias = str | Instance
+GivenPlan: TypeAlias = str | Plan
 
 
 class Client:
