@@ -22,6 +22,10 @@ GROWTH = 1.10
 """The most that the resident memory of the server may be at the end, of what it was after a third of the requests."""
 
 
+UNFINISHED_S = 0.3
+"""How long to wait after a body that the server must take for unfinished."""
+
+
 def main() -> int:
     """Run and print; the exit code."""
     options = argparse.ArgumentParser(description=__doc__)
@@ -38,7 +42,7 @@ def _run(given: argparse.Namespace, pid: int, url: str, lines: list[str]) -> int
     statuses, wrong, memory, started = Counter(), [], [], perf_counter()
     for number, (method, path, body, headers) in enumerate(requests(given.requests, given.seed, _good())):
         try:
-            timeout_s = 2 if path.endswith("/events") else 60
+            timeout_s = UNFINISHED_S if "Transfer-Encoding" in headers else 60
             status, text = send(HTTPConnection(host, int(port), timeout=timeout_s), method, path, body, headers)
         except (ConnectionError, HTTPException, TimeoutError) as error:
             statuses[type(error).__name__] += 1

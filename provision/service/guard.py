@@ -1,5 +1,6 @@
 """Who may come in, and how much they may bring: the outermost layer, before anything is parsed."""
 
+import asyncio
 import hmac
 import logging
 import time
@@ -22,6 +23,8 @@ OPEN = ("/", "/healthz", "/api/v1/openapi.json")
 """Paths that hold nothing of anybody's and need no token, like those under ``/static/``."""
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 """Those that are counted by name; whatever else is sent counts as other."""
+BODY_S = 20.0
+"""How long the next part of a body may be on its way, in seconds."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -94,12 +97,16 @@ class Guard:
         return same and scheme.lower() == "bearer"
 
     def _bounded(self, receive: Receive) -> Receive:
-        """The request's body, as long as it does not grow beyond what is allowed."""
-        taken = 0
+        """The request's body, as long as it neither grows beyond what is allowed nor fails to come."""
+        taken, whole = 0, False
 
         async def received() -> Message:
-            nonlocal taken
-            message = await receive()
+            nonlocal taken, whole
+            try:
+                message = await (receive() if whole else asyncio.wait_for(receive(), BODY_S))
+            except TimeoutError:
+                raise refused(408, f"body: nothing of it came for {BODY_S:g} s") from None
+            whole = not message.get("more_body", False)
             taken += len(message.get("body", b""))
             if taken > self.settings.body_bytes:
                 raise self._too_large()

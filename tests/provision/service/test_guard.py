@@ -8,6 +8,7 @@ from openapi_spec_validator import validate
 from served import Client, answer, process, served
 
 from provision import InputError
+from provision.service import guard
 from provision.service.openapi import description
 from provision.service.settings import Settings
 
@@ -57,6 +58,12 @@ def test_bodies_and_instances_are_bounded(url):
         b"%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n" % (n, n, *[n - 1] * 10) for n in range(98, 106)
     )
     assert answer(url, "POST", "/api/v1/instances", bomb, {"Content-Type": "application/yaml"})[0] == 400
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(url, monkeypatch):
+    monkeypatch.setattr(guard, "BODY_S", 0.2)
+    headers = {"Content-Type": "application/json", "Content-Length": "100"}
+    assert answer(url, "POST", "/api/v1/jobs", b"{", headers)[0] == 408
 
 
 def test_every_answer_has_the_policy(url):
