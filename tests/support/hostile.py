@@ -2,6 +2,7 @@
 
 import json
 import random
+from copy import deepcopy
 
 PATHS = (
     "/", "/healthz", "/metrics", "/api/v1/jobs", "/api/v1/instances", "/api/v1/methods", "/api/v1/openapi.json",
@@ -71,13 +72,13 @@ def _mutated(draw, content, times):
         holder, key = draw.choice(places)
         change = draw.random()
         if change < 0.6:
-            holder[key] = draw.choice(VALUES)
+            holder[key] = deepcopy(draw.choice(VALUES))
         elif change < 0.75:
             holder.pop(key)
         elif isinstance(holder, list):
-            holder.insert(key, draw.choice(VALUES))
+            holder.insert(key, deepcopy(draw.choice(VALUES)))
         else:
-            holder[draw.choice(WORDS)] = holder[key]
+            holder[draw.choice(WORDS)] = deepcopy(holder[key])
         if not list(_places(content)):
             break
     return content
