@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -83,6 +83,8 @@ class Operation:
                 return response(error.problem)
             except InputError as error:
                 return response(unusable(error).problem)
+            except ClientDisconnect:
+                return response(refused(400, "body: the client hung up before its end").problem)
             except UnicodeEncodeError:
                 return response(refused(400, "body: holds characters that are none (half of a pair)").problem)
             return found if isinstance(found, Response) else self._response(found)
