@@ -1,5 +1,6 @@
 """Bodies of requests, read as strictly as files are."""
 
+import json
 from typing import Any
 
 from starlette.requests import Request
@@ -39,9 +40,14 @@ async def content_of(request: Request) -> dict[str, Any]:
     if "\x00" in text:
         raise refused(400, "body: not a text; it holds NUL characters")
     try:
-        return parse(KINDS[kind], text)
+        content = parse(KINDS[kind], text)
+        if "\\ud" in text.lower():  # an escape that may name half of a pair, which no text in UTF-8 can hold
+            json.dumps(content, ensure_ascii=False, default=str).encode()
     except InputError as error:
         raise refused(400, str(error)) from None
+    except UnicodeEncodeError:
+        raise refused(400, "body: holds characters that are none (half of a surrogate pair)") from None
+    return content
 
 
 def query_number(request: Request, name: str, default: int, most: int) -> int:

@@ -85,8 +85,6 @@ class Operation:
                 return response(unusable(error).problem)
             except ClientDisconnect:
                 return response(refused(400, "body: the client hung up before its end").problem)
-            except UnicodeEncodeError:
-                return response(refused(400, "body: holds characters that are none (half of a pair)").problem)
             return found if isinstance(found, Response) else self._response(found)
 
         return Route(self.path, endpoint, methods=[self.method], name=self.name)
