@@ -39,9 +39,7 @@ class Result:
     @property
     def gap(self) -> float | None:
         """Relative distance from the bound; None when objective or bound is unknown."""
-        if self.objective is None or self.bound is None:
-            return None
-        return abs(self.objective - self.bound) / self.objective if self.objective else 0.0
+        return relative_gap(self.objective, self.bound)
 
     @property
     def verified(self) -> bool:
@@ -72,3 +70,10 @@ class Result:
             "versions": dict(self.versions),
             "notes": list(self.notes),
         }
+
+
+def relative_gap(objective, bound):
+    """Distance between objective and bound as a part of the objective; None when one is unknown."""
+    if objective is None or bound is None:
+        return None
+    return abs(objective - bound) / objective if objective else 0.0

@@ -11,6 +11,7 @@ VERBS = {
     "compare": ("compare", "run several methods on one instance and print one table"),
     "show": ("show", "draw the GPUs of a plan with their slices"),
     "import": ("imports", "turn public files of other systems into instances, performance data and plans"),
+    "serve": ("serve", "plan, watch, compare and export over HTTP and in a browser"),
     "bench": (
         "bench",
         "solve the benchmark families and set the answers against the best known; exit 1 when one is worse",

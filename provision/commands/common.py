@@ -58,16 +58,16 @@ def listed(option: str, text: str, kind: type[N], low: float, high: float) -> li
 
 def print_json(content: object) -> None:
     """One JSON object on stdout; null for what is not finite, which JSON cannot say."""
-    json.dump(_finite(content), sys.stdout, indent=1)
+    json.dump(finite(content), sys.stdout, indent=1)
     sys.stdout.write("\n")
 
 
-def _finite(content: object) -> Any:
-    """JSON content with None for infinite numbers and those that are none."""
+def finite(content: object) -> Any:
+    """JSON content with None for infinite numbers and those that are none (NaN)."""
     if isinstance(content, dict):
-        return {name: _finite(value) for name, value in content.items()}
+        return {name: finite(value) for name, value in content.items()}
     if isinstance(content, (list, tuple)):
-        return [_finite(value) for value in content]
+        return [finite(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content
 
 

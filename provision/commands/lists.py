@@ -14,6 +14,7 @@ from provision.solving.methods import methods
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from provision.models.problem.instance import Instance
     from provision.sweeps.table import TableRow
 
 
@@ -42,14 +43,13 @@ def add_schema(parser: ArgumentParser) -> None:
 
 
 def _instances(options: Namespace) -> int:
-    rows = [_instance(name) for name in shipped_instances()]
-    return _print(options, rows)
+    return _print(options, [instance_row(shipped(name)) for name in shipped_instances()])
 
 
-def _instance(name: str) -> TableRow:
-    instance = shipped(name)
+def instance_row(instance: Instance) -> TableRow:
+    """What a list says of an instance."""
     return {
-        "name": name,
+        "name": instance.name,
         "workloads": len(instance.workloads),
         "fleet": ", ".join(entry.gpu for entry in instance.fleet),
         "objective": instance.objective,
@@ -58,7 +58,12 @@ def _instance(name: str) -> TableRow:
 
 
 def _methods(options: Namespace) -> int:
-    rows = [
+    return _print(options, method_rows(), ("name", "exact", "summary", "features"))
+
+
+def method_rows() -> list[TableRow]:
+    """What a list says of every method."""
+    return [
         {
             "name": method.name,
             "exact": method.exact,
@@ -69,11 +74,15 @@ def _methods(options: Namespace) -> int:
         }
         for method in methods().values()
     ]
-    return _print(options, rows, ("name", "exact", "summary", "features"))
 
 
 def _gpus(options: Namespace) -> int:
-    rows = [
+    return _print(options, gpu_rows())
+
+
+def gpu_rows() -> list[TableRow]:
+    """What a list says of every GPU type."""
+    return [
         {
             "name": gpu.name,
             "product": gpu.product,
@@ -83,7 +92,6 @@ def _gpus(options: Namespace) -> int:
         }
         for gpu in gpu_types().values()
     ]
-    return _print(options, rows)
 
 
 def _schema(options: Namespace) -> int:

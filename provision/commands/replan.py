@@ -96,13 +96,13 @@ def _replan(options: Namespace) -> int:
         if options.out or options.change_cost is not None:
             raise InputError("--curve: plans for many change costs and writes none; leave out --out and --change-cost")
         traded = curve(instance, plan, options.allow, options.time_limit)
-        return _print_curve([{"weight": weight} | _row(one) for weight, one in traded], options)
+        return _print_curve([{"weight": weight} | replan_row(one) for weight, one in traded], options)
     found = replan(instance, plan, options.change_cost, options.allow, options.time_limit)
     if options.out and found.plan is not None:
         write(found.plan, options.out, options.force)
     if options.json:
         head = {"instance": instance.name, "digest": instance.digest, "allow": options.allow}
-        print_json(head | _row(found) | {"plan_file": options.out if found.plan else None})
+        print_json(head | replan_row(found) | {"plan_file": options.out if found.plan else None})
     else:
         _print_replan(found, options)
     return 0 if found.plan is not None else 1
@@ -121,7 +121,7 @@ def _with_new_rates(instance: Instance, options: Namespace) -> Instance:
     return instance
 
 
-def _row(found: Replan) -> TableRow:
+def replan_row(found: Replan) -> TableRow:
     """A Replan as one row."""
     names = ("slices_destroyed", "slices_created", "replicas_started", "batch_changes", "gpus_added", "gpus_removed")
     changes = found.changes._asdict() if found.changes else dict.fromkeys(names)

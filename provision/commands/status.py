@@ -135,7 +135,7 @@ def _difference(options: Namespace) -> tuple[Observed, list[Step]]:
 def _diff(options: Namespace) -> int:
     present, steps = _difference(options)
     if options.json:
-        print_json({"steps": [_described(present, step) for step in steps]})
+        print_json({"steps": [described(present, step) for step in steps]})
     elif steps:
         print_steps(step_rows(present, steps))
     else:
@@ -146,7 +146,7 @@ def _diff(options: Namespace) -> int:
 def _assert(options: Namespace) -> int:
     present, steps = _difference(options)
     if options.json:
-        print_json({"ok": not steps, "differences": [_described(present, step) for step in steps]})
+        print_json({"ok": not steps, "differences": [described(present, step) for step in steps]})
     else:
         print(f"differs: {len(steps)} steps away" if steps else "holds")
         for gpu, text, _ in step_rows(present, steps):
@@ -154,7 +154,7 @@ def _assert(options: Namespace) -> int:
     return 1 if steps else 0
 
 
-def _described(present: Observed, step: Step) -> dict[str, Any]:
+def described(present: Observed, step: Step) -> dict[str, Any]:
     """A step as a JSON object."""
     return {
         "gpu": known(present.gpu(step.gpu)).index if step.gpu else None,

@@ -21,7 +21,7 @@ TAIL = 3
 """Characters at the end of a name that stay when it is cut short."""
 
 
-def render_page(plan: Plan, instance: Instance | None = None, report: Report | None = None) -> str:
+def render_page(plan: Plan, instance: Instance | None = None, report: Report | None = None, more: str = "") -> str:
     """The page of a plan.
 
     Parameters
@@ -32,6 +32,8 @@ def render_page(plan: Plan, instance: Instance | None = None, report: Report | N
         Its instance, for SLOs, predictions and prices; None when there is none.
     report
         The verifier's report, with ``ok`` and ``violations``; None when it was not verified.
+    more
+        HTML that stands at the end.
 
     Returns
     -------
@@ -52,6 +54,7 @@ def render_page(plan: Plan, instance: Instance | None = None, report: Report | N
             *(_gpu(row, drawing.styles) for row in drawing.rows),
             f"<p>{key}</p>" if drawing.rows else "",
             _table(drawing) if drawing.workloads else "",
+            more,
             "</body>\n</html>\n",
         ]
     )
@@ -275,6 +278,14 @@ td.bad { color: var(--bad); font-weight: 600; }
   td:not(.name)::before { content: attr(data-title); display: block; color: var(--faint); font-size: .7rem;
     font-weight: 400; }
 }
+h2 { margin: 2rem 0 .5rem; font-size: 1.1rem; }
+.facts { width: auto; margin-top: 0; }
+.facts th { padding-right: 1.5rem; text-align: left; }
+.facts td { text-align: left; overflow-wrap: anywhere; }
+.curves svg { width: 100%; max-width: 45rem; font-size: 12px; fill: var(--faint); }
+.curves path { fill: none; stroke: var(--ink); stroke-width: 2; }
+.curves .bound { stroke: var(--good); stroke-dasharray: 6 4; }
+pre { padding: .75rem; overflow: auto; background: var(--idle); font-size: .75rem; }
 @media print { body { print-color-adjust: exact; } .gpu, tr { break-inside: avoid; } }
 """
 

@@ -1,0 +1,31 @@
+"""Whether the service works, and what Prometheus asks."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from provision import __version__
+from provision.service.answers import Health
+from provision.service.api.operation import Operation, Service
+
+
+async def health(service: Service, request: Request) -> Health:
+    """Whether the service works."""
+    jobs = service.jobs
+    return Health(
+        status="stopping" if jobs.stopping else "ok",
+        version=__version__,
+        workers=jobs.pool.alive,
+        queued=len(jobs.waiting),
+        running=len(jobs.running),
+    )
+
+
+async def metrics(service: Service, request: Request) -> Response:
+    """The metrics in Prometheus' text format."""
+    return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+OPERATIONS = (
+    Operation("GET", "/healthz", "Whether the service works", health, Health),
+    Operation("GET", "/metrics", "Metrics in Prometheus' text format", metrics, media="text/plain"),
+)

@@ -1,0 +1,97 @@
+"""Instances: those that ship, those that were stored, their history."""
+
+import json
+from functools import cache
+from typing import Any
+
+import yaml
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from provision.commands.lists import instance_row
+from provision.instances.files.shipped import shipped, shipped_instances
+from provision.models.problem.instance import Instance
+from provision.service.answers import Jobs, Saved, StoredInstance, moment
+from provision.service.api.jobs import heads
+from provision.service.api.operation import Operation, Service
+from provision.service.bodies import content_of, query_number
+from provision.service.givens import Givens
+from provision.service.problems import refused, validated
+
+MOST_LISTED = 200
+
+
+async def list_instances(service: Service, request: Request) -> list[StoredInstance]:
+    """Instances that ship, then those that were stored, latest first."""
+    return await run_in_threadpool(_listed, service)
+
+
+def _listed(service: Service) -> list[StoredInstance]:
+    known = {one.digest for one in _shipped()}
+    rows = [row for row in service.store.documents("instance", None, MOST_LISTED) if row.digest not in known]
+    return [*_shipped(), *(_stored(row) for row in rows)]
+
+
+@cache
+def _shipped() -> tuple[StoredInstance, ...]:
+    found = map(shipped, shipped_instances())
+    return tuple(
+        StoredInstance(**instance_row(one), digest=one.digest, shipped=True, created_at=None) for one in found
+    )
+
+
+def _stored(row: Any) -> StoredInstance:
+    content = json.loads(row.content)
+    return StoredInstance(
+        name=row.name, digest=row.digest, shipped=False, workloads=len(content["workloads"]),
+        fleet=", ".join(entry["gpu"] for entry in content["fleet"]), objective=content["objective"],
+        source=content["source"], created_at=moment(row.created_s),
+    )
+
+
+async def save_instance(service: Service, request: Request) -> Saved:
+    """Take an instance into the store, JSON or YAML."""
+    content = await content_of(request)
+    return await run_in_threadpool(_saved, service, content)
+
+
+def _saved(service: Service, content: Any) -> Saved:
+    instance = validated(Instance, content)
+    return Saved(name=instance.name, digest=Givens(service.store, service.settings).instance(content)[1])
+
+
+async def get_instance(service: Service, request: Request) -> Any:
+    """A whole instance by name or digest; as YAML with ``?format=yaml``."""
+    content = await run_in_threadpool(_content, service, request.path_params["name"])
+    if request.query_params.get("format") != "yaml":
+        return content
+    text = yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=115)
+    return Response(text, media_type="application/yaml")
+
+
+def _content(service: Service, name: str) -> Any:
+    instance = Givens(service.store, service.settings).find(name)
+    if instance is None:
+        raise refused(404, f"{name[:80]!r}: neither a shipped nor a stored instance")
+    return instance.model_dump(mode="json", exclude_none=True)
+
+
+async def get_history(service: Service, request: Request) -> Jobs:
+    """The jobs on an instance of a name, latest first."""
+    most = query_number(request, "limit", 100, MOST_LISTED)
+    name = request.path_params["name"]
+    rows = await run_in_threadpool(service.store.jobs, most, None, name)
+    return Jobs(jobs=tuple(await run_in_threadpool(heads, service, rows)), next=None)
+
+
+OPERATIONS = (
+    Operation("GET", "/api/v1/instances", "Instances that ship and that were stored", list_instances,
+              list[StoredInstance]),
+    Operation("POST", "/api/v1/instances", "Store an instance (JSON or YAML)", save_instance, Saved, 201, Instance,
+              problems=(400, 413, 415, 422)),
+    Operation("GET", "/api/v1/instances/{name}", "An instance by name or digest", get_instance, Any,
+              query=(("format", "yaml for YAML, else JSON"),), problems=(404,)),
+    Operation("GET", "/api/v1/instances/{name}/jobs", "The jobs on instances of a name", get_history, Jobs,
+              query=(("limit", "jobs at most"),), problems=(422,)),
+)

@@ -1,0 +1,153 @@
+"""Jobs: taking them on, listing them, telling how they stand, streaming, cancelling."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from provision import InputError
+from provision.models.plans.result import relative_gap
+from provision.service.answers import ENDED, Incumbent, Job, JobHead, JobId, Jobs, moment
+from provision.service.api.operation import Operation, Service
+from provision.service.bodies import content_of, query_number
+from provision.service.givens import Givens
+from provision.service.problems import refused, unusable, validated
+from provision.service.requests import JobRequest
+from provision.service.stream import stream
+from provision.solving.methods import method
+
+MOST_LISTED = 1000
+
+
+async def submit_job(service: Service, request: Request) -> JobId:
+    """Take on a job."""
+    content = await content_of(request)
+    return JobId(id=await run_in_threadpool(_submit, service, content))
+
+
+def _submit(service: Service, content: Any) -> str:
+    asked = validated(JobRequest, content)
+    if asked.verb == "apply" and not service.settings.allow_apply:
+        raise refused(403, "plans are put on GPUs only by servers that were started with --allow-apply")
+    givens = Givens(service.store, service.settings)
+    instance, digest = givens.instance(asked.instance)
+    used = {"instance": digest}
+    if "plan" in type(asked).model_fields:
+        used["given"] = givens.plan(asked.plan)[1]
+    for field, names in _methods(asked):
+        for name in names:
+            _check_method(field, name, instance)
+    rest = asked.model_dump(mode="json", exclude={"instance", "plan"})
+    return service.jobs.submit(asked.verb, instance.name, rest, used)
+
+
+def _check_method(field: str, name: str, instance: Any) -> None:
+    """Refuse an unknown method, and the one of a job that cannot plan the instance."""
+    try:
+        found = method(name)
+        if field == "method":
+            found.check(instance)
+    except InputError as error:
+        raise unusable(error, field) from None
+
+
+def _methods(asked: Any) -> list[tuple[str, Sequence[str]]]:
+    """The methods that a job names, by field."""
+    found: list[tuple[str, Sequence[str]]] = []
+    if hasattr(asked, "method"):
+        found.append(("method", [asked.method]))
+    if hasattr(asked, "methods"):
+        found.append(("methods", asked.methods))
+    return found
+
+
+async def list_jobs(service: Service, request: Request) -> Jobs:
+    """Jobs, latest first."""
+    most, before = query_number(request, "limit", 50, MOST_LISTED), request.query_params.get("before")
+    rows = await run_in_threadpool(service.store.jobs, most + 1, before and before[:32])
+    shown = await run_in_threadpool(heads, service, rows[:most])
+    return Jobs(jobs=tuple(shown), next=shown[-1].id if len(rows) > most else None)
+
+
+def heads(service: Service, rows: Sequence[Any]) -> list[JobHead]:
+    """Jobs as lists show them."""
+    digests = service.store.used([row.id for row in rows], "instance")
+    return [JobHead(**_head(row, digests.get(row.id, ""))) for row in rows]
+
+
+def _head(row: Any, digest: str) -> dict[str, Any]:
+    return {
+        "id": row.id, "verb": row.verb, "status": row.status, "instance": row.instance, "instance_digest": digest,
+        "created_at": moment(row.created_s), "started_at": moment(row.started_s), "ended_at": moment(row.ended_s),
+        "restarts": max(0, row.begun - 1),
+    }
+
+
+async def get_job(service: Service, request: Request) -> Job:
+    """A job with its incumbents and, when it has ended, its result."""
+    return await run_in_threadpool(job_of, service, request.path_params["id"])
+
+
+def job_of(service: Service, id: str) -> Job:
+    """A job by its id.
+
+    Raises
+    ------
+    RefusedError
+        When there is none.
+    """
+    store, row = service.store, service.store.job(id)
+    if row is None:
+        raise refused(404, f"{id[:40]!r}: no such job; see /api/v1/jobs")
+    used = {role: store.used([id], role).get(id) for role in ("instance", "result", "plan")}
+    result = store.document(used["result"]) if used["result"] else None
+    plan = store.document(used["plan"]) if used["plan"] else None
+    content = None if result is None else result.content | ({"plan": plan.content} if plan else {})
+    if content is not None and row.verb in ("solve", "replan"):
+        content.setdefault("plan", None)
+    incumbents = tuple(_incumbent(event.content) for event in store.events(id, kind="incumbent"))
+    problem = json.loads(row.problem) if row.problem else None
+    request = json.loads(row.request)
+    return Job(**_head(row, used["instance"] or ""), request=request, incumbents=incumbents, result=content,
+               problem=problem)
+
+
+def _incumbent(content: dict[str, Any]) -> Incumbent:
+    return Incumbent(**content, gap=relative_gap(content["objective"], content["bound"]))
+
+
+async def get_events(service: Service, request: Request) -> StreamingResponse:
+    """A job's events as server-sent events, from the beginning or after ``Last-Event-ID``, until the job ends."""
+    id = request.path_params["id"]
+    if await run_in_threadpool(service.store.job, id) is None:
+        raise refused(404, f"{id[:40]!r}: no such job; see /api/v1/jobs")
+    last = request.headers.get("last-event-id", "0")
+    after = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else 0
+    return StreamingResponse(stream(service.jobs, id, after), media_type="text/event-stream")
+
+
+async def cancel_job(service: Service, request: Request) -> Response:
+    """Cancel a job; it keeps the best plan that it has found. Nothing happens to a job that has ended."""
+    id = request.path_params["id"]
+    row = await run_in_threadpool(service.store.job, id)
+    if row is None:
+        raise refused(404, f"{id[:40]!r}: no such job; see /api/v1/jobs")
+    if row.status not in ENDED:
+        await run_in_threadpool(service.jobs.cancel, id)
+    return Response(status_code=204)
+
+
+OPERATIONS = (
+    Operation("POST", "/api/v1/jobs", "Take on a job", submit_job, JobId, 201, JobRequest,
+              problems=(400, 403, 413, 415, 422, 429, 503)),
+    Operation("GET", "/api/v1/jobs", "Jobs, latest first", list_jobs, Jobs,
+              query=(("limit", "jobs at most"), ("before", "the id after which the list goes on")), problems=(422,)),
+    Operation("GET", "/api/v1/jobs/{id}", "A job with incumbents and result", get_job, Job, problems=(404,)),
+    Operation("DELETE", "/api/v1/jobs/{id}", "Cancel a job, which keeps its best plan", cancel_job, status=204,
+              media="", problems=(404, 409)),
+    Operation("GET", "/api/v1/jobs/{id}/events", "A job's events, streamed until it ends", get_events,
+              media="text/event-stream", problems=(404,)),
+)

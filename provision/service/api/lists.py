@@ -1,0 +1,70 @@
+"""What there is: methods, GPU types, performance data, export targets, parameters to vary, schemas."""
+
+from functools import cache
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from provision.commands.lists import gpu_rows, method_rows
+from provision.exporters.export import TARGETS
+from provision.instances.schemas.write import KINDS, schema
+from provision.models.performance.catalogue import load_performance, shipped_performance
+from provision.service.api.operation import Operation, Service
+from provision.service.problems import refused
+from provision.sweeps.parameters import PARAMETERS
+
+Rows = list[dict[str, Any]]
+
+
+async def list_methods(service: Service, request: Request) -> Rows:
+    """The methods, as ``provision methods --json``."""
+    return await run_in_threadpool(cache(method_rows))
+
+
+async def list_gpus(service: Service, request: Request) -> Rows:
+    """The GPU types, as ``provision gpus --json``."""
+    return await run_in_threadpool(cache(gpu_rows))
+
+
+async def list_performance(service: Service, request: Request) -> Rows:
+    """The shipped performance data, with the models that each describes."""
+    return await run_in_threadpool(_performance)
+
+
+@cache
+def _performance() -> Rows:
+    found = [(name, load_performance(name)) for name in shipped_performance()]
+    return [{"name": name, "gpu": one.gpu, "kind": one.kind, "models": sorted(one.models)} for name, one in found]
+
+
+async def list_targets(service: Service, request: Request) -> list[str]:
+    """What plans can be exported to."""
+    return list(TARGETS)
+
+
+async def list_parameters(service: Service, request: Request) -> Rows:
+    """What can be varied in a what-if job."""
+    return [
+        {"name": name, "what": one.what, "target": one.target or None, "numeric": one.numeric}
+        for name, one in PARAMETERS.items()
+    ]
+
+
+async def get_schema(service: Service, request: Request) -> dict[str, Any]:
+    """The JSON Schema of a kind of file."""
+    kind = request.path_params["kind"]
+    if kind not in KINDS:
+        raise refused(404, f"no schema of this name; there are {', '.join(KINDS)}")
+    return schema(kind)
+
+
+OPERATIONS = (
+    Operation("GET", "/api/v1/methods", "Methods and what they can do", list_methods, Rows),
+    Operation("GET", "/api/v1/gpus", "GPU types with their MIG profiles", list_gpus, Rows),
+    Operation("GET", "/api/v1/performance", "Shipped performance data", list_performance, Rows),
+    Operation("GET", "/api/v1/targets", "What plans can be exported to", list_targets, list[str]),
+    Operation("GET", "/api/v1/parameters", "What a what-if job can vary", list_parameters, Rows),
+    Operation("GET", "/api/v1/schemas/{kind}", "JSON Schema of instances, plans or performance data", get_schema,
+              dict[str, Any], problems=(404,)),
+)

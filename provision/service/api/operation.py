@@ -1,0 +1,95 @@
+"""What an operation of the HTTP interface is, and how its handler becomes an endpoint."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from provision import InputError
+from provision.service.jobs import Jobs
+from provision.service.metrics import Metrics
+from provision.service.problems import RefusedError, refused, response, unusable
+from provision.service.settings import Settings
+from provision.service.store.store import Store
+
+
+@dataclass
+class Service:
+    """What handlers work with."""
+
+    settings: Settings
+    store: Store
+    jobs: Jobs
+    metrics: Metrics
+
+
+Handler = Callable[[Service, Request], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation.
+
+    Attributes
+    ----------
+    method, path
+        What is requested.
+    summary
+        What it does.
+    handler
+        Returns plain content, a record of ``answer`` or a Response.
+    answer
+        The type of the answer, for the description; None where ``media`` says what comes.
+    status
+        HTTP status of success.
+    body
+        The type of the request's body, for the description.
+    query
+        Parameters of the query and what they mean.
+    media
+        Media type of the answer.
+    problems
+        HTTP statuses of problem documents that clients have to expect, beside 401.
+    """
+
+    method: str
+    path: str
+    summary: str
+    handler: Handler
+    answer: Any = None
+    status: int = 200
+    body: Any = None
+    query: tuple[tuple[str, str], ...] = ()
+    media: str = "application/json"
+    problems: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The operation's identifier in the description."""
+        return self.handler.__name__
+
+    def route(self, service: Service) -> Route:
+        """The operation as a route."""
+
+        async def endpoint(request: Request) -> Response:
+            request.scope["template"] = self.path
+            try:
+                found = await self.handler(service, request)
+            except RefusedError as error:
+                return response(error.problem)
+            except InputError as error:
+                return response(unusable(error).problem)
+            except ClientDisconnect:
+                return response(refused(400, "body: the client hung up before its end").problem)
+            return found if isinstance(found, Response) else self._response(found)
+
+        return Route(self.path, endpoint, methods=[self.method], name=self.name)
+
+    def _response(self, found: Any) -> Response:
+        text = TypeAdapter(self.answer).dump_json(found)
+        headers = {"Location": f"/api/v1/jobs/{found.id}"} if self.status == 201 and hasattr(found, "id") else None
+        return Response(text, self.status, headers, media_type="application/json")

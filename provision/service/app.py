@@ -1,0 +1,125 @@
+"""The application: guard, operations, page, jobs and store put together."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import cache
+from importlib.resources import files
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from provision.service.api import OPERATIONS
+from provision.service.api.operation import Service
+from provision.service.guard import Guard
+from provision.service.jobs import Jobs
+from provision.service.logs import LOGGER
+from provision.service.metrics import Metrics
+from provision.service.openapi import description
+from provision.service.problems import refused, response
+from provision.service.settings import Settings
+from provision.service.store.store import Store
+from provision.solving.methods import methods
+
+KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+DAY_S = 86_400.0
+
+
+def application(settings: Settings) -> Starlette:
+    """The ASGI application of these settings; workers start and stop with it.
+
+    Raises
+    ------
+    InputError
+        When the settings are unsafe or the store cannot be opened.
+    """
+    settings.check()
+    metrics = Metrics()
+    store = Store(settings.db)
+    service = Service(settings, store, Jobs(settings, store, metrics), metrics)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        service.jobs.news.loop = asyncio.get_running_loop()
+        await run_in_threadpool(methods)
+        await run_in_threadpool(service.jobs.start)
+        collecting = asyncio.create_task(_collect(service))
+        LOGGER.info("started", extra={"fields": {"workers": settings.workers, "apply": settings.allow_apply}})
+        yield
+        collecting.cancel()
+        with suppress(asyncio.CancelledError):
+            await collecting
+        await run_in_threadpool(service.jobs.stop)
+        store.close()
+        LOGGER.info("stopped")
+
+    app = Starlette(
+        routes=[*(operation.route(service) for operation in OPERATIONS), *_page(), _described()],
+        middleware=[Middleware(Guard, settings=settings, metrics=metrics)],
+        exception_handlers={HTTPException: _http_problem, Exception: _failure},
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    return app
+
+
+def _described() -> Route:
+    async def openapi(request: Request) -> Response:
+        request.scope["template"] = "/api/v1/openapi.json"
+        return Response(json.dumps(description()), media_type="application/json")
+
+    return Route("/api/v1/openapi.json", openapi)
+
+
+def _page() -> list[Route]:
+    """The page's files, read once: a request's path is looked up among their names, never on the disk."""
+
+    async def page(request: Request) -> Response:
+        request.scope["template"] = "/"
+        return _file("index.html")
+
+    async def asset(request: Request) -> Response:
+        request.scope["template"] = "/static/{name}"
+        if request.path_params["name"] not in _files():
+            raise refused(404, "no such file")
+        return _file(request.path_params["name"])
+
+    return [Route("/", page), Route("/static/{name}", asset)]
+
+
+@cache
+def _files() -> dict[str, bytes]:
+    folder = files("provision.service") / "page"
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name.rpartition(".")[2] in KINDS}
+
+
+def _file(name: str) -> Response:
+    headers = {"Cache-Control": "no-cache"}
+    return Response(_files()[name], media_type=KINDS[name.rpartition(".")[2]], headers=headers)
+
+
+async def _http_problem(request: Request, error: Exception) -> Response:
+    """What the router refuses, as a problem document."""
+    assert isinstance(error, HTTPException)
+    return response(refused(error.status_code, error.detail).problem)
+
+
+async def _failure(request: Request, error: Exception) -> Response:
+    """A defect: logged in full, told without a word of it."""
+    LOGGER.error("failure", exc_info=error)
+    return response(refused(500, "the server has a defect here; its log says more").problem)
+
+
+async def _collect(service: Service) -> None:
+    """Once a day delete what is old, where that is asked for."""
+    while service.settings.keep_days is not None:
+        age_s = service.settings.keep_days * DAY_S
+        jobs, documents = await run_in_threadpool(service.store.collect, age_s)
+        LOGGER.info("collected", extra={"fields": {"jobs": jobs, "documents": documents}})
+        await asyncio.sleep(DAY_S)

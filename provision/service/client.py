@@ -1,0 +1,217 @@
+"""The service from Python, with the names of the package: ``Client(url).solve(instance)`` is ``provision.solve``.
+
+Needs nothing but the standard library and the package itself.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPException
+from typing import Any, TypeAlias
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from provision import InputError, Instance, Plan
+from provision.models.plans.report import Report
+from provision.models.plans.result import Result
+from provision.models.problem.search import Incumbent
+
+TRIES, WAIT_S = 5, 1.0
+"""How often a broken stream is taken up again, and the pause before."""
+Given: TypeAlias = str | Instance
+GivenPlan: TypeAlias = str | Plan
+
+
+class Client:
+    """A server of ``provision serve``.
+
+    Parameters
+    ----------
+    url
+        Its address, as ``http://127.0.0.1:8765``.
+    token
+        Its token, where it has one.
+    timeout_s
+        How long to wait for an answer.
+    """
+
+    def __init__(self, url: str = "http://127.0.0.1:8765", token: str | None = None, timeout_s: float = 60.0):
+        self.url, self.token, self.timeout_s = url.rstrip("/"), token, timeout_s
+
+    def solve(self, instance: Given, method: str = "auto", time_limit_s: float = 60.0, seed: int = 0,
+              report: Callable[[Incumbent], None] | None = None, **parameters: Any) -> Result:
+        """Plan an instance, as ``provision.solve``; an instance may also be a name or the digest of a stored one.
+
+        Raises
+        ------
+        InputError
+            For whatever the server refuses, or when it does not answer.
+        """
+        job = {"verb": "solve", "instance": _plain(instance), "method": method, "time_limit_s": time_limit_s,
+               "seed": seed, "parameters": parameters}
+        found = self.run(job, report)
+        plan, verdict = found.pop("plan"), found.pop("report")
+        rest = {name: found[name] for name in Result.__dataclass_fields__ if name in found}
+        made = {"plan": plan and Plan(**plan), "report": verdict and Report(**verdict)}
+        return Result(**rest | made)
+
+    def verify(self, instance: Given, plan: GivenPlan) -> Report:
+        """Judge a plan, as ``provision.verify``."""
+        return Report(**self.run({"verb": "verify"} | _both(instance, plan)))
+
+    def compare(self, instance: Given, methods: list[str], **settings: Any) -> list[dict[str, Any]]:
+        """The rows of ``provision compare``."""
+        return self.run({"verb": "compare", "instance": _plain(instance), "methods": methods} | settings)["rows"]
+
+    def what_if(self, instance: Given, vary: dict[str, Any], **settings: Any) -> list[dict[str, Any]]:
+        """The rows of ``provision.what_if``."""
+        return self.run({"verb": "what-if", "instance": _plain(instance), "vary": vary} | settings)["rows"]
+
+    def simulate(self, instance: Given, plan: GivenPlan, seconds: float = 60.0, seed: int = 0,
+                 **options: Any) -> dict[str, Any]:
+        """The summary of ``provision.simulate``."""
+        return self.run({"verb": "simulate", "seconds": seconds, "seed": seed} | _both(instance, plan) | options)
+
+    def simulate_trace(self, instance: Given, demand: str = "two-waves", **settings: Any) -> dict[str, Any]:
+        """Policies and windows of ``provision simulate-trace``; ``demand`` is a CSV text."""
+        return self.run({"verb": "simulate-trace", "instance": _plain(instance), "demand": demand} | settings)
+
+    def replan(self, instance: Given, plan: GivenPlan, **settings: Any) -> dict[str, Any]:
+        """The row of ``provision replan``, with the plan."""
+        return self.run({"verb": "replan"} | _both(instance, plan) | settings)
+
+    def export(self, plan: GivenPlan, to: str, instance: Given, gpus_per_node: int = 8) -> dict[str, str]:
+        """The files of ``provision.export`` as texts by name."""
+        job = {"verb": "export", "to": to, "gpus_per_node": gpus_per_node}
+        return self.run(job | _both(instance, plan))["files"]
+
+    def diff(self, instance: Given, plan: GivenPlan, status: dict[str, Any]) -> list[dict[str, Any]]:
+        """The steps from a saved ``provision status --json`` to a plan."""
+        return self.run({"verb": "diff", "status": status} | _both(instance, plan))["steps"]
+
+    def methods(self) -> list[dict[str, Any]]:
+        """The rows of ``provision methods --json``."""
+        return self.call("GET", "/api/v1/methods")
+
+    def gpu_types(self) -> list[dict[str, Any]]:
+        """The rows of ``provision gpus --json``."""
+        return self.call("GET", "/api/v1/gpus")
+
+    def instances(self) -> list[dict[str, Any]]:
+        """The instances that ship and that were stored."""
+        return self.call("GET", "/api/v1/instances")
+
+    def read(self, name: str) -> Instance:
+        """An instance of the server, by name or digest."""
+        return Instance(**self.call("GET", f"/api/v1/instances/{quote(name, safe='')}"))
+
+    def write(self, instance: Instance) -> str:
+        """Store an instance; its digest."""
+        return self.call("POST", "/api/v1/instances", _plain(instance))["digest"]
+
+    def submit(self, job: dict[str, Any]) -> str:
+        """Take on a job; its id."""
+        return self.call("POST", "/api/v1/jobs", job)["id"]
+
+    def job(self, id: str) -> dict[str, Any]:
+        """How a job stands."""
+        return self.call("GET", f"/api/v1/jobs/{quote(id, safe='')}")
+
+    def cancel(self, id: str) -> None:
+        """Cancel a job; it keeps the best plan that it has found."""
+        self.call("DELETE", f"/api/v1/jobs/{quote(id, safe='')}")
+
+    def run(self, job: dict[str, Any], report: Callable[[Incumbent], None] | None = None) -> dict[str, Any]:
+        """Take on a job and wait for its result; Ctrl-C cancels it and returns what it keeps.
+
+        Raises
+        ------
+        InputError
+            When the job fails, or ends without a result.
+        """
+        id = self.submit(job)
+        try:
+            self._watch(id, report)
+        except KeyboardInterrupt:
+            self.cancel(id)
+            self._watch(id, None)
+        found = self.job(id)
+        if found["result"] is None:
+            problem = found["problem"]
+            raise InputError(problem["detail"] if problem else f"job {id} was {found['status']} before it had a result")
+        return found["result"]
+
+    def _watch(self, id: str, report: Callable[[Incumbent], None] | None) -> None:
+        for kind, content in self.events(id):
+            if kind == "incumbent" and report is not None:
+                report(Incumbent(content["objective"], content["bound"]))
+
+    def events(self, id: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """A job's events, ``(kind, content)``, until it ends; a broken stream is taken up where it broke."""
+        last, path = "0", f"/api/v1/jobs/{quote(id, safe='')}/events"
+        for _ in range(TRIES):
+            try:
+                with self._open("GET", path, headers={"Last-Event-ID": last}) as answer:
+                    for fields in _events(answer):
+                        if fields["event"] == "end":
+                            return
+                        last = fields["id"]
+                        yield fields["event"], json.loads(fields["data"])
+            except (OSError, HTTPException):
+                pass  # the stream is taken up again below
+            time.sleep(WAIT_S)
+        raise InputError(f"{self.url}: the stream of job {id} breaks again and again; see /api/v1/jobs/{id}")
+
+    def call(self, method: str, path: str, content: Any = None) -> Any:
+        """Ask for a path; plain content, None where there is none.
+
+        Raises
+        ------
+        InputError
+            With what the server says is wrong, or that it does not answer.
+        """
+        try:
+            with self._open(method, path, content) as answer:
+                text = answer.read()
+        except (URLError, OSError, HTTPException) as error:
+            raise InputError(f"{self.url}: the server does not answer: {error}") from None
+        return json.loads(text) if text else None
+
+    def _open(self, method: str, path: str, content: Any = None, headers: dict[str, str] | None = None) -> Any:
+        body = None if content is None else json.dumps(content).encode()
+        asked = Request(self.url + path, body, {"Content-Type": "application/json"} | (headers or {}), method=method)
+        if self.token:
+            asked.add_header("Authorization", f"Bearer {self.token}")
+        try:
+            return urlopen(asked, timeout=self.timeout_s)
+        except HTTPError as error:
+            raise InputError(_detail(error)) from None
+
+
+def _events(answer: Any) -> Iterator[dict[str, str]]:
+    """The server-sent events of an answer, each as its fields."""
+    fields: dict[str, str] = {}
+    for line in answer:
+        name, _, value = line.decode().rstrip("\n").partition(": ")
+        if name:
+            fields[name] = value
+        elif "event" in fields:
+            yield fields
+            fields = {}
+
+
+def _detail(error: HTTPError) -> str:
+    """What a problem document says."""
+    try:
+        return str(json.loads(error.read())["detail"])
+    except (ValueError, KeyError):
+        return f"{error.code} {error.reason}"
+
+
+def _plain(given: Given | GivenPlan) -> Any:
+    return given if isinstance(given, str) else given.model_dump(mode="json", exclude_none=True)
+
+
+def _both(instance: Given, plan: GivenPlan) -> dict[str, Any]:
+    return {"instance": _plain(instance), "plan": _plain(plan)}

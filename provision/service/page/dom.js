@@ -1,0 +1,59 @@
+// Making elements. Text is always set as text: nothing that anybody named becomes markup.
+
+export const byId = (id) => document.getElementById(id);
+
+/** An element with properties (data-, aria- and role as attributes) and children; null children are left out. */
+export function h(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined) continue;
+    if (name.includes("-") || ["role", "for", "scope", "colspan", "list"].includes(name)) element.setAttribute(name, value);
+    else element[name] = value;
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** An SVG element with attributes and children. */
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children.flat());
+  return element;
+}
+
+/** A table with a caption, column titles and rows, whose cells `cellsOf(row)` makes; long ones are shown bit by bit. */
+export function table(caption, columns, rows, cellsOf = (cells) => cells) {
+  const body = h("tbody");
+  const row = (one) => h("tr", {}, cellsOf(one).map((cell, at) =>
+    at ? h("td", {}, shown(cell)) : h("th", { scope: "row" }, shown(cell))));
+  return h("div", {}, h("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
+    h("table", {},
+      h("caption", {}, caption),
+      h("thead", {}, h("tr", {}, columns.map((title) => h("th", { scope: "col" }, title)))), body)),
+  more(body, rows, row, 100, "row"));
+}
+
+/** Fill a place with so many items at a time; what follows it: a button while there are more. */
+export function more(place, items, make, size, noun, from = 0) {
+  place.append(...items.slice(from, from + size).map(make));
+  const left = items.length - from - size;
+  if (left <= 0) return null;
+  const button = h("button", { type: "button" }, `Show ${Math.min(size, left)} more of ${plural(left, noun)}`);
+  button.addEventListener("click", () => {
+    const next = more(place, items, make, size, noun, from + size);
+    if (next) button.replaceWith(next);
+    else button.remove();
+  });
+  return button;
+}
+
+/** A value as people read it. */
+export function shown(value) {
+  if (value === null || value === undefined || value === "") return "–";
+  if (typeof value !== "number") return value;
+  return Number.isInteger(value) ? value.toLocaleString("en") : Number(value.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 6 });
+}
+
+export const percent = (part, digits = 1) => (part === null || part === undefined ? "–" : `${(100 * part).toFixed(digits)} %`);
+export const plural = (count, noun) => `${shown(count)} ${noun}${count === 1 ? "" : "s"}`;

@@ -1,0 +1,58 @@
+"""The server: uvicorn with our logs, our limits and a stop that lets streams end first."""
+
+from types import FrameType
+
+import uvicorn
+from starlette.applications import Starlette
+
+from provision import InputError
+from provision.instances.files.files import read_text
+from provision.service.app import application
+from provision.service.logs import set_up
+from provision.service.settings import Settings
+
+STOP_S = 5
+"""How long a stop waits for open requests, in seconds."""
+IDLE_S = 30
+CONNECTIONS = 1000
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server; a signal ends the streams of events, which would hold up the stop."""
+
+    app: Starlette
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop, or at the second signal stop waiting; uvicorn's own would end in that signal, not in 0."""
+        jobs = self.app.state.service.jobs
+        jobs.stopping = True
+        jobs.news.tell_all()
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or Ctrl-C.
+
+    Raises
+    ------
+    InputError
+        When the settings are unsafe, or the address, the certificate or the store cannot be used.
+    """
+    set_up()
+    app = application(settings)
+    for path in filter(None, (settings.tls_cert, settings.tls_key)):
+        read_text(path)
+    config = uvicorn.Config(
+        app, settings.host, settings.port, log_config=None, access_log=False, server_header=False,
+        ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=STOP_S,
+        timeout_keep_alive=IDLE_S, limit_concurrency=CONNECTIONS, h11_max_incomplete_event_size=32_768,
+        http="h11", ws="none",
+    )
+    server = Server(config)
+    server.app = app
+    try:
+        server.run()
+    except SystemExit:
+        raise InputError(f"{settings.host}:{settings.port}: cannot be listened on; choose another --port") from None
+

@@ -1,0 +1,1 @@
+"""What the service keeps: documents by digest, jobs, what they use, and their events."""

@@ -1,0 +1,9 @@
+"""What Alembic runs: the migrations, on the connection that the store has opened."""
+
+from alembic import context
+
+from provision.service.store.tables import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,165 @@
+"""Jobs: what clients rely on, from submission to result, with cancelling and restarts."""
+
+import signal
+
+import pytest
+from served import SLOW, Client, answer, ended, process, served, until
+
+import provision
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("jobs")) as address:
+        yield address
+
+
+@pytest.fixture
+def client(url):
+    return Client(url)
+
+
+def test_contract_of_a_solve(url, client):
+    asked = {"verb": "solve", "instance": "parvagpu-s3", "method": "auto", "time_limit_s": 10}
+    status, headers, _ = answer(url, "POST", "/api/v1/jobs", asked)
+    assert status == 201
+    id = headers["Location"].rpartition("/")[2]
+    job = ended(client, id)
+    direct = provision.solve(provision.read("parvagpu-s3"), time_limit_s=10)
+    assert job["status"] == "done"
+    assert job["incumbents"][-1]["objective"] == direct.objective
+    assert set(direct.summary()) | {"plan_file", "plan"} <= set(job["result"])
+    assert job["result"]["objective"] == direct.objective
+    assert job["result"]["digest"] == direct.digest == job["instance_digest"]
+    assert provision.verify(provision.read("parvagpu-s3"), provision.Plan(**job["result"]["plan"])).ok
+    kinds = [kind for kind, _ in client.events(id)]
+    assert kinds[:2] == ["status", "status"] and kinds[-1] == "status" and "incumbent" in kinds
+
+
+def test_client_solves_like_the_package(client):
+    instance = provision.read("parvagpu-s1")
+    seen = []
+    result = client.solve(instance, "greedy", 10, report=seen.append)
+    direct = provision.solve(instance, "greedy", 10)
+    assert (result.status, result.plan, result.report) == (direct.status, direct.plan, direct.report)
+    assert client.verify(instance, result.plan).ok
+
+
+def test_a_whole_instance_and_its_history(client):
+    instance = provision.read("parvagpu-s1").replace(name="mine")
+    digest = client.write(instance)
+    assert digest == instance.digest and client.read("mine") == client.read(digest) == instance
+    by_name, by_digest = (client.solve(one, "greedy", 5) for one in ("mine", digest))
+    assert by_name.plan == by_digest.plan
+    assert len(client.call("GET", "/api/v1/instances/mine/jobs")["jobs"]) >= 2
+
+
+def test_cancelled_solve_keeps_its_best_plan(client):
+    id = client.submit(SLOW)
+    until(lambda: client.job(id)["status"] == "running")
+    until(lambda: client.job(id)["incumbents"])
+    client.cancel(id)
+    job = ended(client, id, 40)
+    assert job["status"] == "cancelled"
+    assert job["result"]["termination"] == "stopped" and job["result"]["verified"]
+    assert job["result"]["plan"]["gpus"]
+
+
+def test_queued_job_is_cancelled_at_once_and_the_next_runs(client):
+    quick = SLOW | {"method": "greedy", "parameters": {}}
+    first, second, third = map(client.submit, (SLOW, SLOW, quick))
+    until(lambda: client.job(first)["incumbents"])
+    client.cancel(second)
+    assert client.job(second)["status"] == "cancelled"
+    client.cancel(first)
+    assert ended(client, third)["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("job", "field"),
+    [
+        ({"verb": "solve", "instance": "nowhere"}, "instance"),
+        ({"verb": "solve", "instance": "../etc/passwd"}, "instance"),
+        ({"verb": "solve", "instance": "parvagpu-s1", "method": "best"}, "method"),
+        ({"verb": "solve", "instance": "parvagpu-s1", "method": "igniter"}, "method"),
+        ({"verb": "solve", "instance": "parvagpu-s1", "time_limit_s": 0}, "time_limit_s"),
+        ({"verb": "solve", "instance": "inss", "method": "inss", "parameters": {"policy": "/etc/passwd"}},
+         "parameters.policy"),
+        ({"verb": "simulate", "instance": "parvagpu-s1", "plan": "0" * 64}, "plan"),
+        ({"verb": "simulate", "instance": "parvagpu-s1", "plan": {"version": 1}}, "plan.instance"),
+        ({"verb": "simulate", "instance": "parvagpu-s1", "plan": {}, "trace": "/etc/passwd"}, "trace"),
+    ],
+)
+def test_refused_with_the_field(url, job, field):
+    status, headers, text = answer(url, "POST", "/api/v1/jobs", job)
+    assert status == 422 and headers["Content-Type"] == "application/problem+json"
+    assert f'"field":"{field}"' in text
+
+
+def test_fields_of_an_instance_are_named(url):
+    instance = provision.read("parvagpu-s1").model_dump(mode="json", exclude_none=True)
+    instance["workloads"][1]["slo_ms"] = "soon"
+    instance["workloads"][2]["model"] = "unheard"
+    _, _, text = answer(url, "POST", "/api/v1/jobs", {"verb": "solve", "instance": instance})
+    assert '"pointer":"#/instance/workloads/1/slo_ms"' in text
+    instance["workloads"][1]["slo_ms"] = 100.0
+    _, _, text = answer(url, "POST", "/api/v1/jobs", {"verb": "solve", "instance": instance})
+    assert '"pointer":"#/instance/workloads/2/model"' in text
+
+
+def test_other_verbs(client):
+    plan = client.solve("parvagpu-s1", "greedy", 5).plan
+    rows = client.compare("parvagpu-s1", ["greedy", "igniter"])
+    assert [row["status"] for row in rows] == ["feasible", "not applicable"]
+    sweep = client.what_if("parvagpu-s1", {"rate": [1.0, 2.0]}, method="greedy")
+    assert [row["rate"] for row in sweep] == [1.0, 2.0]
+    assert client.simulate("parvagpu-s1", plan, 2)["arrived"] > 0
+    moved = client.replan("parvagpu-s1", plan, rate=1.1)
+    assert moved["verified"] and provision.Plan(**moved["plan"])
+    assert "README.md" in client.export(plan, "shell", "parvagpu-s1")
+    day = client.simulate_trace("parvagpu-s1", "time_s,workload,rate_rps\n0,bert,5\n60,bert,9\n", policies=["static"])
+    assert len(day["windows"]) == 2
+
+
+def test_what_a_method_cannot_use_fails_with_a_problem(client):
+    with pytest.raises(provision.InputError, match="unknown parameter"):
+        client.what_if("parvagpu-s1", {"colour": [1.0]})
+
+
+def test_apply_is_off(url):
+    job = {"verb": "apply", "instance": "parvagpu-s1", "plan": "0" * 64}
+    status, _, text = answer(url, "POST", "/api/v1/jobs", job)
+    assert status == 403 and "--allow-apply" in text
+
+
+def test_full_queue_is_refused(tmp_path):
+    with served(tmp_path, queue=1) as address:
+        client = Client(address)
+        first = client.submit(SLOW)
+        until(lambda: client.job(first)["status"] == "running")
+        second = client.submit(SLOW)
+        status, _, _ = answer(address, "POST", "/api/v1/jobs", SLOW)
+        assert status == 429
+        for id in (second, first):
+            client.cancel(id)
+
+
+def test_jobs_survive_a_stop_and_a_crash(tmp_path):
+    with process(tmp_path) as (running, address, _):
+        client = Client(address)
+        done = client.submit({"verb": "solve", "instance": "parvagpu-s1", "method": "greedy"})
+        kept = ended(client, done)
+        going = client.submit(SLOW)
+        until(lambda: client.job(going)["incumbents"])
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(60) == 0  # graceful
+    with process(tmp_path) as (running, address, _):
+        client = Client(address)
+        assert client.job(done) == kept
+        until(lambda: client.job(going)["status"] == "running" and client.job(going)["restarts"] == 1)
+        running.kill()
+    with process(tmp_path) as (_, address, _):
+        client = Client(address)
+        until(lambda: client.job(going)["restarts"] == 2)
+        client.cancel(going)
+        assert ended(client, going)["status"] == "cancelled"

@@ -1,0 +1,116 @@
+"""The store, on SQLite and on a real PostgreSQL: nothing twice, nothing lost, old things go."""
+
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from provision import InputError
+from provision.service.store.store import Store
+from provision.service.store.tables import metadata
+
+PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+
+
+@pytest.fixture(scope="module")
+def postgresql(tmp_path_factory):
+    """The URL of a PostgreSQL server of its own, as Debian's package has it."""
+    if not PROGRAMS:
+        pytest.skip("no PostgreSQL server in /usr/lib/postgresql; apt-get install postgresql")
+    folder = tmp_path_factory.mktemp("postgresql")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    user = {"user": "postgres"} if os.geteuid() == 0 else {}
+    if user:
+        for path in (folder, *folder.parents[:2]):
+            path.chmod(0o755)
+        shutil.chown(folder, "postgres")
+    data, options = folder / "data", f"-h 127.0.0.1 -p {port} -k {folder}"
+    run = {"check": True, "stdout": subprocess.DEVNULL, **user}
+    subprocess.run([PROGRAMS[-1] / "initdb", "-D", data, "-U", "tester", "-A", "trust", "--no-sync"], **run)
+    subprocess.run([PROGRAMS[-1] / "pg_ctl", "-D", data, "-o", options, "-l", folder / "log", "-w", "start"], **run)
+    yield f"postgresql://tester@127.0.0.1:{port}/postgres"
+    subprocess.run([PROGRAMS[-1] / "pg_ctl", "-D", data, "-m", "immediate", "stop"], **run)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request, tmp_path):
+    """An empty store of each kind."""
+    if request.param == "sqlite":
+        found = Store(f"sqlite:///{tmp_path}/store.db")
+    else:
+        found = Store(request.getfixturevalue("postgresql"))
+    yield found
+    with found.engine.begin() as connection:
+        for table in reversed(metadata.sorted_tables):
+            connection.execute(table.delete())
+    found.close()
+
+
+def test_the_same_content_is_kept_once(store):
+    first = store.keep("plan", "one", {"b": 1.5, "a": [float("inf")]})
+    assert store.keep("plan", "one", {"a": [float("inf")], "b": 1.5}) == first
+    assert len(store.documents("plan")) == 1
+    assert store.document(first).content == {"a": [None], "b": 1.5}
+    assert store.document(first, "instance") is None
+
+
+def test_a_job_moves_only_from_where_it_is(store):
+    digest = store.keep("instance", "one\N{SNOWMAN}", {"text": "\x00 \N{SNOWMAN}"})
+    store.add_job("a" * 16, "solve", "one", {"seed": 1}, {"instance": digest})
+    assert store.move("a" * 16, "running", of=["queued"], begin=True)
+    assert not store.move("a" * 16, "cancelled", of=["queued"])
+    made = store.keep("result", "a" * 16, {"objective": 3})
+    assert store.move("a" * 16, "done", of=["running"], made={"result": made})
+    row = store.job("a" * 16)
+    assert (row.status, row.begun) == ("done", 1) and row.ended_s >= row.started_s >= row.created_s
+    assert [event.content["status"] for event in store.events("a" * 16)] == ["queued", "running", "done"]
+    assert store.used(["a" * 16], "result") == {"a" * 16: made}
+    assert store.unfinished() == [] and store.counts() == {"done": 1}
+
+
+def test_lists_go_on_where_they_stopped(store):
+    digest = store.keep("instance", "one", {})
+    for number in range(5):
+        store.add_job(f"{number:016}", "solve", "one" if number % 2 else "two", {}, {"instance": digest})
+    ids = [row.id for row in store.jobs(10)]
+    assert [row.id for row in store.jobs(2)] == ids[:2]
+    assert [row.id for row in store.jobs(10, before=ids[1])] == ids[2:]
+    assert len(store.jobs(10, instance="one")) == 2
+
+
+def test_old_jobs_go_with_what_only_they_use(store):
+    shared, only = store.keep("instance", "shared", {"a": 1}), store.keep("instance", "only", {"a": 2})
+    for id, digest in (("old", only), ("both", shared)):
+        store.add_job(id, "solve", "x", {}, {"instance": digest})
+    store.move("old", "cancelled", of=["queued"])
+    assert store.collect(3600) == (0, 0)
+    assert store.collect(-1) == (1, 1)
+    assert store.document(shared) and not store.document(only)
+    assert store.events("old") == [] and store.events("both")
+
+
+def test_migrations_make_the_tables_that_the_code_uses(store):
+    with store.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_reopened_store_has_everything(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.db"
+    digest = Store(url).keep("plan", "one", {"a": 1})
+    again = Store(url)
+    assert again.document(digest).content == {"a": 1}
+    with again.engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://x/y", "sqlite:////nowhere/at/all.db", "postgresql://x@127.0.0.1:1/y"])
+def test_a_store_that_cannot_be_opened_is_refused_in_a_line(url):
+    with pytest.raises(InputError, match="--db"):
+        Store(url)
