@@ -153,6 +153,7 @@ METHODS = (
         source="this package; Gilmore and Gomory 1961, Farley 1990",
         features=frozenset(
             {"several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
-             "max_replicas", "max_share_per_gpu", "variants", "interference", "isolated_data"}),
+             "max_replicas", "max_share_per_gpu", "variants", "interference", "share_slices", "gpulets",
+             "isolated_data"}),
     ),
 )
