@@ -42,7 +42,7 @@ class Levels(NamedTuple):
     units: int
 
 
-def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64], floor: int, gib_price: float
+def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float, near: float
              ) -> NDArray[np.int64]:
     """(levels,) the most that roles at these values gain, memory paid for, each taken no more often than its copies.
 
@@ -52,12 +52,12 @@ def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64
         The ways.
     values, copies
         (roles,) whole-number values, and how often a role may be taken.
-    floor
-        A level that a quick estimate shows to gain less is not looked at closer: the estimate stands for it.
     gib_price
         The price of memory.
+    near
+        A level that by a quick estimate gains less than this part of the most is left at 0.
     """
-    return np.asarray(_most(*levels, values, copies, floor, gib_price))
+    return np.asarray(_most(*levels, values, copies, gib_price, near))
 
 
 def content_at(levels: Levels, level: int, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
@@ -68,17 +68,21 @@ def content_at(levels: Levels, level: int, values: NDArray[np.int64], copies: ND
 
 
 @compiled
-def _most(start, first, second, memory_gib, room, units, values, copies, floor, gib_price):
-    """The most gained at every level."""
-    found = np.zeros(len(room), np.int64)
-    none = np.zeros((0, 0, 0), np.int16)
+def _most(start, first, second, memory_gib, room, units, values, copies, gib_price, near):
+    """The most gained at every level; the most promising come first."""
+    found, estimates = np.zeros(len(room), np.int64), np.zeros(len(room))
+    none, best = np.zeros((0, 0, 0), np.int16), 0
     for level in range(len(room)):
         gains = _gains(start, first[level], memory_gib[level], values, gib_price)
-        found[level] = _estimate(first[level], second[level], room[level], units, gains)
-        if found[level] >= floor:
-            table = np.zeros((room[level] + 1, units + 1), np.int64)
-            _fill(start, first[level], second[level], gains, copies, table, none)
-            found[level] = table[-1, -1]
+        estimates[level] = _estimate(start, first[level], second[level], room[level], units, gains, copies)
+    for level in np.argsort(-estimates):
+        if estimates[level] <= near * best:
+            break
+        gains = _gains(start, first[level], memory_gib[level], values, gib_price)
+        table = np.zeros((room[level] + 1, units + 1), np.int64)
+        _fill(start, first[level], second[level], gains, copies, table, none)
+        found[level] = table[-1, -1]
+        best = max(best, found[level])
     return found
 
 
@@ -117,18 +121,26 @@ def _gains(start, first, memory_gib, values, gib_price):
 
 
 @compiled
-def _estimate(first, second, room, units, gains):
-    """What no choice gains more than: by either resource, and by both weighed alike, as if roles could be divided."""
-    by_first, by_second, by_both = 0.0, 0.0, 0.0
-    for way in range(len(first)):
-        if gains[way] > 0:
-            one = first[way] / room if room > 0 else 0.0
-            other = second[way] / units
-            by_first = max(by_first, gains[way] / one if one > 0 else np.inf)
-            by_second = max(by_second, gains[way] / other if other > 0 else np.inf)
-            by_both = max(by_both, 2 * gains[way] / (one + other) if one + other > 0 else np.inf)
-    least = min(by_first, by_second, by_both) * (1 + 1e-12)
-    return np.int64(min(least, 2.0**62))
+def _estimate(start, first, second, room, units, gains, copies):
+    """What no choice gains more than: by either resource, or by both weighed alike, as if replicas could be divided."""
+    roles, least = len(start) - 1, np.inf
+    for weight in (0.0, 0.5, 1.0):
+        size, gain = np.full(roles, np.inf), np.zeros(roles)
+        for role in range(roles):
+            for way in range(start[role], start[role + 1]):
+                if gains[way] > 0:
+                    one = first[way] / room if room > 0 else 0.0
+                    size[role] = min(size[role], weight * one + (1 - weight) * second[way] / units)
+                    gain[role] = max(gain[role], gains[way])
+        left, total = 1.0, 0.0
+        for role in np.argsort(-gain / np.maximum(size, 1e-12)):
+            if gain[role] <= 0 or left <= 0:
+                break
+            fitting = min(float(copies[role]), left / size[role] if size[role] > 0 else np.inf)
+            total += fitting * gain[role]
+            left -= fitting * size[role]
+        least = min(least, total)
+    return least * (1 + 1e-9)
 
 
 @compiled
@@ -160,18 +172,20 @@ def _fill(start, first, second, gains, copies, table, chosen):
     for role in range(len(rounds)):
         endless = _endless(start, first, second, gains, copies, role, room, units)
         for _ in range(rounds[role]):
-            for one_at in range(room + 1):
-                one = one_at if endless else room - one_at
-                for other_at in range(units + 1):
-                    other = other_at if endless else units - other_at
-                    before = table[one, other]
-                    for way in range(start[role], start[role + 1]):
-                        if gains[way] <= 0 or first[way] > one or second[way] > other:
-                            continue
-                        free = first[way] == 0 and second[way] == 0
-                        gain = gains[way] + (before if free else table[one - first[way], other - second[way]])
-                        if gain > table[one, other]:
-                            table[one, other] = gain
-                            if len(chosen):
-                                chosen[row, one, other] = way - start[role]
+            before = table if endless else table.copy()
+            for way in range(start[role], start[role + 1]):
+                if gains[way] > 0 and first[way] <= room and second[way] <= units:
+                    _take(before, table, first[way], second[way], gains[way], chosen, row, way - start[role])
             row += 1
+
+
+@compiled
+def _take(before, table, one, other, gain, chosen, row, number):
+    """Take a way once more wherever that gains; from the same table, as often as it fits."""
+    for at in range(one, table.shape[0]):
+        for to in range(other, table.shape[1]):
+            gained = before[at - one, to - other] + gain
+            if gained > table[at, to]:
+                table[at, to] = gained
+                if len(chosen):
+                    chosen[row, at, to] = number

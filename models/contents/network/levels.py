@@ -9,6 +9,7 @@ that any smaller rate needs however well batches fill; for bounds, the least tha
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -25,16 +26,22 @@ FORGIVEN = 1e-8
 """Relative excess that bounds grant: more than the verifier's tolerances add up to."""
 MARGIN = 1e-9
 """Part of processes and slices that plans leave free, so that rounding breaks nothing."""
-PLANNED_PROCESSES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24)
-PLANNED_USES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9)
-"""Numbers of processes, and utilisations, at which slices are planned."""
-BOUNDED_PROCESSES = (*range(2, 13), 16, 24)
+MOST_PROCESSES = 12
+"""Processes on one slice that plans have at most, and up to which bounds count them: launching slows with them."""
+PLANNED_PROCESSES = (2, 3, 4, 6, 8)
+PLANNED_USES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87)
+"""Further numbers of processes, and utilisations, at which slices are planned."""
+MORE_PROCESSES = (13, 17, 21, 27, 35)
+"""Where the ranges of more processes begin that bounds distinguish."""
 BOUNDED_USES = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9)
-"""Where the intervals of numbers of processes and utilisations begin that bounds distinguish."""
+"""Where the intervals of utilisation begin that bounds distinguish."""
 
 
 class Level(NamedTuple):
-    """Work slows by ``slowdown`` while ``launching`` processes launch; ``processes`` and ``use`` are limits."""
+    """Work slows by ``slowdown`` while ``launching`` processes launch.
+
+    There are up to ``processes`` on the slice, which use it up to ``use``, which may be infinite.
+    """
 
     slowdown: float
     launching: int
@@ -67,17 +74,18 @@ class Ways(NamedTuple):
         use = np.array([[level.use] for level in levels]) * (1 + FORGIVEN if relaxed else 1 - MARGIN)
         parts = self.use / use * units
         second = np.floor(parts * (1 - MARGIN)) if relaxed else np.ceil(parts)
+        room = np.array([level.processes for level in levels], np.int64)
         kept = (self.processes >= 0) & (second <= units)
         gib = self.memory_gib * (1 - 1e-6 if relaxed else 1)
         return Levels(self.start, np.where(kept, self.processes, -1).astype(np.int32),
-                      np.where(kept, second, 0).astype(np.int32), gib.astype(np.float32),
-                      np.array([level.processes for level in levels]), units)
+                      np.where(kept, second, 0).astype(np.int32), gib.astype(np.float32), room, units)
 
 
 def planned_levels(clients: int) -> list[Level]:
     """Levels for plans on a slice of so many MPS clients: their slowdown holds up to their limits."""
+    last = min(clients, MOST_PROCESSES)
     found = []
-    for most in sorted({number for number in PLANNED_PROCESSES if number < clients} | {clients}):
+    for most in (*(number for number in PLANNED_PROCESSES if number < last), last):
         found += [Level(1 / (1 - use), most, most, use) for use in PLANNED_USES if 1 / (1 - use) < most]
         found.append(Level(most, most, most, np.inf))
     return found
@@ -85,14 +93,18 @@ def planned_levels(clients: int) -> list[Level]:
 
 def bounded_levels(clients: int) -> list[Level]:
     """Levels that cover every way to share a slice: each slows as its lower and holds as its upper ends do."""
-    least = [number for number in BOUNDED_PROCESSES if number <= clients]
+    counted = range(2, min(clients, MOST_PROCESSES) + 1)
+    more = [number for number in MORE_PROCESSES if number <= clients]
     found = []
-    for launching, following in zip(least, [*least[1:], clients + 1], strict=True):
-        full = 1 - 1 / launching
+    for number in [*counted, *more[:1]]:
+        full, most = 1 - 1 / number, number if number in counted else clients
         ends = [use for use in BOUNDED_USES if use < full] + [full]
-        found += [Level(1 / (1 - low), launching, following - 1, high)
-                  for low, high in zip(ends, ends[1:], strict=False)]
-        found.append(Level(launching, launching, following - 1, np.inf))
+        found += [Level(1 / (1 - low), number, most, high) for low, high in pairwise(ends)]
+    found += [Level(number, number, number, np.inf) for number in counted]
+    for number, following in pairwise([*more, clients + 1]):
+        found.append(Level(number, number, following - 1, np.inf))
+        if following <= clients:
+            found.append(Level(number, following, clients, 1 - 1 / following))
     return found
 
 

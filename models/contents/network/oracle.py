@@ -18,10 +18,12 @@ from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
-UNITS = (40, 120)
+UNITS = (32, 100)
 """Units of utilisation of the quickest search, and of the others."""
-MOST_FOUND = 60
+MOST_FOUND = 20
 """Most contents from one search."""
+NEAR = 0.8
+"""Levels that promise less than this part of the best content are passed over."""
 
 
 class NetworkOracle:
@@ -50,8 +52,8 @@ class NetworkOracle:
         self.runner = Runner(instance, entry, profile, roles, planned, self.ways)
 
     def seeds(self) -> list[Content]:
-        """None: replicas that stand alone have their slice to themselves."""
-        return []
+        """Each role alone, where the slice can serve it."""
+        return [(int(one),) for one in np.flatnonzero(self.runner.alone)]
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
         """Contents worth more than a floor; see ``ContentOracle.price``."""
@@ -68,13 +70,12 @@ class NetworkOracle:
 
     def _contents(self, levels: Levels, values: NDArray[np.int64], floor: int) -> list[Content]:
         """Contents of the levels that are worth most, memory dearer and dearer while some do not fit."""
-        most, found, gib_price = worth_of(levels, values, self.copies, floor + 1, 0.0), {}, 0.0
-        highest = int(most.max(initial=0))
+        found: dict[Content, None] = {}
+        highest = 0
         for part in (0.0, *PARTS_OF_WORTH):
-            if part:
-                gib_price = part * highest / self.memory_gib
-                most = worth_of(levels, values, self.copies, 1, gib_price)
-            fitting = True
+            gib_price, fitting = part * highest / self.memory_gib, True
+            most = worth_of(levels, values, self.copies, gib_price, NEAR)
+            highest = highest or int(most.max(initial=0))
             for level in np.argsort(-most, kind="stable")[:MOST_FOUND]:
                 if most[level] <= (0 if part else floor):
                     break
@@ -90,7 +91,7 @@ class NetworkOracle:
 
     def _most(self, levels: Levels, values: NDArray[np.int64], floor: int) -> int:
         """What no content is worth more than."""
-        most = worth_of(levels, values, self.copies, floor, 0.0)
+        most = worth_of(levels, values, self.copies, 0.0, 1.0)
         highest = least = int(most.max(initial=0))
         if highest <= floor:
             return least
@@ -99,7 +100,7 @@ class NetworkOracle:
         if levels.memory_gib[level, ways].sum() > self.memory_gib:
             for part in PARTS_OF_WORTH:
                 gib_price = part * highest / self.memory_gib
-                dearer = worth_of(levels, values, self.copies, 0, gib_price)
+                dearer = worth_of(levels, values, self.copies, gib_price, 1.0)
                 all_gib = int(np.ceil(gib_price * self.memory_gib * (1 + 1e-6)))
                 least = min(least, int(dearer.max(initial=0)) + all_gib)
         return least
