@@ -28,7 +28,7 @@ MARGIN = 1e-9
 """Part of processes and slices that plans leave free, so that rounding breaks nothing."""
 MOST_PROCESSES = 12
 """Processes on one slice that plans have at most, and up to which bounds count them: launching slows with them."""
-PLANNED_PROCESSES = (2, 3, 4, 6, 8)
+PLANNED_PROCESSES = (2, 3, 4, 5, 6, 7, 8, 10)
 PLANNED_USES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87)
 """Further numbers of processes, and utilisations, at which slices are planned."""
 MORE_PROCESSES = (13, 17, 21, 27, 35)

@@ -18,9 +18,9 @@ from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
-UNITS = (32, 100)
+UNITS = (64, 120)
 """Units of utilisation of the quickest search, and of the others."""
-MOST_FOUND = 20
+MOST_FOUND = 40
 """Most contents from one search."""
 NEAR = 0.8
 """Levels that promise less than this part of the best content are passed over."""
