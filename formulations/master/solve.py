@@ -7,8 +7,8 @@ from time import perf_counter
 import numpy as np
 
 from provision.formulations.master.covers import forced_roles
-from provision.formulations.master.generation import Generation, hand_on
 from provision.formulations.master.further_bounds import further_bound
+from provision.formulations.master.generation import Generation, hand_on
 from provision.formulations.master.plans import add_plan, plan_of
 from provision.formulations.master.program import Chosen
 from provision.models.contents.aggregation import rounded

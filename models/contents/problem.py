@@ -161,7 +161,8 @@ class Problem:
         for (models, slo_ms), groups in self.classes.items():
             least_rps, most_rps = self._shared_range(groups[0])
             if most_rps > 0:
-                found += _roles_of(models, slo_ms, groups, least_rps, most_rps, self.fills, self._rests(groups, most_rps))
+                rests = self._rests(groups, most_rps)
+                found += _roles_of(models, slo_ms, groups, least_rps, most_rps, self.fills, rests)
         return tuple(sorted(found, key=hardness))
 
     def _rests(self, groups: Sequence[Group], most_rps: float) -> set[float]:
@@ -286,7 +287,8 @@ def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], l
               fills: bool, rests: Iterable[float]) -> list[Role]:
     """The roles of one class: rates at which its workloads may be split, or their planned rates alone.
 
-    Where replicas count for what they could carry, rates go up to the most that one carries.
+    Where replicas count for what they could carry, rates go up to the most that one carries. ``rests`` are further
+    rates.
     """
     rates = {group.rate_rps for group in groups} | ({most_rps} if fills else set())
     if all(group.most == 1 for group in groups) and not fills:

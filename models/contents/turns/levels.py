@@ -18,7 +18,7 @@ FORGIVEN = 1e-8
 
 
 class Grid(NamedTuple):
-    """How finely levels are told apart: ``units`` of a cycle, the ``step`` from one cycle to the next, ``pressures``."""
+    """How finely levels are told apart: ``units`` of a cycle, ``step`` from one cycle to the next, ``pressures``."""
 
     units: int
     step: float

@@ -59,7 +59,8 @@ def _holds(problem, profile, roles, members):
         for role, member, one in zip(roles, members, found, strict=True))
 
 
-@pytest.mark.parametrize(("rest", "models"), [(NETWORK, NETWORK_MODELS), (TURNS, TURNS_MODELS)], ids=["network", "turns"])
+@pytest.mark.parametrize(("rest", "models"), [(NETWORK, NETWORK_MODELS), (TURNS, TURNS_MODELS)],
+                         ids=["network", "turns"])
 @given(data=st.data())
 @settings(max_examples=25, deadline=None)
 def test_contents_hold_at_their_rates_and_below(rest, models, data):
@@ -93,8 +94,8 @@ def test_no_shared_slice_is_worth_more_than_the_bound(data):
         at = data.draw(st.integers(0, len(problem.roles) - 1))
         role = problem.roles[at]
         rate_rps = role.rate_rps + (role.upto_rps - role.rate_rps) * data.draw(st.floats(0, 0.999999))
-        members.append(Member(data.draw(st.sampled_from(role.models)), data.draw(st.sampled_from(performance.batches[:9])),
-                              data.draw(st.integers(1, 2)), 1.0, rate_rps, None,
+        model, batch = data.draw(st.sampled_from(role.models)), data.draw(st.sampled_from(performance.batches[:9]))
+        members.append(Member(model, batch, data.draw(st.integers(1, 2)), 1.0, rate_rps, None,
                               problem.instance.policy.fill_ms(role.slo_ms)))
         content.append(at)
     counts = np.bincount(content, minlength=len(problem.roles))
@@ -115,8 +116,8 @@ def test_no_gpu_in_turns_is_worth_more_than_the_bound(data):
     for turn in range(len(split)):
         for _ in range(data.draw(st.integers(1, 2))):
             role = data.draw(st.sampled_from(problem.roles))
-            members.append(Member(data.draw(st.sampled_from(role.models)), data.draw(st.sampled_from(performance.batches)),
-                                  1, split[turn], 0.0, turn))
+            model, batch = data.draw(st.sampled_from(role.models)), data.draw(st.sampled_from(performance.batches))
+            members.append(Member(model, batch, 1, split[turn], 0.0, turn))
             classes.append(role)
     if not _holds(problem, WHOLE, classes, members):
         return
