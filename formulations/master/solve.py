@@ -7,6 +7,7 @@ from time import perf_counter
 import numpy as np
 
 from provision.formulations.master.covers import forced_roles
+from provision.formulations.master.further_bounds import further_bound
 from provision.formulations.master.generation import Generation, hand_on
 from provision.formulations.master.plans import add_plan, plan_of
 from provision.formulations.master.program import Chosen
@@ -35,6 +36,8 @@ BOUND_GROUPS, PLAN_GROUPS = 1000, 2000
 """With more groups on shared slices, so many stand for them: rounded down for bounds, up for plans."""
 VARIED = 20
 """How often columns are sought around the duals before a plan counts as the best to be had."""
+FURTHER_SHARE = 0.2
+"""Part of the time left that a bound without roles may take."""
 STRICT_ROUNDS = 12
 """Rounds of pricing for plans, where plans and bounds have different covers."""
 
@@ -134,6 +137,9 @@ def solve(instance: Instance, search: Search) -> Outcome:
     built, run = perf_counter(), None
     try:
         run = Run(problem, progress, NAME)
+        further = further_bound(instance, search.left_s * FURTHER_SHARE)
+        if further > 0:
+            progress.prove(further)
         termination = run.until_proved()
     except KeyboardInterrupt:
         termination = "stopped"
@@ -153,6 +159,7 @@ METHODS = (
         source="this package; Gilmore and Gomory 1961, Farley 1990",
         features=frozenset(
             {"several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
-             "max_replicas", "max_share_per_gpu", "variants", "interference", "isolated_data"}),
+             "max_replicas", "max_share_per_gpu", "variants", "interference", "share_slices", "gpulets",
+             "isolated_data"}),
     ),
 )

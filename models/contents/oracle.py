@@ -34,7 +34,7 @@ class Priced(NamedTuple):
 
     ``contents`` are valid for plans. No content, even one that is valid only within the verifier's tolerances, or at
     any rates up to ``upto_rps`` of its roles, is worth more than ``most``. The search was ``exhaustive`` when ``most``
-    is reached by a content that was found, or no content exceeds the floor.
+    is reached by a content that was found, no content exceeds the floor, or a harder search would find no more.
     """
 
     contents: list[Content]

@@ -4,7 +4,7 @@ It is built once from an instance. Prices are whole numbers of a common ``unit``
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +17,7 @@ from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import Segments, best_segments
 from provision.models.contents.oracle import ContentOracle
 from provision.models.contents.register import factory_of
-from provision.models.contents.roles import Role, dominance, hardness, pieces, split_rates
+from provision.models.contents.roles import FEW, Role, dominance, hardness, pieces, split_rates
 from provision.models.performance.operating_points import PerformanceData
 from provision.models.problem.instance import THROUGHPUT, Instance
 
@@ -27,6 +27,8 @@ FULL = 1 - 1e-12
 """A replica is planned for this part of the most that it carries: the rest is rounding."""
 ROUNDING = 1e-8
 """Excess over a whole number that counts as rounding."""
+LEAST_REST = 0.02
+"""A rate that replicas leave is looked at from this part of what one of them carries."""
 ENDLESS = 10**6
 """As many replicas as fit."""
 
@@ -159,8 +161,16 @@ class Problem:
         for (models, slo_ms), groups in self.classes.items():
             least_rps, most_rps = self._shared_range(groups[0])
             if most_rps > 0:
-                found += _roles_of(models, slo_ms, groups, least_rps, most_rps, self.fills)
+                rests = self._rests(groups, most_rps)
+                found += _roles_of(models, slo_ms, groups, least_rps, most_rps, self.fills, rests)
         return tuple(sorted(found, key=hardness))
+
+    def _rests(self, groups: Sequence[Group], most_rps: float) -> set[float]:
+        """What replicas that stand alone, as many of one kind as a rate fills, leave of the rates of a few groups."""
+        if len(groups) > FEW:
+            return set()
+        alone = [(group.rate_rps, rps) for group in groups for rps in self.alone_rps[self.groups.index(group)] if rps]
+        return {rest for rate, rps in alone if LEAST_REST * rps < (rest := rate % rps) <= most_rps}
 
     @cached_property
     def classes(self) -> dict[tuple[tuple[str, ...], float], list[Group]]:
@@ -274,15 +284,16 @@ def groups_of(instance: Instance) -> list[Group]:
 
 
 def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], least_rps: float, most_rps: float,
-              fills: bool) -> list[Role]:
+              fills: bool, rests: Iterable[float]) -> list[Role]:
     """The roles of one class: rates at which its workloads may be split, or their planned rates alone.
 
-    Where replicas count for what they could carry, rates go up to the most that one carries.
+    Where replicas count for what they could carry, rates go up to the most that one carries. ``rests`` are further
+    rates.
     """
     rates = {group.rate_rps for group in groups} | ({most_rps} if fills else set())
     if all(group.most == 1 for group in groups) and not fills:
         return [Role(models, slo_ms, rate, rate) for rate in sorted(rates)]
-    parts = [0.0, *split_rates(rates, least_rps, most_rps)]
+    parts = [0.0, *rests, *split_rates(rates, least_rps, most_rps)]
     parts += [group.rate_rps / max(group.least, pieces(group.rate_rps, most_rps)) for group in groups]
     parts += [group.cap_rps for group in groups if group.cap_rps < most_rps]
     parts = sorted(set(parts))

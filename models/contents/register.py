@@ -8,6 +8,8 @@ from typing import cast
 from provision.models.contents.oracle import OracleFactory
 
 ORACLES = {
+    "closed-network": "provision.models.contents.network.oracle",
+    "gpulets": "provision.models.contents.turns.oracle",
     "igniter": "provision.models.contents.interference.oracle",
 }
 """The module of each kind's oracle; it is imported when first asked for, compiled kernels and all."""

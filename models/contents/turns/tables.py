@@ -17,27 +17,35 @@ ALONE = -np.inf
 """The pressure on a part that has the GPU to itself."""
 
 
-class GpuletTables:
+class TurnTables:
     """Executions and pressures, arrays (shares, workloads, batches), with interference or as if there were none.
 
     ``own`` is c5 and what a replica adds to its own slowdown, ``pressure`` what it adds to that of the other part;
     both of the worst batch up to its own.
+
+    Parameters
+    ----------
+    data
+        The Gpulets.
+    models
+        The name of the model of each workload.
+    budgets_ms, rates_rps
+        Arrays (workloads,) of latency budgets, in ms, and planned rates, in requests/s.
+    interference
+        Whether the parts of a GPU slow each other.
     """
 
-    def __init__(self, instance, interference=True):
-        self.instance, self.interference = instance, interference
-        self.gpu = gpu_type(instance.fleet[0].gpu)
-        self.data = instance.sharing_of(self.gpu.name, [one.model for one in instance.workloads])
-        self.batches = np.array(self.data.batches)
-        self.shares = tuple(sorted({share for split in self.data.splits for share in split}))
+    def __init__(self, data, models, budgets_ms, rates_rps, interference=True):
+        self.data, self.interference, self.gpu = data, interference, gpu_type(data.gpu)
+        self.batches = np.array(data.batches)
+        self.shares = tuple(sorted({share for split in data.splits for share in split}))
         self.whole = len(self.shares) - 1
-        models = [self.data.models[one.model] for one in instance.workloads]
+        models = [data.models[name] for name in models]
         self.memory_gib = np.array([model.memory_gib for model in models])
-        self.allowed_ms = 2 * np.array([instance.budget_ms(one) for one in instance.workloads]) * (1 + ROUNDING)
-        planned = np.array([instance.planned_rps(one) for one in instance.workloads])
-        self.rates = np.maximum(planned, LEAST_RPS)
+        self.allowed_ms = 2 * np.asarray(budgets_ms, float) * (1 + ROUNDING)
+        self.rates = np.maximum(rates_rps, LEAST_RPS)
         self.time_ms, l2, dram = self._alone(models)
-        c = self.data.interference
+        c = data.interference
         self.own = c.constant + np.maximum.accumulate(c.l2_own * l2 + c.dram_own * dram, axis=2)
         self.pressure = np.maximum.accumulate(c.l2_other * l2 + c.dram_other * dram, axis=2)
         if not interference:
@@ -124,3 +132,16 @@ class GpuletTables:
     def fits_memory(self, workloads):
         """Whether a GPU has memory for replicas of these workloads."""
         return sum(self.memory_gib[one] for one in workloads) <= self.gpu.slice_memory_gib(WHOLE)
+
+
+class GpuletTables(TurnTables):
+    """The tables of the workloads of an instance with one fleet entry."""
+
+    def __init__(self, instance, interference=True):
+        names = [one.model for one in instance.workloads]
+        super().__init__(
+            instance.sharing_of(instance.fleet[0].gpu, names), names,
+            [instance.budget_ms(one) for one in instance.workloads],
+            [instance.planned_rps(one) for one in instance.workloads], interference,
+        )
+        self.instance = instance

@@ -1,0 +1,56 @@
+"""Further bounds, which do not divide rates in steps: for slices shared at routed rates, and for turns.
+
+Roles are credited with the upper end of their step, which is much where a workload takes little of a GPU. Slices that
+are shared at routed rates have the relaxation of mixed slices, which knows no single slices but divides rates as it
+likes. gpu-lets have the list of all ways to use a GPU where it is not too long.
+"""
+
+import math
+from time import perf_counter
+
+from provision.formulations.master.gpulets_parts import TooManyError
+from provision.formulations.master.gpulets_patterns import EXACT, GIVEN_AWAY, all_columns, relaxed_prices
+from provision.formulations.master.mixed_slices import Relaxation
+from provision.models.contents.alone.segments import best_segments
+from provision.models.contents.turns.tables import GpuletTables
+from provision.models.problem.instance import THROUGHPUT, Instance
+
+NETWORK, TURNS, ALONE = "closed-network", "gpulets", "measured-segments"
+
+
+def further_bound(instance: Instance, limit_s: float) -> float:
+    """A bound on the objective; 0 where slices are shared in several ways, models vary, or time runs out.
+
+    Parameters
+    ----------
+    instance
+        The problem; every workload must be served by some slice of the fleet.
+    limit_s
+        Seconds that a solver may spend on it.
+    """
+    gpus = {entry.gpu for entry in instance.fleet}
+    kinds = {data.kind for data in instance.performance if data.gpu in gpus}
+    varied = any(workload.variants for workload in instance.workloads)
+    if varied or instance.objective == THROUGHPUT or any(len(instance.sharing_files(gpu)) != 1 for gpu in gpus):
+        return 0.0
+    if kinds == {TURNS} and len(instance.fleet) == 1:
+        return _turns_bound(instance)
+    return _network_bound(instance, limit_s) if NETWORK in kinds and kinds <= {NETWORK, ALONE} else 0.0
+
+
+def _network_bound(instance: Instance, limit_s: float) -> float:
+    """The bound of mixed slices."""
+    relaxation = Relaxation(instance, best_segments(instance))
+    relaxation.state()
+    found = float(relaxation.proven_bound(perf_counter() + limit_s))
+    return found if math.isfinite(found) else 0.0
+
+
+def _turns_bound(instance: Instance) -> float:
+    """The bound of all ways to use a GPU; 0 where they are too many to list."""
+    try:
+        columns = all_columns(GpuletTables(instance))
+    except TooManyError:
+        return 0.0
+    gpus = math.ceil(float(relaxed_prices(columns.covered).sum()) * (1 - EXACT) - GIVEN_AWAY)
+    return gpus * instance.weight(instance.fleet[0])

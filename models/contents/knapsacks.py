@@ -1,0 +1,191 @@
+"""Knapsacks by levels: what is worth most within two resources, at every one of many levels at once.
+
+A level fixes what replicas do to each other (a slowdown, the length of a cycle), so that each role takes fixed amounts
+of the resources there. A level without utilisation, or without a limit on the number of processes, has one resource.
+Memory is a third resource, charged at a price per GiB: whatever the price, no content that fits is worth more than
+what the knapsack gains plus the price of all memory (Lagrange).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.models.base.compiled import compiled
+
+PARTS_OF_WORTH = (0.25, 0.5, 1.0)
+"""Prices of all memory that are tried where a content does not fit, as parts of what it is worth."""
+
+
+class Levels(NamedTuple):
+    """Ways to have each role at each level.
+
+    Attributes
+    ----------
+    start
+        (roles + 1,) where the ways of each role begin.
+    first, second
+        (levels, ways) whole units of the two resources that a way takes; ``first`` is -1 where it is not allowed.
+    memory_gib
+        (levels, ways) memory of a way.
+    room
+        (levels,) units of the first resource.
+    units
+        Units of the second resource, at every level.
+    """
+
+    start: NDArray[np.int64]
+    first: NDArray[np.int32]
+    second: NDArray[np.int32]
+    memory_gib: NDArray[np.float32]
+    room: NDArray[np.int64]
+    units: int
+
+
+def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float, near: float
+             ) -> NDArray[np.int64]:
+    """(levels,) the most that roles at these values gain, memory paid for, each taken no more often than its copies.
+
+    Parameters
+    ----------
+    levels
+        The ways.
+    values, copies
+        (roles,) whole-number values, and how often a role may be taken.
+    gib_price
+        The price of memory.
+    near
+        A level that by a quick estimate gains less than this part of the most is left at 0.
+    """
+    return np.asarray(_most(*levels, values, copies, gib_price, near))
+
+
+def content_at(levels: Levels, level: int, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
+               ) -> list[int]:
+    """The ways of a content that gains most at a level; a way stands there as often as it is taken."""
+    taken = _content(*levels, level, values, copies, gib_price)
+    return [int(way) for way in taken]
+
+
+@compiled
+def _most(start, first, second, memory_gib, room, units, values, copies, gib_price, near):
+    """The most gained at every level; the most promising come first."""
+    found, estimates = np.zeros(len(room), np.int64), np.zeros(len(room))
+    none, best = np.zeros((0, 0, 0), np.int16), 0
+    for level in range(len(room)):
+        gains = _gains(start, first[level], memory_gib[level], values, gib_price)
+        estimates[level] = _estimate(start, first[level], second[level], room[level], units, gains, copies)
+    for level in np.argsort(-estimates):
+        if estimates[level] <= near * best:
+            break
+        gains = _gains(start, first[level], memory_gib[level], values, gib_price)
+        table = np.zeros((room[level] + 1, units + 1), np.int64)
+        _fill(start, first[level], second[level], gains, copies, table, none)
+        found[level] = table[-1, -1]
+        best = max(best, found[level])
+    return found
+
+
+@compiled
+def _content(start, first, second, memory_gib, room, units, level, values, copies, gib_price):
+    """The ways behind the most at one level."""
+    gains = _gains(start, first[level], memory_gib[level], values, gib_price)
+    table = np.zeros((room[level] + 1, units + 1), np.int64)
+    rounds = _rounds(start, first[level], second[level], gains, copies, room[level], units)
+    chosen = np.full((rounds.sum(), room[level] + 1, units + 1), -1, np.int16)
+    _fill(start, first[level], second[level], gains, copies, table, chosen)
+    found = []
+    row, one, other = len(chosen) - 1, room[level], units
+    for role in range(len(start) - 2, -1, -1):
+        endless = _endless(start, first[level], second[level], gains, copies, role, room[level], units)
+        for _ in range(rounds[role]):
+            while chosen[row, one, other] >= 0:
+                way = start[role] + chosen[row, one, other]
+                found.append(way)
+                one, other = one - first[level, way], other - second[level, way]
+                if not endless:
+                    break
+            row -= 1
+    return found
+
+
+@compiled
+def _gains(start, first, memory_gib, values, gib_price):
+    """(ways,) what each gains after paying for memory; at most 0 for those that are not allowed."""
+    gains = np.zeros(len(first), np.int64)
+    for role in range(len(start) - 1):
+        for way in range(start[role], start[role + 1]):
+            if first[way] >= 0:
+                gains[way] = values[role] - int(np.floor(gib_price * memory_gib[way]))
+    return gains
+
+
+@compiled
+def _estimate(start, first, second, room, units, gains, copies):
+    """What no choice gains more than: by either resource, or by both weighed alike, as if replicas could be divided."""
+    roles, least = len(start) - 1, np.inf
+    for weight in (0.0, 0.5, 1.0):
+        size, gain = np.full(roles, np.inf), np.zeros(roles)
+        for role in range(roles):
+            for way in range(start[role], start[role + 1]):
+                if gains[way] > 0:
+                    one = first[way] / room if room > 0 else 0.0
+                    size[role] = min(size[role], weight * one + (1 - weight) * second[way] / units)
+                    gain[role] = max(gain[role], gains[way])
+        left, total = 1.0, 0.0
+        for role in np.argsort(-gain / np.maximum(size, 1e-12)):
+            if gain[role] <= 0 or left <= 0:
+                break
+            fitting = min(float(copies[role]), left / size[role] if size[role] > 0 else np.inf)
+            total += fitting * gain[role]
+            left -= fitting * size[role]
+        least = min(least, total)
+    return least * (1 + 1e-9)
+
+
+@compiled
+def _endless(start, first, second, gains, copies, role, room, units):
+    """Whether the copies of a role are no limit: resources run out before."""
+    for way in range(start[role], start[role + 1]):
+        if gains[way] > 0 and copies[role] * max(first[way] / max(room, 1), second[way] / units) < 1:
+            return False
+    return True
+
+
+@compiled
+def _rounds(start, first, second, gains, copies, room, units):
+    """(roles,) passes over the table: one for a role without limit, else one for every copy."""
+    found = np.zeros(len(start) - 1, np.int64)
+    for role in range(len(found)):
+        if (gains[start[role] : start[role + 1]] > 0).any():
+            endless = _endless(start, first, second, gains, copies, role, room, units)
+            found[role] = 1 if endless else copies[role]
+    return found
+
+
+@compiled
+def _fill(start, first, second, gains, copies, table, chosen):
+    """Fill a table of the most gained within so much of both resources, and the way taken last in every pass."""
+    room, units = table.shape[0] - 1, table.shape[1] - 1
+    rounds = _rounds(start, first, second, gains, copies, room, units)
+    row = 0
+    for role in range(len(rounds)):
+        endless = _endless(start, first, second, gains, copies, role, room, units)
+        for _ in range(rounds[role]):
+            before = table if endless else table.copy()
+            for way in range(start[role], start[role + 1]):
+                if gains[way] > 0 and first[way] <= room and second[way] <= units:
+                    _take(before, table, first[way], second[way], gains[way], chosen, row, way - start[role])
+            row += 1
+
+
+@compiled
+def _take(before, table, one, other, gain, chosen, row, number):
+    """Take a way once more wherever that gains; from the same table, as often as it fits."""
+    for at in range(one, table.shape[0]):
+        for to in range(other, table.shape[1]):
+            gained = before[at - one, to - other] + gain
+            if gained > table[at, to]:
+                table[at, to] = gained
+                if len(chosen):
+                    chosen[row, at, to] = number

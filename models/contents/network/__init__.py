@@ -1,0 +1,1 @@
+"""Slices that replicas of different workloads share at routed rates (closed networks)."""

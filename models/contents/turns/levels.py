@@ -1,0 +1,95 @@
+"""Levels of a part of a GPU on which replicas take turns: the length of its cycle, and the pressures across parts.
+
+In a cycle no longer than C every replica runs one batch. So a replica needs the smallest batch that carries its rate
+in C, and its execution is what it takes of C. It also depends on the pressure that the other part exerts; what this
+part exerts in turn is limited, so that both parts can be planned apart and put together afterwards.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.models.contents.knapsacks import Levels
+from provision.models.contents.turns.tables import ALONE, TurnTables
+
+FORGIVEN = 1e-8
+"""Relative excess that bounds grant: more than the verifier's tolerances add up to."""
+
+
+class Grid(NamedTuple):
+    """How finely levels are told apart: ``units`` of a cycle, ``step`` from one cycle to the next, ``pressures``."""
+
+    units: int
+    step: float
+    pressures: int
+
+
+class Pressures(NamedTuple):
+    """(ranges,) the least and most pressure of each range that a part may exert."""
+
+    least: NDArray[np.float64]
+    most: NDArray[np.float64]
+
+
+def pressures_of(tables: TurnTables, share: int, ranges: int) -> Pressures:
+    """Ranges of the pressures that replicas on a share exert."""
+    found = np.unique(tables.pressure[share])
+    last = np.unique(np.linspace(0, len(found) - 1, ranges + 1).round().astype(int)[1:])
+    return Pressures(found[np.append(0, last[:-1] + 1)], found[last])
+
+
+UNDISTURBED = Pressures(np.array([ALONE]), np.array([ALONE]))
+"""What a part receives that has the GPU to itself."""
+UNLIMITED = Pressures(np.array([np.inf]), np.array([np.inf]))
+"""What such a part may exert."""
+
+
+def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received: Pressures, exerted: Pressures,
+              grid: Grid, relaxed: bool) -> Levels:
+    """The levels of a share, in the order (received, exerted, cycles).
+
+    Parameters
+    ----------
+    tables
+        Executions and pressures; its workloads are roles with one of their models each.
+    start
+        (roles + 1,) where those of each role begin.
+    share
+        Index of the share.
+    received, exerted
+        Ranges of the pressure from the other part, and of the most on it.
+    grid
+        How fine.
+    relaxed
+        Whether the levels are for bounds: then they are as short, and under as little pressure, as their lower ends.
+    """
+    cycles_ms = _cycles(tables, share, grid.step)
+    shortest_ms = cycles_ms[:-1] if relaxed else cycles_ms[1:]
+    forgiven = 1 + FORGIVEN if relaxed else 1.0
+    needed = tables.rates * shortest_ms[:, None] / 1000 / forgiven * (1 - 1e-12)
+    size = np.searchsorted(tables.batches, needed)
+    there = size < len(tables.batches)
+    size = np.minimum(size, len(tables.batches) - 1)
+    who = np.arange(len(tables.rates))
+    pressing = tables.pressure[share][who, size] if len(who) else np.zeros(size.shape)
+    first, second = [], []
+    for pressure in received.least if relaxed else received.most:
+        busy_ms = tables.beside(share, pressure)[who, size] / forgiven
+        parts = busy_ms / cycles_ms[1:, None] * grid.units
+        units = np.floor(parts * (1 - 1e-12)) if relaxed else np.ceil(parts)
+        in_time = there & (shortest_ms[:, None] + busy_ms <= tables.allowed_ms * forgiven) & (units <= grid.units)
+        for most in exerted.most:
+            first.append(np.where(in_time & (pressing <= most), 0, -1))
+            second.append(units)
+    taken = np.concatenate(first).astype(np.int32)
+    memory_gib = np.broadcast_to(tables.memory_gib * (1 - 1e-6 if relaxed else 1), taken.shape)
+    return Levels(start, taken, np.where(taken == 0, np.concatenate(second), 0).astype(np.int32),
+                  memory_gib.astype(np.float32), np.zeros(len(taken), np.int64), grid.units)
+
+
+def _cycles(tables: TurnTables, share: int, step: float) -> NDArray[np.float64]:
+    """Ends of intervals of cycles, from the shortest execution to the longest that an SLO allows, in ms."""
+    shortest = float(tables.time_ms[share].min(initial=np.inf)) * (1 - FORGIVEN)
+    longest = max(float(tables.allowed_ms.max(initial=0.0)), shortest * step) * (1 + FORGIVEN)
+    return shortest * step ** np.arange(np.ceil(np.log(longest / shortest) / np.log(step)) + 1)

@@ -1,0 +1,148 @@
+"""Oracles of shared slices against the scalar path: what they offer holds, what they bound is not exceeded."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from provision.models.contents.network.levels import least_use, most_use
+from provision.models.contents.problem import Problem
+from provision.models.contents.roles import Role
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.operating_points import Member
+from provision.models.problem.instance import Instance
+
+NETWORK = {"fleet": [{"gpu": "a100-80gb"}], "performance": "parvagpu-a100", "policy": {"share_slices": True}}
+TURNS = {"fleet": [{"gpu": "rtx2080ti"}], "performance": "gpulets-2080ti"}
+NETWORK_MODELS = ("resnet50", "mobilenetv2", "vgg19", "inceptionv3", "densenet121", "bert")
+TURNS_MODELS = ("lenet", "resnet50", "vgg16", "googlenet", "ssd-mobilenetv1")
+ROUNDING = 1e-9
+
+
+def _problem(data, rest, models):
+    """Two or three workloads drawn at random, the first with a variant or without."""
+    workloads = []
+    for at in range(data.draw(st.integers(2, 3))):
+        drawn = data.draw(st.lists(st.sampled_from(models), min_size=1, max_size=2, unique=True))
+        workloads.append({"name": f"w{at}", "model": drawn[0], "variants": drawn[1:] if at == 0 else [],
+                          "slo_ms": data.draw(st.floats(60, 400)), "rate_rps": data.draw(st.floats(1, 300))})
+    return Problem(Instance(version=1, name="drawn", workloads=workloads, **rest))
+
+
+def _oracle(problem, data):
+    kind = data.draw(st.sampled_from(sorted(problem.oracles)))
+    [oracle] = problem.oracles[kind]
+    return problem.segments.kinds[kind].profile, oracle
+
+
+def _values(problem, data):
+    values = data.draw(st.lists(st.integers(0, 1000), min_size=len(problem.roles), max_size=len(problem.roles)))
+    return np.array(values)
+
+
+def _member(problem, role, run, rate_rps, model=None):
+    fill_ms = problem.instance.policy.fill_ms(role.slo_ms)
+    return Member(model or role.models[run.model], run.batch, run.processes, run.sm_share, rate_rps, run.turn, fill_ms)
+
+
+def _holds(problem, profile, roles, members):
+    """Whether the verifier's rules hold for replicas on one slice."""
+    [performance] = problem.instance.performance
+    entry = problem.instance.fleet[0]
+    found = performance.predict(profile, members)
+    if None in found or sum(member.processes for member in members) > entry.type.slice_mps_clients(profile):
+        return False
+    held_gib = sum(one.memory_gib for one in found)
+    return held_gib <= entry.type.slice_memory_gib(profile) * (1 + ROUNDING) and all(
+        one.latency_ms <= problem.instance.policy.budget_ms(role.slo_ms) * (1 + ROUNDING)
+        and member.rate_rps <= one.throughput_rps * (1 + ROUNDING)
+        for role, member, one in zip(roles, members, found, strict=True))
+
+
+@pytest.mark.parametrize(("rest", "models"), [(NETWORK, NETWORK_MODELS), (TURNS, TURNS_MODELS)],
+                         ids=["network", "turns"])
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_contents_hold_at_their_rates_and_below(rest, models, data):
+    """Every content that is offered has operating points that hold, whatever part of the rates is routed."""
+    problem = _problem(data, rest, models)
+    profile, oracle = _oracle(problem, data)
+    values = _values(problem, data)
+    found = oracle.price(values, 0, data.draw(st.integers(0, 1)))
+    for content in (*found.contents[:5], *oracle.seeds()[:2]):
+        assert values[list(content)].sum() <= found.most or content in oracle.seeds()
+        roles = [problem.roles[at] for at in content]
+        runs = oracle.running(content)
+        assert runs is not None
+        for _ in range(3):
+            parts = data.draw(st.lists(st.floats(0, 1) | st.just(1.0), min_size=len(roles), max_size=len(roles)))
+            alone = len(roles) == 1
+            members = [_member(problem, role, run, 0.0 if alone else role.rate_rps * part)
+                       for role, run, part in zip(roles, runs, parts, strict=True)]
+            assert _holds(problem, profile, roles, members)
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_no_shared_slice_is_worth_more_than_the_bound(data):
+    """Replicas drawn at random, at rates of their roles, that hold by the scalar path are worth no more than told."""
+    problem = _problem(data, NETWORK, NETWORK_MODELS)
+    profile, oracle = _oracle(problem, data)
+    [performance] = problem.instance.performance
+    members, content = [], []
+    for _ in range(data.draw(st.integers(2, 4))):
+        at = data.draw(st.integers(0, len(problem.roles) - 1))
+        role = problem.roles[at]
+        rate_rps = role.rate_rps + (role.upto_rps - role.rate_rps) * data.draw(st.floats(0, 0.999999))
+        model, batch = data.draw(st.sampled_from(role.models)), data.draw(st.sampled_from(performance.batches[:9]))
+        members.append(Member(model, batch, data.draw(st.integers(1, 2)), 1.0, rate_rps, None,
+                              problem.instance.policy.fill_ms(role.slo_ms)))
+        content.append(at)
+    counts = np.bincount(content, minlength=len(problem.roles))
+    if _holds(problem, profile, [problem.roles[at] for at in content], members) and (counts <= oracle.copies).all():
+        values = (counts > 0) * 100
+        assert oracle.price(values, 0, data.draw(st.integers(0, 1))).most >= values[content].sum()
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_no_gpu_in_turns_is_worth_more_than_the_bound(data):
+    """Parts drawn at random are worth no more than told at the roles that their capacities reach."""
+    problem = _problem(data, TURNS, TURNS_MODELS)
+    _, oracle = _oracle(problem, data)
+    [performance] = problem.instance.performance
+    split = data.draw(st.sampled_from(performance.splits))
+    members, classes = [], []
+    for turn in range(len(split)):
+        for _ in range(data.draw(st.integers(1, 2))):
+            role = data.draw(st.sampled_from(problem.roles))
+            model, batch = data.draw(st.sampled_from(role.models)), data.draw(st.sampled_from(performance.batches))
+            members.append(Member(model, batch, 1, split[turn], 0.0, turn))
+            classes.append(role)
+    if not _holds(problem, WHOLE, classes, members):
+        return
+    values, worth, content = _values(problem, data), 0, []
+    for role, one in zip(classes, performance.predict(WHOLE, members), strict=True):
+        reached = [at for at, other in enumerate(problem.roles) if other.workload_class == role.workload_class
+                   and other.rate_rps <= one.throughput_rps]
+        content.append(max(reached, key=lambda at: values[at]))
+        worth += int(values[content[-1]])
+    if (np.bincount(content, minlength=len(values)) <= oracle.copies).all():
+        assert oracle.price(values, 0, data.draw(st.integers(0, 1))).most >= worth
+
+
+@given(times_ms=st.lists(st.floats(0.1, 50), min_size=1, max_size=12), rate_rps=st.floats(0.1, 500),
+       upto=st.floats(1, 2), part=st.floats(0, 1), fill_s=st.floats(0.005, 0.5))
+@settings(max_examples=200, deadline=None)
+def test_utilisation_lies_between_the_least_and_the_most(times_ms, rate_rps, upto, part, fill_s):
+    """The scalar path's busy time of a rate is no more than plans and no less than bounds reckon with."""
+    role, batch = Role(("m",), 1.0, rate_rps, rate_rps * upto), len(times_ms)
+    busy_s = np.array(times_ms) / 1000 / np.arange(1, batch + 1)
+
+    def use(rate):
+        filled = Member("m", batch, 1, 1.0, rate, None, 1000 * fill_s).filled
+        return rate * busy_s[filled - 1]
+
+    assert use(rate_rps * part) <= most_use(busy_s, batch, role, fill_s) * (1 + ROUNDING)
+    higher = rate_rps * (1 + (upto - 1) * part)
+    assert use(higher) >= least_use(busy_s, batch, role, fill_s) * (1 - ROUNDING)
