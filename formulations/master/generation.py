@@ -75,8 +75,11 @@ class Generation:
         return self.proof.bound
 
     def rounds(self, end: float) -> Iterator[float]:
-        """Add columns until none is missing or the time ``end`` would pass; yields the bound after every round."""
-        while not self.converged and not self.impossible and perf_counter() + self.took_s < end:
+        """Add columns until none is missing or the time ``end`` would pass; yields the bound after every round.
+
+        The first round is not left out.
+        """
+        while not self.converged and not self.impossible and (not self.round or perf_counter() + self.took_s < end):
             started = perf_counter()
             harder = self._round()
             self.took_s = perf_counter() - started

@@ -20,7 +20,7 @@ from provision.formulations.master.mixed_plan import NAME, Search
 from provision.formulations.master.partition_counts import PartitionCounts
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.segments import best_segments
-from provision.models.problem.method import FEATURES, Method
+from provision.models.problem.method import ISOLATED, Method
 from provision.models.problem.search import Incumbent, Outcome
 
 GENEROUS = 1 + 1e-8
@@ -181,8 +181,7 @@ METHODS = (
         run=solve,
         exact=True,
         source="this package",
-        features=frozenset(FEATURES)
-        - {"interference", "gpulets", "max_replicas", "max_share_per_gpu", "max_throughput", "variants"},
+        features=ISOLATED - {"max_share_per_gpu", "variants"} | {"share_slices"},
         parameters={"ruins": 200_000},
     ),
 )

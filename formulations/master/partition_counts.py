@@ -26,7 +26,7 @@ from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import best_segments, cap_rps
 from provision.models.problem.instance import THROUGHPUT
-from provision.models.problem.method import FEATURES, Method
+from provision.models.problem.method import ISOLATED, Method
 from provision.models.problem.search import Incumbent, Outcome
 
 DEFAULT_SOLVER = "PULP_CBC_CMD"
@@ -273,7 +273,7 @@ METHODS = (
         run=solve,
         exact=True,
         source="this package",
-        features=frozenset(FEATURES) - {"interference", "gpulets", "share_slices"},  # bounds for a workload per slice
+        features=ISOLATED | {"max_replicas", "max_throughput"},
         parameters={"solver": DEFAULT_SOLVER},
     ),
 )

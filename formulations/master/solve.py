@@ -26,10 +26,8 @@ STRICT_SHARE = 0.3
 """Part of the time left that columns for plans alone may take."""
 MIP_SHARE = 0.5
 """Part of the time left that an integer program may take."""
-REDUCED_COST = 0.02
-"""Columns of more reduced cost, in GPUs, are left out of the integer program."""
-MOST_COLUMNS = 2000
-"""With fewer, none is left out."""
+REDUCED_COST, MOST_COLUMNS = 0.02, 4000
+"""The integer program has the columns of no more reduced cost, in GPUs, and so many in any case."""
 FIX_FROM = 1500
 """With so many replicas, the whole parts of the linear solution are fixed."""
 BOUND_GROUPS, PLAN_GROUPS = 1000, 2000
@@ -114,9 +112,7 @@ class Run:
         relaxed = program.relaxed(strict=True)
         if relaxed is None:
             return None
-        kept = np.ones(len(relaxed.parts), bool)
-        if len(kept) > MOST_COLUMNS:
-            kept = relaxed.reduced <= REDUCED_COST
+        kept = relaxed.reduced <= max(REDUCED_COST, np.sort(relaxed.reduced)[: MOST_COLUMNS][-1])
         kept[program.loose()] = False
         fixed = np.floor(relaxed.parts + 1e-6) * (self.problem.replicas >= FIX_FROM)
         fixed[: program.others] = 0
@@ -160,6 +156,6 @@ METHODS = (
         features=frozenset(
             {"several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
              "max_replicas", "max_share_per_gpu", "variants", "interference", "share_slices", "gpulets",
-             "isolated_data"}),
+             "other_sharing", "isolated_data"}),
     ),
 )

@@ -31,7 +31,7 @@ from provision.models.contents.alone.segments import best_segments, cap_rps
 from provision.models.contents.interference.shared_plans import is_shared
 from provision.models.contents.interference.throughput_plans import is_shared_throughput
 from provision.models.problem.instance import THROUGHPUT
-from provision.models.problem.method import FEATURES, Method, needs
+from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.search import Outcome
 
 PRICE_STEPS = 15
@@ -230,6 +230,6 @@ METHODS = (
         run=solve,
         compiled=True,
         source="this package",
-        features=frozenset(FEATURES) - {"max_replicas", "gpulets"},
+        features=ISOLATED | {"interference", "share_slices", "max_throughput"},
     ),
 )

@@ -276,7 +276,8 @@ def groups_of(instance: Instance) -> list[Group]:
     for index, one in enumerate(instance.workloads):
         planned = instance.planned_rps(one)
         share = one.max_share_per_gpu if planned > 0 else 1.0
-        least = max(one.min_replicas, math.ceil(1 / share - ROUNDING), int(planned > 0))
+        spread = math.ceil(1 / share - ROUNDING) if share < 1 else int(planned > 0)
+        least = max(one.min_replicas, spread)
         cap_rps = share * planned if share < 1 else math.inf
         key = (one.models, one.slo_ms, planned, least, one.max_replicas or math.inf, cap_rps)
         found.setdefault(key, []).append(index)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Any, Union, cast
+from typing import Annotated, Any, cast
 
 import yaml
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidatorFunctionWrapHandler, WrapValidator
 
 from provision.models.base.errors import InputError
 from provision.models.performance.colocation import Colocation
@@ -17,18 +17,31 @@ from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.gpulets import Gpulets
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.measured_segments import MeasuredSegments
+from provision.models.performance.operating_points import PerformanceData
 
 GROUP = "provision.performance"
 """Entry points by which other packages add kinds of performance data: each names a ``PerformanceData`` class."""
 
-if TYPE_CHECKING:
-    PerformanceFile = MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets | Colocation
-else:
-    KINDS = (MeasuredSegments, FittedNetworks, IgniterProfiles, Gpulets, Colocation)
-    PerformanceFile = Annotated[
-        Union[(*KINDS, *(entry.load() for entry in entry_points(group=GROUP)))], Field(discriminator="kind")
-    ]
-_ANY: TypeAdapter[PerformanceFile] = TypeAdapter(PerformanceFile)
+@cache
+def further_kinds() -> dict[str, type[PerformanceData]]:
+    """The kinds of other packages, by name; they are imported when a file is first read."""
+    return {entry.name: entry.load() for entry in entry_points(group=GROUP)}
+
+
+def _any_kind(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+    """A file of this package's kinds or of another's."""
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    further = further_kinds()
+    if isinstance(kind, str) and kind in further:
+        return further[kind].model_validate(value)
+    return handler(value)
+
+
+OurFile = Annotated[
+    MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets | Colocation, Field(discriminator="kind")
+]
+PerformanceFile = Annotated[OurFile, WrapValidator(_any_kind)]
+_ANY: TypeAdapter[OurFile] = TypeAdapter(PerformanceFile)
 
 
 @cache

@@ -27,6 +27,12 @@ FEATURES = {
 }
 """What an instance may ask of a method, and how to say it."""
 
+ISOLATED = frozenset({
+    "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
+    "max_share_per_gpu", "variants", "isolated_data",
+})
+"""What methods can do that give every replica a slice of its own."""
+
 REMEDIES = (
     ("max_throughput", "auto or greedy"),
     ("variants", "auto, or leave variants out"),

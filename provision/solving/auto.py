@@ -11,7 +11,7 @@ from time import perf_counter
 import numpy as np
 
 from provision.formulations.assignment import cpsat
-from provision.formulations.master import partition_counts, patterns_throughput
+from provision.formulations.master import mixed_slices, partition_counts, patterns_throughput
 from provision.formulations.master import solve as master
 from provision.formulations.master.cover_bound import cover_bound
 from provision.heuristics.core import greedy, lns
@@ -22,7 +22,7 @@ from provision.models.contents.alone.segments import best_segments, cap_rps
 from provision.models.contents.interference.shared_plans import is_shared
 from provision.models.contents.interference.throughput_plans import is_shared_throughput
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.problem.method import FEATURES, Method, needs
+from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving.parts import parts_of, whole_plan
 from provision.solving.slack import with_slack
@@ -87,10 +87,12 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
         return
     if is_shared(instance):
         yield lns.solve, 0.05
-    if not asked & {"interference", "gpulets", "share_slices"}:
+    if asked <= partition_counts.METHODS[0].features:
         yield _cover, 1.0
         if len(set(instance.workloads)) <= DISTINCT:
             yield partition_counts.solve, 0.3
+    if "share_slices" in asked and asked <= mixed_slices.METHODS[0].features:
+        yield mixed_slices.solve, 0.5
     yield master.solve, 1.0
     yield _where_able(cpsat.METHODS[0]), 1.0
 
@@ -110,13 +112,14 @@ def _where_able(method: Method) -> Step:
 def _greedy(instance: Instance, search: Search) -> Outcome:
     """Greedy on the whole fleet and on each GPU type by itself: the best plan of these."""
     progress, reason = Progress(instance, search), ""
+    alone = replace(search, start=None, report=lambda incumbent: None)
     for part in (instance, *parts_of(instance)):
         try:
             greedy.METHODS[0].check(part)
         except UnsupportedError as error:
             reason = str(error)
             continue
-        found = greedy.solve(part, replace(search, start=None, report=lambda incumbent: None))
+        found = greedy.solve(part, alone)
         if found.status == "infeasible" and part is instance:
             return found
         if found.plan is not None:
@@ -137,13 +140,15 @@ def _cover(instance: Instance, search: Search) -> Outcome:
 
 def _onward(progress: Progress, seconds: float) -> Search:
     """The search of a step that begins with the best plan so far and tells only what improves on it."""
-    instance, value = progress.instance, progress.value
+    instance = progress.instance
 
     def report(news: Incumbent) -> None:
-        plan = news.plan if instance.better(news.objective, value) else progress.plan
-        objective = news.objective if instance.better(news.objective, value) else value
-        bound = news.bound if instance.tighter(news.bound, progress.bound) else progress.bound
-        progress.search.report(Incumbent(objective, bound, plan))
+        better = instance.better(news.objective, progress.value)
+        if news.plan is not None and better:
+            progress.plan = news.plan
+        if instance.tighter(news.bound, progress.bound):
+            progress.bound = news.bound
+        progress.search.report(Incumbent(news.objective if better else progress.value, progress.bound, progress.plan))
 
     return replace(progress.search, time_limit_s=seconds, start=progress.plan, report=report, started=perf_counter())
 
@@ -156,7 +161,7 @@ def _rehearse(few: Instance) -> None:
             raise KeyboardInterrupt
 
 
-PARAMETERS = {**partition_counts.METHODS[0].parameters, "slack": "yes"}
+PARAMETERS = {**partition_counts.METHODS[0].parameters, **mixed_slices.METHODS[0].parameters, "slack": "yes"}
 METHODS = (
     Method(
         name="auto",
@@ -165,7 +170,8 @@ METHODS = (
         compiled=True,
         exact=True,
         source="this package",
-        features=frozenset(FEATURES),
+        features=ISOLATED | {"max_replicas", "interference", "gpulets", "other_sharing", "share_slices",
+                             "max_throughput"},
         parameters=PARAMETERS,
         rehearse=_rehearse,
     ),

@@ -28,7 +28,8 @@ def _unused(instance: Instance) -> Iterator[str]:
 
 def _narrow(instance: Instance) -> Iterator[str]:
     """Workloads that only some of the GPU types can run."""
-    types = list(dict.fromkeys(entry.gpu for entry in instance.fleet))
+    types = list(dict.fromkeys(entry.gpu for entry in instance.fleet
+                               if any(_able(instance, entry, workload) for workload in instance.workloads)))
     for workload in instance.workloads if len(types) > 1 else ():
         able = dict.fromkeys(entry.gpu for entry in instance.fleet if _able(instance, entry, workload))
         if 0 < len(able) < len(types):

@@ -1,0 +1,55 @@
+"""Another package adds a performance model with its way of sharing, a latency rule and a method: one module each."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+TOY = Path(__file__).parents[1] / "support/toy"
+DATA = {"version": 1, "name": "crowded", "gpu": "t4", "kind": "crowd", "models": {"a": 1.0, "b": 2.0}}
+INSTANCE = {
+    "version": 1, "name": "toy", "policy": {"latency_budget": "third"}, "fleet": [{"gpu": "t4"}],
+    "performance": "crowded.yaml",
+    "workloads": [{"name": "one", "model": "a", "slo_ms": 30.0, "rate_rps": 300.0},
+                  {"name": "two", "model": "b", "slo_ms": 60.0, "rate_rps": 200.0},
+                  {"name": "three", "model": "a", "slo_ms": 90.0, "rate_rps": 900.0}],
+}
+
+
+def provision(folder, *words):
+    """What a command prints and says with the toy package installed."""
+    path = os.pathsep.join([str(TOY), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run([sys.executable, "-m", "provision", *words], cwd=folder, capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": path})
+
+
+def test_a_toy_package_plans_and_proves(tmp_path):
+    """Loads add up to 0.3 + 0.4 + 0.9 GPUs and sharing is free: two GPUs, proven, and verified from the files."""
+    (tmp_path / "crowded.yaml").write_text(yaml.safe_dump(DATA))
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(INSTANCE))
+    solved = provision(tmp_path, "solve", "toy.yaml", "--out", "plan.json", "--json")
+    assert solved.returncode == 0, solved.stderr
+    found = json.loads(solved.stdout)
+    assert (found["status"], found["gpus"], found["bound"], found["verified"]) == ("optimal", 2, 2, True)
+    assert provision(tmp_path, "verify", "toy.yaml", "plan.json").returncode == 0
+    late = {**INSTANCE, "workloads": [one | {"slo_ms": 5.0} for one in INSTANCE["workloads"]]}
+    (tmp_path / "late.yaml").write_text(yaml.safe_dump(late))
+    assert provision(tmp_path, "verify", "late.yaml", "plan.json").returncode == 1
+
+
+def test_its_method_is_listed_and_runs(tmp_path):
+    assert "toy" in provision(tmp_path, "methods").stdout
+    solved = provision(tmp_path, "solve", "parvagpu-s1", "--method", "toy")
+    assert "a toy finds nothing" in solved.stdout
+
+
+def test_without_it_its_files_are_refused_in_a_line(tmp_path):
+    (tmp_path / "crowded.yaml").write_text(yaml.safe_dump(DATA))
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(INSTANCE))
+    refused = subprocess.run([sys.executable, "-m", "provision", "solve", "toy.yaml"], cwd=tmp_path,
+                             capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
