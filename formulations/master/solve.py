@@ -140,9 +140,19 @@ def solve(instance: Instance, search: Search) -> Outcome:
     except KeyboardInterrupt:
         termination = "stopped"
     if run is not None and run.infeasible:
-        reason = "the fleet has too few GPUs; allow more"
+        reason = _too_small(problem, run.bounds.proof.needed)
         return replace(progress.outcome("proved", reason, built - search.started), status="infeasible", bound=None)
     return progress.outcome(termination, "no plan found; more time may find one", built - search.started)
+
+
+def _too_small(problem: Problem, needed: int) -> str:
+    """What a fleet lacks, and what would help, in words."""
+    held = [f"{supply.count} {supply.gpu}" for supply in problem.supplies if supply.count is not None]
+    remedy = "allow more GPUs or lower the rates"
+    if len(problem.supplies) == 1 and needed:
+        supply = problem.supplies[0]
+        return f"at least {needed} {supply.gpu} GPUs are needed and the fleet has {supply.count}; {remedy}"
+    return f"the fleet ({', '.join(held)}) has too few GPUs for any plan; {remedy}"
 
 
 METHODS = (

@@ -17,11 +17,12 @@ MOST_S = 1.0
 class TypeCounts:
     """The cuts so far, the ``bound`` that they prove, in units of price, and ``counts`` of GPUs at this price.
 
-    Where the fleet is too small the bound is infinite, and there are no counts.
+    Where the fleet is too small the bound is infinite, and there are no counts. Of one type so many GPUs are ``needed``
+    at least.
     """
 
     def __init__(self, supplies, replicas):
-        self.bound, self.counts = 0, None
+        self.bound, self.counts, self.needed = 0, None, 0
         self.model, self.solver = cp_model.CpModel(), cp_model.CpSolver()
         self.solver.parameters.num_workers = 1
         self.solver.parameters.max_time_in_seconds = MOST_S
@@ -37,6 +38,8 @@ class TypeCounts:
     def add(self, worth, most):
         """Add the cut of duals at which all replicas are worth so much, and patterns of each type at most so much."""
         self.model.add(sum(int(value) * many for value, many in zip(most, self.gpus, strict=True)) >= int(worth))
+        if len(most) == 1 and most[0] > 0:
+            self.needed = max(self.needed, -(-int(worth) // int(most[0])))
         status = self.solver.solve(self.model)
         if status == cp_model.INFEASIBLE:
             self.bound, self.counts = math.inf, None

@@ -11,7 +11,7 @@ from time import perf_counter
 import numpy as np
 
 from provision.formulations.assignment import cpsat
-from provision.formulations.master import mixed_slices, partition_counts, patterns_throughput
+from provision.formulations.master import gpulets_patterns, mixed_slices, partition_counts, patterns_throughput
 from provision.formulations.master import solve as master
 from provision.formulations.master.cover_bound import cover_bound
 from provision.heuristics.core import greedy, lns
@@ -76,6 +76,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
     asked = needs(instance)
     if "gpulets" in asked:
         yield _where_able(ideal.METHODS[0]), 0.5
+        yield _where_able(gpulets_patterns.METHODS[0]), 0.7
     yield _greedy, 0.5
     if instance.objective == THROUGHPUT:
         if is_shared_throughput(instance):

@@ -15,7 +15,6 @@ MODULES = (
     "solving.auto",
     "formulations.master.partition_counts",
     "formulations.master.solve",
-    "formulations.master.patterns",
     "formulations.master.patterns_throughput",
     "formulations.master.mixed_slices",
     "heuristics.core.greedy",

@@ -1,7 +1,7 @@
 """Ruin and recreate: plans verify, never worse than where it began, the same seed the same answer."""
 
 import pytest
-from test_patterns import random_instance
+from testbeds import random_testbed
 
 from provision import InputError, read, solve, verify
 from provision.heuristics.core import lns
@@ -11,7 +11,7 @@ from provision.models.problem.search import Search
 
 @pytest.mark.parametrize("seed", range(8))
 def test_plans_verify_and_are_no_worse_than_greedy(seed):
-    instance = random_instance(5 + 2 * seed, seed)
+    instance = random_testbed(5 + 2 * seed, seed)
     result, first = solve(instance, "lns", iterations=200), solve(instance, "greedy")
     assert result.verified and first.verified
     assert result.report.gpus <= first.report.gpus <= solve(instance, "igniter").report.gpus

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_patterns import random_instance
+from testbeds import random_testbed
 
 from provision.models.contents.interference import options
 from provision.models.contents.interference.kernels import NONE, TRIES, arrange
@@ -51,7 +51,7 @@ drawn = given(seed=st.integers(0, 30), draw=st.integers(0, 10**6))
 @settings(deadline=None, max_examples=25)
 @drawn
 def test_the_dearest_set_is_found(seed, draw):
-    problem = shared_problem(random_instance(5, seed))
+    problem = shared_problem(random_testbed(5, seed))
     values = np.random.default_rng(draw).integers(1, 1000, len(problem.classes.counts))
     found, patterns = priced(problem, values, ENOUGH)
     assert found.exhaustive
@@ -63,7 +63,7 @@ def test_the_dearest_set_is_found(seed, draw):
 @settings(deadline=None, max_examples=25)
 @drawn
 def test_a_search_cut_short_still_bounds(seed, draw):
-    problem = shared_problem(random_instance(6, seed))
+    problem = shared_problem(random_testbed(6, seed))
     values = np.random.default_rng(draw).integers(1, 1000, len(problem.classes.counts))
     most = max(values[list(one)].sum() for one in possible(problem, problem.classes.counts))
     assert all(priced(problem, values, cells)[0].most >= most for cells in (0, 1, 10, 100))
@@ -72,7 +72,7 @@ def test_a_search_cut_short_still_bounds(seed, draw):
 def test_classes_of_one_model_offered_together_may_stand_any_number_of_times(monkeypatch):
     monkeypatch.setattr(options, "MANY", 1)
     for seed in range(8):
-        problem = shared_problem(random_instance(4, seed))
+        problem = shared_problem(random_testbed(4, seed))
         values = np.random.default_rng(seed).integers(1, 1000, len(problem.classes.counts))
         found, patterns = priced(problem, values, ENOUGH)
         most = max(values[list(one)].sum() for one in possible(problem, problem.classes.counts * 40))

@@ -1,0 +1,96 @@
+"""Column generation under interference: plans verify, bounds hold, small optima are those of brute force."""
+
+import pytest
+from igniter_oracle import fewest_gpus
+from testbeds import random_testbed
+
+from provision import read, solve, verify
+from provision.formulations.master import solve as master
+from provision.instances.generators.igniter import generate
+from provision.models.contents.interference import oracle
+from provision.models.problem.search import Search
+from provision.models.problem.workload import FleetEntry
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled():
+    """Compile once before any test is measured by a time limit."""
+    solve(random_testbed(3, 0), "master", time_limit_s=1)
+
+
+def gpus(outcome):
+    return len(outcome.plan.gpus)
+
+
+@pytest.mark.parametrize("seed", range(7))
+def test_small_optima_are_those_of_brute_force(seed):
+    instance = random_testbed(2 + seed % 4, seed)
+    result = solve(instance, "master", time_limit_s=20)
+    best = fewest_gpus(instance)
+    assert result.verified and result.report.gpus == best
+    assert result.bound <= best * instance.fleet[0].price_per_hour * (1 + 1e-9)
+
+
+def test_the_testbed_needs_six_gpus():
+    result = solve(read("igniter-testbed-12"), "master")
+    assert (result.status, result.termination, result.report.gpus) == ("optimal", "proved", 6)
+    assert result.bound == pytest.approx(6 * 3.06)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_method_beats_the_bound(seed):
+    instance = random_testbed(20, seed)
+    proof = solve(instance, "master", time_limit_s=10)
+    for name in ("igniter", "greedy", "lns"):
+        result = solve(instance, name, time_limit_s=0.5)
+        assert result.verified and result.objective >= proof.bound * (1 - 1e-9)
+        assert result.objective >= proof.objective * (1 - 1e-9) or proof.status != "optimal"
+
+
+def test_auto_climbs_to_a_proof():
+    told = []
+    result = solve(random_testbed(15, 1), "auto", time_limit_s=20, report=told.append)
+    assert result.status == "optimal" and result.verified
+    values = [news.objective for news in told if news.objective is not None]
+    assert values == sorted(values, reverse=True)
+
+
+def test_merged_classes_give_a_plan_and_a_bound(monkeypatch):
+    monkeypatch.setattr(master, "BOUND_GROUPS", 40)
+    monkeypatch.setattr(master, "PLAN_GROUPS", 60)
+    instance = generate(100, 2)
+    result, other = solve(instance, "master", time_limit_s=5), solve(instance, "igniter")
+    assert result.verified and 0 < result.bound <= min(result.objective, other.objective)
+
+
+def test_a_start_is_never_lost():
+    instance = random_testbed(20, 3)
+    start = solve(instance, "greedy").plan
+    outcome = master.solve(instance, Search(time_limit_s=0.01, start=start))
+    assert gpus(outcome) <= len(start.gpus) and verify(instance, outcome.plan).ok
+
+
+def test_ctrl_c_returns_the_best_plan(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(oracle, "search", interrupt)
+    result = solve(random_testbed(10, 4), "auto")
+    assert (result.status, result.termination, result.verified) == ("feasible", "stopped", True)
+
+
+def test_a_workload_too_large_for_a_gpu_is_split():
+    base = read("igniter-motivation")
+    large = base.workloads[0].model_copy(update={"rate_rps": 20000.0, "max_replicas": None})
+    for name in ("lns", "greedy", "auto"):
+        result = solve(base.replace(workloads=(large,)), name, time_limit_s=5)
+        assert result.verified and result.report.gpus > 1
+        assert (result.bound is None) == (name != "auto")
+
+
+@pytest.mark.parametrize(("name", "status"), [("master", "infeasible"), ("auto", "infeasible")])
+def test_a_fleet_that_is_too_small_is_said(name, status):
+    testbed = read("igniter-testbed-12").replace(fleet=(FleetEntry(gpu="v100", price_per_hour=3.06, count=5),))
+    result = solve(testbed, name, time_limit_s=5)
+    assert (result.status, result.plan) == (status, None)
+    assert "at least 6 v100 GPUs are needed and the fleet has 5" in result.reason
