@@ -71,13 +71,13 @@ def halves(tables, cell):
 @compiled
 def _spread(tables, side):
     """How far apart the ends of a side are in what they slow replicas by."""
-    return side[1] ** (1 / tables.order) - side[0] ** (1 / tables.order)
+    return side[1] ** tables.root - side[0] ** tables.root
 
 
 @compiled
 def _middle(tables, side):
     """What slows replicas halfway between the ends of a side."""
-    return ((side[0] ** (1 / tables.order) + side[1] ** (1 / tables.order)) / 2) ** tables.order
+    return ((side[0] ** tables.root + side[1] ** tables.root) / 2) ** (1 / tables.root)
 
 
 @compiled

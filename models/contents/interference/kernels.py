@@ -53,31 +53,30 @@ def delay_at(tables, count):
 
 
 @compiled
-def needed_ms(tables, point, count, cache, power_w, planned):
-    """Room that a point among ``count`` replicas needs beside neighbours of some cache demand and power.
+def busy_ms(tables, point, count, cache, power_w, planned):
+    """What a batch at a point takes at full clock among ``count`` replicas whose others bring some cache and power.
 
-    It is infinite where no clock remains. Rounding is on the safe side of a plan, or else of a bound.
+    Rounding is on the safe side of a plan, or else of a bound. There is no division: one that may fail costs callers
+    as much as all the rest.
     """
-    clock = clock_at(tables, power_w + tables.power_w[point])
-    if clock <= 0:
-        return np.inf
-    busy_ms = tables.base_ms[point] + tables.kernels[point] * delay_at(tables, count)
-    if count > 1:
-        busy_ms += tables.cache_ms[point] * _combined(tables.order, cache, tables.cache[point], planned)
-        busy_ms += tables.power_ms[point] * _combined(tables.order, power_w, tables.power_w[point], planned)
-    return busy_ms / clock
+    alone_ms = tables.base_ms[point] + tables.kernels[point] * delay_at(tables, count)
+    if count == 1:
+        return alone_ms
+    by_cache_ms = tables.cache_ms[point] * _combined(tables.root, cache, tables.cache[point], planned)
+    by_power_ms = tables.power_ms[point] * _combined(tables.root, power_w, tables.power_w[point], planned)
+    return alone_ms + by_cache_ms + by_power_ms
 
 
 @compiled
-def _combined(order, beside, own, planned):
+def _combined(root, beside, own, planned):
     """What demands of neighbours that sum up to ``beside`` come to together.
 
     The sum is that of all replicas less a replica's ``own``. A root magnifies the rounding of what is next to nothing.
     """
-    if order == 1:
+    if root == 1:
         return max(beside, 0.0)
     rounding = ROUNDED * (beside + own)
-    return max(beside + (rounding if planned else -rounding), 0.0) ** (1 / order)
+    return max(beside + (rounding if planned else -rounding), 0.0) ** root
 
 
 @compiled
@@ -201,7 +200,8 @@ def relax(tables, members, size, by_units, by_power):
 def holds(tables, point, count, cache, power_w, planned):
     """Whether a point keeps SLO and rate beside neighbours of some cache demand and power: in a plan, or loosely."""
     room_ms = tables.room_ms[point] if planned else tables.loose_ms[point]
-    return needed_ms(tables, point, count, cache, power_w, planned) <= room_ms
+    clock = clock_at(tables, power_w + tables.power_w[point])
+    return clock > 0 and busy_ms(tables, point, count, cache, power_w, planned) <= clock * room_ms
 
 
 @compiled

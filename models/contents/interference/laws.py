@@ -50,13 +50,13 @@ class Grid(NamedTuple):
 class Law(NamedTuple):
     """How models slow each other down on a GPU type: the Grid of each, and scalars of the GPU.
 
-    ``order`` is r. ``clock_loss`` is the part of the clock lost per W above the cap. ``usual`` are usual demands of a
+    ``root`` is 1 / r. ``clock_loss`` is the part of the clock lost per W above the cap. ``usual`` are usual demands of a
     replica, ``slows`` the parts by which each unit of the demands slows a replica; both guide searches.
     """
 
     grids: dict[str, Grid]
     unit_share: float
-    order: float
+    root: float
     delay_slope_ms: float
     delay_intercept_ms: float
     idle_w: float
@@ -149,7 +149,7 @@ def _colocation_law(data: colocation.Colocation, models: Collection[str], partly
         )
         for model, one in terms.items()
     }
-    return Law(grids, data.unit_share, data.norm_order, 0.0, 0.0, 0.0, 0.0, 0.0,
+    return Law(grids, data.unit_share, 1 / data.norm_order, 0.0, 0.0, 0.0, 0.0, 0.0,
                usual=_positive(usual), slows=_positive(slows))
 
 

@@ -53,7 +53,7 @@ class Tables(NamedTuple):
     loose_ms: np.ndarray
     by_power: np.ndarray
     least_cache: np.ndarray
-    order: float
+    root: float
     delay_slope_ms: float
     delay_intercept_ms: float
     idle_w: float
