@@ -30,8 +30,8 @@ class Grid(NamedTuple):
     """A model at all operating points: arrays (units, batches), or what broadcasts to it.
 
     ``base_ms`` to ``power_w`` are as in the law; ``alone_ms`` is what it needs alone, infinite where no clock remains.
-    Beside that time a batch is loaded for ``load_ms``, while the one before runs, and holds its GPU ``after_ms`` longer:
-    less than 0 where the loading is within that time. ``burden`` is a guess at what part a point slows its neighbours by.
+    A batch is also loaded for ``load_ms`` while the one before runs, and holds its GPU ``after_ms`` longer: less than 0
+    where that time includes the loading. ``burden`` is a guess at what part a point slows its neighbours by.
     """
 
     batch: Floats
