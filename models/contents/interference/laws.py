@@ -50,8 +50,8 @@ class Grid(NamedTuple):
 class Law(NamedTuple):
     """How models slow each other down on a GPU type: the Grid of each, and scalars of the GPU.
 
-    ``root`` is 1 / r. ``clock_loss`` is the part of the clock lost per W above the cap. ``usual`` are usual demands of a
-    replica, ``slows`` the parts by which each unit of the demands slows a replica; both guide searches.
+    ``root`` is 1 / r. ``clock_loss`` is the part of the clock lost per W above the cap. ``usual`` are usual demands of
+    a replica, ``slows`` the parts by which each unit of the demands slows a replica; both guide searches.
     """
 
     grids: dict[str, Grid]
