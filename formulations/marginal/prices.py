@@ -50,7 +50,7 @@ def marginal_prices(instance):
     InputError
         When workloads share slices, or some workload cannot be served.
     """
-    if needs(instance) & {"interference", "share_slices", "max_throughput"}:
+    if needs(instance) & {"interference", "other_sharing", "share_slices", "max_throughput"}:
         raise InputError(
             "marginal prices are those of isolated slices; not for share_slices, igniter data, max_throughput"
         )

@@ -29,7 +29,7 @@ MARGIN = 1e-5
 """More than a rate that is asked for where the solver's tolerance has let a plan carry a little less."""
 ALLOWED = ("batches", "replicas", "slices")
 """What may change: batch sizes and rate shares; replicas, new slices and GPUs too; everything."""
-CANNOT = {"interference", "share_slices", "max_share_per_gpu", "max_throughput"}
+CANNOT = {"interference", "other_sharing", "share_slices", "max_share_per_gpu", "max_throughput"}
 GIVEN_BACK = Turn((), ())
 
 

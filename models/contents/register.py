@@ -11,6 +11,7 @@ ORACLES = {
     "closed-network": "provision.models.contents.network.oracle",
     "gpulets": "provision.models.contents.turns.oracle",
     "igniter": "provision.models.contents.interference.oracle",
+    "colocation": "provision.models.contents.interference.oracle",
 }
 """The module of each kind's oracle; it is imported when first asked for, compiled kernels and all."""
 GROUP = "provision.contents"

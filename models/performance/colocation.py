@@ -104,6 +104,7 @@ class Colocation(PerformanceData):
     """
 
     sharing = "always"
+    single_content = True
     kind: Literal["colocation"]
     command: Text = ""
     fitted: Text = ""

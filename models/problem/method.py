@@ -21,7 +21,7 @@ FEATURES = {
     "interference": "interference between workloads on one slice (performance data of kind igniter)",
     "share_slices": "policy.share_slices (a bound for isolated segments does not hold there)",
     "gpulets": "parts of GPUs and turns on them (performance data of kind gpulets)",
-    "other_sharing": "sharing of slices by performance data of a further kind",
+    "other_sharing": "sharing of slices by performance data of a further kind (such as colocation)",
     "max_throughput": "objective max_throughput",
     "isolated_data": "performance data other than one file that tells how all models interfere (igniter, gpulets)",
 }
@@ -38,7 +38,7 @@ REMEDIES = (
     ("variants", "auto, or leave variants out"),
     ("interference", "auto, master or igniter"),
     ("share_slices", "auto"),
-    ("other_sharing", "auto"),
+    ("other_sharing", "auto or master"),
     ("gpulets", "auto, master or gpulets"),
     ("max_replicas", "partition-counts"),
 )

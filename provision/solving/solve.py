@@ -82,7 +82,7 @@ def solve(
     chosen.check(instance)
     check_size(instance)
     settings = dict(chosen.parameters) | parameters
-    if chosen.compiled and "interference" in needs(instance):
+    if chosen.compiled and needs(instance) & {"interference", "other_sharing"}:
         _rehearse(instance, chosen, settings)
     listener = _Listener(report)
     search = Search(time_limit_s, seed, settings, listener, _holding(instance, start))

@@ -16,12 +16,8 @@ from provision.models.contents.interference.options import SLIGHT
 NEVER = -(1 << 60)
 STEPS = 4
 """Multipliers that are tried in a cell."""
-USUAL_CACHE, USUAL_W = 0.1, 30.0
-"""Scales of cache demand and power, to take steps in both alike."""
 DEAREST = 1e10
 """Most that all cache demand or power may cost by the multipliers, so that rounding stays below 1."""
-USUAL_SENSITIVITY = 0.2
-"""Slowdown per cache demand, to tell which side of a cell matters more."""
 
 
 class Cell(NamedTuple):
@@ -61,19 +57,33 @@ def first_cells(tables, options, count):
 def halves(tables, cell):
     """A cell cut in two along the side that matters more; power below the cap does not."""
     cache, power_w = cell.cache, cell.power_w
-    slower = (power_w[1] - power_w[0]) * tables.clock_loss if power_w[0] + tables.idle_w >= tables.cap_w else 0.0
-    if (cache[1] - cache[0]) * USUAL_SENSITIVITY >= slower:
-        middle = (cache[0] + cache[1]) / 2
+    capped = power_w[0] + tables.idle_w >= tables.cap_w
+    slower = _spread(tables, power_w) * tables.slows[1] if capped else 0.0
+    if _spread(tables, cache) * tables.slows[0] >= slower:
+        middle = _middle(tables, cache)
         return (Cell(cell.count, (cache[0], middle), power_w, cell.cache_price, cell.power_price),
                 Cell(cell.count, (middle, cache[1]), power_w, cell.cache_price, cell.power_price))
-    middle = (power_w[0] + power_w[1]) / 2
+    middle = _middle(tables, power_w)
     return (Cell(cell.count, cache, (power_w[0], middle), cell.cache_price, cell.power_price),
             Cell(cell.count, cache, (middle, power_w[1]), cell.cache_price, cell.power_price))
 
 
 @compiled
-def relaxed(offers, cell, limit, floor):
+def _spread(tables, side):
+    """How far apart the ends of a side are in what they slow replicas by."""
+    return side[1] ** tables.root - side[0] ** tables.root
+
+
+@compiled
+def _middle(tables, side):
+    """What slows replicas halfway between the ends of a side."""
+    return ((side[0] ** tables.root + side[1] ** tables.root) / 2) ** (1 / tables.root)
+
+
+@compiled
+def relaxed(tables, offers, cell, floor):
     """The Relaxed of a cell at the best multipliers found; ``most`` is NEVER when no set fits the units."""
+    limit = tables.limit
     if not len(offers.units) or cell.count * offers.units[-1] > limit:
         return Relaxed(NEVER, cell, offers.value, np.empty((0, 0, 0), np.int64), 0)
     found = at = _priced(offers, cell, limit)
@@ -81,14 +91,14 @@ def relaxed(offers, cell, limit, floor):
         if found.most <= floor:
             break
         cache, power_w = _brought(offers, at.best, cell.count, limit)
-        cache_off = _slope(cache - cell.cache[1], at.cell.cache_price) / USUAL_CACHE
-        power_off = _slope(power_w - cell.power_w[1], at.cell.power_price) / USUAL_W
+        cache_off = _slope(cache - cell.cache[1], at.cell.cache_price) / tables.usual[0]
+        power_off = _slope(power_w - cell.power_w[1], at.cell.power_price) / tables.usual[1]
         steep = cache_off**2 + power_off**2
         if steep < SLIGHT:
             break
         step = (at.most - floor) / steep
-        cache_price = _within(at.cell.cache_price + step * cache_off / USUAL_CACHE, cell.cache[1])
-        power_price = _within(at.cell.power_price + step * power_off / USUAL_W, cell.power_w[1])
+        cache_price = _within(at.cell.cache_price + step * cache_off / tables.usual[0], cell.cache[1])
+        power_price = _within(at.cell.power_price + step * power_off / tables.usual[1], cell.power_w[1])
         at = _priced(offers, Cell(cell.count, cell.cache, cell.power_w, cache_price, power_price), limit)
         if at.most < found.most:
             found = at

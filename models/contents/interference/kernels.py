@@ -1,4 +1,4 @@
-"""Compiled kernels for sets of replicas that share a GPU under iGniter's model (see ``igniter_tables``).
+"""Compiled kernels for sets of replicas that share a GPU under interference (see ``laws`` and ``tables``).
 
 Two answers about a set: ``settle`` finds operating points that hold together, ``relax`` tells what no choice of
 points can do without. Both are least fixpoints: start where every member is alone, let each take what the present
@@ -13,6 +13,8 @@ NONE = -1
 UNKNOWN = -2
 TRIES = 20000
 """Most operating points to try for one set."""
+ROUNDED = 1e-13
+"""Rounding of a difference of sums of demands, as a part of the sum."""
 
 
 @compiled
@@ -51,10 +53,30 @@ def delay_at(tables, count):
 
 
 @compiled
-def busy_ms(tables, point, delay_ms, others):
-    """What a batch at a point takes of the GPU at full clock, beside others with some cache demand."""
-    slowed = 1 + tables.sensitivity[point] * max(others, 0.0)
-    return tables.scheduling_ms[point] + tables.kernels[point] * delay_ms + tables.active_ms[point] * slowed
+def busy_ms(tables, point, count, cache, power_w, planned):
+    """What a batch at a point takes at full clock among ``count`` replicas whose others bring some cache and power.
+
+    Rounding is on the safe side of a plan, or else of a bound. There is no division: one that may fail costs callers
+    as much as all the rest.
+    """
+    alone_ms = tables.base_ms[point] + tables.kernels[point] * delay_at(tables, count)
+    if count == 1:
+        return alone_ms
+    by_cache_ms = tables.cache_ms[point] * _combined(tables.root, cache, tables.cache[point], planned)
+    by_power_ms = tables.power_ms[point] * _combined(tables.root, power_w, tables.power_w[point], planned)
+    return alone_ms + by_cache_ms + by_power_ms
+
+
+@compiled
+def _combined(root, beside, own, planned):
+    """What demands of neighbours that sum up to ``beside`` come to together.
+
+    The sum is that of all replicas less a replica's ``own``. A root magnifies the rounding of what is next to nothing.
+    """
+    if root == 1:
+        return max(beside, 0.0)
+    rounding = ROUNDED * (beside + own)
+    return max(beside + (rounding if planned else -rounding), 0.0) ** root
 
 
 @compiled
@@ -81,7 +103,6 @@ def settle(tables, members, size, units, points):
         All units together, or NONE when the GPU is too small.
     """
     limit = tables.limit
-    delay_ms = delay_at(tables, size)
     while True:
         total, cache, power_w = 0, 0.0, 0.0
         for at in range(size):
@@ -99,16 +120,10 @@ def settle(tables, members, size, units, points):
         while changed and not grown:
             changed = False
             for at in range(size):
-                point, others = points[at], cache - tables.cache[points[at]]
-                clock = clock_at(tables, power_w)
-                end = tables.first[members[at], units[at] + 1]
-                while point < end and (
-                    clock <= 0 or busy_ms(tables, point, delay_ms, others) > clock * tables.room_ms[point]
-                ):
+                point, end = points[at], tables.first[members[at], units[at] + 1]
+                others, beside_w = cache - tables.cache[point], power_w - tables.power_w[point]
+                while point < end and not holds(tables, point, size, others, beside_w, True):
                     point += 1
-                    if point < end:
-                        own = tables.power_w[point] - tables.power_w[points[at]]
-                        clock = clock_at(tables, power_w + own)
                 if point == end:
                     units[at] += 1
                     grown = True
@@ -146,7 +161,6 @@ def relax(tables, members, size, by_units, by_power):
     int
         Least units of all together, or NONE when the GPU is too small.
     """
-    delay_ms = delay_at(tables, size)
     changed = True
     total = 0
     if size > tables.most:
@@ -163,14 +177,14 @@ def relax(tables, members, size, by_units, by_power):
             beside_w = power_w - tables.power_w[tables.by_power[by_power[at]]]
             end = tables.first[members[at], tables.limit + 1]
             point = by_units[at]
-            while point < end and not holds(tables, point, delay_ms, others, beside_w):
+            while point < end and not holds(tables, point, size, others, beside_w, False):
                 point += 1
             if point == end:
                 return NONE
             by_units[at] = point
             total += tables.units[point]
             place = by_power[at]
-            while place < end and not holds(tables, tables.by_power[place], delay_ms, others, beside_w):
+            while place < end and not holds(tables, tables.by_power[place], size, others, beside_w, False):
                 place += 1
             if place == end:
                 return NONE
@@ -183,10 +197,11 @@ def relax(tables, members, size, by_units, by_power):
 
 
 @compiled
-def holds(tables, point, delay_ms, others, beside_w):
-    """Whether a point keeps SLO and rate, loosely, beside neighbours of some cache demand and power."""
-    clock = clock_at(tables, beside_w + tables.power_w[point])
-    return clock > 0 and busy_ms(tables, point, delay_ms, others) <= clock * tables.loose_ms[point]
+def holds(tables, point, count, cache, power_w, planned):
+    """Whether a point keeps SLO and rate beside neighbours of some cache demand and power: in a plan, or loosely."""
+    room_ms = tables.room_ms[point] if planned else tables.loose_ms[point]
+    clock = clock_at(tables, power_w + tables.power_w[point])
+    return clock > 0 and busy_ms(tables, point, count, cache, power_w, planned) <= clock * room_ms
 
 
 @compiled
@@ -231,7 +246,6 @@ def _tried(tables, members, points, tries, by_units, spare, least_cache, least_w
     Whoever has no point yet brings the least cache demand and power, which are given by member.
     """
     size, total = len(members), tables.units[by_units].sum()
-    delay_ms = delay_at(tables, size)
     depth, taken, answer = 0, 0, NONE
     cache, power_w = np.full(size + 1, least_cache.sum()), np.full(size + 1, least_w.sum())
     points[0] = by_units[0] - 1
@@ -250,13 +264,13 @@ def _tried(tables, members, points, tries, by_units, spare, least_cache, least_w
             return UNKNOWN
         cache[depth + 1] = cache[depth] + tables.cache[point] - least_cache[depth]
         power_w[depth + 1] = power_w[depth] + tables.power_w[point] - least_w[depth]
-        brought = delay_ms, cache[depth + 1], power_w[depth + 1]
-        if not all_hold(tables, points[: depth + 1], *brought, tables.loose_ms):
+        brought = size, cache[depth + 1], power_w[depth + 1]
+        if not all_hold(tables, points[: depth + 1], *brought, False):
             continue
         if depth + 1 < size:
             depth += 1
             points[depth] = by_units[depth] - 1
-        elif all_hold(tables, points[:size], *brought, tables.room_ms):
+        elif all_hold(tables, points[:size], *brought, True):
             return total + taken
         else:
             answer = UNKNOWN
@@ -264,10 +278,9 @@ def _tried(tables, members, points, tries, by_units, spare, least_cache, least_w
 
 
 @compiled
-def all_hold(tables, points, delay_ms, cache, power_w, room_ms):
-    """Whether points keep SLO and rate among replicas of so much cache demand and power together, given their room."""
-    clock = clock_at(tables, power_w)
+def all_hold(tables, points, count, cache, power_w, planned):
+    """Whether points keep SLO and rate among ``count`` replicas of so much cache demand and power together."""
     for point in points:
-        if clock <= 0 or busy_ms(tables, point, delay_ms, cache - tables.cache[point]) > clock * room_ms[point]:
+        if not holds(tables, point, count, cache - tables.cache[point], power_w - tables.power_w[point], planned):
             return False
     return True

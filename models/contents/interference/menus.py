@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.models.contents.interference.tables import LOOSE, ROUNDING, igniter_data, shares_of
+from provision.models.contents.interference.laws import shares_of
+from provision.models.contents.interference.tables import LOOSE, ROUNDING, igniter_data
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.igniter import solo_terms
 
@@ -50,7 +51,7 @@ def menu_of(instance, gpu, demands):
     """
     data = igniter_data(instance, gpu)
     hardware, names = data.hardware, sorted(data.models)
-    batch, shares = np.arange(1, data.max_batch + 1), shares_of(data.hardware)[:, None]
+    batch, shares = np.arange(1, data.max_batch + 1), shares_of(data.hardware.unit_share)[:, None]
     terms = [solo_terms(data, name, batch, shares) for name in names]
     models = [data.models[name] for name in names]
     known = [model in data.models for (model,), *_ in demands]

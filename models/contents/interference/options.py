@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.models.base.compiled import compiled
-from provision.models.contents.interference.kernels import busy_ms, clock_at, delay_at
+from provision.models.contents.interference.kernels import busy_ms, clock_at
 from provision.models.contents.interference.tables import models_apart
 
 MANY = 20
@@ -84,7 +84,7 @@ def offers_in(tables, options, worth, one, cell):
     many = len(options.kind)
     kept = Offers(np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many), np.empty(many),
                   np.empty(many, np.int64))
-    clock, delay_ms = clock_at(tables, power_w[0]), delay_at(tables, count)
+    clock = clock_at(tables, power_w[0])
     least_cache, least_w = (count - 1) * options.cache[0], (count - 1) * options.power_w[0]
     size, begin, kind = 0, 0, -1
     for option in range(many if clock > 0 else 0):
@@ -92,7 +92,7 @@ def offers_in(tables, options, worth, one, cell):
         own, own_w = tables.cache[point], tables.power_w[point]
         if own + least_cache > cache[1] + SLIGHT or own_w + least_w > power_w[1] + SLIGHT:
             continue
-        gpu_ms = busy_ms(tables, point, delay_ms, cache[0] - own)
+        gpu_ms = busy_ms(tables, point, count, cache[0] - own, power_w[0] - own_w, False)
         at = _first_above(options.room_ms, options.first[option], options.first[option + 1], gpu_ms / clock)
         if at == options.first[option + 1] or worth[at] == 0:
             continue

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.models.contents.interference.kernels import TRIES, arrange
+from provision.models.contents.interference.laws import shares_of
 from provision.models.contents.interference.options import options_of
 from provision.models.contents.interference.pricing import hardened, search
-from provision.models.contents.interference.tables import shares_of, tables_of
+from provision.models.contents.interference.tables import tables_of
 from provision.models.contents.oracle import Content, Priced, Running
 from provision.models.contents.roles import Role, dominance
 from provision.models.hardware.gpu import WHOLE
@@ -42,9 +43,9 @@ class InterferenceOracle:
     def __init__(self, instance: Instance, entry: FleetEntry, data: PerformanceData, roles: Sequence[Role],
                  copies: NDArray[np.int64]) -> None:
         demands = [(role.models, instance.policy.budget_ms(role.slo_ms), role.rate_rps) for role in roles]
-        self.tables = tables_of(instance, entry.gpu, demands)
+        self.tables = tables_of(data, instance.policy.rule, demands)
         self.options = options_of(self.tables, demands, copies)
-        self.shares = shares_of(data.hardware)
+        self.shares = shares_of(self.tables.unit_share)
         self.harder_first, self.harder = _next_harder(roles)
         self.able = np.flatnonzero(self.tables.first[:, -1] > self.tables.first[:, 0])
 

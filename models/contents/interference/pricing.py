@@ -76,7 +76,7 @@ def search(tables, options, values, floor, cells, room):
         bound, _, cell = heapq.heappop(heap)
         cells -= 1
         offers = offers_in(tables, options, worth, one, cell)
-        found = relaxed(offers, cell, tables.limit, floor)
+        found = relaxed(tables, offers, cell, floor)
         if found.most <= floor:
             continue
         left = min(-bound, found.most, _listed(tables, offers, options.copies, found, known))

@@ -9,8 +9,9 @@ import numpy as np
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.interference.kernels import TRIES, arrange
+from provision.models.contents.interference.laws import shares_of
 from provision.models.contents.interference.stocks import Fleet, fleet_of
-from provision.models.contents.interference.tables import Classes, classes_of, igniter_data, serves, shares_of
+from provision.models.contents.interference.tables import Classes, classes_of, serves
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.method import needs
@@ -98,7 +99,7 @@ class SharedProblem:
     def _replica(self, stock, point, part):
         index, rate_rps = self.classes.parts[part]
         workload, tables = self.instance.workloads[index], stock.tables
-        shares = shares_of(igniter_data(self.instance, stock.gpu).hardware)
+        shares = shares_of(stock.tables.unit_share)
         return Replica(
             workload=workload.name,
             batch=int(tables.batch[point]),

@@ -1,16 +1,10 @@
 """Tables for planning under interference: classes of equal demands and the operating points worth considering.
 
-The points of a class are those of all its models, which are the variants of its workloads.
-
-With iGniter's model (TPDS 2022, eqs. 1-11) a replica of batch b on u units keeps its SLO and rate exactly when
-
-    t_sched + n_k delay(n) + k_act(b, u) (1 + alpha_cache S) <= clock(P) room(b)
-
-where n counts the replicas on the GPU, S is the cache demand of the others, P the power of all, and room(b) the
-shorter of budget - t_load - t_feedback and b / rate - t_feedback. Cache and power of a model both grow with b / k_act,
-the *ability*: of its points with equal units and room, the one of less ability suits all neighbours better. Between
-models that is told by the *burden*, a guess at what a point slows its neighbours by: so much by its cache demand, and
-so much by its power once the GPU is over the cap.
+The points of a class are those of all its models, which are the variants of its workloads. A replica keeps its SLO and
+rate exactly when it needs no more time (see ``laws``) than its room: the shorter of its budget and of what its rate
+leaves for a batch. Of the points with equal units and room, the one of least demands suits all neighbours best. Where
+neither of two demands less of both resources, that is told by the *burden*, a guess at what a point slows its
+neighbours by.
 
 Whatever is planned here has one replica per workload, as in the paper, with its SM share in whole units. Only a
 workload that a GPU cannot serve alone is split, into the least number of equal parts.
@@ -24,44 +18,50 @@ import numpy as np
 
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.interference.kernels import unbeaten
-from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.igniter import solo_terms
+from provision.models.contents.interference.laws import law_of
+from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.performance.sm_shares import units_of
 
 LOOSE = 3e-9
 """Relative excess over SLOs and rates that a bound forgives: more than the verifier does."""
 ROUNDING = 1e-12
 """Relative excess that is rounding: a plan may meet a limit exactly."""
+POINTS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w", "burden")
+"""What the points of a class have from the Grid of their model."""
 
 
 class Tables(NamedTuple):
     """Operating points of all classes on one GPU type, those of a class together, by units and then by burden.
 
-    Arrays over points: ``model`` counts in the models of the class, ``units``, ``batch``, ``scheduling_ms``,
-    ``kernels``, ``sensitivity``, ``active_ms``, ``room_ms`` (for plans), ``loose_ms`` (for bounds), ``power_w``,
-    ``cache``; ``by_power`` lists the points of each class by power, and ``least_cache`` is the least cache demand of
-    those from there on. ``first`` is (classes, limit + 2): the first point with at least so many units. Scalars of the
-    GPU follow; ``clock_loss`` is the part of the clock lost per W above the cap.
+    Arrays over points: ``model`` counts in the models of the class, ``units``, ``batch``; ``base_ms`` to ``power_w`` as
+    in ``laws``; ``room_ms`` (for plans), ``loose_ms`` (for bounds). ``by_power`` lists the points of each class by
+    power, and ``least_cache`` is the least cache demand of those from there on. ``first`` is (classes, limit + 2): the
+    first point with at least so many units. Scalars of the GPU follow, as in ``Law``.
     """
 
     first: np.ndarray
     model: np.ndarray
     units: np.ndarray
     batch: np.ndarray
-    scheduling_ms: np.ndarray
+    base_ms: np.ndarray
     kernels: np.ndarray
-    sensitivity: np.ndarray
-    active_ms: np.ndarray
+    cache_ms: np.ndarray
+    power_ms: np.ndarray
+    cache: np.ndarray
+    power_w: np.ndarray
     room_ms: np.ndarray
     loose_ms: np.ndarray
-    power_w: np.ndarray
-    cache: np.ndarray
     by_power: np.ndarray
     least_cache: np.ndarray
+    root: float
     delay_slope_ms: float
     delay_intercept_ms: float
     idle_w: float
     cap_w: float
     clock_loss: float
+    unit_share: float
+    usual: tuple
+    slows: tuple
     limit: int
     most: int
 
@@ -147,17 +147,17 @@ def models_apart(demands):
     return np.array([numbers[demand[0]] for demand in demands])
 
 
-def tables_of(instance, gpu, demands):
-    """The Tables of some demands on whole GPUs of a type, in their order; those that it cannot serve have no points."""
-    entry = next(entry for entry in instance.fleet if entry.gpu == gpu)
-    data = igniter_data(instance, gpu)
-    hardware = data.hardware
-    known = {model for models, *_ in demands for model in models} & set(data.models)
-    grids = {model: _grid(data, model, instance.policy.rule.random_arrivals) for model in known}
-    points = [_points(grids, instance.policy.rule, *demand) for demand in demands]
+def tables_of(data, rule, demands):
+    """The Tables of some demands on whole GPUs of a type, in their order; those that it cannot serve have no points.
+
+    ``rule`` is the latency rule that they keep.
+    """
+    law = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
+    points = [_points(law.grids, rule, *demand) for demand in demands]
     offsets = np.cumsum([0] + [len(one["units"]) for one in points])
     by_power = [_order(one, "power_w", "cache", "units") for one in points]
-    steps = np.arange(hardware.units + 2)
+    limit = units_of(law.unit_share)
+    steps = np.arange(limit + 2)
     return Tables(
         first=np.array([start + np.searchsorted(one["units"], steps)
                         for start, one in zip(offsets, points, strict=False)]),
@@ -165,13 +165,9 @@ def tables_of(instance, gpu, demands):
         least_cache=np.concatenate([np.minimum.accumulate(one["cache"][order[::-1]])[::-1]
                                     for one, order in zip(points, by_power, strict=True)]),
         **_merged(points),
-        delay_slope_ms=hardware.scheduling_slope_ms,
-        delay_intercept_ms=hardware.scheduling_intercept_ms,
-        idle_w=hardware.idle_power_w,
-        cap_w=hardware.power_cap_w,
-        clock_loss=_clock_loss(hardware),
-        limit=hardware.units,
-        most=min(hardware.units, entry.type.slice_mps_clients(WHOLE)),
+        **{name: value for name, value in law._asdict().items() if name in Tables._fields},
+        limit=limit,
+        most=min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE)),
     )
 
 
@@ -195,58 +191,31 @@ def _merged(parts):
     return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
 
 
-def shares_of(hardware):
-    """SM shares of 1, 2, ... units, without the noise of floating point."""
-    return np.round(hardware.unit_share * np.arange(1, hardware.units + 1), 12)
-
-
-def _grid(data, model, partly_filled):
-    """Terms of a model at (units, batches), the units, the part of the clock left to it alone, and the burden."""
-    batch = np.arange(1, data.max_batch + 1)
-    units = np.arange(1, data.hardware.units + 1)[:, None]
-    terms = solo_terms(data, model, batch, shares_of(data.hardware)[:, None])
-    if partly_filled:  # a neighbour's smaller batch may demand more
-        terms = terms._replace(cache=np.maximum.accumulate(terms.cache, axis=1),
-                               power_w=np.maximum.accumulate(terms.power_w, axis=1))
-    over_w = np.maximum(data.hardware.idle_power_w + terms.power_w - data.hardware.power_cap_w, 0)
-    clock_loss = _clock_loss(data.hardware)
-    sensitivity = np.mean([one.cache_sensitivity for one in data.models.values()])
-    burden = sensitivity * terms.cache + clock_loss * terms.power_w
-    return terms, np.broadcast_to(units, terms.batch.shape), 1 - clock_loss * over_w, burden
-
-
-def _clock_loss(hardware):
-    """The part of the clock lost per W above the cap (eq. 9)."""
-    return -hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz
-
-
 def _points(grids, rule, models, budget_ms, rate_rps):
     """The points of one demand that can hold alone and are worth considering, as arrays by name.
 
-    A point without another of no more units, power, cache, scheduling and active time, slowdown by cache and kernels,
-    and no less room, is worth it.
+    A point without another of no more units, power, cache, time alone and slowdown, and no less room, is worth it.
     """
     known = [(number, grids[model]) for number, model in enumerate(models) if model in grids]
     nothing = [_possible(0, next(iter(grids.values())), rule, 0.0, 0.0)]
     flat = _merged([_possible(*one, rule, budget_ms, rate_rps) for one in known] or nothing)
-    order = _order(flat, "units", "burden", "active_ms")
+    order = _order(flat, "units", "burden", "base_ms")
     flat = {name: column[order] for name, column in flat.items() if name != "burden"}
-    costs = [flat[name] for name in ("power_w", "cache", "active_ms", "scheduling_ms", "kernels")]
-    keep = unbeaten(np.stack([*costs, flat["active_ms"] * flat["sensitivity"], -flat["loose_ms"]], axis=1))
+    costs = [flat[name] for name in ("power_w", "cache", "base_ms", "kernels", "cache_ms", "power_ms")]
+    keep = unbeaten(np.stack([*costs, -flat["loose_ms"]], axis=1))
     return {name: column[keep] for name, column in flat.items()}
 
 
 def _possible(number, grid, rule, budget_ms, rate_rps):
     """The points at which one model, of this number, can hold alone."""
-    terms, units, clock, burden = grid
+    batch, load_ms, after_ms = grid.batch[:1], grid.load_ms[:1], grid.after_ms[:1]
     room, loose = (
-        np.broadcast_to(rule.room_ms(terms.batch[:1], rate_rps / slack, terms.load_ms[:1], budget_ms * slack)
-                        - terms.feedback_ms[:1], units.shape)
+        np.broadcast_to(rule.room_ms(batch, rate_rps / slack, load_ms, budget_ms * slack) - after_ms, grid.batch.shape)
         for slack in (1 + ROUNDING, 1 + LOOSE)
     )
-    possible = (terms.scheduling_ms + terms.active_ms <= clock * loose) & (clock > 0)
-    columns = {"model": np.full(units.shape, number), "units": units, "batch": terms.batch.astype(int),
-               "scheduling_ms": terms.scheduling_ms, "kernels": terms.kernels.astype(float),
-               "sensitivity": terms.cache_sensitivity, "active_ms": terms.active_ms, "room_ms": room,
-               "loose_ms": loose, "power_w": terms.power_w, "cache": terms.cache, "burden": burden}
+    possible = grid.alone_ms <= loose
+    units = np.broadcast_to(np.arange(1, len(possible) + 1)[:, None], possible.shape)
+    columns = {"model": np.full(possible.shape, number), "units": units, "batch": grid.batch.astype(int),
+               "room_ms": room, "loose_ms": loose}
+    columns |= {name: value for name, value in grid._asdict().items() if name in POINTS}
     return {name: column[possible] for name, column in columns.items()}

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from provision.models.contents.interference.boxes import CLOSE, NOTHING, most_throughput
+from provision.models.contents.interference.laws import shares_of
 from provision.models.contents.interference.menus import menu_of
 from provision.models.contents.interference.shared_plans import FEATURES as SHARED_FEATURES
 from provision.models.contents.interference.shared_plans import SharedProblem, shared_problem
-from provision.models.contents.interference.tables import igniter_data, shares_of
+from provision.models.contents.interference.tables import igniter_data
 from provision.models.plans.plan import Replica
 from provision.models.problem.method import needs
 from provision.models.problem.search import Outcome
@@ -63,7 +64,7 @@ class ThroughputProblem(SharedProblem):
     def _replica(self, stock, point, part):
         workload, rate_rps = self.classes.parts[part]
         unit, batch = point.tolist()
-        shares = shares_of(igniter_data(self.instance, stock.gpu).hardware)
+        shares = shares_of(igniter_data(self.instance, stock.gpu).hardware.unit_share)
         return Replica(
             workload=self.instance.workloads[workload].name, batch=batch + 1, sm_share=float(shares[unit]),
             rate_rps=rate_rps,

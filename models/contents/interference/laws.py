@@ -1,0 +1,167 @@
+"""Laws of interference: what the performance models of shared GPUs come to for planning, in one form.
+
+A replica at an operating point beside n - 1 neighbours, whose demands for two resources sum up to C and P, needs
+
+    (base + kernels delay(n) + cache_ms C^(1/r) + power_ms P^(1/r)) / clock(P + its own)
+
+of the time that its SLO and rate leave it. With iGniter's model (TPDS 2022, eqs. 1-11) the resources are the L2 cache
+and power, which is paid for by the clock: r = 1 and power_ms = 0. With co-location they are what its fit found, in that
+order: ``cache`` and ``power_w`` then stand for d^r of each, and neither kernels nor clock matter.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.models.base.errors import InputError
+from provision.models.performance import colocation, igniter
+from provision.models.performance.operating_points import PerformanceData
+from provision.models.performance.sm_shares import units_of
+
+RESOURCES = 2
+"""Shared resources that sets of replicas are searched for."""
+
+Floats = NDArray[np.float64]
+
+
+class Grid(NamedTuple):
+    """A model at all operating points: arrays (units, batches), or what broadcasts to it.
+
+    ``base_ms`` to ``power_w`` are as in the law; ``alone_ms`` is what it needs alone, infinite where no clock remains.
+    A batch is also loaded for ``load_ms`` while the one before runs, and holds its GPU ``after_ms`` longer: less than 0
+    where that time includes the loading. ``burden`` is a guess at what part a point slows its neighbours by.
+    """
+
+    batch: Floats
+    base_ms: Floats
+    kernels: Floats
+    cache_ms: Floats
+    power_ms: Floats
+    cache: Floats
+    power_w: Floats
+    alone_ms: Floats
+    load_ms: Floats
+    after_ms: Floats
+    burden: Floats
+
+
+class Law(NamedTuple):
+    """How models slow each other down on a GPU type: the Grid of each, and scalars of the GPU.
+
+    ``root`` is 1 / r. ``clock_loss`` is the part of the clock lost per W above the cap. ``usual`` are usual demands of
+    a replica, ``slows`` the parts by which each unit of the demands slows a replica; both guide searches.
+    """
+
+    grids: dict[str, Grid]
+    unit_share: float
+    root: float
+    delay_slope_ms: float
+    delay_intercept_ms: float
+    idle_w: float
+    cap_w: float
+    clock_loss: float
+    usual: tuple[float, float]
+    slows: tuple[float, float]
+
+
+def law_of(data: PerformanceData, models: Collection[str], partly_filled: bool) -> Law:
+    """The Law of performance data, with grids of those models that it knows, or else of one that nobody asked for.
+
+    Where batches may be ``partly_filled``, a point demands as much as any with no larger batch.
+
+    Raises
+    ------
+    InputError
+        If co-location data has more than two resources.
+    """
+    known = [model for model in data.models if model in models] or list(data.models)[:1]
+    return LAWS[data.kind](data, known, partly_filled)
+
+
+def shares_of(unit_share: float) -> Floats:
+    """SM shares of 1, 2, ... units, without the noise of floating point."""
+    return np.round(unit_share * np.arange(1, units_of(unit_share) + 1), 12)
+
+
+def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_filled: bool) -> Law:
+    """iGniter's model as a Law."""
+    hardware = data.hardware
+    clock_loss = -hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz
+    sensitivity = float(np.mean([one.cache_sensitivity for one in data.models.values()]))
+    grids = {}
+    for model in models:
+        terms = igniter.solo_terms(data, model, *_axes(hardware.unit_share, data.max_batch))
+        if partly_filled:
+            terms = terms._replace(cache=np.maximum.accumulate(terms.cache, axis=1),
+                                   power_w=np.maximum.accumulate(terms.power_w, axis=1))
+        base_ms = terms.scheduling_ms + terms.active_ms
+        clock = 1 - clock_loss * np.maximum(hardware.idle_power_w + terms.power_w - hardware.power_cap_w, 0)
+        grids[model] = Grid(
+            batch=terms.batch,
+            base_ms=base_ms,
+            kernels=terms.kernels,
+            cache_ms=terms.active_ms * terms.cache_sensitivity,
+            power_ms=np.zeros_like(base_ms),
+            cache=terms.cache,
+            power_w=terms.power_w,
+            alone_ms=np.divide(base_ms, clock, out=np.full_like(base_ms, np.inf), where=clock > 0),
+            load_ms=terms.load_ms,
+            after_ms=terms.feedback_ms,
+            burden=sensitivity * terms.cache + clock_loss * terms.power_w,
+        )
+    return Law(
+        grids, hardware.unit_share, 1.0, hardware.scheduling_slope_ms, hardware.scheduling_intercept_ms,
+        hardware.idle_power_w, hardware.power_cap_w, clock_loss, usual=(0.1, 30.0), slows=(0.2, clock_loss),
+    )
+
+
+def _colocation_law(data: colocation.Colocation, models: Collection[str], partly_filled: bool) -> Law:
+    """Co-location as a Law; demands and slopes of a resource that it lacks are 0.
+
+    A smaller batch never demands more, so ``partly_filled`` ones need no care.
+    """
+    if data.resources > RESOURCES:
+        raise InputError(
+            f"performance data {data.name}: models have {data.resources} shared resources; plans can be searched with "
+            f"up to {RESOURCES}, so fit again with fewer"
+        )
+    terms = {model: colocation.solo_terms(data, model, *_axes(data.unit_share, data.max_batch)) for model in models}
+    lacking = [(0, 0), (0, 0), (0, RESOURCES - data.resources)]
+    demand = {model: np.pad(one.demand, lacking) for model, one in terms.items()}
+    slope_ms = {model: np.pad(one.slope_ms, lacking) for model, one in terms.items()}
+    slows = np.mean([slope_ms[model] / one.solo_ms[..., None] for model, one in terms.items()], axis=(0, 1, 2))
+    usual = np.mean(list(demand.values()), axis=(0, 1, 2))
+    grids = {
+        model: Grid(
+            batch=one.batch,
+            base_ms=one.solo_ms,
+            kernels=np.zeros_like(one.solo_ms),
+            cache_ms=slope_ms[model][..., 0],
+            power_ms=slope_ms[model][..., 1],
+            cache=demand[model][..., 0],
+            power_w=demand[model][..., 1],
+            alone_ms=one.solo_ms,
+            load_ms=one.overlap_ms,
+            after_ms=-one.overlap_ms,
+            burden=demand[model] ** (1 / data.norm_order) @ slows,
+        )
+        for model, one in terms.items()
+    }
+    return Law(grids, data.unit_share, 1 / data.norm_order, 0.0, 0.0, 0.0, 0.0, 0.0,
+               usual=_positive(usual), slows=_positive(slows))
+
+
+def _axes(unit_share: float, max_batch: int) -> tuple[Floats, Floats]:
+    """All batches, and all SM shares as a column."""
+    return np.arange(1.0, max_batch + 1), shares_of(unit_share)[:, None]
+
+
+def _positive(pair: Floats) -> tuple[float, float]:
+    """Two numbers above 0: where one is not, nobody demands that resource, and any scale will do."""
+    first, second = np.where(pair > 0, pair, 1.0)
+    return float(first), float(second)
+
+
+LAWS: dict[str, Callable[[Any, Collection[str], bool], Law]] = {"igniter": _igniter_law, "colocation": _colocation_law}
