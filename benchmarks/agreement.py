@@ -26,7 +26,7 @@ from mixed_oracle import best_mixed
 from oracle import best_value
 from sharing_oracle import best_sharing, random_sharing, same
 
-METHODS = ("auto", "partition-counts", "mixed-slices", "assignment-cpsat", "assignment-milp", "patterns")
+METHODS = ("auto", "partition-counts", "mixed-slices", "assignment-cpsat", "assignment-milp", "master")
 FLAGS = (False, True)
 SEGMENTS = [
     dict(gpus=gpus, workloads=workloads, limited=limited, tolerant=tolerant, gpus_each=0.8)

@@ -16,7 +16,7 @@ from provision.instances.generators.igniter import generate
 
 HEAD = ("workloads", "method", "GPUs", "per hour", "bound", "gap", "s", "CPU s", "most GiB so far", "status")
 TESTBED = 12
-METHODS = ("igniter", "greedy", "lns", "patterns", "auto")
+METHODS = ("igniter", "greedy", "lns", "master", "auto")
 T4 = provision.FleetEntry(gpu="t4", price_per_hour=0.526)
 IGNITER_UP_TO = 1000
 LNS_SECONDS = 5.0

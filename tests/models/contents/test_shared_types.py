@@ -34,7 +34,7 @@ def mixed(seed):
 @pytest.mark.parametrize("seed", range(24))
 def test_small_optima_are_those_of_brute_force(seed):
     instance, best = mixed(seed), best_sharing(mixed(seed))
-    result = solve(instance, "patterns", time_limit_s=10)
+    result = solve(instance, "master", time_limit_s=10)
     assert result.status == ("infeasible" if best is None else "optimal") and same(result.objective, best)
     assert result.bound is None if best is None else result.verified and result.bound <= best * (1 + 1e-9)
 
@@ -58,13 +58,13 @@ def test_the_testbed_on_both_types_costs_a_quarter_less():
 
 
 def test_fewest_gpus_whatever_they_cost():
-    result = solve(offered(V100, T4, objective="min_gpus"), "patterns")
+    result = solve(offered(V100, T4, objective="min_gpus"), "master")
     assert (result.status, result.objective) == ("optimal", 6)
 
 
 def test_owned_gpus_first_then_the_cheaper_way():
     owned = V100.model_copy(update={"price_per_hour": 0.0, "count": 5})
-    result = solve(offered(T4, V100, owned), "patterns")
+    result = solve(offered(T4, V100, owned), "master")
     assert result.status == "optimal" and result.verified
     assert [gpu.gpu for gpu in result.plan.gpus].count("v100") == 5 and result.objective < 3.06
 
@@ -75,12 +75,12 @@ def test_a_type_without_data_for_some_models_takes_the_others():
     v100, t4 = instance.performance
     known = t4.model_copy(update={"models": {name: one for name, one in t4.models.items() if name != "vgg19"}})
     less = instance.replace(performance=(v100, known))
-    result = solve(less, "patterns")
+    result = solve(less, "master")
     places = {replica.workload: gpu.gpu for gpu in result.plan.gpus for one in gpu.slices for replica in one.replicas}
     assert result.status == "optimal" and result.verified
     assert {places[one.name] for one in less.workloads if one.model == "vgg19"} == {"v100"}
     few = less.replace(fleet=(V100.model_copy(update={"count": 0}), T4))
-    assert solve(few, "patterns").status == "infeasible"
+    assert solve(few, "master").status == "infeasible"
 
 
 def test_workloads_free_to_be_split_stand_where_that_costs_least():
@@ -88,7 +88,7 @@ def test_workloads_free_to_be_split_stand_where_that_costs_least():
     large = [one.model_copy(update={"rate_rps": 1.2 * one.rate_rps})
              for one in read("igniter-testbed-12").workloads if one.model == "vgg19"]
     free = tuple(one.model_copy(update={"max_replicas": None}) for one in large)
-    whole = solve(offered(V100, T4, workloads=tuple(large)), "patterns")
+    whole = solve(offered(V100, T4, workloads=tuple(large)), "master")
     assert whole.status == "optimal"
     for count in (None, 1, 0):
         instance = offered(V100.model_copy(update={"count": count}), T4, workloads=free)

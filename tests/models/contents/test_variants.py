@@ -22,8 +22,8 @@ ALONE = [
     dict(workloads=2, gpus=("a30", "t4"), limited=True, gpus_each=0.8),
 ]
 TOGETHER = [
-    (dict(workloads=3, hot=True), ("patterns", *TWINS), ("greedy", "lns")),
-    (dict(workloads=3, gpus=("v100", "t4"), limited=True, hot=True), ("patterns", *TWINS), ("greedy", "lns")),
+    (dict(workloads=3, hot=True), ("master", *TWINS), ("greedy", "lns")),
+    (dict(workloads=3, gpus=("v100", "t4"), limited=True, hot=True), ("master", *TWINS), ("greedy", "lns")),
     (dict(workloads=2, gpus=("t4",), mps=False), TWINS, ()),
 ]
 """Random instances, the exact methods for them, and the fast ones."""
@@ -39,7 +39,7 @@ def shipped():
 @pytest.fixture(scope="module")
 def solved(shipped):
     """Its proven plan."""
-    return provision.solve(shipped, "patterns")
+    return provision.solve(shipped, "master")
 
 
 def of_models(instance, models):
@@ -107,7 +107,7 @@ def test_the_joint_choice_saves_a_gpu(shipped, solved):
                 for kinds in [sorted({names[0] for names in models})]
                 for chosen in (dict(zip(kinds, flags, strict=True)) for flags in itertools.product((0, 1), repeat=4))]
     assert len(by_model) == 16
-    for result in (provision.solve(one, "patterns") for one in (alone, *by_model)):
+    for result in (provision.solve(one, "master") for one in (alone, *by_model)):
         assert result.report.gpus == 5 and result.bound > 4 * shipped.fleet[0].price_per_hour
 
 

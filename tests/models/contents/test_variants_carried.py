@@ -21,7 +21,7 @@ from provision.simulation.deployment import deploy
 def whole():
     """The shipped instance, whose replicas share GPUs, and its plan."""
     instance = provision.read("igniter-variants-12")
-    return instance, provision.solve(instance, "patterns").plan
+    return instance, provision.solve(instance, "master").plan
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from provision.solving.methods import methods
 
 SOLVE = """
 import provision
-result = provision.solve(provision.read("igniter-testbed-12"), "patterns", time_limit_s=5.0)
+result = provision.solve(provision.read("igniter-testbed-12"), "master", time_limit_s=5.0)
 print(result.status, result.report.gpus)
 """
 
@@ -32,10 +32,10 @@ def test_ctrl_c_in_the_rehearsal_ends_the_solve(monkeypatch):
         told.append(few)
         return Outcome("unknown", "stopped")
 
-    method = replace(methods()["patterns"], run=stopped)
+    method = replace(methods()["master"], run=stopped)
     solving = import_module("provision.solving.solve")
     monkeypatch.setattr(solving, "find_method", lambda name: method)
     monkeypatch.setattr(solving, "_rehearsed", set())
     with pytest.raises(KeyboardInterrupt):
-        provision.solve(instance, "patterns")
+        provision.solve(instance, "master")
     assert len(told) == 1
