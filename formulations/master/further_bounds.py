@@ -8,9 +8,9 @@ likes. gpu-lets have the list of all ways to use a GPU where it is not too long.
 import math
 from time import perf_counter
 
-from provision.formulations.master.gpulets_parts import TooManyError
-from provision.formulations.master.gpulets_patterns import EXACT, GIVEN_AWAY, all_columns, relaxed_prices
-from provision.formulations.master.mixed_slices import Relaxation
+from provision.formulations.mixed.slices import Relaxation
+from provision.formulations.turns.parts import TooManyError
+from provision.formulations.turns.patterns import EXACT, GIVEN_AWAY, all_columns, relaxed_prices
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.turns.tables import GpuletTables
 from provision.models.problem.instance import THROUGHPUT, Instance

@@ -11,9 +11,11 @@ from time import perf_counter
 import numpy as np
 
 from provision.formulations.assignment import cpsat
-from provision.formulations.master import gpulets_patterns, mixed_slices, partition_counts, patterns_throughput
+from provision.formulations.master import partition_counts, patterns_throughput
 from provision.formulations.master import solve as master
 from provision.formulations.master.cover_bound import cover_bound
+from provision.formulations.mixed import slices as mixed_slices
+from provision.formulations.turns import patterns as gpulets_patterns
 from provision.heuristics.core import greedy, lns
 from provision.heuristics.gpulets import ideal
 from provision.models.base.errors import InputError, UnsupportedError

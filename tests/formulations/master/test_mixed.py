@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mixed_oracle import best_mixed
 
 import provision
-from provision.formulations.master.mixed_levels import relaxed
+from provision.formulations.mixed.levels import relaxed
 from provision.instances.generators.synthetic_networks import random_mixed
 from provision.instances.importers.parvagpu import import_scenario, sharing
 from provision.models.contents.alone.segments import best_segments

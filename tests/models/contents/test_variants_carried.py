@@ -2,7 +2,7 @@
 
 import pytest
 from drawn_variants import with_variants
-from test_prometheus import answering, vector
+from prometheus_server import answering, vector
 
 import provision
 from provision.applier.target import Commands, gpu_layout

@@ -1,13 +1,13 @@
 """Rates from a Prometheus server: the real one, and ones that misbehave."""
 
 import http.server
-import json
 import shutil
 import subprocess
 import threading
 import time
 
 import pytest
+from prometheus_server import answering, vector
 
 import provision
 from provision.cli import main
@@ -19,28 +19,6 @@ from provision.replanning.prometheus import rates_now
 @pytest.fixture(scope="module")
 def s2():
     return provision.read("parvagpu-s2")
-
-
-def answering(body, code=200):
-    """A server that answers everything with one body."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(code)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, *arguments):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server, f"http://127.0.0.1:{server.server_address[1]}"
-
-
-def vector(*pairs):
-    rows = [{"metric": {"model": name}, "value": [0, value]} for name, value in pairs]
-    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": rows}})
 
 
 def test_rates_from_a_server(s2):

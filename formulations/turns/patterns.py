@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
-from provision.formulations.master.gpulets_parts import Parts, TooManyError, emissions
+from provision.formulations.turns.parts import Parts, TooManyError, emissions
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.turns.plans import FEATURES, outcome

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.master.mixed_levels import LEVELS, clients, shared
+from provision.formulations.mixed.levels import LEVELS, clients, shared
 from provision.models.contents.alone.partitions import partitions_of
 
 MARGIN = 1 - 1e-9

@@ -4,8 +4,8 @@ from time import perf_counter
 
 import numpy as np
 
-from provision.formulations.master.mixed_search import NONE, empty_state, furnish, improve, take_off
-from provision.formulations.master.mixed_tables import tables_of
+from provision.formulations.mixed.search import NONE, empty_state, furnish, improve, take_off
+from provision.formulations.mixed.tables import tables_of
 from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.plans.plan import Replica
 from provision.models.problem.instance import ROUNDING

@@ -15,9 +15,9 @@ from time import perf_counter
 import numpy as np
 import pulp
 
-from provision.formulations.master.mixed_levels import RELAXED, clients, relaxed
-from provision.formulations.master.mixed_plan import NAME, Search
 from provision.formulations.master.partition_counts import PartitionCounts
+from provision.formulations.mixed.levels import RELAXED, clients, relaxed
+from provision.formulations.mixed.plan import NAME, Search
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.segments import best_segments
 from provision.models.problem.method import ISOLATED, Method
