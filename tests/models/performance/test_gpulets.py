@@ -68,7 +68,7 @@ def test_interference_is_the_linear_model_on_utilisation_at_the_share():
     used = []
     for member in members:
         one = DATA.models[member.model]
-        points = [one.utilisation(b, one.execution_ms(b, 0.5, 0.5)) for b in DATA.batches if b <= member.batch]
+        points = [one.utilisation(b, 0.5) for b in DATA.batches if b <= member.batch]
         used.append(points)
     c = DATA.interference
     published = PairwiseInterference(c.l2_own, c.l2_other, c.dram_own, c.dram_other, c.constant)
