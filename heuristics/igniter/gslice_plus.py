@@ -97,8 +97,8 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 def _start(instance: Instance, gpu: PlannedGpu) -> list[_Tuned]:
     """The workloads of a GPU before tuning."""
-    served = [instance.workload[one.workload] for one in gpu.slices[0].replicas]
-    return [_Tuned(one.name, one.model, instance.planned_rps(one), instance.budget_ms(one)) for one in served]
+    served = [(one, instance.workload[one.workload]) for one in gpu.slices[0].replicas]
+    return [_Tuned(one.workload, its.model, one.rate_rps, instance.budget_ms(its)) for one, its in served]
 
 
 def _tuned(data: IgniterProfiles, state: list[_Tuned]) -> list[_Tuned]:

@@ -211,7 +211,7 @@ def test_published_tolerances_are_parameters():
     assert max(len(list(group)) for group in turns_of(published.plan)) <= PUBLISHED.models_per_part
     same = provision.solve(scenario("game", 1260.0), "gpulets", **PUBLISHED._asdict())
     assert same.plan.gpus == published.plan.gpus
-    high = requests("made", [0, 0, 1800.0, 0, 0])
+    high = requests("made", [0, 0, 4000.0, 0, 0])
     exact, tolerant = (provision.solve(high, "gpulets", served_share=part) for part in (1.0, 0.5))
     assert exact.plan is None and tolerant.status == "unknown" and "resnet50" in tolerant.reason
     with pytest.raises(InputError, match="slo_factor"):
