@@ -41,4 +41,5 @@ def chosen(control: Search) -> Tolerances:
         For a parameter that is no number above 0.
     """
     given = [name for name in Tolerances._fields if name in control.parameters]
-    return EXACT._replace(**{name: control.positive(name, type(EXACT._field_defaults[name])) for name in given})
+    values: dict[str, Any] = {name: control.positive(name, type(getattr(EXACT, name))) for name in given}
+    return EXACT._replace(**values)

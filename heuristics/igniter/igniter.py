@@ -69,7 +69,8 @@ class _Variant:
     def _on_one_type(self, instance: Instance) -> Outcome:
         """What is found on the only GPU type of an instance."""
         started = perf_counter()
-        demands, whole, rest = _Demands(instance), (), instance
+        demands, rest = _Demands(instance), instance
+        whole: tuple[PlannedGpu, ...] = ()
         if len(beyond := demands.beyond):
             pieces = split(instance, beyond)
             if pieces is None:
