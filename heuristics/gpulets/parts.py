@@ -7,10 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from provision.models.contents.turns.tables import ALONE
 
 if TYPE_CHECKING:
     from provision.models.contents.turns.tables import GpuletTables
+
+SHORT = 1e-6
+"""Part of a rate that counts as nothing left out."""
 
 
 @dataclass
@@ -26,9 +31,15 @@ class Part:
 
 
 class Gpus:
-    """At most ``limit`` GPUs, each a list of parts that make up the whole; unused ones are not in ``gpus``."""
+    """At most ``limit`` GPUs, each a list of parts that make up the whole; unused ones are not in ``gpus``.
 
-    def __init__(self, tables: GpuletTables, limit: int | None, gpus: Iterable[list[Part]] = ()) -> None:
+    At most ``most_models`` workloads take turns on a part.
+    """
+
+    def __init__(
+        self, tables: GpuletTables, limit: int | None, gpus: Iterable[list[Part]] = (), most_models: int | None = None
+    ) -> None:
+        self.most_models = most_models
         self.tables, self.limit, self.gpus = tables, math.inf if limit is None else limit, list(gpus)
 
     def free(self) -> list[tuple[int, int]]:
@@ -60,6 +71,8 @@ class Gpus:
     def serving(self, parts: list[Part], p: int, workload: int, rate: float) -> list[Part] | None:
         """The parts with a rate added to one of them; None when an SLO, a rate or the memory would not hold."""
         trial = [part.with_more(workload, rate) if at == p else part for at, part in enumerate(parts)]
+        if self.most_models and len(trial[p].load) > self.most_models:
+            return None
         loads = loads_of(trial)
         if len(loads) == 1 and not self.tables.fit(*loads[0], self._reserved(parts, p)):
             return None
@@ -72,6 +85,14 @@ class Gpus:
     def put(self, g: int, parts: list[Part]) -> None:
         """Let a GPU have these parts."""
         self.gpus[g : g + 1] = [parts]
+
+    def short(self) -> list[str]:
+        """Names of the workloads of which these GPUs carry less than the rate."""
+        carried = [0.0] * len(self.tables.rates)
+        for one, rate in (pair for gpu in self.gpus for part in gpu for pair in part.load.items()):
+            carried[one] += rate
+        few = np.array(carried) < self.tables.rates * (1 - SHORT)
+        return [one.name for one, less in zip(self.tables.instance.workloads, few, strict=True) if less]
 
     def loads(self) -> list[list[tuple[int, tuple[tuple[int, float], ...]]]]:
         """What `provision.models.contents.turns.plans` makes a plan of."""

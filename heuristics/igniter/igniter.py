@@ -15,20 +15,22 @@ Where the paper is silent or the public program differs, this does:
   a workload can pass the power cap (Algorithm 1, line 14, leaves it there);
 - batches stop at the largest that the data describes; below Theorem 1's batch the throughput decides, so a
   batch must be done within load + batch / rate as well as within half the SLO;
-- a workload that needs more than one GPU is refused; the paper leaves splitting to future work.
+- a workload that needs more than one GPU is split over whole GPUs (program; `provision.heuristics.igniter.splitting`);
+- with several GPU types all workloads go onto one of them, the cheapest that serves them (section 5.3).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.heuristics.igniter.splitting import split
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.hardware.gpu import WHOLE
@@ -54,23 +56,58 @@ class _Variant:
     least_growth: bool = True
 
     def __call__(self, instance: Instance, control: Search) -> Outcome:
+        if len(instance.fleet) == 1:
+            return self._on_one_type(instance)
+        described = [
+            entry for entry in instance.fleet
+            if all(instance.performance_of(entry.gpu, one.model) is not None for one in instance.workloads)
+        ]
+        found = [self._on_one_type(instance.replace(fleet=(entry,))) for entry in described]
+        reason = f"{self.name} takes one GPU type for all workloads, and no data describes all of them there"
+        return _cheapest(instance, found) if found else Outcome("unknown", "completed", reason=reason)
+
+    def _on_one_type(self, instance: Instance) -> Outcome:
+        """What is found on the only GPU type of an instance."""
         started = perf_counter()
-        demands = _Demands(instance)
-        beyond = np.flatnonzero(demands.alone > demands.limit)
+        demands, rest = _Demands(instance), instance
+        whole: tuple[PlannedGpu, ...] = ()
+        if len(beyond := demands.beyond):
+            pieces = split(instance, beyond)
+            if pieces is None:
+                return _refusal(instance, demands, beyond, self.name, started)
+            whole, rest = pieces
+            demands = _Demands(rest)
+            if len(beyond := demands.beyond):
+                return _refusal(rest, demands, beyond, self.name, started)
         built = perf_counter()
-        if len(beyond):
-            return _refusal(instance, demands, beyond, self.name, started)
         packing = _Packing(demands, self)
         for workload in np.argsort(-demands.lower, kind="stable"):
             packing.place(workload)
         late = packing.late()
         status: Status = "unknown" if len(late) else "feasible"
         reason = _missed(instance, late) if len(late) else ""
-        count, most = packing.count, instance.fleet[0].count
-        plan: Plan | None = packing.plan(instance)
+        count, most = packing.count + len(whole), instance.fleet[0].count
+        plan: Plan | None = Plan(version=1, instance=instance.name, digest=instance.digest, method=self.name,
+                                 gpus=(*whole, *packing.gpus(rest)))
         if most is not None and count > most:
             status, plan, reason = "unknown", None, f"{self.name} needs {count} GPUs and the fleet has {most}"
         return Outcome(status, "completed", plan, None, reason, built - started, perf_counter() - built)
+
+
+def _cheapest(instance: Instance, found: list[Outcome]) -> Outcome:
+    """The best of what was found on each GPU type: plans that hold before others, then by the objective."""
+    best = min(found, key=lambda one: (one.plan is None, one.status != "feasible", _loss(instance, one)))
+    reason = "; ".join(dict.fromkeys(one.reason for one in found)) if best.plan is None else best.reason
+    plan = best.plan and best.plan.model_copy(update={"digest": instance.digest})
+    status: Status = "unknown" if best.status == "infeasible" else best.status
+    return replace(best, status=status, plan=plan, reason=reason,
+                   build_seconds=sum(one.build_seconds for one in found),
+                   solve_seconds=sum(one.solve_seconds for one in found))
+
+
+def _loss(instance: Instance, found: Outcome) -> float:
+    """The objective of a plan to be made small; 0 without a plan."""
+    return float(instance.loss(instance.value(found.plan))) if found.plan else 0.0
 
 
 class _Demands:
@@ -115,6 +152,11 @@ class _Demands:
     def alone(self) -> Ints:
         """Least units alone at the clock the GPU then runs at; above the limit when there are none."""
         return self.allocate(np.arange(self.nobody)[:, None], self.lower[:, None])[:, 0]
+
+    @cached_property
+    def beyond(self) -> Ints:
+        """Workloads that one GPU does not carry."""
+        return np.flatnonzero(self.alone > self.limit)
 
     def late(self, members: Ints, units: Ints) -> Bools:
         """Which members of each GPU miss their deadline; arrays (GPUs, members)."""
@@ -184,8 +226,8 @@ class _Packing:
         members = self.members[: self.count]
         return np.sort(members[self.demands.late(members, self.units[: self.count])])
 
-    def plan(self, instance: Instance) -> Plan:
-        """The plan, members in the order in which they came."""
+    def gpus(self, instance: Instance) -> list[PlannedGpu]:
+        """The GPUs of a plan, members in the order in which they came."""
         entry, share = instance.fleet[0], self.demands.data.hardware.unit_share
         gpus = []
         for members, units, size in zip(self.members, self.units, self.size[: self.count], strict=False):
@@ -199,8 +241,7 @@ class _Packing:
                 for one, many in zip(members[:size], units[:size], strict=True)
             )
             gpus.append(PlannedGpu(gpu=entry.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=replicas),)))
-        return Plan(version=1, instance=instance.name, digest=instance.digest, method=self.variant.name,
-                    gpus=tuple(gpus))
+        return gpus
 
 
 def theorem_1_batch(instance: Instance, workload: Workload, data: IgniterProfiles) -> int:
@@ -212,7 +253,7 @@ def theorem_1_batch(instance: Instance, workload: Workload, data: IgniterProfile
 
 
 def _refusal(instance: Instance, demands: _Demands, beyond: Ints, name: str, started: float) -> Outcome:
-    """Infeasible where no GPU meets an SLO; unknown where only iGniter's one GPU per workload is too little."""
+    """Infeasible where no GPU meets an SLO; unknown where only iGniter's way to split it needs too many."""
     refused = refusal(instance, best_segments(instance), started)
     if refused:
         return refused
@@ -223,7 +264,7 @@ def _refusal(instance: Instance, demands: _Demands, beyond: Ints, name: str, sta
 def _too_much(instance: Instance, workload: Workload, data: IgniterProfiles, name: str) -> str:
     rate = most_rps(instance, workload, data) / (1 + instance.policy.headroom)
     return (
-        f"workload {workload.name}: {name} serves a workload on one GPU, which is too little for rate_rps "
+        f"workload {workload.name}: {name} needs more replicas than max_replicas allows for rate_rps "
         f"{workload.rate_rps:g}; rate_rps {math.floor(rate * 1000) / 1000:.12g} or less would work"
     )
 
@@ -251,7 +292,9 @@ def _method(variant: _Variant, summary: str) -> Method:
         summary=summary,
         run=variant,
         source="iGniter, TPDS 2022, Theorem 1, Algorithms 1 and 2",
-        features=frozenset({"limited_counts", "without_mig", "interference", "max_throughput"}),
+        features=frozenset(
+            {"several_gpu_types", "limited_counts", "without_mig", "interference", "max_replicas", "max_throughput"}
+        ),
     )
 
 

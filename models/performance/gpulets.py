@@ -6,8 +6,9 @@ batch takes on a part of the GPU; the assumption here is
 
     execution(batch, share) = fixed + per_request * batch / share ** scaling        (ms)
 
-``scaling`` 1 is Amdahl's law: SMs speed up all but the launches; 0 says that no batch fills more SMs than it has. L2
-and DRAM traffic of a batch is the same on every share, so its utilisation falls as its execution takes longer.
+``scaling`` 1 is Amdahl's law: SMs speed up all but the launches; 0 says that no batch fills more SMs than it has.
+Utilisation of L2 and DRAM on a part is that on the whole GPU times the share, as in the public program, whose
+coefficients of interference are meant for it.
 
 The scalar path of ``predict`` and the arrays of `provision.models.contents.turns.tables` are written apart; tests hold
 them together.
@@ -63,11 +64,12 @@ class GpuletModel(Record):
         """Execution of a batch alone on a share of the GPU, in ms."""
         return self.fixed_ms + self.per_request_ms * batch / share**scaling
 
-    def utilisation(self, batch: int, execution_ms: float) -> tuple[float, float]:
-        """L2 and DRAM utilisation alone, as fractions, when the batch takes this long."""
+    def utilisation(self, batch: int, share: float) -> tuple[float, float]:
+        """L2 and DRAM utilisation of a batch alone on a share, as fractions: on the whole GPU, times the share."""
+        per_ms = share / (self.fixed_ms + self.per_request_ms * batch)
         l2_ms = self.l2_fixed_ms + self.l2_per_request_ms * batch
         dram_ms = self.dram_fixed_ms + self.dram_per_request_ms * batch
-        return l2_ms / execution_ms, dram_ms / execution_ms
+        return l2_ms * per_ms, dram_ms * per_ms
 
 
 class Gpulets(PerformanceData):
@@ -151,7 +153,7 @@ class Gpulets(PerformanceData):
         """The largest weighted utilisation of a replica with its batch or a smaller one."""
         model, found = self.models[member.model], []
         for batch in self.batches[: self.batches.index(member.batch) + 1]:
-            l2, dram = model.utilisation(batch, model.execution_ms(batch, member.sm_share, self.scaling))
+            l2, dram = model.utilisation(batch, member.sm_share)
             found.append(l2_weight * l2 + dram_weight * dram)
         return max(found)
 

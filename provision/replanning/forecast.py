@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from provision.instances.files.demand import Demand
     from provision.models.base.arrays import Floats
 
-EWMA = 0.5
-"""Weight of the last window in the moving average; gpu-lets does not say its own."""
+EWMA, EWMA_STEP_S = 2 / 41, 0.5
+"""Weight of the newest step in gpu-lets' moving average and the length of a step (as its public program does)."""
 FORECASTS = ("known", "last", "ewma")
 
 
@@ -30,13 +30,18 @@ def expected(demand: Demand, kind: str) -> Floats:
     rates = demand.rates_rps
     if kind == "known":
         return rates
-    seen = rates if kind == "last" else _averaged(rates)
+    seen = rates if kind == "last" else _averaged(rates, window_weight(demand.window_s))
     return np.vstack([rates[:1], seen[:-1]])
 
 
-def _averaged(rates: Floats) -> Floats:
+def window_weight(window_s: float) -> float:
+    """Weight of a whole last window in gpu-lets' moving average; 0.865 for its 20 s."""
+    return 1 - (1 - EWMA) ** (window_s / EWMA_STEP_S)
+
+
+def _averaged(rates: Floats, weight: float) -> Floats:
     """The exponentially weighted moving average up to and with each window."""
     averaged = [rates[0]]
     for row in rates[1:]:
-        averaged.append(EWMA * row + (1 - EWMA) * averaged[-1])
+        averaged.append(weight * row + (1 - weight) * averaged[-1])
     return np.array(averaged)

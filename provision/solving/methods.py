@@ -30,7 +30,7 @@ MODULES = (
     "heuristics.gpulets.nexus",
     "heuristics.gpulets.gslice",
     "heuristics.igniter.gpulets_plus",
-    "solving.self_tuning",
+    "heuristics.igniter.gslice_plus",
     "heuristics.inss.inss",
     "formulations.assignment.cpsat",
     "formulations.assignment.milp",

@@ -66,7 +66,8 @@ class TurnTables:
         ]).T[:, None, :, None]
         shares = np.array(self.shares)[:, None, None]
         time_ms = terms[0] + terms[1] * self.batches / shares**self.data.scaling
-        return time_ms, (terms[2] + terms[3] * self.batches) / time_ms, (terms[4] + terms[5] * self.batches) / time_ms
+        per_ms = shares / (terms[0] + terms[1] * self.batches)
+        return time_ms, (terms[2] + terms[3] * self.batches) * per_ms, (terms[4] + terms[5] * self.batches) * per_ms
 
     def beside(self, share, pressure):
         """Executions (ms) on a share under a pressure from the other part, (workloads, batches)."""

@@ -1,6 +1,7 @@
 """gpu-lets' data, plans with turns, and the methods: what must hold of each, and the exact one against brute force."""
 
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from pydantic import ValidationError
 
 import provision
 from provision.applier.target import check_plan
-from provision.heuristics.gpulets.gpulets import efficient_shares, required_share
+from provision.heuristics.gpulets.gpulets import efficient_shares, knee, required_share
+from provision.heuristics.gpulets.tolerances import PUBLISHED
 from provision.instances.importers.gpulets import GPUS, SCENARIOS, SLO_MS, grid, requests, scenario
 from provision.models.base.errors import InputError
 from provision.models.contents.turns.tables import ALONE, GpuletTables
@@ -30,7 +32,8 @@ TABLES = Path(__file__).resolve().parents[4] / "shared" / "data" / "gpulets"
 DATA = load_performance("gpulets-2080ti")
 MODELS = sorted(DATA.models)
 NAMES = (
-    "nexus", "nexus-halves", "gslice", "gpulets", "gpulets-without-interference", "gpulets-ideal", "gpulets-patterns"
+    "nexus", "nexus-halves", "gslice", "gpulets", "gpulets-without-interference", "gpulets-published", "gpulets-ideal",
+    "gpulets-patterns",
 )
 HONEST = ("nexus", "gpulets", "gpulets-ideal", "gpulets-patterns")
 """Methods whose plans must hold."""
@@ -68,7 +71,7 @@ def test_interference_is_the_linear_model_on_utilisation_at_the_share():
     used = []
     for member in members:
         one = DATA.models[member.model]
-        points = [one.utilisation(b, one.execution_ms(b, 0.5, 0.5)) for b in DATA.batches if b <= member.batch]
+        points = [one.utilisation(b, 0.5) for b in DATA.batches if b <= member.batch]
         used.append(points)
     c = DATA.interference
     published = PairwiseInterference(c.l2_own, c.l2_other, c.dram_own, c.dram_other, c.constant)
@@ -185,6 +188,41 @@ def test_knee_and_least_share():
     tables.capacity_alone = np.array([[100, 200, 205, 210, 220, 230]] * 5, float).T
     assert [tables.shares[at] for at in efficient_shares(tables)] == [0.4] * 5
     assert [tables.shares[required_share(tables, 0, rate)] for rate in (50, 150, 221, 500)] == [0.2, 0.4, 1.0, 1.0]
+
+
+def test_knee_is_never_the_whole_gpu_nor_after_a_step_that_hardly_helps():
+    shares = (0.2, 0.4, 0.5, 0.6, 0.8, 1.0)
+    assert knee(shares, np.array([10, 20, 30, 40, 50, 900.0])) == 2
+    assert knee(shares, np.array([1000, 1010, 1020, 1030, 1040, 1050.0])) == 0
+    assert knee(shares, np.array([0, 0, 0, 0, 0, 7.0])) == 5
+    assert knee((1.0,), np.array([7.0])) == 0
+
+
+def test_a_part_takes_the_largest_rate_that_it_can():
+    """`game` at 1,260 requests/s: no part takes all of a rate beside the others, and there is a plan."""
+    result = provision.solve(scenario("game", 1260.0), "gpulets")
+    assert result.verified and result.report.gpus <= GPUS
+    assert len(list(result.plan.replicas())) > len(scenario("game").workloads)
+
+
+def test_published_tolerances_are_parameters():
+    """At most three models take turns, and what a tolerance leaves out makes the outcome unknown, with its name."""
+    published = provision.solve(scenario("game", 1260.0), "gpulets-published")
+    assert max(len(list(group)) for group in turns_of(published.plan)) <= PUBLISHED.models_per_part
+    same = provision.solve(scenario("game", 1260.0), "gpulets", **PUBLISHED._asdict())
+    assert same.plan.gpus == published.plan.gpus
+    high = requests("made", [0, 0, 4000.0, 0, 0])
+    exact, tolerant = (provision.solve(high, "gpulets", served_share=part) for part in (1.0, 0.5))
+    assert exact.plan is None and tolerant.status == "unknown" and "resnet50" in tolerant.reason
+    with pytest.raises(InputError, match="slo_factor"):
+        provision.solve(high, "gpulets", slo_factor=0)
+
+
+def turns_of(plan):
+    """The replicas of every part of a plan."""
+    for gpu in plan.gpus:
+        for _, group in groupby(gpu.slices[0].replicas, key=lambda one: (one.turn, one.workload * (one.turn is None))):
+            yield group
 
 
 INSTANCE = requests("made", [100.0] * 5)

@@ -18,7 +18,7 @@ from provision.instances.files.demand import Demand, read_demand, two_waves, wri
 from provision.instances.importers.servegen import import_servegen
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.plans.disturbance import disturbance, going_on
-from provision.replanning.forecast import expected
+from provision.replanning.forecast import expected, window_weight
 from provision.replanning.replan import curve, replan
 from provision.replanning.trace import ReplanPolicy, compare_policies, simulate_trace, summary
 from provision.sweeps.parameters import changed
@@ -233,7 +233,9 @@ def test_forecasts():
     demand = Demand(np.arange(3) * 10.0, ("a",), np.array([[4.0], [8.0], [2.0]]))
     assert expected(demand, "known")[:, 0].tolist() == [4, 8, 2]
     assert expected(demand, "last")[:, 0].tolist() == [4, 4, 8]
-    assert expected(demand, "ewma")[:, 0].tolist() == [4, 4, 6]
+    weight = 1 - (39 / 41) ** 20
+    assert expected(demand, "ewma")[:, 0] == pytest.approx([4, 4, 4 + 4 * weight])
+    assert window_weight(20.0) == pytest.approx(0.865, abs=5e-4)
     with pytest.raises(InputError, match="forecast"):
         expected(demand, "luck")
 

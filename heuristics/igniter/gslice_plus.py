@@ -1,0 +1,157 @@
+"""GSLICE's self-tuning as iGniter compares with it (TPDS 2022, sections 2.3, 5.1 and 5.3: GSLICE+).
+
+Followed, by the procedure of iGniter's public program, github.com/icloud-ecnu/igniter: iGniter's placement; every
+workload starts at 30 % of the GPU and batch 1 and is then tuned on its own, whatever the others on its GPU get. A round
+is up to five changes of the batch, until none changes, and one of the share; after five rounds, or one that changes no
+share, the batch is tuned a last time:
+
+    batch  x (1 + slack / latency), rounded up; kept while the slack is above 0 and below 10 % of half of the SLO
+    share  x (1 +- max(|slack| / latency, |surplus| / throughput)), less where both are above 0, more where one is
+           below; kept while both are above 0 and below 10 % of half of the SLO and of the rate
+
+where slack is half of the SLO less the latency of a batch, and surplus the throughput of batches without pause less
+the rate. Both are measured beside the others there; here the performance data tells them, while tuning for shares in
+steps of 0.1 %; the plan has the nearest shares of the data. Shares may then add up to more than the GPU has, which
+the verifier reports; what the contention for SMs would cost, the data does not say. Where the plan violates something
+the outcome is ``unknown``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from provision.heuristics.igniter import igniter
+from provision.models.contents.turns.plans import late
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.operating_points import Member
+from provision.models.plans.plan import Plan, Replica, Slice
+from provision.models.problem.method import Method
+from provision.models.problem.search import Outcome
+
+if TYPE_CHECKING:
+    from provision.models.performance.igniter import IgniterProfiles
+    from provision.models.performance.operating_points import Prediction
+    from provision.models.plans.plan import PlannedGpu
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Search, Status
+
+NAME = "gslice+"
+ROUNDS, BATCH_STEPS, DEAD_BAND = 5, 5, 0.1
+FIRST_SHARE, LEAST_SHARE, STEP = 0.3, 0.01, 0.001
+ROUNDING = 9
+"""Decimals of a share that are not noise."""
+
+
+@dataclass(frozen=True)
+class _Tuned:
+    """A workload being tuned: its replica's batch, its share (a fraction, not rounded), what it must keep."""
+
+    workload: str
+    model: str
+    rate_rps: float
+    budget_ms: float
+    batch: int = 1
+    share: float = FIRST_SHARE
+
+    def with_batch(self, met: Prediction, most: int) -> _Tuned:
+        """The same with the batch for what it met, at most ``most``."""
+        slack_ms = self.budget_ms - met.latency_ms
+        if 0 < slack_ms < DEAD_BAND * self.budget_ms:
+            return self
+        return replace(self, batch=math.ceil(np.clip(self.batch * (1 + slack_ms / met.latency_ms), 1, most)))
+
+    def with_share(self, met: Prediction) -> _Tuned:
+        """The same with the share for what it met."""
+        slack_ms, surplus_rps = self.budget_ms - met.latency_ms, met.throughput_rps - self.rate_rps
+        if 0 < slack_ms < DEAD_BAND * self.budget_ms and 0 < surplus_rps < DEAD_BAND * self.rate_rps:
+            return self
+        change = max(abs(slack_ms) / met.latency_ms, abs(surplus_rps) / met.throughput_rps)
+        sign = -1 if min(slack_ms, surplus_rps) < 0 else 1
+        return replace(self, share=float(np.clip(self.share * (1 - sign * change), LEAST_SHARE, 1)))
+
+
+def solve(instance: Instance, control: Search) -> Outcome:
+    """iGniter's placement with the shares and batches of self-tuning."""
+    started = perf_counter()
+    placed = igniter.METHODS[0].run(instance, control)
+    if placed.plan is None:
+        return placed
+    data = instance.performance_of(instance.fleet[0].gpu, instance.workloads[0].model)
+    fine = data.model_copy(update={"hardware": data.hardware.model_copy(update={"unit_share": STEP})})
+    gpus = tuple(
+        gpu.model_copy(update={"slices": (_slice(_tuned(fine, _start(instance, gpu)), data.hardware.unit_share),)})
+        for gpu in placed.plan.gpus
+    )
+    plan: Plan = placed.plan.model_copy(update={"method": NAME, "gpus": gpus})
+    missed = [f"{name}: too slow for the SLO or the rate" for name in late(instance, plan)]
+    full = [str(at) for at, gpu in enumerate(gpus) if sum(gpu.slices[0].held_shares) > 1 + 1e-9]
+    missed += [f"SM shares of GPU {', '.join(full)} add up to more than 1"] if full else []
+    status: Status = "unknown" if missed else "feasible"
+    return Outcome(status, "completed", plan, reason="; ".join(missed), solve_seconds=perf_counter() - started)
+
+
+def _start(instance: Instance, gpu: PlannedGpu) -> list[_Tuned]:
+    """The workloads of a GPU before tuning."""
+    served = [(one, instance.workload[one.workload]) for one in gpu.slices[0].replicas]
+    return [_Tuned(one.workload, its.model, one.rate_rps, instance.budget_ms(its)) for one, its in served]
+
+
+def _tuned(data: IgniterProfiles, state: list[_Tuned]) -> list[_Tuned]:
+    """The workloads of a GPU with the shares and batches that self-tuning ends with."""
+    for _ in range(ROUNDS):
+        state = _batches(data, state)
+        met = _met(data, state)
+        changed = [one.with_share(found) for one, found in zip(state, met, strict=True)] if met else state
+        if changed == state:
+            break
+        state = changed
+    return _batches(data, state)
+
+
+def _batches(data: IgniterProfiles, state: list[_Tuned]) -> list[_Tuned]:
+    """The same workloads after up to BATCH_STEPS changes of their batches."""
+    for _ in range(BATCH_STEPS):
+        met = _met(data, state)
+        changed = [one.with_batch(at, data.max_batch) for one, at in zip(state, met, strict=True)] if met else state
+        if changed == state:
+            break
+        state = changed
+    return state
+
+
+def _met(data: IgniterProfiles, state: list[_Tuned]) -> list[Prediction]:
+    """What all meet beside each other; empty where so much power is drawn that no clock is left."""
+    found = data.predict(WHOLE, [Member(one.model, one.batch, 1, _rounded(one.share, STEP)) for one in state])
+    described = [one for one in found if one is not None]
+    return described if len(described) == len(found) else []
+
+
+def _slice(state: list[_Tuned], unit: float) -> Slice:
+    """The whole GPU with the workloads on the nearest multiples of a share."""
+    replicas = tuple(
+        Replica(workload=one.workload, batch=one.batch, rate_rps=one.rate_rps,
+                sm_share=_rounded(one.share, unit))
+        for one in state
+    )
+    return Slice(profile=WHOLE, replicas=replicas)
+
+
+def _rounded(share: float, unit: float) -> float:
+    """The nearest multiple of a unit, at least one."""
+    return round(max(round(share / unit), 1) * unit, ROUNDING)
+
+
+METHODS = (
+    Method(
+        name=NAME,
+        summary="iGniter's placement, shares and batches tuned one by one to what each workload meets",
+        run=solve,
+        source="GSLICE, SoCC 2020; iGniter, TPDS 2022, section 5.1",
+        features=frozenset({"limited_counts", "without_mig", "interference", "max_throughput"}),
+    ),
+)

@@ -1,0 +1,63 @@
+"""How iGniter's public program (github.com/icloud-ecnu/igniter) splits a workload that is too large for one GPU.
+
+The workload gets whole GPUs with the largest batch that meets its latency budget alone, each loaded to 0.9 of what it
+carries so, rounded up, while more than that is left. What is left is placed beside others like any workload.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from provision.models.hardware.gpu import WHOLE
+from provision.models.plans.plan import PlannedGpu, Replica, Slice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.workload import Workload
+
+LOADED = 0.9
+"""Part of a whole GPU's throughput that it is loaded to."""
+
+
+class Split(NamedTuple):
+    """Whole GPUs, and the instance with what they leave of the rates."""
+
+    gpus: tuple[PlannedGpu, ...]
+    rest: Instance
+
+
+def split(instance: Instance, too_large: Iterable[int]) -> Split | None:
+    """Whole GPUs for the workloads of these indices, which one GPU does not carry.
+
+    None when one of them never meets its SLO, or may not have so many replicas.
+    """
+    workloads, gpus = list(instance.workloads), []
+    for at in too_large:
+        workload = workloads[at]
+        batch, carried_rps = _largest(instance, workload)
+        loaded_rps, planned_rps = min(math.ceil(LOADED * carried_rps), carried_rps), instance.planned_rps(workload)
+        number = math.ceil(planned_rps / loaded_rps) - 1 if batch else 0
+        if number < 1 or (workload.max_replicas is not None and number + 1 > workload.max_replicas):
+            return None
+        replica = Replica(workload=workload.name, batch=batch, rate_rps=loaded_rps)
+        whole = PlannedGpu(gpu=instance.fleet[0].gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=(replica,)),))
+        gpus += [whole] * number
+        left_rps = (planned_rps - number * loaded_rps) / (1 + instance.policy.headroom)
+        workloads[at] = workload.model_copy(update={"rate_rps": left_rps})
+    return Split(tuple(gpus), instance.replace(workloads=tuple(workloads)))
+
+
+def _largest(instance: Instance, workload: Workload) -> tuple[int, float]:
+    """The largest batch that meets the latency budget on a whole GPU, and its throughput; zeros where none does."""
+    data = instance.performance_of(instance.fleet[0].gpu, workload.model)
+    points = data.operating_points(workload.model, WHOLE)
+    meets = np.flatnonzero(np.isclose(points.sm_share, 1) & (points.latency_ms <= instance.budget_ms(workload)))
+    if not len(meets):
+        return 0, 0.0
+    best = meets[points.batch[meets].argmax()]
+    return int(points.batch[best]), float(points.throughput_rps[best])
