@@ -12,7 +12,7 @@ from provision.models.plans.report import Report
 class Replay:
     """A plan replayed under the traffic of its instance: how the worst workload fared, and who is late.
 
-    ``over_slo`` is the ``percentile`` of the latency of ``workload`` over its SLO, the mean over the replications.
+    ``over_slo`` is the ``percentile`` of the latency of ``workload`` over its SLO, in the worst of the replications.
     """
 
     seconds: float
@@ -32,7 +32,8 @@ class Result:
     (proved, completed, time_limit, stopped). ``bound`` is a proven bound on the objective: a lower bound, or for
     throughput an upper bound. ``gap`` is the distance between objective and bound over the objective. Both are None
     when unknown. Without a plan ``plan``, ``objective`` and ``report`` are None too, and ``reason`` says why.
-    ``replay`` is None where nothing was replayed. ``notes`` has lines of what someone who sees only this answer should know.
+    ``replay`` is None where nothing was replayed. ``notes`` has lines of what someone who sees only this answer should
+    know.
     """
 
     instance: str

@@ -56,9 +56,13 @@ def replay(instance, deployment, settings, replication, trace=None):
         arrivals_ns(_arrivals(instance, workload, settings), workload.rate_rps, settings.seconds, random)
         for workload, random in zip(instance.workloads, streams, strict=True)
     ])
-    lines = _lines(instance, deployment, settings, arriving_ns, streams)
+    owners = {
+        name: _owners(_routing(instance, name, settings), times_ns, [place.share for place in places], random)
+        for (name, places), times_ns, random in zip(deployment.places.items(), arriving_ns, streams, strict=True)
+    }
+    lines = _lines(deployment, settings, arriving_ns, owners, streams)
     switches = replay_with_shadows(instance, deployment.slices, lines, settings, replication) if settings.shadow else []
-    passed = play(instance, deployment, lines, arriving_ns)
+    passed = play(instance, deployment, lines, arriving_ns, owners)
     workloads = [
         _tally(settings, times_ns, [(lines[place.slice], place.replica) for place in places])
         for times_ns, places in zip(arriving_ns, deployment.places.values(), strict=True)
@@ -89,13 +93,12 @@ def _owners(routing, times_ns, parts, random):
     return by_least_work(times_ns, np.array(parts))
 
 
-def _lines(instance, deployment, settings, arriving_ns, streams):
+def _lines(deployment, settings, arriving_ns, owners, streams):
     """The Line of every slice, with the requests routed to it."""
     parts = {}
     for times_ns, (name, places), random in zip(arriving_ns, deployment.places.items(), streams, strict=True):
-        owner = _owners(_routing(instance, name, settings), times_ns, [place.share for place in places], random)
         for number, place in enumerate(places):
-            part = times_ns[owner == number]
+            part = times_ns[owners[name] == number]
             parts[place.slice, place.replica] = part, service_factors(settings.service_cv, len(part), random)
     return [
         line_of(planned, settings, *zip(*(parts[at, one] for one in range(len(planned.piece.replicas))), strict=True))

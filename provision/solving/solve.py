@@ -59,9 +59,9 @@ def solve(
     start
         A plan to begin with, of a like instance; it counts where it holds on this one.
     replay
-        Whether to replay the plan under the instance's traffic (seconds of compute, beyond the time limit). Under a rule
-        for random arrivals ``auto`` then keeps a part of its time for repairs: where the replay is late it plans again,
-        with less of the SLOs to use. The bound is that of the instance as it is.
+        Whether to replay the plan under the instance's traffic (seconds of compute, beyond the time limit). Under a
+        rule for random arrivals ``auto`` then keeps a part of its time for repairs: where the replay is late it plans
+        again, with less of the SLOs to use. The bound is that of the instance as it is.
     parameters
         The method's own.
 
