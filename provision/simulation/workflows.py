@@ -1,8 +1,8 @@
 """Workflows replayed: requests that pass through several stages, on slices that are then played side by side.
 
 A request reaches a stage at the last answer of the stage before, on all workloads of the stage at once, and goes to
-their replicas as all requests of a workload do. Of events in one nanosecond requests that move on come last; where measured
-latencies say that a batch is answered before its process is free, they move on when it is.
+their replicas as all requests of a workload do. Of events in one nanosecond requests that move on come last; where
+measured latencies say that a batch is answered before its process is free, they move on when it is.
 """
 
 from heapq import heappop, heappush
