@@ -37,7 +37,8 @@ class Givens:
         if len(instance.workloads) > self.settings.workloads:
             raise _wrong("instance.workloads", f"{len(instance.workloads)} of them; {self.settings.workloads} are "
                          "planned at once here; split it")
-        for which, one in (("policy", instance.policy), *((f"workloads.{one.name}", one) for one in instance.workloads)):
+        stating = {"policy": instance.policy} | {f"workloads.{one.name}": one for one in instance.workloads}
+        for which, one in stating.items():
             if isinstance(one.arrivals, Trace):
                 raise _wrong(f"instance.{which}.arrivals", "a trace is a file, and no file of the server is read for "
                              "requests; state another process")
