@@ -114,7 +114,8 @@ def _best(
     """Capacity, batch and processes of the operating point that carries most within the latency budget, if any."""
     if instance.policy.latency_budget != "half_slo":
         budgets_ms = np.array([instance.budget_ms(workload) * (1 + TOLERANCE)])
-        carried, _, batch, processes = instance.policy.rule.best_points(points, clients, budgets_ms)[0].tolist()
+        rule = instance.policy.rule_for(workload)
+        carried, _, batch, processes = rule.best_points(points, clients, budgets_ms)[0].tolist()
     else:
         capacity = capacity_rps(instance, workload, points.latency_ms, points.throughput_rps)
         capacity = np.where(points.processes <= clients, capacity, 0.0)

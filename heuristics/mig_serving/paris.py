@@ -90,9 +90,10 @@ def _partitioned(
     batch, rate_rps, latency_ms = (np.zeros(segments.batch.shape, kind) for kind in (int, float, float))
     tables, wanted = {}, []
     for workload, one in enumerate(instance.workloads):
-        if (one.model, one.slo_ms) not in tables:
-            tables[one.model, one.slo_ms] = _table(instance, segments.kinds, one, distribution.largest)
-        table = tables[one.model, one.slo_ms]
+        key = one.model, one.slo_ms, instance.policy.traffic_of(one)
+        if key not in tables:
+            tables[key] = _table(instance, segments.kinds, one, distribution.largest)
+        table = tables[key]
         for kind, number, size in _numbers(table, instance.planned_rps(one), distribution):
             wanted += [(kind, workload)] * number
             batch[workload, kind] = table.batch[size]
@@ -118,7 +119,7 @@ def _table(instance: Instance, kinds: Sequence[SliceKind], workload: Workload, l
     batch = np.unique(np.concatenate([points.batch for points in found]))
     columns = np.zeros((3, len(kinds), len(batch)))
     for kind, points in enumerate(found):
-        rate_rps = _rate_rps(instance, points, instance.budget_ms(workload))
+        rate_rps = _rate_rps(instance, points, workload)
         columns[:, kind, np.searchsorted(batch, points.batch)] = points.throughput_rps, points.latency_ms, rate_rps
     if not columns[-1].any():
         raise UnsupportedError(
@@ -141,10 +142,11 @@ def _those(points: OperatingPoints, which: Bools | Sequence[int]) -> OperatingPo
     )
 
 
-def _rate_rps(instance: Instance, points: OperatingPoints, budget_ms: float) -> Floats:
-    """(points,) requests/s that each carries inside the latency budget."""
-    budget, best = np.array([budget_ms * (1 + ROUNDING)]), instance.policy.rule.best_points
-    return np.array([best(_those(points, [at]), 1, budget)[0, 0] for at in range(len(points.batch))])
+def _rate_rps(instance: Instance, points: OperatingPoints, workload: Workload) -> Floats:
+    """(points,) requests/s that each carries inside the latency budget of a workload."""
+    budget_ms = np.array([instance.budget_ms(workload) * (1 + ROUNDING)])
+    best = instance.policy.rule_for(workload).best_points
+    return np.array([best(_those(points, [at]), 1, budget_ms)[0, 0] for at in range(len(points.batch))])
 
 
 def _numbers(table: _Table, rate_rps: float, distribution: _Distribution) -> Iterator[tuple[int, int, int]]:

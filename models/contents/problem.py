@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from provision.models.contents.register import factory_of
 from provision.models.contents.roles import FEW, Role, dominance, hardness, pieces, split_rates
 from provision.models.performance.operating_points import PerformanceData
 from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.traffic.rule import Traffic
 
 BEYOND = 10
 """GPUs that the fleet has not cost so many times as much as all replicas on the dearest GPUs that it has."""
@@ -272,7 +273,7 @@ def _copies(role: Role, groups: Sequence[Group]) -> int:
 
 def groups_of(instance: Instance) -> list[Group]:
     """The groups of an instance's workloads, in the order of their first ones."""
-    found: dict[tuple[object, ...], list[int]] = {}
+    found: dict[tuple[tuple[Any, ...], Traffic], list[int]] = {}
     for index, one in enumerate(instance.workloads):
         planned = instance.planned_rps(one)
         share = one.max_share_per_gpu if planned > 0 else 1.0
@@ -280,8 +281,8 @@ def groups_of(instance: Instance) -> list[Group]:
         least = max(one.min_replicas, spread)
         cap_rps = share * planned if share < 1 else math.inf
         key = (one.models, one.slo_ms, planned, least, one.max_replicas or math.inf, cap_rps)
-        found.setdefault(key, []).append(index)
-    return [Group(*key, members=tuple(members)) for key, members in found.items() if key[3] > 0]
+        found.setdefault((key, instance.policy.traffic_of(one)), []).append(index)
+    return [Group(*key, members=tuple(members)) for (key, _), members in found.items() if key[3] > 0]
 
 
 def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], least_rps: float, most_rps: float,

@@ -51,9 +51,9 @@ def throughput_rps(instance: Instance, plan: Plan) -> float:
 
 
 def task_p99_ms(policy: Policy, workload: Workload, replica: Replica, found: Prediction) -> float | None:
-    """P99 of the latency, in ms, of requests to a Replica with this Prediction; None unless the rule is about it."""
+    """The percentile of requests' latency at a Replica with this Prediction, in ms; None unless the rule tells it."""
     delay_ms = policy.queue_delay_ms(workload.slo_ms, found.latency_ms)
-    return policy.rule.tail_ms(replica.batch, replica.processes, found, replica.rate_rps, delay_ms)
+    return policy.rule_for(workload).tail_ms(replica.batch, replica.processes, found, replica.rate_rps, delay_ms)
 
 
 def batch_delay_ms(policy: Policy, workload: Workload, piece: Slice, latency_ms: float) -> float:

@@ -1,11 +1,27 @@
 """What a solve returns: the plan, the proof, and everything needed to do it again."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A plan replayed under the traffic of its instance: how the worst workload fared, and who is late.
+
+    ``over_slo`` is the ``percentile`` of the latency of ``workload`` over its SLO, in the worst of the replications.
+    """
+
+    seconds: float
+    replications: int
+    seed: int
+    workload: str
+    percentile: float
+    over_slo: float
+    late: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -16,7 +32,8 @@ class Result:
     (proved, completed, time_limit, stopped). ``bound`` is a proven bound on the objective: a lower bound, or for
     throughput an upper bound. ``gap`` is the distance between objective and bound over the objective. Both are None
     when unknown. Without a plan ``plan``, ``objective`` and ``report`` are None too, and ``reason`` says why.
-    ``notes`` has lines of what someone who sees only this answer should know.
+    ``replay`` is None where nothing was replayed. ``notes`` has lines of what someone who sees only this answer should
+    know.
     """
 
     instance: str
@@ -35,6 +52,7 @@ class Result:
     solve_seconds: float
     versions: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    replay: Replay | None = None
 
     @property
     def gap(self) -> float | None:
@@ -67,6 +85,7 @@ class Result:
             "build_seconds": round(self.build_seconds, 6),
             "solve_seconds": round(self.solve_seconds, 6),
             "verified": self.verified,
+            "replay": asdict(self.replay) if self.replay else None,
             "versions": dict(self.versions),
             "notes": list(self.notes),
         }

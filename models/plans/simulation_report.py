@@ -1,11 +1,13 @@
 """The settings of a simulation and its report: latencies and counts by workload."""
 
+import math
 from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, PositiveCount, Record, Text
+from provision.models.traffic.routing import Routing
 
 TAIL_LEVELS = tuple(float(level) for level in 1 - np.logspace(0, -4, 121))
 """Levels of the quantiles that are kept for drawing: 1 - level falls evenly on a logarithmic scale from 1 to 0.0001."""
@@ -24,7 +26,11 @@ class SimulationSettings(Record):
     seed, replications
         Of the random numbers, and how often all is replayed with new ones.
     arrival_cv
-        Coefficient of variation of inter-arrival times: 1 Poisson, 0 constant, else Gamma.
+        Coefficient of variation of inter-arrival times: 1 Poisson, 0 constant, else Gamma; None replays the arrivals
+        that the instance states.
+    routing
+        How requests are dealt to replicas; None is as the instance states it, and in turns for arrivals that
+        ``arrival_cv`` 0 makes constant, so that they stay constant.
     trace
         CSV file of arrivals (``time_s,workload``) that takes the place of random ones.
     max_delay_ms
@@ -43,7 +49,8 @@ class SimulationSettings(Record):
     warmup_s: NonNegative | None = None
     seed: Count = 0
     replications: Annotated[PositiveCount, Field(le=1000)] = 1
-    arrival_cv: Annotated[NonNegative, Field(le=10)] = 1.0
+    arrival_cv: Annotated[NonNegative, Field(le=10)] | None = None
+    routing: Routing | None = None
     trace: Text | None = None
     max_delay_ms: Annotated[NonNegative, Field(le=1e9)] | None = None
     queue_limit: PositiveCount | None = None
@@ -80,7 +87,8 @@ class SimulatedWorkload(Record):
     Percentiles and rates are over the requests that arrive after the warm-up; a dropped one counts as never
     answered and violates its SLO. The counts are over all requests of all replications: arrived = served + dropped
     + in_flight at the end. ``utilisation`` is the part of the time that its processes were busy, ``mean_batch`` the
-    requests per batch; ``tail_ms`` are the quantiles at TAIL_LEVELS.
+    requests per batch; ``tail_ms`` are the quantiles at TAIL_LEVELS. ``at_slo`` is the quantile that the SLO is for: at
+    ``percentile``.
     """
 
     workload: Name
@@ -90,6 +98,8 @@ class SimulatedWorkload(Record):
     p95: Interval
     p99: Interval
     p999: Interval
+    percentile: float = 99.0
+    at_slo: Interval
     throughput_rps: float
     violation_rate: float
     utilisation: float | None
@@ -102,16 +112,24 @@ class SimulatedWorkload(Record):
 
     @property
     def ok(self) -> bool:
-        """Whether the P99 is within the SLO; nothing is broken where nothing arrives."""
-        return not self.offered_rps or (self.p99.mean_ms is not None and self.p99.mean_ms <= self.slo_ms)
+        """Whether the percentile is within the SLO; nothing is broken where nothing arrives."""
+        return self.over_slo <= 1
+
+    @property
+    def over_slo(self) -> float:
+        """The percentile over the SLO: at most 1 keeps it; 0 where nothing arrives, infinite where it never comes."""
+        if not self.offered_rps:
+            return 0.0
+        return math.inf if self.at_slo.mean_ms is None else self.at_slo.mean_ms / self.slo_ms
 
     def summary(self) -> dict[str, Any]:
         """The JSON object of one workload."""
         quantiles = {name: getattr(self, name) for name in ("p50", "p95", "p99", "p999")}
-        rest = self.model_dump(exclude={*quantiles, "tail_ms"})
+        rest = self.model_dump(exclude={*quantiles, "tail_ms", "at_slo"})
         times = {f"{name}_ms": one.mean_ms for name, one in quantiles.items()}
         intervals = {f"{name}_ci_ms": (one.low_ms, one.high_ms) for name, one in quantiles.items()}
         known = {name: None if None in pair else list(pair) for name, pair in intervals.items()}
+        times["at_slo_ms"] = self.at_slo.mean_ms
         return {"workload": rest.pop("workload"), "ok": self.ok} | times | known | rest
 
 
@@ -142,13 +160,18 @@ class SimulationReport(Record):
 
     @property
     def ok(self) -> bool:
-        """Whether the P99 of every workload and workflow is within its SLO."""
+        """Whether every workload and workflow keeps its SLO."""
         return not self.late
 
     @property
     def late(self) -> list[str]:
-        """Names of the workloads and workflows whose P99 is over the SLO."""
+        """Names of the workloads and workflows whose percentile is over the SLO."""
         return [one.workload for one in (*self.workloads, *self.workflows) if not one.ok]
+
+    @property
+    def worst(self) -> SimulatedWorkload:
+        """The workload, or workflow, whose percentile is the most over its SLO."""
+        return max((*self.workloads, *self.workflows), key=lambda one: one.over_slo)
 
     @property
     def violation_rate(self) -> float:

@@ -61,6 +61,8 @@ class Instance(Record):
         for data in self._fleet_performance:
             if self.policy.rule.random_arrivals and data.kind == "gpulets":
                 raise ValueError("policy.latency_budget: queueing is not for gpu-lets' turns; use half_slo")
+            if self.policy.rule.random_arrivals and data.sharing == "always":
+                self._refuse_unlike_traffic()
         if self.objective == THROUGHPUT:
             _refuse_unfixed(self.fleet)
         for index, workload in enumerate(self.workloads):
@@ -82,6 +84,15 @@ class Instance(Record):
                 raise ValueError(f"workflows: no workload {name!r}; there is {', '.join(self.workload)}")
             if stages > 1:
                 raise ValueError(f"workflows: {name!r} stands in {stages} stages; give each a workload of its own")
+
+    def _refuse_unlike_traffic(self):
+        """Replicas that share GPUs are planned for one traffic."""
+        for index, workload in enumerate(self.workloads):
+            if self.policy.traffic_of(workload) != self.policy.traffic_of(self.workloads[0]):
+                raise ValueError(
+                    f"workloads[{index}]: under {self.policy.latency_budget} workloads that share GPUs need the same "
+                    "arrivals and percentile; state them in the policy"
+                )
 
     @cached_property
     def _known_models(self):
@@ -178,6 +189,11 @@ class Instance(Record):
     def budget_ms(self, workload):
         """Longest latency allowed for a workload, in ms: of a batch, under ``queueing`` of a task."""
         return self.policy.budget_ms(workload.slo_ms)
+
+    @property
+    def shared_rule(self):
+        """The latency rule of replicas on shared GPUs, whose traffic is the same for all workloads."""
+        return self.policy.rule_for(self.workloads[0])
 
     def planned_rps(self, workload):
         """Rate to provide for a workload, headroom included, in requests/s."""

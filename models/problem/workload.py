@@ -6,12 +6,22 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, Positive, Record
 from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.traffic.arrivals import POISSON, Arrivals, Mmpp, Poisson, Renewal, Trace
 from provision.models.traffic.register import rule_names, rule_of
-from provision.models.traffic.rule import LatencyRule
+from provision.models.traffic.routing import Routing, steadiest_bound
+from provision.models.traffic.rule import LatencyRule, Traffic
 
 MOST_HEADROOM = 10
 LEAST_RPS = 1e-9
 """A request in thirty years; smaller rates only make a solver's rows lose their digits."""
+
+
+Percentile = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=50, le=99.99)]
+"""Of the latency of requests, in percent."""
+
+
+def _not_given(value: object) -> bool:
+    return value is None
 
 
 class Workload(Record):
@@ -20,7 +30,8 @@ class Workload(Record):
     ``variants`` name further ways to run it (another precision, other kernels), each with performance data under its
     name; every replica runs one of them or ``model``. ``min_replicas`` and ``max_replicas`` bound the number of its
     replicas (iGniter and its like know one replica per workload), ``max_share_per_gpu`` the largest part of its planned
-    rate that may be routed to one GPU, so that losing a GPU loses no more.
+    rate that may be routed to one GPU, so that losing a GPU loses no more. ``arrivals``, ``routing`` and ``percentile``
+    are those of the policy where they are not given.
     """
 
     name: Name
@@ -31,6 +42,9 @@ class Workload(Record):
     max_replicas: Annotated[int, Field(strict=True, ge=1, le=10**6)] | None = None
     max_share_per_gpu: Fraction = 1.0
     variants: tuple[Name, ...] = Field(default=(), exclude_if=lambda variants: not variants)
+    arrivals: Arrivals | None = Field(default=None, exclude_if=_not_given)
+    routing: Routing | None = Field(default=None, exclude_if=_not_given)
+    percentile: Percentile | None = Field(default=None, exclude_if=_not_given)
 
     @property
     def models(self):
@@ -134,17 +148,48 @@ class Policy(Record):
     planned for, as a fraction of the stated rate. With ``share_slices`` different workloads may share a MIG slice
     under MPS where the performance data predicts it (closed networks do; nobody has measured such pairs on MIG
     slices).
+
+    ``arrivals`` says how requests arrive at a workload, ``routing`` how they are dealt to its replicas, ``percentile``
+    which one of their latency must keep the SLO: for all workloads that do not say it themselves. ``queueing`` plans
+    for them, and a simulation replays them; ``half_slo`` does not look at them.
     """
 
     latency_budget: Annotated[str, AfterValidator(_known_rule)] = "half_slo"
     safety: Fraction = 1.0
     headroom: NonNegative = Field(default=0.0, le=MOST_HEADROOM)
     share_slices: Flag = False
+    arrivals: Arrivals = Field(default=POISSON, exclude_if=lambda arrivals: arrivals == POISSON)
+    routing: Routing = Field(default="random", exclude_if=lambda routing: routing == "random")
+    percentile: Percentile = Field(default=99.0, exclude_if=lambda percentile: percentile == 99)
 
     @property
     def rule(self) -> LatencyRule:
-        """The latency rule."""
+        """The latency rule, for Poisson arrivals and the P99."""
         return rule_of(self.latency_budget)
+
+    def arrivals_of(self, workload: Workload) -> Poisson | Renewal | Mmpp | Trace:
+        """How requests arrive at a workload."""
+        return workload.arrivals or self.arrivals
+
+    def routing_of(self, workload: Workload) -> Routing:
+        """How the requests of a workload are dealt to its replicas."""
+        return workload.routing or self.routing
+
+    def percentile_of(self, workload: Workload) -> float:
+        """The percentile of the latency of a workload's requests that must keep its SLO."""
+        return workload.percentile or self.percentile
+
+    def traffic_of(self, workload: Workload) -> Traffic:
+        """What each replica of a workload must bear, however many they are.
+
+        Requests that are dealt in turns, or to whoever has the least load, are taken to be no more irregular than by
+        lot.
+        """
+        return Traffic(steadiest_bound(self.arrivals_of(workload)), self.percentile_of(workload))
+
+    def rule_for(self, workload: Workload) -> LatencyRule:
+        """The latency rule for the traffic of a workload's replicas."""
+        return self.rule.under(self.traffic_of(workload))
 
     def budget_ms(self, slo_ms):
         """Longest latency that an SLO leaves room for, in ms: of a batch, with ``queueing`` of a task."""

@@ -1,9 +1,12 @@
 """The rule of Nexus, iGniter and ParvaGPU: a batch may take half of the SLO; the other half is for waiting."""
 
+from typing import Self
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provision.models.performance.operating_points import OperatingPoints, Prediction
+from provision.models.traffic.rule import Traffic
 
 Floats = NDArray[np.float64]
 
@@ -12,6 +15,10 @@ class HalfSlo:
     """Batch times within half of the SLO times ``safety``; throughput is the rate that a replica carries."""
 
     random_arrivals = False
+
+    def under(self, traffic: Traffic) -> Self:
+        """Itself: it does not look at traffic."""
+        return self
 
     def budget_ms(self, slo_ms: float, safety: float) -> float:
         """Half of the SLO, in ms, times ``safety``."""

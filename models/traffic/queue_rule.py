@@ -12,20 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, Trace
+from provision.models.traffic.arrivals import Mmpp, Renewal
 from provision.models.traffic.queue_replays import Queue
 from provision.models.traffic.queue_tables import Curve, curve
+from provision.models.traffic.rule import Traffic
 
 CV_STEP = 0.05
 SHARE_STEP = 0.25
 """Coefficients of variation and fixed shares are rounded up to whole steps, so that few curves are computed."""
-
-
-class Traffic(NamedTuple):
-    """What a replica must bear: how requests arrive at it, and the percentile of their latency that the SLO is for."""
-
-    arrivals: Poisson | Renewal | Mmpp | Trace = POISSON
-    percentile: float = 99.0
 
 
 class Batches(NamedTuple):
@@ -109,6 +103,17 @@ def room_ms(
             arriving = rate[at] * budget[at] / (1000 * one[0] * one[1])
             found[at] = budget[at] / _budget_in_holds(curve(queue, *one), arriving, ratio[at])
     return found.reshape(of[0].shape)
+
+
+def least_patience(
+    traffic: Traffic, batch: int, processes: int, load: float, budget_ms: float, batches: Batches = CONSTANT
+) -> float:
+    """The least patience, in hold times, with which a replica bears a load; infinite beyond all that are known."""
+    ((queue, _),) = _queues(traffic, batches, np.array([budget_ms]))
+    known = curve(queue, batch, processes)
+    if not len(known.loads) or load > known.loads[-1] * (1 + 1e-12):
+        return math.inf
+    return float(np.interp(-1 / load, -1 / known.loads, known.patience))
 
 
 def most_load(known: Curve, patience: np.ndarray) -> np.ndarray:

@@ -72,3 +72,17 @@ def late_by_part(
     for part in range(parts):
         late[part] /= max(1, min(each, len(arrivals) - part * each))
     return late
+
+
+@compiled
+def least_work(times_ns: np.ndarray, of_each_ns: np.ndarray) -> np.ndarray:
+    """(requests,) replica that would be done first with all that it was sent, at ``of_each_ns`` per request."""
+    owners, done_ns = np.empty(len(times_ns), np.int64), np.zeros(len(of_each_ns))
+    for at in range(len(times_ns)):
+        best = 0
+        for one in range(len(of_each_ns)):
+            if max(done_ns[one], times_ns[at]) + of_each_ns[one] < max(done_ns[best], times_ns[at]) + of_each_ns[best]:
+                best = one
+        owners[at] = best
+        done_ns[best] = max(done_ns[best], times_ns[at]) + of_each_ns[best]
+    return owners

@@ -2,7 +2,8 @@
 
 ``random``: each replica gets its part of the requests by lot. ``round_robin``: in turns, weighted by the parts.
 ``least_loaded``: the replica with the fewest requests waiting; each is judged as under ``random``, which deals without
-looking. That it does no worse than ``random`` is no proven bound here.
+looking. That it does no worse than ``random`` is no proven bound here. A simulation routes by an estimate of what is
+waiting, from what it has sent where.
 """
 
 import math
@@ -11,7 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from provision.models.traffic.arrivals import EVEN, MOST_CV, Mmpp, Poisson, Renewal, Trace
+from provision.models.traffic.arrivals import EVEN, MOST_CV, POISSON, Mmpp, Poisson, Renewal, Trace
+from provision.models.traffic.replica_kernels import least_work
 
 Routing = Literal["random", "round_robin", "least_loaded"]
 
@@ -47,6 +49,14 @@ def arrivals_at_replica(
     return _renewal((1 + part * (cv**2 - 1)) ** 0.5)
 
 
+def steadiest_bound(arrivals: Poisson | Renewal | Mmpp | Trace) -> Poisson | Renewal | Mmpp | Trace:
+    """Arrivals at least as irregular as those that a replica gets by lot, whatever its part of the workload.
+
+    A lot takes the variation of gaps from the workload's own (a part of 1) to that of Poisson arrivals (a small part).
+    """
+    return POISSON if isinstance(arrivals, Renewal) and arrivals.cv <= 1 else arrivals
+
+
 def _renewal(cv: float) -> Poisson | Renewal:
     return Poisson() if abs(cv - 1) < EVEN else Renewal(cv=min(cv, MOST_CV))
 
@@ -54,6 +64,27 @@ def _renewal(cv: float) -> Poisson | Renewal:
 def by_lot(count: int, parts: Sequence[float], random: np.random.Generator) -> np.ndarray:
     """Which replica each of ``count`` requests goes to, drawn by the replicas' parts: (count,) indices."""
     return random.choice(len(parts), size=count, p=np.array(parts) / sum(parts))
+
+
+def by_least_work(times_ns: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    """Which replica each request goes to: the one that would be done first with all that it was sent.
+
+    A replica with part w of the requests is taken to serve at w times the mean rate of these arrivals, so that it is
+    never idle for long and never far behind.
+
+    Parameters
+    ----------
+    times_ns
+        (requests,) arrival times in ns, in order.
+    parts
+        (replicas,) the part of each; those with none get nothing.
+    """
+    if len(times_ns) < 2 or times_ns[-1] == times_ns[0]:
+        return in_turns(len(times_ns), parts.tolist())
+    of_each_ns = np.full(len(parts), np.inf)
+    np.divide((times_ns[-1] - times_ns[0]) / len(times_ns), parts, out=of_each_ns, where=parts > 0)
+    owners: np.ndarray = least_work(times_ns, of_each_ns)
+    return owners
 
 
 def in_turns(count: int, parts: Sequence[float]) -> np.ndarray:

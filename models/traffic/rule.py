@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provision.models.performance.operating_points import OperatingPoints, Prediction
+from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, Trace
 
 Floats = NDArray[np.float64]
+
+
+class Traffic(NamedTuple):
+    """What a replica must bear: how requests arrive at it, and the percentile of their latency that the SLO is for."""
+
+    arrivals: Poisson | Renewal | Mmpp | Trace = POISSON
+    percentile: float = 99.0
 
 
 class LatencyRule(Protocol):
@@ -17,6 +25,10 @@ class LatencyRule(Protocol):
 
     random_arrivals: bool
     """Whether plans keep their SLOs under random arrivals."""
+
+    def under(self, traffic: Traffic) -> Self:
+        """The rule for replicas that bear this traffic; a rule without it is for Poisson arrivals and the P99."""
+        ...
 
     def budget_ms(self, slo_ms: float, safety: float) -> float:
         """What a plan may use of an SLO, in ms."""

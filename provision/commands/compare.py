@@ -85,7 +85,7 @@ def _run(options: Namespace) -> int:
 def _row(instance: Instance, name: str, options: Namespace) -> TableRow:
     try:
         with progress(f"{name} on {instance.name}") as report:
-            result = solve(instance, name, options.time_limit, options.seed, report)
+            result = solve(instance, name, options.time_limit, options.seed, report, replay=False)
     except UnsupportedError as error:
         row = dict.fromkeys((*COLUMNS, *REPLAYED))
         return row | {"method": name, "status": "not applicable", "reason": str(error)}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from provision import draw
 from provision.commands.common import add_force, add_json, print_json, print_table
 from provision.draw.figures import check_picture
 from provision.instances.read import read, read_plan
+from provision.models.traffic.routing import Routing
 from provision.simulation.simulate import simulate
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ def add_simulate(parser: ArgumentParser) -> None:
     _add(parser, "--warmup", float, "S", "beginning that is not measured (default: a tenth, at most 5)")
     _add(parser, "--seed", int, "N", "of the random numbers", 0)
     _add(parser, "--replications", int, "R", "repeat with new random numbers, for confidence intervals", 1)
-    _add(parser, "--arrival-cv", float, "C", "variation of inter-arrival times: 1 Poisson, 0 constant, else Gamma", 1.0)
+    _add(parser, "--arrival-cv", float, "C", "variation of inter-arrival times: 1 Poisson, 0 constant, else Gamma "
+         "(default: arrivals as the instance states them)")
+    parser.add_argument("--routing", choices=get_args(Routing), help="how requests are dealt to replicas (default: as "
+                        "the instance states it; constant arrivals in turns)")
     _add(parser, "--trace", str, "F", "CSV file time_s,workload: arrivals in place of random ones")
     _add(parser, "--max-delay-ms", float, "D", "longest wait for a batch to fill (default: what a full batch leaves "
          "of its part of the SLO)")
@@ -54,7 +58,7 @@ def _run(options: Namespace) -> int:
         check_picture(options.png, options.force)
     report = simulate(
         instance, plan, options.seconds, options.seed, warmup_s=options.warmup, replications=options.replications,
-        arrival_cv=options.arrival_cv, trace=options.trace, max_delay_ms=options.max_delay_ms,
+        arrival_cv=options.arrival_cv, routing=options.routing, trace=options.trace, max_delay_ms=options.max_delay_ms,
         queue_limit=options.queue_limit, service_cv=options.service_cv, service_factor=options.service_factor,
         shadow=options.shadow,
     )

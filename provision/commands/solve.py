@@ -13,6 +13,7 @@ from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.problem.instance import THROUGHPUT
 from provision.solving.methods import method as find_method
+from provision.solving.replayed import lines
 from provision.solving.solve import solve
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def add_solve(parser: ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the method"
     )
     parser.add_argument("--out", metavar="F", help="write the plan here (.json, else YAML)")
+    parser.add_argument("--no-replay", action="store_true", help="return the plan without a replay of its traffic")
     add_force(parser)
     add_json(parser)
     parser.set_defaults(run=_run)
@@ -45,7 +47,8 @@ def _run(options: Namespace) -> int:
     if options.out:
         check_writable(options.out, options.force)
     with progress(f"{options.method} on {instance.name}") as report:
-        result = solve(instance, options.method, options.time_limit, options.seed, report, **parameters)
+        result = solve(instance, options.method, options.time_limit, options.seed, report,
+                       replay=not options.no_replay, **parameters)
     if options.out and result.plan is not None:
         write(result.plan, options.out, options.force)
     if options.json:
@@ -73,6 +76,8 @@ def _parameters(options: Namespace) -> dict[str, Any]:
 
 def _print(instance: Instance, result: Result, out: str | None) -> None:
     print(headline(instance, result))
+    for line in lines(result.replay):
+        print(line)
     if result.plan is None:
         return
     draw_terminal(result.plan, instance)

@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 
 from provision import InputError, Instance, Plan
 from provision.models.plans.report import Report
-from provision.models.plans.result import Result
+from provision.models.plans.result import Replay, Result
 from provision.models.problem.search import Incumbent
 
 TRIES, WAIT_S = 5, 1.0
@@ -53,7 +53,10 @@ class Client:
         found = self.run(job, report)
         plan, verdict = found.pop("plan"), found.pop("report")
         rest = {name: found[name] for name in Result.__dataclass_fields__ if name in found}
-        made = {"plan": plan and Plan(**plan), "report": verdict and Report(**verdict)}
+        replay = rest.pop("replay", None)
+        if replay:
+            replay = Replay(**replay | {"late": tuple(replay["late"])})
+        made = {"plan": plan and Plan(**plan), "report": verdict and Report(**verdict), "replay": replay}
         return Result(**rest | made)
 
     def verify(self, instance: Given, plan: GivenPlan) -> Report:

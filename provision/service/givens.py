@@ -7,6 +7,7 @@ from typing import Any
 from provision import InputError, Instance, Plan
 from provision.instances.files.shipped import shipped, shipped_instances
 from provision.instances.generators.families import generated
+from provision.models.traffic.arrivals import Trace
 from provision.service.answers import FieldProblem
 from provision.service.problems import RefusedError, refused, unusable, validated
 from provision.service.settings import Settings
@@ -36,6 +37,11 @@ class Givens:
         if len(instance.workloads) > self.settings.workloads:
             raise _wrong("instance.workloads", f"{len(instance.workloads)} of them; {self.settings.workloads} are "
                          "planned at once here; split it")
+        stating = {"policy": instance.policy} | {f"workloads.{one.name}": one for one in instance.workloads}
+        for which, one in stating.items():
+            if isinstance(one.arrivals, Trace):
+                raise _wrong(f"instance.{which}.arrivals", "a trace is a file, and no file of the server is read for "
+                             "requests; state another process")
         content = instance.model_dump(mode="json", exclude_none=True)
         return instance, self.store.keep("instance", instance.name, content, instance.digest)
 

@@ -75,7 +75,7 @@ class Simulate(Planned):
     seconds: Annotated[Positive, Field(le=1e5)] = 60.0
     seed: Count = 0
     replications: Annotated[PositiveCount, Field(le=100)] = 1
-    arrival_cv: Annotated[NonNegative, Field(le=10)] = 1.0
+    arrival_cv: Annotated[NonNegative, Field(le=10)] | None = None
     service_cv: Annotated[NonNegative, Field(le=10)] = 0.0
     service_factor: Annotated[Positive, Field(le=1000)] = 1.0
     shadow: Flag = False

@@ -99,7 +99,7 @@ def _compare(given: Given) -> dict[str, Any]:
 
 def _compared(given: Given, name: str) -> dict[str, Any]:
     try:
-        result = solve(given.instance, name, report=given.incumbent, **given.search)
+        result = solve(given.instance, name, report=given.incumbent, replay=False, **given.search)
     except UnsupportedError as error:
         return dict.fromkeys(COLUMNS) | {"method": name, "status": "not applicable", "reason": str(error), "plan": None}
     found = result.summary() | {"violations": len(result.report.violations) if result.report else None}

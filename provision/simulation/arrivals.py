@@ -12,15 +12,19 @@ from provision.simulation.kernel import NS_PER_S
 COLUMNS = ("time_s", "workload")
 
 
-def renewal_ns(rate_rps, cv, seconds, random):
-    """Arrivals of a stationary renewal process with Gamma gaps: Poisson for ``cv`` 1, evenly spaced for 0.
+def process_of(cv):
+    """The renewal process with Gamma gaps of a coefficient of variation: Poisson for 1, evenly spaced for 0."""
+    return Poisson() if cv == 1 else Renewal(cv=cv)
+
+
+def arrivals_ns(arrivals, rate_rps, seconds, random):
+    """A sample of a process of arrivals.
 
     Returns
     -------
     ndarray
         Times in whole nanoseconds, in order, before ``seconds``.
     """
-    arrivals = Poisson() if cv == 1 else Renewal(cv=cv)
     return np.floor(arrival_times_s(arrivals, rate_rps, seconds, random) * NS_PER_S).astype(np.int64)
 
 

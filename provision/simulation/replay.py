@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.models.traffic.routing import in_turns
+from provision.models.traffic.routing import by_least_work, by_lot, in_turns
 from provision.models.traffic.spread import service_factors
-from provision.simulation.arrivals import renewal_ns
+from provision.simulation.arrivals import arrivals_ns, process_of
 from provision.simulation.kernel import NS_PER_MS, NS_PER_S
 from provision.simulation.shadow import replay_with_shadows
 from provision.simulation.slices import answered, line_of
@@ -52,27 +52,53 @@ def replay(instance, deployment, settings, replication, trace=None):
     """
     keys = [(replication, at) for at in range(len(instance.workloads))]
     streams = [np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=key)) for key in keys]
-    arrivals_ns = arrivals_at_stages(instance, trace or [
-        renewal_ns(workload.rate_rps, settings.arrival_cv, settings.seconds, random)
+    arriving_ns = arrivals_at_stages(instance, trace or [
+        arrivals_ns(_arrivals(instance, workload, settings), workload.rate_rps, settings.seconds, random)
         for workload, random in zip(instance.workloads, streams, strict=True)
     ])
-    lines = _lines(deployment, settings, arrivals_ns, streams)
+    owners = {
+        name: _owners(_routing(instance, name, settings), times_ns, [place.share for place in places], random)
+        for (name, places), times_ns, random in zip(deployment.places.items(), arriving_ns, streams, strict=True)
+    }
+    lines = _lines(deployment, settings, arriving_ns, owners, streams)
     switches = replay_with_shadows(instance, deployment.slices, lines, settings, replication) if settings.shadow else []
-    passed = play(instance, deployment, lines, arrivals_ns)
+    passed = play(instance, deployment, lines, arriving_ns, owners)
     workloads = [
         _tally(settings, times_ns, [(lines[place.slice], place.replica) for place in places])
-        for times_ns, places in zip(arrivals_ns, deployment.places.values(), strict=True)
+        for times_ns, places in zip(arriving_ns, deployment.places.values(), strict=True)
     ]
     return workloads, [_timed(settings, *times_ns, len(times_ns[0])) for times_ns in passed], switches
 
 
-def _lines(deployment, settings, arrivals_ns, streams):
+def _arrivals(instance, workload, settings):
+    """How requests arrive: as the instance says unless the settings say otherwise."""
+    if settings.arrival_cv is None:
+        return instance.policy.arrivals_of(workload)
+    return process_of(settings.arrival_cv)
+
+
+def _routing(instance, name, settings):
+    """How requests are dealt to replicas: as the settings or else the instance say; constant arrivals in turns."""
+    if settings.routing is None and settings.arrival_cv == 0:
+        return "round_robin"
+    return settings.routing or instance.policy.routing_of(instance.workload[name])
+
+
+def _owners(routing, times_ns, parts, random):
+    """The replica of each request, by index."""
+    if len(parts) < 2 or routing == "round_robin":
+        return in_turns(len(times_ns), parts)
+    if routing == "random":
+        return by_lot(len(times_ns), parts, random)
+    return by_least_work(times_ns, np.array(parts))
+
+
+def _lines(deployment, settings, arriving_ns, owners, streams):
     """The Line of every slice, with the requests routed to it."""
     parts = {}
-    for times_ns, places, random in zip(arrivals_ns, deployment.places.values(), streams, strict=True):
-        owner = in_turns(len(times_ns), [place.share for place in places])
+    for times_ns, (name, places), random in zip(arriving_ns, deployment.places.items(), streams, strict=True):
         for number, place in enumerate(places):
-            part = times_ns[owner == number]
+            part = times_ns[owners[name] == number]
             parts[place.slice, place.replica] = part, service_factors(settings.service_cv, len(part), random)
     return [
         line_of(planned, settings, *zip(*(parts[at, one] for one in range(len(planned.piece.replicas))), strict=True))

@@ -2,7 +2,7 @@
 
 from provision.instances.files.files import refused
 from provision.models.base.errors import InputError
-from provision.models.plans.simulation_report import SimulationReport, SimulationSettings
+from provision.models.plans.simulation_report import TARGET, SimulationReport, SimulationSettings
 from provision.simulation.arrivals import read_trace
 from provision.simulation.deployment import deploy
 from provision.simulation.replay import replay
@@ -17,12 +17,12 @@ MOST_REQUESTS = 5e7
 def simulate(instance, plan, seconds=60.0, seed=0, **options):
     """Replay a plan by discrete events.
 
-    Every workload's requests arrive at its stated rate and go to its replicas by their shares of the plan's rates
-    (weighted round robin). A replica's idle process takes a batch as soon as it is full or its oldest request has
-    waited long enough; how long it then takes, the instance's performance data says, by the batch's size and by who
-    else on the slice is busy at any moment. Of replicas that take turns one at a time runs a batch; then the next in
-    order whose batch is due does. Requests of a workflow go from stage to stage. Arrivals stop after ``seconds``; what
-    has arrived is served to its end.
+    Every workload's requests arrive at its stated rate, as the instance says, and are dealt to its replicas by their
+    shares of the plan's rates, at random unless the instance says otherwise. A replica's idle process takes a batch as
+    soon as it is full or its oldest request has waited long enough; how long it then takes, the instance's
+    performance data says, by the batch's size and by who else on the slice is busy at any moment. Of replicas that
+    take turns one at a time runs a batch; then the next in order whose batch is due does. Requests of a workflow go
+    from stage to stage. Arrivals stop after ``seconds``; what has arrived is served to its end.
 
     Parameters
     ----------
@@ -47,13 +47,14 @@ def simulate(instance, plan, seconds=60.0, seed=0, **options):
     if settings.trace:
         trace, left_out = read_trace(settings.trace, list(instance.workload), settings.seconds)
     _refuse_too_many(instance, settings, trace)
+    _refuse_too_few(instance, settings, trace)
     deployment = deploy(instance, plan)
     refuse_without_stages(instance, deployment, settings)
     if settings.shadow:
         refuse_other_models(instance, plan)
     rounds = [replay(instance, deployment, settings, number, trace) for number in range(settings.replications)]
     workloads = [
-        summarise(one, _processes(deployment, one.name), settings, found)
+        summarise(one, _processes(deployment, one.name), settings, found, instance.policy.percentile_of(one))
         for one, *found in zip(instance.workloads, *(found for found, *_ in rounds), strict=True)
     ]
     workflows = [
@@ -89,6 +90,19 @@ def _refuse_too_many(instance, settings, trace):
             f"simulate: {arriving:.3g} requests in {settings.seconds:g} seconds, {settings.replications} times; at "
             f"most {MOST_REQUESTS:g} can be replayed at once, take fewer seconds or replications"
         )
+
+
+def _refuse_too_few(instance, settings, trace):
+    """A percentile above the P99 needs a request at least that may be late."""
+    for index, one in enumerate(instance.workloads):
+        percentile = instance.policy.percentile_of(one)
+        arriving = len(trace[index]) if trace else one.rate_rps * (settings.seconds - settings.measured_from_s)
+        late = arriving * settings.replications * (1 - percentile / 100)
+        if percentile > 100 * TARGET and 0 < late < 1:
+            raise InputError(
+                f"simulate: {arriving:.3g} requests of {one.name} are too few for percentile {percentile:g}; take "
+                f"{settings.seconds / late:.3g} seconds or lower the percentile"
+            )
 
 
 def _processes(deployment, name):

@@ -19,7 +19,7 @@ class Timed(NamedTuple):
     slo_ms: float
 
 
-def summarise(workload, processes, settings, tallies):
+def summarise(workload, processes, settings, tallies, percentile=100 * TARGET):
     """What the requests of one workload met.
 
     Parameters
@@ -32,6 +32,8 @@ def summarise(workload, processes, settings, tallies):
         SimulationSettings.
     tallies
         Its Tally of every replication.
+    percentile
+        That the SLO is for.
 
     Returns
     -------
@@ -49,6 +51,8 @@ def summarise(workload, processes, settings, tallies):
         slo_ms=workload.slo_ms,
         offered_rps=offered / measured_s,
         **{name: _interval(asked, level) for name, level in LEVELS.items()},
+        percentile=percentile,
+        at_slo=_interval(asked, percentile / 100),
         throughput_rps=counts["answers"] / measured_s,
         violation_rate=late / offered if offered else 0.0,
         utilisation=counts["busy_ns"] / (1e9 * measured_s * processes) if processes else None,

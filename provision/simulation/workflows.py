@@ -1,8 +1,8 @@
 """Workflows replayed: requests that pass through several stages, on slices that are then played side by side.
 
 A request reaches a stage at the last answer of the stage before, on all workloads of the stage at once, and goes to
-their replicas by weighted round robin. Of events in one nanosecond requests that move on come last; where measured
-latencies say that a batch is answered before its process is free, they move on when it is.
+their replicas as all requests of a workload do. Of events in one nanosecond requests that move on come last; where
+measured latencies say that a batch is answered before its process is free, they move on when it is.
 """
 
 from heapq import heappop, heappush
@@ -10,7 +10,6 @@ from heapq import heappop, heappush
 import numpy as np
 
 from provision.models.base.errors import InputError
-from provision.models.traffic.routing import in_turns
 from provision.simulation.kernel import FOREVER, advance, next_ns
 
 
@@ -93,7 +92,7 @@ class _Post:
         return [(self.requests[place - self.first], int(self.line.done_ns[place])) for place in done]
 
 
-def play(instance, deployment, lines, arrivals_ns):
+def play(instance, deployment, lines, arrivals_ns, owners):
     """Play all slices, and send requests from stage to stage.
 
     Parameters
@@ -104,6 +103,8 @@ def play(instance, deployment, lines, arrivals_ns):
         The Line of every slice, played to its end.
     arrivals_ns
         Those of `arrivals_at_stages`.
+    owners
+        By workload the replica of each request, by index.
 
     Returns
     -------
@@ -112,7 +113,7 @@ def play(instance, deployment, lines, arrivals_ns):
     """
     times_ns = dict(zip(instance.workload, arrivals_ns, strict=True))
     flows = [_Flow(number, one, times_ns[one.stages[0][0]]) for number, one in enumerate(instance.workflows)]
-    doors = {name: _door(deployment.places[name], lines, flow, stage)
+    doors = {name: _door(deployment.places[name], lines, flow, stage, owners[name])
              for flow in flows for stage, names in enumerate(flow.stages) for name in names}
     _play_stages(flows, doors, lines)
     for line in lines:
@@ -122,9 +123,8 @@ def play(instance, deployment, lines, arrivals_ns):
     return [(flow.arrival_ns, flow.latest_ns) for flow in flows]
 
 
-def _door(places, lines, flow, stage):
+def _door(places, lines, flow, stage, owner):
     """The posts of a workload, and which of them each request goes to, in the order of arrival."""
-    owner = in_turns(len(flow.arrival_ns), [place.share for place in places])
     posts = [
         _Post(place, lines[place.slice], flow, stage, [] if stage else np.flatnonzero(owner == number).tolist())
         for number, place in enumerate(places)

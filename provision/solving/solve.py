@@ -2,24 +2,29 @@
 
 import platform
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from os import PathLike
+from time import perf_counter
 from typing import Any
 
 from provision.instances.read import read
 from provision.models.base.errors import InputError, MethodError
 from provision.models.plans.plan import Plan
-from provision.models.plans.result import Result
+from provision.models.plans.result import Replay, Result
 from provision.models.problem.instance import ROUNDING, Instance
 from provision.models.problem.method import FEATURES, Method, needs
 from provision.models.problem.search import Incumbent, Outcome, Search, Stopped
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
+from provision.solving.replayed import REPAIRS, replayed, tightened
 from provision.solving.size import check_size
 from provision.verification.verify import verify
 
 LONGEST_S = 1e7
+FIRST = 0.7
+"""The part of the time that comes before repairs."""
 FEW, FEWER, ITERATIONS, REHEARSAL_S = 12, 3, 10, 0.5
 """Workloads, or FEWER where all sets of them are listed, steps of ``lns`` and seconds at most of a rehearsal."""
 _rehearsed = set()
@@ -32,6 +37,7 @@ def solve(
     seed: int = 0,
     report: Callable[[Incumbent], None] | None = None,
     start: Plan | None = None,
+    replay: bool = True,
     **parameters: Any,
 ) -> Result:
     """Plan an instance with one method and verify the plan.
@@ -52,6 +58,10 @@ def solve(
         its best plan, and the notes of the result name the exception.
     start
         A plan to begin with, of a like instance; it counts where it holds on this one.
+    replay
+        Whether to replay the plan under the instance's traffic (seconds of compute, beyond the time limit). Under a
+        rule for random arrivals ``auto`` then keeps a part of its time for repairs: where the replay is late it plans
+        again, with less of the SLOs to use. The bound is that of the instance as it is.
     parameters
         The method's own.
 
@@ -85,8 +95,15 @@ def solve(
     if chosen.compiled and needs(instance) & {"interference", "other_sharing"}:
         _rehearse(instance, chosen, settings)
     listener = _Listener(report)
-    search = Search(time_limit_s, seed, settings, listener, _holding(instance, start))
-    outcome = listener.attend(chosen, instance, search)
+    repairs = replay and chosen.name == "auto" and instance.policy.rule.random_arrivals
+    first_s = time_limit_s * (FIRST if repairs else 1)
+    search = Search(first_s, seed, settings, listener, _holding(instance, start))
+    outcome, found, repaired = listener.attend(chosen, instance, search), None, ()
+    if replay and outcome.plan is not None:
+        found = replayed(instance, outcome.plan, seed)
+        if repairs and found is not None and found.late:
+            outcome, found, repaired = _repaired(instance, chosen, outcome, found, replace(search, report=_unheard),
+                                                 (time_limit_s - first_s) / REPAIRS)
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
     if verdict is not None and not verdict.ok and outcome.status != "unknown":
         raise MethodError(f"method {chosen.name} returned a plan that fails: {verdict.violations[0].message}")
@@ -109,8 +126,42 @@ def solve(
         build_seconds=outcome.build_seconds,
         solve_seconds=outcome.solve_seconds,
         versions=_versions(),
-        notes=(*notes_of(instance), *listener.notes),
+        notes=(*notes_of(instance), *listener.notes, *repaired),
+        replay=found,
     )
+
+
+def _unheard(news: Incumbent) -> None:
+    """Plans of a tightened instance are no news of the instance itself."""
+
+
+def _repaired(instance: Instance, method: Method, outcome: Outcome, found: Replay, search: Search, seconds: float
+              ) -> tuple[Outcome, Replay, tuple[str, ...]]:
+    """A plan that no replay refutes, if one is found soon: the outcome with it, its replay, and notes."""
+    notes: list[str] = []
+    tight, before = instance, found
+    for _ in range(REPAIRS):
+        tight = tightened(tight, found.over_slo)
+        again = method.run(tight, replace(search, time_limit_s=seconds, start=None, started=perf_counter()))
+        plan = _holding(instance, again.plan)
+        last = plan and replayed(instance, plan, search.seed)
+        if plan is None or last is None:
+            break
+        outcome, found = _with_plan(instance, outcome, plan), last
+        if not found.late:
+            break
+    notes.append(f"the replay of a plan by the latency rule had {', '.join(before.late)} late (worst "
+                 f"{before.over_slo:.3g} of the SLO); planned again with safety {tight.policy.safety:.3g}"
+                 + (", still late" if found.late else ""))
+    return outcome, found, tuple(notes)
+
+
+def _with_plan(instance: Instance, outcome: Outcome, plan: Plan) -> Outcome:
+    """The outcome with another plan and the bound that it has."""
+    proved = instance.proved(instance.value(plan), outcome.bound)
+    return replace(outcome, plan=plan, status="optimal" if proved else "feasible",
+                   termination="proved" if proved else "completed" if outcome.termination == "proved"
+                   else outcome.termination)
 
 
 class _Listener:

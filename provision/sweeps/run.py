@@ -112,7 +112,7 @@ def solved(instance: Instance, settings: Settings, **rest: Any) -> Result:
     KeyboardInterrupt
         For such a search: nobody who ends a sweep means its present point alone.
     """
-    result = solve(instance, **settings, **rest)
+    result = solve(instance, **settings, replay=False, **rest)
     if result.termination == "stopped":
         raise KeyboardInterrupt
     return result

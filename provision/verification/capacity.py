@@ -36,7 +36,7 @@ def capacity_rps(instance: Instance, plan: Plan, predictions: Iterable[ReplicaPr
 
 def _carried_rps(instance: Instance, piece: Slice, found: ReplicaPrediction) -> float:
     """The capacity of one replica in requests/s; on a slice that workloads share it counts as the rate routed to it."""
-    rule, shared = instance.policy.rule, len(piece.replicas) > 1
+    rule, shared = instance.policy.rule_for(instance.workload[found.workload]), len(piece.replicas) > 1
     if shared and (instance.policy.share_slices or rule.random_arrivals):
         return found.rate_rps
     if not rule.random_arrivals:

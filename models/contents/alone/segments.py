@@ -80,7 +80,7 @@ def _best_segments(key, max_processes):
     rows = {}
     for index, workload in enumerate(instance.workloads):
         for number, model in enumerate(workload.models):
-            rows.setdefault((model, number), []).append(index)
+            rows.setdefault((model, number, instance.policy.traffic_of(workload)), []).append(index)
     columns = [
         (_kind(number, entry, profile), column)
         for number, entry in enumerate(instance.fleet)
@@ -112,10 +112,11 @@ def _column(instance, entry, profile, rows, budgets, max_processes):
     column = np.zeros((len(budgets), 5))
     limit = _most_processes(entry, profile)
     limit = limit if max_processes is None else min(limit, max_processes)
-    for (model, number), indices in rows.items():
+    for (model, number, traffic), indices in rows.items():
         data, indices = instance.performance_of(entry.gpu, model), np.array(indices)
         if data is not None:
-            found = instance.policy.rule.best_points(data.operating_points(model, profile), limit, budgets[indices])
+            rule = instance.policy.rule.under(traffic)
+            found = rule.best_points(data.operating_points(model, profile), limit, budgets[indices])
             better = found[:, 0] > column[indices, 0]
             column[indices[better]] = np.insert(found[better], 4, number, axis=1)
     return column
@@ -128,7 +129,7 @@ def best_point(instance, entry, profile, workload, model, processes):
         return 0.0, 0.0, 0, processes
     points = data.operating_points(model, profile).where_processes(processes)
     budgets_ms = np.array([instance.budget_ms(workload) * (1 + ROUNDING)])
-    return instance.policy.rule.best_points(points, processes, budgets_ms)[0].tolist()
+    return instance.policy.rule_for(workload).best_points(points, processes, budgets_ms)[0].tolist()
 
 
 def _most_processes(entry, profile):

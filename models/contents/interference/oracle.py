@@ -43,7 +43,7 @@ class InterferenceOracle:
     def __init__(self, instance: Instance, entry: FleetEntry, data: PerformanceData, roles: Sequence[Role],
                  copies: NDArray[np.int64]) -> None:
         demands = [(role.models, instance.policy.budget_ms(role.slo_ms), role.rate_rps) for role in roles]
-        self.tables = tables_of(data, instance.policy.rule, demands)
+        self.tables = tables_of(data, instance.shared_rule, demands)
         self.options = options_of(self.tables, demands, copies)
         self.shares = shares_of(self.tables.unit_share)
         self.harder_first, self.harder = _next_harder(roles)

@@ -57,7 +57,7 @@ class Fleet:
 
     def with_tables(self, instance, demands):
         """The same GPUs with the tables of other demands."""
-        tables = (tables_of(igniter_data(instance, one.gpu), instance.policy.rule, demands) for one in self.stocks)
+        tables = (tables_of(igniter_data(instance, one.gpu), instance.shared_rule, demands) for one in self.stocks)
         stocks = tuple(replace(stock, tables=made) for stock, made in zip(self.stocks, tables, strict=True))
         return replace(self, stocks=stocks)
 
@@ -76,7 +76,7 @@ def fleet_of(instance, demands, replicas):
     for entry, price in zip(instance.fleet, prices, strict=True):
         if (data := igniter_data(instance, entry.gpu)) and models & set(data.models):
             tiers.setdefault(entry.gpu, []).append((price, entry.count))
-    tables = {gpu: tables_of(igniter_data(instance, gpu), instance.policy.rule, demands) for gpu in tiers}
+    tables = {gpu: tables_of(igniter_data(instance, gpu), instance.shared_rule, demands) for gpu in tiers}
     stocks = (_stock(gpu, tables[gpu], found, beyond) for gpu, found in tiers.items())
     return Fleet(tuple(stocks), tuple(prices), unit)
 

@@ -20,6 +20,8 @@ from provision.solving.methods import methods
 ARTEFACT = Path(__file__).resolve().parents[4] / "shared/data/parvagpu"
 needs_artefact = pytest.mark.skipif(not ARTEFACT.is_dir(), reason=f"ParvaGPU's public data is not at {ARTEFACT}")
 SOLVE_KEYS = {
+    "replay",
+    "notes",
     "instance",
     "digest",
     "method",

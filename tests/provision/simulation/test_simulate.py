@@ -18,7 +18,7 @@ from provision.simulation.latencies import batch_times
 from provision.simulation.networks import network_times
 
 KEYS = {"workload", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "throughput_rps", "violation_rate", "dropped", "slo_ms",
-        "arrived", "served", "in_flight", "utilisation", "offered_rps", "mean_batch", "ok",
+        "arrived", "served", "in_flight", "utilisation", "offered_rps", "mean_batch", "ok", "percentile", "at_slo_ms",
         "p50_ci_ms", "p95_ci_ms", "p99_ci_ms", "p999_ci_ms"}
 COUNTS = ("arrived", "served", "dropped", "in_flight")
 

@@ -11,7 +11,7 @@ from queue_oracle import play
 from scipy.stats import t
 
 from provision.models.traffic.routing import in_turns
-from provision.simulation.arrivals import renewal_ns
+from provision.simulation.arrivals import arrivals_ns, process_of
 from provision.simulation.kernel import FOREVER, advance
 from provision.simulation.latencies import BatchTimes
 from provision.simulation.slices import answered
@@ -30,7 +30,7 @@ def queues(load, batch, processes, exponential, count=20, requests=60_000):
     for seed in range(count):
         random = np.random.default_rng(seed)
         rate = load * batch * processes
-        arrivals = renewal_ns(1000 * rate, 1.0, requests / (1000 * rate), random) / MS
+        arrivals = arrivals_ns(process_of(1.0), 1000 * rate, requests / (1000 * rate), random) / MS
         factors = [random.exponential(size=len(arrivals))] if exponential else None
         yield sojourns_ms(played(times, [(batch, processes)], [arrivals], factors))[requests // 10 :]
 
@@ -183,9 +183,9 @@ def test_routing_follows_shares(weights, count):
 def test_arrivals_have_rate_and_variation(cv):
     """Renewal processes: mean and variation of the gaps, stationary from the start, in order and in time."""
     random = np.random.default_rng(5)
-    gaps = np.diff(renewal_ns(1000.0, cv, 200.0, random)) / 1e9
+    gaps = np.diff(arrivals_ns(process_of(cv), 1000.0, 200.0, random)) / 1e9
     assert gaps.mean() == pytest.approx(1e-3, rel=0.03)
     assert gaps.std() / gaps.mean() == pytest.approx(cv, abs=0.03)
     assert gaps.min() >= 0
-    counts = [len(renewal_ns(10.0, cv, 1.0, random)) for _ in range(3000)]
+    counts = [len(arrivals_ns(process_of(cv), 10.0, 1.0, random)) for _ in range(3000)]
     assert np.mean(counts) == pytest.approx(10, abs=5 * max(np.std(counts), 0.01) / math.sqrt(3000))

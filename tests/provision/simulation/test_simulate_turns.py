@@ -15,7 +15,7 @@ from provision.instances.importers.gpulets import requests
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member
 from provision.simulation import latencies
-from provision.simulation.arrivals import renewal_ns
+from provision.simulation.arrivals import arrivals_ns, process_of
 from provision.simulation.latencies import batch_times
 
 DATA = load_performance("gpulets-2080ti")
@@ -59,7 +59,7 @@ def test_conservation_law(load):
     found = []
     for seed in range(20):
         random = np.random.default_rng(seed)
-        arrivals = [renewal_ns(1000 * rate, 1.0, 60.0, random) / MS for rate in rates]
+        arrivals = [arrivals_ns(process_of(1.0), 1000 * rate, 60.0, random) / MS for rate in rates]
         line = played(one_row([[0, hold] for hold in hold_ms]), [(1, 1, 0)] * 3, arrivals)
         waits = [sojourns_ms(line, at).mean() - hold for at, hold in enumerate(hold_ms)]
         found.append(parts_of_load @ waits)

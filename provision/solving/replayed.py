@@ -1,0 +1,50 @@
+"""A plan replayed before it is returned, and what ``auto`` does about a replay that refutes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from provision.models.base.errors import InputError
+from provision.models.plans.plan import Plan
+from provision.models.plans.result import Replay
+from provision.models.problem.instance import Instance
+from provision.simulation.simulate import simulate
+
+SECONDS, LEAST_S, REPLICATIONS = 60.0, 1.0, 3
+"""Length of a replay at most and at least, and how often it is repeated."""
+MOST_REQUESTS = 2e6
+"""Requests of all replays of a plan: a few seconds of compute."""
+REPAIRS = 2
+SPARE = 0.98
+"""A repair plans for a latency so much below what the replay asks for."""
+
+
+def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
+    """What a plan's workloads meet under the traffic of the instance; None where it cannot be replayed.
+
+    Its replications have seeds from ``seed`` on; whoever is late in one of them is late.
+    """
+    rate_rps = sum(one.rate_rps for one in instance.workloads)
+    seconds = min(SECONDS, MOST_REQUESTS / REPLICATIONS / rate_rps) if rate_rps else LEAST_S
+    seconds = max(seconds, LEAST_S)
+    try:
+        reports = [simulate(instance, plan, seconds, seed + number) for number in range(REPLICATIONS)]
+    except InputError:
+        return None
+    worst = max((report.worst for report in reports), key=lambda one: one.over_slo)
+    late = dict.fromkeys(name for report in reports for name in report.late)
+    return Replay(seconds, REPLICATIONS, seed, worst.workload, worst.percentile, worst.over_slo, tuple(late))
+
+
+def tightened(instance: Instance, over_slo: float) -> Instance:
+    """The instance with so much less of every SLO to use that what was over it would have been inside."""
+    safety = instance.policy.safety * SPARE / max(min(over_slo, 2.0), 1.0)
+    return instance.replace(policy=instance.policy.model_copy(update={"safety": safety}))
+
+
+def lines(replay: Replay | None) -> Iterator[str]:
+    """A sentence about a replay."""
+    if replay is not None:
+        late = f"late: {', '.join(replay.late)}" if replay.late else "nobody late"
+        yield (f"replayed {replay.replications} x {replay.seconds:g} s: worst P{replay.percentile:g} "
+               f"{replay.over_slo:.2f} of its SLO ({replay.workload}), {late}")
