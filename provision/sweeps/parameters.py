@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
+from provision.models.base.spelling import did_you_mean
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Policy, Workload
@@ -64,9 +64,8 @@ def find(name: str, instance: Instance) -> tuple[Parameter, str]:
     """
     kind, _, target = name.partition(".")
     if kind not in PARAMETERS:
-        close = get_close_matches(kind, PARAMETERS, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"vary {name}: unknown parameter {kind!r}; use one of {', '.join(PARAMETERS)}{hint}")
+        meant = did_you_mean(kind, PARAMETERS)
+        raise InputError(f"vary {name}: unknown parameter {kind!r}; use one of {', '.join(PARAMETERS)}{meant}")
     parameter = PARAMETERS[kind]
     known = {"WORKLOAD": list(instance.workload), "GPU": list(Counter(one.gpu for one in instance.fleet))}
     if target and target not in known.get(parameter.target, ()):
