@@ -93,7 +93,8 @@ def _refuse_absent(path: FilePath, row: CsvRow, columns: Mapping[str, str]) -> N
     """Refuse columns that were named and are not there."""
     for field, column in columns.items():
         if column not in row and column != field:
-            raise InputError(f"{path}: column {column!r} is missing; it has {', '.join(row)}{did_you_mean(column, row)}")
+            there = f"it has {', '.join(row)}{did_you_mean(column, row)}"
+            raise InputError(f"{path}: column {column!r} is missing; {there}")
 
 
 def _point(

@@ -42,8 +42,8 @@ def read_profiles(path: FilePath, gpu: str = GPU) -> dict[str, Profile]:
     """Profiles by DNN, from a table or from all tables of a folder or of its ``prof_data``.
 
     A batch takes 1000 x batch / throughput of one process, in ms: the latency column has fewer digits, and only
-    has to agree with that. Zeros stand for out of memory. Slices are named by profiles of the GPU type, those of ParvaGPU's
-    by their size in GPCs as well.
+    has to agree with that. Zeros stand for out of memory. Slices are named by profiles of the GPU
+    type, on ParvaGPU's also by their size in GPCs.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def _key(path: FilePath, line: int, profile: str, batch: float, processes: float
     sizes = {str(size): name for size, name in profile_names().items()} if gpu == GPU else {}
     name, known = sizes.get(profile, profile), gpu_type(gpu).profiles
     if name not in known:
-        there = [f"{size} ({one})" for size, one in sizes.items()] or list(known) or ["another --gpu, since it has none"]
+        there = [f"{size} ({one})" for size, one in sizes.items()] or list(known) or ["another --gpu"]
         raise InputError(
             f"{path}:{line}: {gpu} has no MIG profile {profile!r}; use one of {', '.join(there)}"
             f"{did_you_mean(profile, known)}"

@@ -18,8 +18,7 @@ from numba import njit
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 
-
-ANNOUNCEMENT = "compiling kernels, once on this machine: some seconds to two minutes (`provision warm-up` does it ahead)"
+ANNOUNCEMENT = "compiling kernels, once on this machine: seconds to minutes (`provision warm-up` does it ahead)"
 _logger = logging.getLogger(__name__)
 
 

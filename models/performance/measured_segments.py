@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from provision.models.base.fields import Name, Positive, PositiveCount, Record
+from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.fitted_networks import FittedError
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
@@ -62,17 +62,23 @@ class MeasuredModel(Record):
         return {key: tuple(points) for key, points in found.items()}
 
 
+class BetweenError(FittedError):
+    """Relative errors of interpolation between batches; ``margin`` is what makes up for nearly all that fall short."""
+
+    margin: NonNegative
+
+
 class MeasuredSegments(PerformanceData):
     """Measured tables (ParvaGPU): a row that is absent ran out of memory or was not measured.
 
     With ``between_batches`` batches between two measured ones of the same profile and processes can be planned too.
     Latency and the time that a batch takes of a process (batch x processes / throughput) are then linear in the batch
-    and lengthened by the 95th percentile of the error stated there.
+    and lengthened by the ``margin`` stated there.
     """
 
     kind: Literal["measured-segments"]
     models: dict[Name, MeasuredModel] = Field(min_length=1)
-    between_batches: FittedError | None = Field(default=None, exclude_if=lambda error: error is None)
+    between_batches: BetweenError | None = Field(default=None, exclude_if=lambda error: error is None)
 
     @model_validator(mode="after")
     def _known_profiles(self) -> Self:
@@ -89,7 +95,7 @@ class MeasuredSegments(PerformanceData):
         if self.between_batches is None:
             columns = np.array([row[1:] for row in self.models[model].points if row.profile == profile], float)
         else:
-            factor = 1 + self.between_batches.p95
+            factor = 1 + self.between_batches.margin
             columns = np.concatenate([filled(points, factor) for points in series]) if series else np.empty(0)
         columns = columns.reshape(-1, 4).T
         return OperatingPoints(columns[0].astype(int), columns[1].astype(int), columns[3], columns[2])
@@ -99,7 +105,7 @@ class MeasuredSegments(PerformanceData):
         row = measured.rows.get((profile, member.batch, member.processes))
         if row is None and self.between_batches is not None:
             series = measured.series.get((profile, member.processes), ())
-            row = between(series, member.batch, 1 + self.between_batches.p95)
+            row = between(series, member.batch, 1 + self.between_batches.margin)
         return row and Prediction(row.latency_ms, row.throughput_rps, None)
 
 

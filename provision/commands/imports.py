@@ -128,7 +128,7 @@ def _csv(options: Namespace) -> int:
         error = table.between_batches
         print(
             f"between batches: mean error {error.mean:.1%}, p95 {error.p95:.1%}, over {error.points} measured batches, "
-            f"each predicted from its neighbours; plans take {error.p95:.1%} longer there"
+            f"each predicted from its neighbours; plans take {error.margin:.1%} longer there"
         )
     return _write(options, table)
 

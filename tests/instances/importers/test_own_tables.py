@@ -83,12 +83,13 @@ def test_the_command_states_the_error_and_the_file_is_planned_with(table, tmp_pa
 @given(
     times=st.lists(st.floats(0.1, 100), min_size=2, max_size=8),
     steps=st.lists(st.integers(1, 40), min_size=8, max_size=8),
-    p95=st.floats(0, 0.5),
+    margin=st.floats(0, 0.5),
 )
-def test_arrays_and_the_scalar_path_agree(times, steps, p95):
+def test_arrays_and_the_scalar_path_agree(times, steps, margin):
     batches = np.cumsum(steps)[: len(times)].tolist()
-    points = [MeasuredPoint("1g.10gb", batch, 2, 700 * batch / ms, ms) for batch, ms in zip(batches, times, strict=True)]
-    error = {"mean": 0.0, "p95": p95, "max": 1.0, "points": 1}
+    measured = zip(batches, times, strict=True)
+    points = [MeasuredPoint("1g.10gb", batch, 2, 700 * batch / ms, ms) for batch, ms in measured]
+    error = {"mean": 0.0, "p95": 0.0, "max": 1.0, "points": 1, "margin": margin}
     content = {"version": 1, "name": "x", "kind": "measured-segments", "gpu": GPU, "models": {"m": {"points": points}}}
     found = validate(PerformanceFile, content | {"between_batches": error}, "x")
     offered = found.operating_points("m", "1g.10gb")
@@ -112,7 +113,7 @@ def test_files_that_do_not_say_so_have_measured_batches_only():
 
 @pytest.mark.skipif(not (DATA / "parvagpu").exists(), reason="needs ParvaGPU's tables in shared/data")
 def test_the_stated_error_covers_what_was_left_out():
-    """With every second batch of ParvaGPU's tables the stated p95 covers nine tenths of the batches left out."""
+    """With every second batch of ParvaGPU's tables the stated margin covers nine tenths of the batches left out."""
     whole = import_tables(DATA / "parvagpu").models
     thin = {name: _thinned(model) for name, model in whole.items()}
     error = between_error(thin)
@@ -141,5 +142,5 @@ def test_mlperf():
         assert point.latency_ms * point.throughput_rps == pytest.approx(1000 * point.batch * point.processes)
     with pytest.raises(InputError, match="did you mean"):
         import_mlperf(DATA / "mlperf" / "server.csv", GPU, ["DGX-A100_A100-SXM-80GBx8_TR"])
-    with pytest.raises(InputError, match="a30 has no profile 1g.10gb"):
+    with pytest.raises(InputError, match="a30 has no profile"):
         import_mlperf(DATA / "mlperf" / "server.csv", "a30", systems)

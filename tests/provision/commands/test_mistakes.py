@@ -71,8 +71,8 @@ def test_what_was_meant(line, meant, capsys):
 
 
 @pytest.mark.parametrize(("field", "value", "meant"), [
-    ("model", "resnet5O", "resnet50"), ("gpu", "a100-80g", "a100-80gb"), ("performance", "parvagpu-a10", "parvagpu-a100"),
-    ("objective", "min_gpu", "min_gpus"),
+    ("model", "resnet5O", "resnet50"), ("gpu", "a100-80g", "a100-80gb"),
+    ("performance", "parvagpu-a10", "parvagpu-a100"), ("objective", "min_gpu", "min_gpus"),
 ])
 def test_names_in_files(field, value, meant, tmp_path, capsys):
     content = {key: one for key, one in MISTAKES.items() if key not in ("objectve", "policy")}
