@@ -10,6 +10,7 @@ from provision.instances.files.instance_file import read_instance_file
 from provision.instances.files.shipped import shipped, shipped_instances
 from provision.instances.generators.families import PATTERNS, generated
 from provision.models.base.errors import InputError
+from provision.models.base.spelling import did_you_mean
 from provision.models.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def read(name_or_path: FilePath) -> Instance:
         return found
     raise InputError(
         f"{name}: no such file, and no shipped instance; there are {', '.join(shipped_instances())}, "
-        f"and generated ones: {', '.join(PATTERNS)}"
+        f"and generated ones: {', '.join(PATTERNS)}{did_you_mean(name, shipped_instances())}"
     )
 
 

@@ -3,27 +3,49 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any, NoReturn
 
 import provision
 from provision.commands import INTERRUPTED, VERBS
 from provision.models.base.errors import InputError, MethodError
-
-if TYPE_CHECKING:
-    pass
+from provision.models.base.spelling import did_you_mean
 
 DONE, UNUSABLE = 0, 2
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one line."""
+    """A parser whose complaints are one line, with what a misspelt verb, choice or option may mean."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(UNUSABLE, f"error: {InputError(message)} (see {self.prog} --help)\n")
+        raise InputError(f"{message} (see {self.prog} --help)")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = ", ".join(map(str, action.choices))
+            meant = did_you_mean(value, map(str, action.choices))
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}; use one of {known}{meant}")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """The options; those that are not known are refused."""
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            known = [option for parser in self._all() for option in parser._option_string_actions]
+            meant = "".join(did_you_mean(word.partition("=")[0], known) for word in unknown if word.startswith("--"))
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+        return options
+
+    def _all(self) -> Iterator[argparse.ArgumentParser]:
+        """This parser and those of its verbs and formats."""
+        yield self
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in action.choices.values():
+                    yield from parser._all()
 
 
 def parser(given: str | None = None) -> argparse.ArgumentParser:
@@ -39,22 +61,21 @@ def parser(given: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns 0 for yes, 1 for no, 2 for input that cannot be used."""
+    """Run one command; returns 0 for yes, 1 for no, 2 for input that cannot be used, 3 for no answer in time."""
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open to the end
+    arguments = sys.argv[1:] if arguments is None else arguments
+    as_json = "--json" in arguments
     try:
-        verdict = _run(sys.argv[1:] if arguments is None else arguments)
+        verdict = _run(arguments)
         sys.stdout.flush()
         return verdict
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return UNUSABLE
+        return _refused("input", error, as_json)
     except MethodError as error:
-        print(f"error: {InputError(error)}; try another --method and report this", file=sys.stderr)
-        return UNUSABLE
+        return _refused("method", InputError(f"{error}; try another --method and report this"), as_json)
     except MemoryError:
-        print("error: not enough memory for this; make the instance smaller", file=sys.stderr)
-        return UNUSABLE
+        return _refused("memory", InputError("not enough memory for this; make the instance smaller"), as_json)
     except KeyboardInterrupt:
         print("stopped before there was anything to return", file=sys.stderr)
         return INTERRUPTED
@@ -65,6 +86,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: the system refuses: {InputError(error)}", file=sys.stderr)
         _drop_output()
         return UNUSABLE
+
+
+def _refused(kind: str, error: InputError, as_json: bool) -> int:
+    """Say what cannot be used: a line each on stderr, with ``--json`` also an object ``error`` on stdout."""
+    for line in error.lines:
+        print(f"error: {line}", file=sys.stderr)
+    if as_json:
+        content = {"kind": kind, "message": error.lines[0], "problems": list(error.lines)}
+        print(json.dumps({"error": content}, indent=1))
+    return UNUSABLE
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import reprlib
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from provision.instances.files.complaints import complaints
 from provision.instances.files.parse import parse
 from provision.models.base.errors import InputError
 
@@ -75,19 +75,19 @@ def validate(kind: Any, content: object, where: object) -> Any:
     Raises
     ------
     InputError
-        With the first thing that is wrong: file, field, value, problem.
+        With everything that is wrong, one line each: file, field, value, problem.
     """
-    with refused(where):
+    with refused(where, kind):
         return TypeAdapter(kind).validate_python(content)
 
 
 @contextmanager
-def refused(where: object) -> Iterator[None]:
-    """Turn a ValidationError of pydantic into an InputError that names the place."""
+def refused(where: object, kind: Any = None) -> Iterator[None]:
+    """Turn a ValidationError of pydantic into an InputError that names the place; ``kind`` as for ``complaints``."""
     try:
         yield
     except ValidationError as error:
-        raise InputError(f"{where}: {_first_problem(error)}") from None
+        raise InputError(*(f"{where}: {line}" for line in complaints(error, kind))) from None
 
 
 def check_writable(path: FilePath, force: bool = False) -> None:
@@ -146,51 +146,6 @@ def dump(record: BaseModel, path: FilePath) -> str:
     if str(path).endswith(".json"):
         return json.dumps(content, indent=1) + "\n"
     return yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=115)
-
-
-REMEDIES = {
-    "extra_forbidden": "remove it or check its spelling",
-    "missing": "add it",
-    "float_type": "write a number, without quotes",
-    "int_type": "write a whole number, without quotes",
-    "string_type": "write text, in quotes if need be",
-    "bool_type": "write true or false",
-    "finite_number": "write the number that you mean",
-}
-WORDS = {"extra_forbidden": "unknown field", "missing": "is missing"}
-OWN = ("value_error", "union_tag_invalid", "union_tag_not_found")
-"""Types of errors whose message names the value already."""
-
-
-def _first_problem(error: ValidationError) -> str:
-    """One line for the first error that pydantic found, and how many more there are."""
-    problems = error.errors(include_url=False)
-    first, kind = problems[0], problems[0]["type"]
-    message = first["msg"].removeprefix("Value error, ").replace("Input should", "should")
-    text = f"{_field(first['loc'])}: {WORDS.get(kind, message)}".removeprefix(": ")
-    if kind not in OWN and kind not in WORDS:
-        text += f" (got {_shown(first['input'])})"
-    if kind in REMEDIES:
-        text += f"; {REMEDIES[kind]}"
-    return text + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else "")
-
-
-def _field(location: tuple[int | str, ...]) -> str:
-    """A path such as ``workloads[3].slo_ms``; names of union members are left out."""
-    path = ""
-    for part in location:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        elif part not in ("measured-segments", "closed-network", "igniter", "gpulets", "colocation"):
-            path += f".{part}" if path else str(part)
-    return path
-
-
-def _shown(value: object) -> str:
-    """A value as Python writes it, long ones cut."""
-    short = reprlib.Repr()
-    short.maxstring = short.maxother = short.maxlong = 60
-    return short.repr(value)
 
 
 def reason(error: BaseException) -> str:

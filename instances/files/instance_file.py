@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from provision.instances.files.files import load, validate
 from provision.models.base.errors import InputError
+from provision.models.base.spelling import did_you_mean
 from provision.models.performance.catalogue import PerformanceFile, shipped_performance
 from provision.models.problem.instance import Instance
 
@@ -44,6 +45,6 @@ def _from_file(performance: Any, instance: FilePath) -> Any:
         shipped = ", ".join(shipped_performance())
         raise InputError(
             f"{instance}: performance: {performance!r} is neither shipped data ({shipped}) nor a file beside the "
-            f"instance ({path}); correct the name"
+            f"instance ({path}); correct the name{did_you_mean(performance, shipped_performance())}"
         )
     return validate(PerformanceFile, load(path), path)

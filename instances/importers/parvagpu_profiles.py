@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from provision.instances.files.csv_cells import number, numbered_rows, parsed, whole
+from provision.instances.files.csv_cells import number, numbered_rows, parsed, text, whole
 from provision.instances.files.files import read_text
 from provision.instances.importers.parvagpu import GPU, PROFILE_COLUMNS, profile_names
 from provision.models.base.errors import InputError
+from provision.models.base.spelling import did_you_mean
 from provision.models.fitting.profile_points import ProfilePoints, profile_points
 from provision.models.hardware.gpu import gpu_type
 
@@ -37,30 +38,31 @@ class Profile(NamedTuple):
     points: ProfilePoints
 
 
-def read_profiles(path: FilePath) -> dict[str, Profile]:
+def read_profiles(path: FilePath, gpu: str = GPU) -> dict[str, Profile]:
     """Profiles by DNN, from a table or from all tables of a folder or of its ``prof_data``.
 
     A batch takes 1000 x batch / throughput of one process, in ms: the latency column has fewer digits, and only
-    has to agree with that. Zeros stand for out of memory.
+    has to agree with that. Zeros stand for out of memory. Slices are named by profiles of the GPU
+    type, on ParvaGPU's also by their size in GPCs.
 
     Raises
     ------
     InputError
         When there is no table, or one cannot be used.
     """
-    return {table.stem: _profile(table) for table in _tables(Path(path))}
+    return {table.stem: _profile(table, gpu) for table in _tables(Path(path))}
 
 
-def read_points(path: FilePath) -> list[Key]:
+def read_points(path: FilePath, gpu: str = GPU) -> list[Key]:
     """Points as (profile name, batch, processes), from lines like ``1g.10gb,8,2`` or ``1,8,2``.
 
     Raises
     ------
     InputError
-        When the file cannot be read or has no points, or a line is no point of an A100.
+        When the file cannot be read or has no points, or a line is no point of the GPU type.
     """
     lines = [(line, text.strip()) for line, text in enumerate(read_text(path).splitlines(), start=1)]
-    points = [_point(path, line, text) for line, text in lines if text and text != ",".join(POINT_COLUMNS)]
+    points = [_point(path, line, text, gpu) for line, text in lines if text and text != ",".join(POINT_COLUMNS)]
     if not points:
         raise InputError(f"{path}: has no points; write lines like 1g.10gb,8,2 for {', '.join(POINT_COLUMNS)}")
     return points
@@ -80,24 +82,24 @@ def _tables(path: Path) -> list[Path]:
     return tables
 
 
-def _profile(path: FilePath) -> Profile:
+def _profile(path: FilePath, gpu: str) -> Profile:
     """One table; every row once."""
     rows = {}
     for line, row in numbered_rows(path, PROFILE_COLUMNS):
-        key, latency_ms = _row(path, line, row)
+        key, latency_ms = _row(path, line, row, gpu)
         if key in rows:
             raise InputError(f"{path}:{line}: {_words(key)} stand in there twice; keep one")
         rows[key] = latency_ms
     if np.isnan(list(rows.values())).all():
         raise InputError(f"{path}: no row has a throughput above 0; put measurements in")
-    return Profile(tuple(rows), profile_points(gpu_type(GPU), rows, rows.values()))
+    return Profile(tuple(rows), profile_points(gpu_type(gpu), rows, rows.values()))
 
 
-def _row(path: FilePath, line: int, row: CsvRow) -> tuple[Key, float]:
+def _row(path: FilePath, line: int, row: CsvRow, gpu: str) -> tuple[Key, float]:
     """Key and batch latency (ms, NaN for out of memory) of a row whose two measurements agree."""
-    size, batch, processes = (whole(path, line, row, column) for column in PROFILE_COLUMNS[:3])
+    batch, processes = (whole(path, line, row, column) for column in PROFILE_COLUMNS[1:3])
     per_process_rps, latency_s = (number(path, line, row, column) for column in PROFILE_COLUMNS[3:])
-    key = _key(path, line, str(size), batch, processes)
+    key = _key(path, line, text(path, line, row, PROFILE_COLUMNS[0]), batch, processes, gpu)
     if per_process_rps == 0 and latency_s == 0:
         return key, np.nan
     batch_s = batch / per_process_rps if per_process_rps else np.inf
@@ -109,22 +111,25 @@ def _row(path: FilePath, line: int, row: CsvRow) -> tuple[Key, float]:
     return key, 1000 * batch_s
 
 
-def _point(path: FilePath, line: int, text: str) -> Key:
+def _point(path: FilePath, line: int, point: str, gpu: str) -> Key:
     """The key in a line of a file of points."""
-    cells = [cell.strip() for cell in text.split(",")]
+    cells = [cell.strip() for cell in point.split(",")]
     if len(cells) != len(POINT_COLUMNS):
-        raise InputError(f"{path}:{line}: {text!r} is no {','.join(POINT_COLUMNS)}; write a line like 1g.10gb,8,2")
+        raise InputError(f"{path}:{line}: {point!r} is no {','.join(POINT_COLUMNS)}; write a line like 1g.10gb,8,2")
     batch, processes = (parsed(path, line, *cell) for cell in zip(POINT_COLUMNS[1:], cells[1:], strict=True))
-    return _key(path, line, cells[0], batch, processes)
+    return _key(path, line, cells[0], batch, processes, gpu)
 
 
-def _key(path: FilePath, line: int, profile: str, batch: float, processes: float) -> Key:
-    """A point in one spelling; profiles may be named by their size in GPCs."""
-    names = profile_names()
-    name = {str(size): name for size, name in names.items()}.get(profile, profile)
-    if name not in gpu_type(GPU).profiles:
-        known = ", ".join(f"{size} ({name})" for size, name in names.items())
-        raise InputError(f"{path}:{line}: {GPU} has no MIG profile {profile!r}; use one of {known}")
+def _key(path: FilePath, line: int, profile: str, batch: float, processes: float, gpu: str) -> Key:
+    """A point in one spelling; ParvaGPU's profiles may be named by their size in GPCs."""
+    sizes = {str(size): name for size, name in profile_names().items()} if gpu == GPU else {}
+    name, known = sizes.get(profile, profile), gpu_type(gpu).profiles
+    if name not in known:
+        there = [f"{size} ({one})" for size, one in sizes.items()] or list(known) or ["another --gpu"]
+        raise InputError(
+            f"{path}:{line}: {gpu} has no MIG profile {profile!r}; use one of {', '.join(there)}"
+            f"{did_you_mean(profile, known)}"
+        )
     for what, count in (("batch", batch), ("processes", processes)):
         if count < 1 or count != int(count):
             raise InputError(f"{path}:{line}: {what} {count:g} must be a whole number above 0; correct it")

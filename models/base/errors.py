@@ -4,14 +4,15 @@ MOST_CHARACTERS = 1000
 
 
 class InputError(ValueError):
-    """Input that cannot be used: one line naming the place, the problem and the remedy.
+    """Input that cannot be used: for each problem one line that names the place, the problem and the remedy.
 
-    The command line prints it and exits with code 2. Whatever the message quotes from the input, it is one
-    line of bounded length without control characters.
+    The command line prints it and exits with code 2. Whatever a message quotes from the input, it is one
+    line of bounded length without control characters. ``lines`` has all of them.
     """
 
-    def __init__(self, message: object) -> None:
-        super().__init__(_line(message))
+    def __init__(self, *messages: object) -> None:
+        self.lines = tuple(map(_line, messages))
+        super().__init__("\n".join(self.lines))
 
 
 class UnsupportedError(InputError):

@@ -10,6 +10,7 @@ from pydantic import model_validator
 
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, Positive, PositiveCount, Record, Text
+from provision.models.base.spelling import did_you_mean
 
 WHOLE = "whole"
 """The profile name of the slice that is a whole GPU, MIG off."""
@@ -123,4 +124,5 @@ def gpu_type(name: str) -> GpuType:
     try:
         return gpu_types()[name]
     except KeyError:
-        raise InputError(f"unknown GPU type {name!r}; use one of {', '.join(gpu_types())}") from None
+        known = f"use one of {', '.join(gpu_types())}{did_you_mean(name, gpu_types())}"
+        raise InputError(f"unknown GPU type {name!r}; {known}") from None

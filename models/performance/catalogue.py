@@ -12,6 +12,7 @@ import yaml
 from pydantic import Field, TypeAdapter, ValidatorFunctionWrapHandler, WrapValidator
 
 from provision.models.base.errors import InputError
+from provision.models.base.spelling import did_you_mean
 from provision.models.performance.colocation import Colocation
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.gpulets import Gpulets
@@ -63,7 +64,7 @@ def load_performance(name: str) -> PerformanceFile:
     if name not in shipped_performance():
         raise InputError(
             f"unknown performance data {name!r}; use one of {', '.join(shipped_performance())} "
-            "or a path to a file"
+            f"or a path to a file{did_you_mean(name, shipped_performance())}"
         )
     path = files("provision.models.performance") / "data" / f"{name}.yaml"
     return _ANY.validate_python(yaml.load(path.read_text(), yaml.CSafeLoader))

@@ -1,19 +1,28 @@
-"""Measured segments (ParvaGPU): a table of what each model did on each slice."""
+"""Measured segments (ParvaGPU): a table of what each model did on each slice, between its batches where it says so."""
 
 from __future__ import annotations
 
+from bisect import bisect
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from provision.models.base.fields import Name, Positive, PositiveCount, Record
+from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record
 from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.performance.fitted_networks import FittedError
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from provision.models.base.arrays import Floats
     from provision.models.performance.operating_points import Member
+
+
+GRID = tuple(sorted({*range(1, 17), *(2**power for power in range(17)), *(3 * 2**power for power in range(15))}))
+"""Batches that are offered between measured ones."""
 
 
 class MeasuredPoint(NamedTuple):
@@ -44,12 +53,32 @@ class MeasuredModel(Record):
         """Measured points by (profile, batch, processes)."""
         return {point[:3]: point for point in self.points}
 
+    @cached_property
+    def series(self) -> dict[tuple[str, int], tuple[MeasuredPoint, ...]]:
+        """Measured points by (profile, processes), batches ascending."""
+        found: dict[tuple[str, int], list[MeasuredPoint]] = {}
+        for point in sorted(self.points, key=lambda point: point.batch):
+            found.setdefault((point.profile, point.processes), []).append(point)
+        return {key: tuple(points) for key, points in found.items()}
+
+
+class BetweenError(FittedError):
+    """Relative errors of interpolation between batches; ``margin`` is what makes up for nearly all that fall short."""
+
+    margin: NonNegative
+
 
 class MeasuredSegments(PerformanceData):
-    """Measured tables (ParvaGPU): a row that is absent ran out of memory or was not measured."""
+    """Measured tables (ParvaGPU): a row that is absent ran out of memory or was not measured.
+
+    With ``between_batches`` batches between two measured ones of the same profile and processes can be planned too.
+    Latency and the time that a batch takes of a process (batch x processes / throughput) are then linear in the batch
+    and lengthened by the ``margin`` stated there.
+    """
 
     kind: Literal["measured-segments"]
     models: dict[Name, MeasuredModel] = Field(min_length=1)
+    between_batches: BetweenError | None = Field(default=None, exclude_if=lambda error: error is None)
 
     @model_validator(mode="after")
     def _known_profiles(self) -> Self:
@@ -61,11 +90,68 @@ class MeasuredSegments(PerformanceData):
         return self
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """The measured points of a model on a profile."""
-        rows = [point for point in self.models[model].points if point.profile == profile]
-        columns = np.array([row[1:] for row in rows], float).reshape(-1, 4).T
+        """The measured points of a model on a profile, and where the file says so some between them."""
+        series = [points for (name, _), points in self.models[model].series.items() if name == profile]
+        if self.between_batches is None:
+            columns = np.array([row[1:] for row in self.models[model].points if row.profile == profile], float)
+        else:
+            factor = 1 + self.between_batches.margin
+            columns = np.concatenate([filled(points, factor) for points in series]) if series else np.empty(0)
+        columns = columns.reshape(-1, 4).T
         return OperatingPoints(columns[0].astype(int), columns[1].astype(int), columns[3], columns[2])
 
     def _alone(self, profile: str, member: Member) -> Prediction | None:
-        row = self.models[member.model].rows.get((profile, member.batch, member.processes))
+        measured = self.models[member.model]
+        row = measured.rows.get((profile, member.batch, member.processes))
+        if row is None and self.between_batches is not None:
+            series = measured.series.get((profile, member.processes), ())
+            row = between(series, member.batch, 1 + self.between_batches.margin)
         return row and Prediction(row.latency_ms, row.throughput_rps, None)
+
+
+def between(series: Sequence[MeasuredPoint], batch: int, factor: float = 1.0) -> MeasuredPoint | None:
+    """The point of a batch between two measured ones; None outside of them.
+
+    Parameters
+    ----------
+    series
+        Measured points of one profile and number of processes, batches ascending.
+    batch
+        Not measured.
+    factor
+        What its times are lengthened by.
+    """
+    above = bisect(series, batch, key=lambda point: point.batch)
+    if not 0 < above < len(series):
+        return None
+    low, high = series[above - 1], series[above]
+    part = (batch - low.batch) / (high.batch - low.batch)
+    latency_ms, period_ms = (
+        factor * (one + part * (other - one))
+        for one, other in ((low.latency_ms, high.latency_ms), (_period_ms(low), _period_ms(high)))
+    )
+    return MeasuredPoint(low.profile, batch, low.processes, 1000 * batch * low.processes / period_ms, latency_ms)
+
+
+def filled(series: Sequence[MeasuredPoint], factor: float) -> Floats:
+    """Rows of batch, processes, throughput and latency: measured ones, and on a grid of batches between them.
+
+    Returns
+    -------
+    array (points, 4)
+        Batches ascending; requests/s and ms.
+    """
+    batches, processes, throughput_rps, latency_ms = np.array([point[1:] for point in series], float).T
+    grid = np.union1d(batches, [batch for batch in GRID if batches[0] < batch < batches[-1]])
+    lengthened = np.where(np.isin(grid, batches), 1.0, factor)
+    period_ms = 1000 * batches * processes / throughput_rps
+    times = [lengthened * np.interp(grid, batches, column) for column in (period_ms, latency_ms)]
+    count = np.full(len(grid), processes[0])
+    rows = np.column_stack([grid, count, 1000 * grid * count / times[0], times[1]])
+    rows[np.isin(grid, batches), 2] = throughput_rps
+    return rows
+
+
+def _period_ms(point: MeasuredPoint) -> float:
+    """How long a process takes for a batch, in ms."""
+    return 1000 * point.batch * point.processes / point.throughput_rps

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
 from provision.models.base.fields import Name, Record, Text, Version
+from provision.models.base.spelling import did_you_mean
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.plans.prediction import throughput_rps
 from provision.models.problem.workload import FleetEntry, Policy, Workflow, Workload
@@ -72,6 +73,7 @@ class Instance(Record):
                     raise ValueError(
                         f"workloads[{index}].{field}: no performance data for {model!r} on this fleet; "
                         f"there is data for {', '.join(sorted(self._known_models)) or 'no model'}"
+                        f"{did_you_mean(model, self._known_models)}"
                     )
         self._check_workflows()
         return self

@@ -97,13 +97,14 @@ class Workflow(Record):
 class FleetEntry(Record):
     """GPUs of one type at one price that may be used; ``count`` None means as many as needed.
 
-    A type may stand several times at different prices: owned, reserved, on demand.
+    A type may stand several times at different prices: owned, reserved, on demand; ``tier`` names such an entry.
 
     With ``mig`` the GPUs are partitioned; by default they are when the type can be. Without ``mps``
     every slice runs a single process.
     """
 
     gpu: Name
+    tier: Name | None = Field(default=None, exclude_if=lambda tier: tier is None)
     price_per_hour: Annotated[NonNegative, Field(le=1e9)] | None = None
     count: Count | None = None
     mig: Flag | None = None

@@ -12,6 +12,7 @@ VERBS = {
     "show": ("show", "draw the GPUs of a plan with their slices"),
     "import": ("imports", "turn public files of other systems into instances, performance data and plans"),
     "serve": ("serve", "plan, watch, compare and export over HTTP and in a browser"),
+    "warm-up": ("warm_up", "compile the kernels of the common methods ahead, so that no first answer waits for them"),
     "bench": (
         "bench",
         "solve the benchmark families and set the answers against the best known; exit 1 when one is worse",

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from provision.models.problem.search import Incumbent
 
+UNKNOWN = 3
+"""Exit code where neither a plan was found nor that there is none was proved in the time given."""
 N = TypeVar("N", int, float)
 PLAIN = TextColumn("{task.description}", markup=False)
 """A column for names that users chose; brackets in them are no markup."""
@@ -69,6 +71,11 @@ def finite(content: object) -> Any:
     if isinstance(content, (list, tuple)):
         return [finite(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def verdict(yes: bool, status: str) -> int:
+    """The exit code of an answer: 0 for yes, 1 for no, 3 where the search ended without an answer."""
+    return 0 if yes else UNKNOWN if status == "unknown" else 1
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -49,7 +49,7 @@ def add_fit(parser: ArgumentParser) -> None:
         "colocation: a table of models alone, and with --pairs side by side",
     )
     parser.add_argument("--pairs", metavar="F", help="colocation: the table of models side by side (CSV)")
-    parser.add_argument("--gpu", metavar="G", help="colocation: the GPU type measured on (default: v100)")
+    parser.add_argument("--gpu", metavar="G", help=f"the GPU type measured on (default: {GPU}; colocation: v100)")
     parser.add_argument("--model", choices=FAMILIES, default="closed-network", help="default: closed-network")
     points = parser.add_mutually_exclusive_group()
     points.add_argument(
@@ -73,11 +73,12 @@ def _run(options: Namespace) -> int:
         return fit_pairs.run(options)
     if options.format == "colocation":
         return fit_colocation.run(options)
-    fit_pairs.refuse(options, dict.fromkeys(("pairs", "gpu"), fit_pairs.COLOCATION))
+    fit_pairs.refuse(options, {"pairs": fit_pairs.COLOCATION})
+    options.gpu = gpu_type(options.gpu or GPU).name
     if options.propose is not None:
         return _propose(options)
     _check(options)
-    profiles = read_profiles(options.path)
+    profiles = read_profiles(options.path, options.gpu)
     fits = _fits(profiles, options)
     if options.out:
         _write(profiles, fits, options)
@@ -106,11 +107,11 @@ def _propose(options: Namespace) -> int:
     for name in ("path", "png"):
         if getattr(options, name):
             raise InputError(f"--propose goes without {getattr(options, name)}: it is for a DNN not yet measured")
-    keys = propose(gpu_type(GPU), options.model, options.propose)
+    keys = propose(gpu_type(options.gpu), options.model, options.propose)
     if options.out:
         write_text(options.out, points_text(keys), options.force)
     if options.json:
-        print_json({"gpu": GPU, "model": options.model, "points": keys, "out": options.out})
+        print_json({"gpu": options.gpu, "model": options.model, "points": keys, "out": options.out})
     else:
         print(f"written to {options.out}" if options.out else points_text(keys).rstrip())
     return 0
@@ -139,7 +140,7 @@ def _chosen(dnn: str, profile: Profile, listed: Collection[Key] | None, options:
 def _listed(profiles: Mapping[str, Profile], options: Namespace) -> list[Key]:
     """The points of the points file, all of them in a table."""
     known = {key for profile in profiles.values() for key in profile.keys}
-    points = read_points(options.points_file)
+    points = read_points(options.points_file, options.gpu)
     for profile, batch, processes in points:
         if (profile, batch, processes) not in known:
             raise InputError(
@@ -151,7 +152,7 @@ def _listed(profiles: Mapping[str, Profile], options: Namespace) -> list[Key]:
 
 def _write(profiles: Mapping[str, Profile], fits: Mapping[str, Fit], options: Namespace) -> None:
     """Write the performance data, with where it comes from."""
-    about = {"name": Path(options.out).stem, "gpu": GPU, "source": f"Tables in {Path(options.path).name}"}
+    about = {"name": Path(options.out).stem, "gpu": options.gpu, "source": f"Tables in {Path(options.path).name}"}
     if options.model == "closed-network":
         about |= {"command": _command(options), "fitted": date.today().isoformat()}
         about["source"] += f", fitted by provision {provision.__version__}; errors {_judged(options)}."

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from provision.commands.common import add_force
 from provision.instances.files.demand import write_demand
 from provision.instances.files.files import check_writable
+from provision.instances.importers.csv_table import FIELDS, import_csv, parse_columns
 from provision.instances.importers.igniter_profile import import_igniter
+from provision.instances.importers.mlperf import import_mlperf
 from provision.instances.importers.model_analyzer import import_model_analyzer
 from provision.instances.importers.parvagpu import import_deployment, import_scenario, import_tables, sharing
 from provision.instances.importers.perf_analyzer import import_perf_analyzer
@@ -33,6 +35,9 @@ def add_import(parser: ArgumentParser) -> None:
     _add(formats, "perf-analyzer", _perf_analyzer, "files MODEL_PROFILE_bBATCH_pPROCESSES.csv, as a table", "PATH")
     _add(formats, "model-analyzer", _model_analyzer, "metrics-model-inference.csv, as a table", "CSV")
     _add(formats, "servegen", _servegen, "rates of the busiest clients, as workloads of shipped models", "CSV")
+    _add(formats, "csv", _csv, "own measurements, a row per batch with its latency, as a table", "FILE")
+    _add(formats, "mlperf", _mlperf, "offline results of MLPerf Inference, as a table", "CSV")
+    _add_tables(formats)
     for name in ("perf-analyzer", "model-analyzer"):
         formats.choices[name].add_argument("--gpu", required=True, metavar="G", help="measured on")
         formats.choices[name].add_argument(
@@ -57,6 +62,24 @@ def add_import(parser: ArgumentParser) -> None:
     servegen.add_argument("--windows", type=int, default=144, metavar="N", help="how many (default: 144, a day)")
     formats.choices["igniter"].add_argument("--gpu", default="v100", metavar="G", help="measured on (default: v100)")
     formats.choices["parvagpu-deployment"].add_argument("--instance", required=True, metavar="I")
+
+
+def _add_tables(formats: Any) -> None:
+    """Declare what own measurements and MLPerf's results need beside the file."""
+    own, mlperf = formats.choices["csv"], formats.choices["mlperf"]
+    for one in (own, mlperf):
+        one.add_argument("--gpu", required=True, metavar="TYPE", help="measured on")
+    own.add_argument("--model", required=True, metavar="NAME", help="what was measured, where no column says so")
+    own.add_argument(
+        "--profile", default=WHOLE, metavar="P", help=f"MIG profile, where no column says so (default: {WHOLE})"
+    )
+    own.add_argument(
+        "--columns", default="", metavar="FIELD=COLUMN,...", help=f"names of the columns of {', '.join(FIELDS)}"
+    )
+    own.add_argument("--measured-only", action="store_true", help="do not plan batches between the measured ones")
+    mlperf.add_argument(
+        "--system", required=True, action="append", metavar="S", help="take this system's rows (once per profile)"
+    )
 
 
 def _add(formats: Any, name: str, run: Callable[[Namespace], int], text: str, path: str) -> None:
@@ -95,6 +118,24 @@ def _model_analyzer(options: Namespace) -> int:
     if left_out:
         print(f"{left_out} rows left out: not one request in flight per instance", file=sys.stderr)
     return _write(options, table)
+
+
+def _csv(options: Namespace) -> int:
+    check_writable(options.out, options.force)
+    columns, given = parse_columns(options.columns), (options.gpu, options.model)
+    table = import_csv(options.path, *given, columns, options.profile, not options.measured_only)
+    if table.between_batches is not None:
+        error = table.between_batches
+        print(
+            f"between batches: mean error {error.mean:.1%}, p95 {error.p95:.1%}, over {error.points} measured batches, "
+            f"each predicted from its neighbours; plans take {error.margin:.1%} longer there"
+        )
+    return _write(options, table)
+
+
+def _mlperf(options: Namespace) -> int:
+    check_writable(options.out, options.force)
+    return _write(options, import_mlperf(options.path, options.gpu, options.system))
 
 
 def _deployment(options: Namespace) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from provision import draw
-from provision.commands.common import add_force, add_json, counting, print_json, print_table
+from provision.commands.common import add_force, add_json, counting, print_json, print_table, verdict
 from provision.draw.figures import check_picture
 from provision.formulations.replanning.counts import ALLOWED
 from provision.instances.files.demand import COLUMNS, TWO_WAVES, at_rates, read_demand, two_waves
@@ -105,7 +105,7 @@ def _replan(options: Namespace) -> int:
         print_json(head | replan_row(found) | {"plan_file": options.out if found.plan else None})
     else:
         _print_replan(found, options)
-    return 0 if found.plan is not None else 1
+    return verdict(found.plan is not None, found.status)
 
 
 def _with_new_rates(instance: Instance, options: Namespace) -> Instance:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from provision.commands.common import add_force, add_json, print_json, progress, shown
+from provision.commands.common import add_force, add_json, print_json, progress, shown, verdict
 from provision.draw.layout import plural
 from provision.draw.terminal import draw_terminal
 from provision.instances.files.files import check_writable
 from provision.instances.read import read, write
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
+from provision.models.base.spelling import did_you_mean
 from provision.models.problem.instance import THROUGHPUT
 from provision.solving.methods import method as find_method
 from provision.solving.replayed import lines
@@ -56,7 +57,7 @@ def _run(options: Namespace) -> int:
         print_json(result.summary() | {"plan_file": written})
     else:
         _print(instance, result, options.out)
-    return 0 if result.verified else 1
+    return verdict(result.verified, result.status)
 
 
 def _parameters(options: Namespace) -> dict[str, Any]:
@@ -68,8 +69,8 @@ def _parameters(options: Namespace) -> dict[str, Any]:
         if not equals:
             raise InputError(f"--set {text!r}: write it as NAME=VALUE")
         if name not in known:
-            has = ", ".join(known) or "none"
-            raise InputError(f"--set {text!r}: method {options.method} has no parameter {name!r}; it has: {has}")
+            has, meant = ", ".join(known) or "none", did_you_mean(name, known)
+            raise InputError(f"--set {text!r}: method {options.method} has no parameter {name!r}; it has: {has}{meant}")
         parameters[name] = value
     return parameters
 

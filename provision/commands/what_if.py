@@ -19,7 +19,7 @@ from provision.sweeps import words
 from provision.sweeps.breakpoints import breakpoints, check_range
 from provision.sweeps.grid import from_flags, points_of, read_sweep, values_of
 from provision.sweeps.parameters import PARAMETERS
-from provision.sweeps.run import PLAIN, digest, row, run, solved
+from provision.sweeps.run import COLUMNS, NOT_APPLICABLE, PLAIN, digest, row, run, solved
 from provision.sweeps.safety import QUANTILES, price_of_safety
 from provision.sweeps.table import Table, aligned
 
@@ -49,6 +49,9 @@ def add_what_if(parser: ArgumentParser) -> None:
     parser.add_argument("--one-at-a-time", action="store_true", help="not every combination of several parameters")
     parser.add_argument(
         "--breakpoints", action="append", default=[], metavar="NAME", help="find where the GPUs change along it"
+    )
+    parser.add_argument(
+        "--budget", type=float, metavar="B", help="say which values cost no more (price per hour, or GPUs)"
     )
     parser.add_argument("--prices", action="store_true", help="what a request/s and a ms of SLO cost at the margin")
     parser.add_argument("--demand", metavar="F", help="CSV of time_s,workload,rate_rps: plans for its quantiles")
@@ -102,6 +105,8 @@ def _found(
     found["breakpoints"] = _breakpoints(instance, values, settings, options)
     if sweep:
         found["answers"] = words.answers(found["base"], values, found["rows"], found["breakpoints"], instance.unit)
+    if sweep and options.budget is not None:
+        found["answers"] += words.within(options.budget, list(values), found["rows"], instance.unit)
     found["answers"] += [line for name, points in found["breakpoints"].items() for line in words.changes(name, points)]
     return found
 
@@ -131,6 +136,8 @@ def _check(options: Namespace, values: Mapping[str, Sequence[Any]]) -> None:
             raise InputError(f"{name}: needs something to vary; add --vary NAME=VALUES")
     if not (values or options.prices or options.demand):
         raise InputError("what-if: say what to vary, as --vary rate=0.8:1.4:0.05, or add --prices or --demand")
+    if options.budget is not None and not (values and 0 <= options.budget < float("inf")):
+        raise InputError(f"--budget {options.budget:g}: write a number from 0 on, and something to vary")
     for name in options.breakpoints:
         check_range(name, values.get(name, []))
     if options.png:
@@ -199,6 +206,10 @@ def _show(found: dict[str, Any], options: Namespace) -> None:
         print(line)
     for part in ("rows", "prices", "safety"):
         _table(found.get(part, []))
+    for one in found.get("rows", []):
+        if one["status"] == NOT_APPLICABLE:
+            point = ", ".join(f"{name} {one[name]}" for name in one if name not in COLUMNS)
+            print(f"{point}: {one['reason']}")
     for what, path in (("table", options.out), ("plot", options.png)):
         if path:
             print(f"{what} written to {path}")

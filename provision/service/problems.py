@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.responses import JSONResponse
 
 from provision import InputError
-from provision.instances.files.files import REMEDIES, WORDS
+from provision.instances.files.complaints import REMEDIES, WORDS, telling
 from provision.service.answers import FieldProblem, Problem
 
 MOST_ERRORS = 50
@@ -61,7 +61,7 @@ def validated(kind: Any, content: Any, field: str = "") -> Any:
     try:
         return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
-        found = _merged(_field_problem(one, content, field) for one in _telling(error.errors(include_url=False)))
+        found = _merged(_field_problem(one, content, field) for one in telling(error.errors(include_url=False)))
     detail = f"{found[0].field}: {found[0].detail}" if found[0].field else found[0].detail
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     raise refused(422, str(InputError(detail + more)), found)
@@ -72,18 +72,6 @@ def response(problem: Problem) -> JSONResponse:
     headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
     content = problem.model_dump(mode="json")
     return JSONResponse(content, problem.status, headers, media_type="application/problem+json")
-
-
-def _telling(errors: Sequence[Any]) -> list[Any]:
-    """Without what pydantic says of a list only because some of its items are wrong."""
-    return [
-        one for one in errors
-        if one["type"] != "too_short" or not any(_inside(other["loc"], one["loc"]) for other in errors)
-    ]
-
-
-def _inside(location: Sequence[Any], outer: Sequence[Any]) -> bool:
-    return len(location) > len(outer) and location[: len(outer)] == outer
 
 
 def _merged(problems: Iterable[FieldProblem]) -> list[FieldProblem]:

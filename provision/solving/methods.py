@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from provision.models.base.errors import InputError
+from provision.models.base.spelling import did_you_mean
 from provision.models.problem.method import Method
 
 MODULES = (
@@ -76,4 +77,5 @@ def method(name: str) -> Method:
     try:
         return methods()[name]
     except KeyError:
-        raise InputError(f"unknown method {name!r}; use one of {', '.join(methods())}") from None
+        known = f"use one of {', '.join(methods())}{did_you_mean(name, methods())}"
+        raise InputError(f"unknown method {name!r}; {known}") from None

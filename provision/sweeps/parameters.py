@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
+from provision.models.base.spelling import did_you_mean
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Policy, Workload
@@ -64,14 +64,14 @@ def find(name: str, instance: Instance) -> tuple[Parameter, str]:
     """
     kind, _, target = name.partition(".")
     if kind not in PARAMETERS:
-        close = get_close_matches(kind, PARAMETERS, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"vary {name}: unknown parameter {kind!r}; use one of {', '.join(PARAMETERS)}{hint}")
+        meant = did_you_mean(kind, PARAMETERS)
+        raise InputError(f"vary {name}: unknown parameter {kind!r}; use one of {', '.join(PARAMETERS)}{meant}")
     parameter = PARAMETERS[kind]
-    known = {"WORKLOAD": list(instance.workload), "GPU": list(Counter(one.gpu for one in instance.fleet))}
+    known = {"WORKLOAD": list(instance.workload), "GPU": list(tiers(instance))}
     if target and target not in known.get(parameter.target, ()):
         there = ", ".join(known.get(parameter.target, ())[:20]) or f"none: write {kind} alone"
-        raise InputError(f"vary {name}: nothing called {target!r} to vary; there is {there}")
+        meant = did_you_mean(target, known.get(parameter.target, ()))
+        raise InputError(f"vary {name}: nothing called {target!r} to vary; there is {there}{meant}")
     if parameter.target == "GPU" and not target:
         raise InputError(f"vary {name}: say for which GPU type, as {kind}.{known['GPU'][0]}")
     return parameter, target
@@ -91,15 +91,32 @@ def _workloads(field: str, factor: bool) -> Change:
     return change
 
 
+def tiers(instance: Instance) -> dict[str, list[int]]:
+    """Indices of fleet entries by what a sweep calls them: a type's one entry, or ``TYPE.TIER`` of several.
+
+    A tier without a name is ``on_demand`` when it has no count and is the only such one of its type, else it goes by
+    its number among those of its type, from 1.
+    """
+    found: dict[str, list[int]] = {}
+    for at, entry in enumerate(instance.fleet):
+        found.setdefault(entry.gpu, []).append(at)
+    for gpu, places in [(gpu, places) for gpu, places in found.items() if len(places) > 1]:
+        uncounted = [at for at in places if instance.fleet[at].count is None]
+        for number, at in enumerate(places, start=1):
+            unnamed = ON_DEMAND if uncounted == [at] else str(number)
+            found.setdefault(f"{gpu}.{instance.fleet[at].tier or unnamed}", []).append(at)
+    return found
+
+
 def _fleet(field: str) -> Change:
-    """A change of one field of the fleet entries of one GPU type."""
+    """A change of one field of a fleet entry, found by its GPU type or price tier."""
 
     def change(instance: Instance, target: str, value: Any, where: str) -> Instance:
-        if [one.gpu for one in instance.fleet].count(target) > 1:
-            raise InputError(f"{where}: {target} stands in the fleet more than once; vary files with one entry of it")
-        fleet = [
-            _with(FleetEntry, one, where, **{field: value}) if one.gpu == target else one for one in instance.fleet
-        ]
+        places, fleet = tiers(instance)[target], list(instance.fleet)
+        if len(places) > 1:
+            several = ", ".join(name for name, at in tiers(instance).items() if name != target and at[0] in places)
+            raise InputError(f"{where}: {target} stands in the fleet more than once; vary one of {several}")
+        fleet[places[0]] = _with(FleetEntry, fleet[places[0]], where, **{field: value})
         return _instance(instance, where, fleet=fleet)
 
     return change
@@ -150,6 +167,7 @@ def _instance(instance: Instance, where: str, **changes: Any) -> Instance:
     return validate(type(instance), fields | changes, where)
 
 
+ON_DEMAND = "on_demand"
 PARAMETERS = {
     "rate": Parameter("factor of the request rates", _workloads("rate_rps", True), "WORKLOAD"),
     "slo": Parameter("factor of the SLOs", _workloads("slo_ms", True), "WORKLOAD"),

@@ -18,7 +18,7 @@ import joblib
 from provision.models.base.errors import InputError
 from provision.solving.methods import method as find_method
 from provision.solving.solve import solve
-from provision.sweeps.parameters import changed
+from provision.sweeps.parameters import changed, find
 
 if TYPE_CHECKING:
     from provision.models.plans.result import Result
@@ -31,6 +31,7 @@ Settings = Mapping[str, Any]
 CHUNK = 8
 PLAIN = {"auto": {"slack": "no"}}
 """Parameters by method: a table tells costs, for which slack is not needed."""
+NOT_APPLICABLE = "not applicable"
 COLUMNS = ("status", "objective", "bound", "gap", "gpus", "gpcs", "cost_per_hour", "plan_gpus", "reason")
 
 
@@ -66,15 +67,18 @@ def run(
     Returns
     -------
     list of dict
-        One row per point, in order: the parameters, then COLUMNS.
+        One row per point, in order: the parameters, then COLUMNS. A point that the instance cannot take, as for want
+        of data, or that the method cannot do is a row that is ``not applicable``, with its reason.
 
     Raises
     ------
     InputError
-        Before any work, for a point that the instance cannot take or the method cannot do.
+        Before any work, for an unknown parameter, or where no point at all can be solved: what the first lacks.
     """
-    for point in points:
-        find_method(settings["method"]).check(changed(instance, point))
+    for name in {name: None for point in points for name in point}:
+        find(name, instance)
+    if points and all(_refused(instance, point, settings) for point in points):
+        raise InputError(_refused(instance, points[0], settings))
     chunks = [points[at : at + CHUNK] for at in range(0, len(points), CHUNK)]
     found = dict(done or {})
     left = [number for number in range(len(chunks)) if number not in found]
@@ -98,10 +102,22 @@ def _chunk(
     """The rows of neighbouring points; from the last on, since a plan for more traffic holds for less."""
     rows, plan = [], None
     for point in reversed(points):
+        if why := _refused(instance, point, settings):
+            rows.append(point | dict.fromkeys(COLUMNS) | {"status": NOT_APPLICABLE, "reason": why})
+            continue
         result = solved(changed(instance, point), settings, start=plan, **PLAIN.get(settings["method"], {}))
         plan = result.plan
         rows.append(point | row(result))
     return number, rows[::-1]
+
+
+def _refused(instance: Instance, point: Mapping[str, float | str], settings: Settings) -> str:
+    """Why a point cannot be solved; empty where it can."""
+    try:
+        find_method(settings["method"]).check(changed(instance, point))
+    except InputError as error:
+        return error.lines[0]
+    return ""
 
 
 def solved(instance: Instance, settings: Settings, **rest: Any) -> Result:

@@ -7,6 +7,7 @@ Segments serve one workload each, so that a plan for the highest rate of every w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ from provision.verification.verify import verify
 if TYPE_CHECKING:
     from provision.instances.files.demand import Demand
     from provision.models.plans.plan import Plan
+    from provision.models.plans.result import Result
     from provision.models.problem.instance import Instance
     from provision.sweeps.run import Settings
     from provision.sweeps.table import TableRow
@@ -49,17 +51,46 @@ def price_of_safety(
     -------
     list of dict
         ``quantile``, ``covered`` (part of the windows in which the plan carries all rates; None without a plan),
-        then the columns of a sweep.
+        then the columns of a sweep. A lower quantile never costs more than a higher one, since a plan for more
+        traffic serves less, nor has a higher one a bound that says less.
     """
-    rows = []
-    for quantile in quantiles:
+    found: dict[float, tuple[Instance, Result]] = {}
+    above: Result | None = None
+    for quantile in sorted(set(quantiles), reverse=True):
         # The method "higher" takes a rate that was seen, so that quantile 1 is the highest.
         rates = np.quantile(demand.rates_rps, quantile, axis=0, method="higher")
         varied = demand.instance(instance, rates)
-        result = solved(varied, settings)
-        rows.append({"quantile": quantile, "covered": covered(varied, demand, result.plan)} | row(result))
-        tell(len(rows))
-    return rows
+        above = _no_worse(varied, solved(varied, settings, start=above.plan if above else None), above)
+        found[quantile] = varied, above
+        tell(len(found))
+    _carry_bounds_up(instance, found)
+    return [
+        {"quantile": quantile, "covered": covered(varied, demand, result.plan)} | row(result)
+        for quantile in quantiles for varied, result in [found[quantile]]
+    ]
+
+
+def _no_worse(instance: Instance, result: Result, above: Result | None) -> Result:
+    """A Result with the plan of a higher quantile where that is better and holds."""
+    if above is None or above.plan is None or not instance.better(above.objective, result.objective):
+        return result
+    report = verify(instance, above.plan)
+    if not report.ok:
+        return result
+    taken = f"the plan of a higher quantile, {above.method}'s"
+    return replace(
+        result, plan=above.plan, report=report, objective=above.objective, status="feasible", reason=taken
+    )
+
+
+def _carry_bounds_up(instance: Instance, found: dict[float, tuple[Instance, Result]]) -> None:
+    """Replace bounds by those of lower quantiles where these say more: what more traffic takes is no less."""
+    bound = None
+    for quantile in sorted(found):
+        varied, result = found[quantile]
+        if instance.tighter(result.bound, bound):
+            bound = result.bound
+        found[quantile] = varied, replace(result, bound=bound)
 
 
 def covered(instance: Instance, demand: Demand, plan: Plan | None) -> float | None:

@@ -50,6 +50,34 @@ def answers(
     return lines
 
 
+def within(budget: float, names: Sequence[str], rows: Sequence[TableRow], unit: str) -> list[str]:
+    """Sentences on a budget: for each numeric parameter the values whose plan costs no more than it.
+
+    Parameters
+    ----------
+    budget
+        The most that a plan may cost, in ``unit``.
+    names, rows
+        The parameters and the rows of a sweep.
+    unit
+        What the objective counts.
+    """
+    lines = []
+    for name in names:
+        kept = [row[name] for row in rows if name in row and _costs_at_most(row, budget)]
+        if not kept:
+            lines.append(f"Within {budget:g} {unit}: no value of {name} that was tried.")
+        elif all(isinstance(value, (int, float)) for value in kept):
+            lines.append(f"Within {budget:g} {unit}: {name} from {min(kept):g} to {max(kept):g} of those tried.")
+        else:
+            lines.append(f"Within {budget:g} {unit}: {name} {', '.join(map(str, dict.fromkeys(kept)))}.")
+    return lines
+
+
+def _costs_at_most(row: TableRow, budget: float) -> bool:
+    return row["objective"] is not None and row["objective"] <= budget * (1 + FINE)
+
+
 def _ends(name: str, base: TableRow, rows: Sequence[TableRow], unit: str) -> list[str]:
     """One sentence for the first and one for the last value of a parameter."""
     ends = [rows[0], rows[-1]] if len(rows) > 1 else rows

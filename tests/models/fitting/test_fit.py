@@ -305,3 +305,15 @@ def test_sixteen_points_of_our_rule_predict_parvagpus_tables(capsys):
     overall = summary(capsys, SHARED, "--points", 16)["overall"]
     assert (overall["points_fitted"], overall["points_judged"]) == (176, 1571)
     assert overall["mean_error"] <= 0.05 and overall["p95_error"] <= 0.15
+
+
+def test_tables_may_name_profiles_of_any_gpu_type(tmp_path, capsys):
+    """Slices named by their profile, on another GPU type, and proposals for it."""
+    rows = [f"{profile},{batch},1,{batch * 1000 / (2 + batch / size)},{(2 + batch / size) / 1000}"
+            for profile, size in (("1g.10gb", 1), ("4g.40gb", 4), ("7g.80gb", 7)) for batch in (1, 4, 16, 64)]
+    (tmp_path / "one.csv").write_text("\n".join(["Mig instance,Batch size,Workload Number,Throughput,Latency", *rows]))
+    out = tmp_path / "one.yaml"
+    assert main(["fit", str(tmp_path), "--gpu", "h100-80gb", "--out", str(out)]) == 0
+    assert "gpu: h100-80gb" in out.read_text()
+    assert main(["fit", str(tmp_path), "--gpu", "a30"]) == 2
+    assert "a30 has no MIG profile '1g.10gb'" in capsys.readouterr().err

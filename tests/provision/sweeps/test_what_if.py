@@ -269,7 +269,7 @@ def test_broken_demand_files_get_one_line(tmp_path, text, problem):
     (["--vary", "rate=1,2", "--demand", "nothing.csv"], "cannot be read"),
     (["--vary", "rate=1,2", "--breakpoints", "slo"], "needs a range"),
     (["--prices", "--demand", "nothing.csv", "--quantiles", "2"], "cannot be read"),
-    (["--vary", "max_share_per_gpu=1,0.1", "--method", "parvagpu"], "max_share_per_gpu"),
+    (["--vary", "max_share_per_gpu=0.1", "--method", "parvagpu"], "max_share_per_gpu"),
     (["--vary", "rate=-1"], "vary rate=-1.0: rate_rps"),
     (["--vary", "types=h100"], "not in the fleet"),
     (["--vary", "slo=abc"], "should be a number"),

@@ -1,0 +1,125 @@
+"""What pydantic found wrong in a file, as lines that name field, value and remedy, and the field that was meant."""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import BaseModel
+
+from provision.models.base.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+MOST_LINES = 10
+REMEDIES = {
+    "extra_forbidden": "remove it or check its spelling",
+    "missing": "add it",
+    "float_type": "write a number, without quotes",
+    "int_type": "write a whole number, without quotes",
+    "string_type": "write text, in quotes if need be",
+    "bool_type": "write true or false",
+    "finite_number": "write the number that you mean",
+}
+WORDS = {"extra_forbidden": "unknown field", "missing": "is missing"}
+OWN = ("value_error", "union_tag_invalid", "union_tag_not_found")
+"""Types of errors whose message names the value already."""
+TAGS = ("measured-segments", "closed-network", "igniter", "gpulets", "colocation")
+"""Names of union members, which pydantic puts into the place of an error."""
+
+
+def complaints(error: ValidationError, kind: Any = None) -> list[str]:
+    """One line for every problem, some ten at most.
+
+    Parameters
+    ----------
+    error
+        What pydantic raised.
+    kind
+        The type that was asked for, where it is known; its fields tell what a misspelt one may mean.
+    """
+    problems = telling(error.errors(include_url=False))
+    lines = list(dict.fromkeys(_line(problem, kind) for problem in problems))
+    more = len(lines) - MOST_LINES
+    return lines if more <= 0 else [*lines[:MOST_LINES], f"and {more} more"]
+
+
+def telling(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """Without what pydantic says of a list only because some of its items are wrong."""
+    return [
+        one for one in errors
+        if one["type"] != "too_short" or not any(_inside(other["loc"], one["loc"]) for other in errors)
+    ]
+
+
+def _inside(location: Sequence[Any], outer: Sequence[Any]) -> bool:
+    return len(location) > len(outer) and location[: len(outer)] == outer
+
+
+def _line(problem: ErrorDetails, kind: Any) -> str:
+    what = problem["type"]
+    message = problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    text = f"{_field(problem['loc'])}: {WORDS.get(what, message)}".removeprefix(": ")
+    if what not in OWN and what not in WORDS:
+        text += f" (got {_shown(problem['input'])})"
+    if what in REMEDIES:
+        text += f"; {REMEDIES[what]}"
+    return text + _meant(problem, kind)
+
+
+def _meant(problem: ErrorDetails, kind: Any) -> str:
+    """The field or value that a misspelt one may stand for."""
+    if problem["type"] == "extra_forbidden":
+        return did_you_mean(problem["loc"][-1], _fields_beside(problem["loc"], kind))
+    if problem["type"] == "literal_error":
+        return did_you_mean(problem["input"], re.findall(r"'([^']+)'", problem["ctx"]["expected"]))
+    if problem["type"] == "union_tag_invalid":
+        return did_you_mean(problem["ctx"]["tag"], re.findall(r"'([^']+)'", problem["ctx"]["expected_tags"]))
+    return ""
+
+
+def _fields_beside(location: Sequence[int | str], kind: Any) -> list[str]:
+    """Names of the fields that may stand where a location ends. Names of union members and list places stay."""
+    models = list(_models(kind))
+    for part in location[:-1]:
+        fields = [model.model_fields[part] for model in models if part in model.model_fields]
+        tagged = [model for model in models if part in _tags(model)]
+        models = [one for field in fields for one in _models(field.annotation)] or tagged or models
+    return [name for model in models for name in model.model_fields]
+
+
+def _models(kind: Any) -> Iterator[type[BaseModel]]:
+    """The record types that stand in a type."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    else:
+        for part in get_args(kind):
+            yield from _models(part)
+
+
+def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
+    """The values of the field that tells kinds of files apart."""
+    field = model.model_fields.get("kind")
+    return get_args(field.annotation) if field else ()
+
+
+def _field(location: Sequence[int | str]) -> str:
+    """A path such as ``workloads[3].slo_ms``; names of union members are left out."""
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part not in TAGS:
+            path += f".{part}" if path else str(part)
+    return path
+
+
+def _shown(value: object) -> str:
+    """A value as Python writes it, long ones cut."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = 60
+    return short.repr(value)

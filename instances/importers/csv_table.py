@@ -1,0 +1,115 @@
+"""Import of one's own measurements: a CSV file with a row per measured batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from provision.instances.files.csv_cells import number, numbered_rows, text, whole
+from provision.instances.files.files import refused
+from provision.models.base.errors import InputError
+from provision.models.base.spelling import did_you_mean
+from provision.models.fitting.between_batches import between_error
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from provision.instances.files.csv_cells import CsvRow
+    from provision.instances.files.files import FilePath
+
+NEEDED = ("batch", "latency_ms")
+OPTIONAL = ("profile", "processes", "throughput_rps", "model")
+FIELDS = (*NEEDED, *OPTIONAL)
+
+
+def parse_columns(given: str) -> dict[str, str]:
+    """Columns of the file by field, from ``batch=B,latency_ms=L``; fields not named go by their own names.
+
+    Raises
+    ------
+    InputError
+        For a field that there is not, or a part that is no FIELD=COLUMN.
+    """
+    columns = {name: name for name in FIELDS}
+    for part in filter(None, given.split(",")):
+        field, equals, column = (piece.strip() for piece in part.partition("="))
+        if not equals or not column:
+            raise InputError(f"--columns {part!r}: write FIELD=COLUMN, with commas between")
+        if field not in FIELDS:
+            known = f"use one of {', '.join(FIELDS)}{did_you_mean(field, FIELDS)}"
+            raise InputError(f"--columns {part!r}: unknown field {field!r}; {known}")
+        columns[field] = column
+    return columns
+
+
+def import_csv(
+    path: FilePath, gpu: str, model: str, columns: Mapping[str, str], profile: str = WHOLE, interpolated: bool = True
+) -> MeasuredSegments:
+    """Measured segments from a table.
+
+    Parameters
+    ----------
+    path
+        The CSV file. It has batch and latency; profile, processes, throughput and model where it has such columns.
+    gpu, model, profile
+        What was measured, on which GPU type and slice, where no column says so.
+    columns
+        Names of columns by field (``FIELDS``).
+    interpolated
+        Whether batches between the measured ones may be planned, where their error can be told.
+
+    Returns
+    -------
+    MeasuredSegments
+        Throughput that is not measured is what processes that run batch after batch reach.
+
+    Raises
+    ------
+    InputError
+        When the file lacks a column, or a row cannot be used; for every such row a line.
+    """
+    rows = list(numbered_rows(path, [columns[name] for name in NEEDED]))
+    _refuse_absent(path, rows[0][1], columns)
+    points: dict[str, list[MeasuredPoint]] = {}
+    wrong: list[str] = []
+    for line, row in rows:
+        try:
+            name, point = _point(path, line, row, columns, (model, profile))
+            points.setdefault(name, []).append(point)
+        except InputError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise InputError(*wrong[:10], *([f"{path}: and {len(wrong) - 10} more rows"] if len(wrong) > 10 else []))
+    with refused(path):
+        models = {name: MeasuredModel(points=table) for name, table in points.items()}
+        return MeasuredSegments(
+            version=1, name=model, kind="measured-segments", gpu=gpu, source="own measurements", models=models,
+            between_batches=between_error(models) if interpolated else None,
+        )
+
+
+def _refuse_absent(path: FilePath, row: CsvRow, columns: Mapping[str, str]) -> None:
+    """Refuse columns that were named and are not there."""
+    for field, column in columns.items():
+        if column not in row and column != field:
+            there = f"it has {', '.join(row)}{did_you_mean(column, row)}"
+            raise InputError(f"{path}: column {column!r} is missing; {there}")
+
+
+def _point(
+    path: FilePath, line: int, row: CsvRow, columns: Mapping[str, str], default: tuple[str, str]
+) -> tuple[str, MeasuredPoint]:
+    """The model and the measured point of a row; ``default`` has the model and profile of rows that name none."""
+    there = {field: column for field, column in columns.items() if column in row}
+    name = text(path, line, row, there["model"]) if "model" in there else default[0]
+    profile = text(path, line, row, there["profile"]) if "profile" in there else default[1]
+    batch = whole(path, line, row, there["batch"])
+    processes = whole(path, line, row, there["processes"]) if "processes" in there else 1
+    latency_ms = number(path, line, row, there["latency_ms"])
+    if min(batch, processes, latency_ms) <= 0:
+        raise InputError(f"{path}:{line}: batch, processes and latency_ms should be above 0; correct or remove the row")
+    throughput_rps = 1000 * batch * processes / latency_ms
+    if "throughput_rps" in there:
+        throughput_rps = number(path, line, row, there["throughput_rps"])
+    return name, MeasuredPoint(profile, batch, processes, throughput_rps, latency_ms)

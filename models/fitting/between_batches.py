@@ -1,0 +1,43 @@
+"""How far interpolation between measured batches is off: every measured batch predicted from its neighbours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from provision.models.performance.error import fitted_error, relative_errors
+from provision.models.performance.measured_segments import BetweenError, between
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from provision.models.performance.measured_segments import MeasuredModel
+
+COVERED = 95
+"""Percentage of the batches left out that the margin makes up for."""
+
+
+def between_error(models: Mapping[str, MeasuredModel]) -> BetweenError | None:
+    """Relative errors of the latencies of measured batches, each left out and interpolated from those on its sides.
+
+    The gaps are then wider than those that are interpolated in the end, so that the error is rather too large than
+    too small.
+
+    Returns
+    -------
+    BetweenError or None
+        Its margin covers 95 % of the batches left out. None where no series has a batch between two others.
+    """
+    short = []
+    for model in models.values():
+        for series in model.series.values():
+            for at in range(1, len(series) - 1):
+                beside = series[at - 1], series[at + 1]
+                if (found := between(beside, series[at].batch)) is not None:
+                    short.append(series[at].latency_ms / found.latency_ms - 1)
+    if not short:
+        return None
+    error = fitted_error(relative_errors(1.0, 1 + np.array(short)))
+    margin = max(float(np.percentile(short, COVERED)), 0.0)
+    return BetweenError(**error.model_dump(), margin=round(margin, 5))

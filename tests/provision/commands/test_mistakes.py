@@ -1,0 +1,92 @@
+"""Mistakes are told at once, with what was meant; exit codes and JSON say what went wrong."""
+
+import json
+
+import pytest
+import yaml
+
+from provision.cli import main
+from provision.commands.common import verdict
+
+MISTAKES = {
+    "version": 1,
+    "name": "tiny",
+    "objectve": "min_cost",
+    "policy": {"saftey": 0.9},
+    "fleet": [{"gpu": "a100-80gb", "prise_per_hour": 1.0}],
+    "performance": "parvagpu-a100",
+    "workloads": [{"name": "a", "model": "resnet50", "slo": 200, "slo_ms": 200, "rate_rps": "3"}],
+}
+MEANT = ("objective", "safety", "price_per_hour", "slo_ms")
+
+
+@pytest.fixture
+def instance(tmp_path):
+    """A file with five mistakes."""
+    path = tmp_path / "instance.yaml"
+    path.write_text(yaml.safe_dump(MISTAKES))
+    return str(path)
+
+
+def test_all_mistakes_of_a_file_at_once(instance, capsys):
+    assert main(["solve", instance]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 5
+    for name in MEANT:
+        assert sum(f"did you mean '{name}'?" in line for line in lines) == 1
+    assert sum("workloads[0].rate_rps" in line for line in lines) == 1
+
+
+def test_no_more_than_ten_lines_and_a_count(tmp_path, capsys):
+    path = tmp_path / "instance.yaml"
+    path.write_text(yaml.safe_dump(MISTAKES | {f"field{number}": 1 for number in range(20)}))
+    assert main(["solve", str(path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 11
+    assert lines[-1].endswith("and 15 more")
+
+
+def test_json_failures_are_an_object_on_stdout(instance, capsys):
+    assert main(["solve", instance, "--json"]) == 2
+    out, err = capsys.readouterr()
+    error = json.loads(out)["error"]
+    assert error["kind"] == "input"
+    assert [f"error: {line}" for line in error["problems"]] == err.splitlines()
+    assert error["message"] == error["problems"][0]
+
+
+@pytest.mark.parametrize(("line", "meant"), [
+    ("slove parvagpu-s5", "solve"),
+    ("solve parvagpu-s5 --mehtod lns", "--method"),
+    ("solve parvagpu-s5 --method partition-cuonts", "partition-counts"),
+    ("solve parvagpus5", "parvagpu-s5"),
+    ("solve parvagpu-s5 --method lns --set sede=1", None),
+    ("import parvagpo x --out y", "parvagpu"),
+    ("what-if parvagpu-s5 --vary rat=1,2", "rate"),
+])
+def test_what_was_meant(line, meant, capsys):
+    assert main([*line.split(), "--json"]) == 2
+    message = json.loads(capsys.readouterr().out)["error"]["message"]
+    assert (f"did you mean '{meant}'?" in message) == (meant is not None)
+
+
+@pytest.mark.parametrize(("field", "value", "meant"), [
+    ("model", "resnet5O", "resnet50"), ("gpu", "a100-80g", "a100-80gb"),
+    ("performance", "parvagpu-a10", "parvagpu-a100"), ("objective", "min_gpu", "min_gpus"),
+])
+def test_names_in_files(field, value, meant, tmp_path, capsys):
+    content = {key: one for key, one in MISTAKES.items() if key not in ("objectve", "policy")}
+    workload = {"name": "a", "model": "resnet50", "slo_ms": 200, "rate_rps": 3}
+    content |= {"fleet": [{"gpu": "a100-80gb"}], "workloads": [workload]}
+    (workload if field == "model" else content["fleet"][0] if field == "gpu" else content)[field] = value
+    path = tmp_path / "instance.yaml"
+    path.write_text(yaml.safe_dump(content))
+    assert main(["solve", str(path)]) == 2
+    assert f"did you mean '{meant}'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("yes", "status", "code"), [
+    (True, "optimal", 0), (False, "feasible", 1), (False, "infeasible", 1), (False, "unknown", 3),
+])
+def test_unknown_is_another_code_than_no(yes, status, code):
+    assert verdict(yes, status) == code
