@@ -166,4 +166,4 @@ class PointCandidates(Candidates):
             for one, replica in zip(found, replicas, strict=True)
         )
 
-    too_small = "infeasible", "proved: no plan with one replica per workload fits the fleet; allow more of them"
+    too_small = "infeasible", "proved: no plan with one replica per workload fits the fleet; allow more GPUs"

@@ -22,6 +22,8 @@ from provision.models.problem.search import Outcome, Progress, Search, Terminati
 NAME = "master"
 PRICING_SHARE = 0.6
 """Part of the time left that columns may take before a plan is made."""
+FIRST_SHARE = 0.1
+"""Part of the time that a first plan from the columns to begin with may take."""
 STRICT_SHARE = 0.3
 """Part of the time left that columns for plans alone may take."""
 MIP_SHARE = 0.5
@@ -79,6 +81,8 @@ class Run:
     def until_proved(self) -> Termination:
         """Columns and plans in turn until proved, out of time, or neither can improve; returns why it ended."""
         draw, varied = np.random.default_rng(self.search.seed), 0
+        if self.progress.plan is None:
+            self.improve(0, FIRST_SHARE)
         while not self.ended:
             for bound in self.bounds.rounds(perf_counter() + self.search.left_s * PRICING_SHARE):
                 if math.isfinite(bound) and bound > 0:
@@ -98,15 +102,18 @@ class Run:
                 self.columns.vary(draw)
         return "proved"
 
-    def improve(self) -> bool:
-        """A plan from the columns at hand; returns whether it is better."""
-        self.columns.price_strictly(STRICT_ROUNDS, perf_counter() + self.search.left_s * STRICT_SHARE)
-        found, value = self._integral(), self.progress.value
+    def improve(self, rounds: int = STRICT_ROUNDS, share: float = MIP_SHARE) -> bool:
+        """A plan from the columns at hand and some rounds more; returns whether it is better.
+
+        The integer program may take this share of the time left.
+        """
+        self.columns.price_strictly(rounds, perf_counter() + self.search.left_s * STRICT_SHARE)
+        found, value = self._integral(share), self.progress.value
         if found is None or (value is not None and self.problem.objective(self._cost(found)) >= value * (1 - 1e-12)):
             return False
         return self.progress.offer(plan_of(self.problem, found, self.forced, self.name))
 
-    def _integral(self) -> Chosen | None:
+    def _integral(self, share: float) -> Chosen | None:
         """A whole-number solution over the columns of small reduced cost."""
         program = self.columns.program
         relaxed = program.relaxed(strict=True)
@@ -116,7 +123,7 @@ class Run:
         kept[program.loose()] = False
         fixed = np.floor(relaxed.parts + 1e-6) * (self.problem.replicas >= FIX_FROM)
         fixed[: program.others] = 0
-        return program.integral(kept, fixed, self.search.left_s * MIP_SHARE)
+        return program.integral(kept, fixed, self.search.left_s * share)
 
     def _cost(self, found: Chosen) -> int:
         """The price of a solution's GPUs, in units."""

@@ -65,7 +65,7 @@ class Instance(Record):
             if self.policy.rule.random_arrivals and data.sharing == "always":
                 self._refuse_unlike_traffic()
         if self.objective == THROUGHPUT:
-            _refuse_unfixed(self.fleet)
+            _refuse_unfixed(self.fleet, self.policy)
         for index, workload in enumerate(self.workloads):
             for number, model in enumerate(workload.models):
                 if model not in self._known_models:
@@ -248,11 +248,13 @@ def _refuse_unlike(fleet):
             raise ValueError(f"fleet[{index}].mps: differs from that of another entry of {entry.gpu}; make them equal")
 
 
-def _refuse_unfixed(fleet):
+def _refuse_unfixed(fleet, policy):
     """The most throughput is that of a fixed fleet."""
     for index, entry in enumerate(fleet):
         if entry.count is None:
             raise ValueError(f"fleet[{index}].count: {THROUGHPUT} needs a fixed fleet; say how many {entry.gpu} it has")
+    if policy.rule.random_arrivals:
+        raise ValueError(f"policy.latency_budget: {THROUGHPUT} takes no {policy.latency_budget}; use half_slo")
 
 
 def _refuse_twice(field, key, values):

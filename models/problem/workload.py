@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, Positive, Record
 from provision.models.hardware.gpu import WHOLE, gpu_type
@@ -134,7 +134,7 @@ class FleetEntry(Record):
         return tuple(name for name, profile in self.type.profiles.items() if profile.variant != "media")
 
 
-def _known_rule(name: str) -> str:
+def _known_rule(name: object) -> object:
     if name not in rule_names():
         raise ValueError(f"should be {' or '.join(map(repr, rule_names()))} (got {name!r})")
     return name
@@ -155,7 +155,7 @@ class Policy(Record):
     for them, and a simulation replays them; ``half_slo`` does not look at them.
     """
 
-    latency_budget: Annotated[str, AfterValidator(_known_rule)] = "half_slo"
+    latency_budget: Annotated[str, BeforeValidator(_known_rule)] = "half_slo"
     safety: Fraction = 1.0
     headroom: NonNegative = Field(default=0.0, le=MOST_HEADROOM)
     share_slices: Flag = False

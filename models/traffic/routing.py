@@ -13,7 +13,6 @@ from typing import Literal
 import numpy as np
 
 from provision.models.traffic.arrivals import EVEN, MOST_CV, POISSON, Mmpp, Poisson, Renewal, Trace
-from provision.models.traffic.replica_kernels import least_work
 
 Routing = Literal["random", "round_robin", "least_loaded"]
 
@@ -83,6 +82,8 @@ def by_least_work(times_ns: np.ndarray, parts: np.ndarray) -> np.ndarray:
         return in_turns(len(times_ns), parts.tolist())
     of_each_ns = np.full(len(parts), np.inf)
     np.divide((times_ns[-1] - times_ns[0]) / len(times_ns), parts, out=of_each_ns, where=parts > 0)
+    from provision.models.traffic.replica_kernels import least_work  # compiled; most callers need no kernel
+
     owners: np.ndarray = least_work(times_ns, of_each_ns)
     return owners
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import BooleanOptionalAction
 from typing import TYPE_CHECKING, Any
 
 from provision.commands.common import add_force, add_json, print_json, progress, shown, verdict
@@ -36,7 +37,8 @@ def add_solve(parser: ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the method"
     )
     parser.add_argument("--out", metavar="F", help="write the plan here (.json, else YAML)")
-    parser.add_argument("--no-replay", action="store_true", help="return the plan without a replay of its traffic")
+    parser.add_argument("--replay", action=BooleanOptionalAction,
+                        help="replay the plan under its traffic (default: where the rule is for random arrivals)")
     add_force(parser)
     add_json(parser)
     parser.set_defaults(run=_run)
@@ -49,7 +51,7 @@ def _run(options: Namespace) -> int:
         check_writable(options.out, options.force)
     with progress(f"{options.method} on {instance.name}") as report:
         result = solve(instance, options.method, options.time_limit, options.seed, report,
-                       replay=not options.no_replay, **parameters)
+                       replay=options.replay, **parameters)
     if options.out and result.plan is not None:
         write(result.plan, options.out, options.force)
     if options.json:
@@ -57,7 +59,7 @@ def _run(options: Namespace) -> int:
         print_json(result.summary() | {"plan_file": written})
     else:
         _print(instance, result, options.out)
-    return verdict(result.verified, result.status)
+    return verdict(result.verified, result.status if result.plan is None else "violated")
 
 
 def _parameters(options: Namespace) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def solve(
     seed: int = 0,
     report: Callable[[Incumbent], None] | None = None,
     start: Plan | None = None,
-    replay: bool = True,
+    replay: bool | None = None,
     **parameters: Any,
 ) -> Result:
     """Plan an instance with one method and verify the plan.
@@ -59,7 +59,8 @@ def solve(
     start
         A plan to begin with, of a like instance; it counts where it holds on this one.
     replay
-        Whether to replay the plan under the instance's traffic (seconds of compute, beyond the time limit). Under a
+        Whether to replay the plan under the instance's traffic (seconds of compute, beyond the time limit); by default
+        where the latency rule is for random arrivals. Under a
         rule for random arrivals ``auto`` then keeps a part of its time for repairs: where the replay is late it plans
         again, with less of the SLOs to use. The bound is that of the instance as it is.
     parameters
@@ -95,6 +96,7 @@ def solve(
     if chosen.compiled and needs(instance) & {"interference", "other_sharing"}:
         _rehearse(instance, chosen, settings)
     listener = _Listener(report)
+    replay = instance.policy.rule.random_arrivals if replay is None else replay
     repairs = replay and chosen.name == "auto" and instance.policy.rule.random_arrivals
     first_s = time_limit_s * (FIRST if repairs else 1)
     search = Search(first_s, seed, settings, listener, _holding(instance, start))

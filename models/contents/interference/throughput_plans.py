@@ -81,4 +81,4 @@ def throughput_problem(instance):
 def is_shared_throughput(instance):
     """Whether the instance asks for throughput under interference, and for no more than FEATURES."""
     asked = needs(instance)
-    return {"interference", "max_throughput"} <= asked <= FEATURES
+    return {"interference", "max_throughput"} <= asked <= FEATURES and not instance.policy.rule.random_arrivals

@@ -70,21 +70,9 @@ INSTANCE = {
     "version": 1, "name": "tiny", "fleet": [{"gpu": "a100-80gb"}], "performance": "parvagpu-a100",
     "workloads": [{"name": "a", "model": "resnet50", "slo_ms": 200, "rate_rps": 100}],
 }
-SHARED_GPUS = {
-    "fleet": [{"gpu": "v100"}], "performance": "igniter-v100",
-    "workloads": [{"name": "a", "model": "resnet50", "slo_ms": 40, "rate_rps": 400}],
-}
 REFUSED = {
     "unknown": ({"policy": {"latency_budget": "all"}}, "should be 'half_slo' or 'queueing' (got 'all')"),
     "number": ({"policy": {"latency_budget": 1}}, "should be 'half_slo' or 'queueing' (got 1)"),
-    "shared slices": (
-        {"policy": {"latency_budget": "queueing", "share_slices": True}},
-        "policy: share_slices: latency_budget queueing judges a replica that has its slice to itself; set it to false",
-    ),
-    "shared GPUs": (
-        SHARED_GPUS | {"policy": {"latency_budget": "queueing"}},
-        "policy.latency_budget: queueing judges a replica that has its slice to itself, not iGniter's shared GPUs",
-    ),
 }
 
 

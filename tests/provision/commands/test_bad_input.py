@@ -229,7 +229,6 @@ CASES = {
     ),
     "throughput_uncounted": (throughput("fleet.0.count", MISSING), "fleet[0].count: max_throughput needs a fixed"),
     "throughput_queueing": (throughput("policy", {"latency_budget": "queueing"}), "takes no queueing; use half_slo"),
-    "throughput_shared": (throughput("policy", {"share_slices": True}), "policy.share_slices: max_throughput takes no"),
     "throughput_replan": (
         (throughput("name", "tiny")[0] | as_json(PLAN, "plan.json"), "replan instance.json plan.json"),
         "replan cannot plan max_throughput",

@@ -350,7 +350,7 @@ def hard_instance(size):
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")
 def test_ctrl_c_returns_the_best_plan_so_far(tmp_path):
     """Ctrl-C during the exact step ends the search, not the result: exit 0, a verified plan, "stopped"."""
-    Path("hard.json").write_text(json.dumps(hard_instance(250)))
+    Path("hard.json").write_text(json.dumps(hard_instance(190)))
     command = [sys.executable, "-m", "provision", "solve", "hard.json", "--time-limit", "600", "--json"]
     scratch = tmp_path / "scratch"
     scratch.mkdir()
