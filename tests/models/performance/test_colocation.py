@@ -125,13 +125,6 @@ def test_senseless_coefficients_are_refused(fields, message):
         Colocation(**changed(**fields))
 
 
-def test_no_method_plans_with_it_and_the_refusal_says_what_to_do():
-    testbed = read("igniter-testbed-12").replace(performance="colocation-v100")
-    for name in ("auto", "greedy", "igniter"):
-        with pytest.raises(UnsupportedError, match="plan with performance data of kind igniter, and verify"):
-            provision.solve(testbed, name)
-
-
 def test_igniters_plan_for_the_testbed_is_judged():
     """Under measured interference four of twelve workloads miss half of their SLO, by at most 3 %."""
     testbed = read("igniter-testbed-12")
