@@ -91,7 +91,7 @@ class Result:
         }
 
 
-def relative_gap(objective, bound):
+def relative_gap(objective: float | None, bound: float | None) -> float | None:
     """Distance between objective and bound as a part of the objective; None when one is unknown."""
     if objective is None or bound is None:
         return None

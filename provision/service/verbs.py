@@ -21,6 +21,7 @@ from provision.exporters.export import render
 from provision.formulations.marginal.prices import marginal_prices
 from provision.instances.files.demand import TWO_WAVES, at_rates, read_demand, two_waves
 from provision.instances.files.files import validate
+from provision.models.base.known import known
 from provision.replanning.replan import replan
 from provision.replanning.trace import ReplanPolicy, compare_policies
 from provision.sweeps import words
@@ -136,7 +137,7 @@ def _breakpoints(given: Given, name: str, values: dict[str, Any], settings: dict
 
 
 def _verify(given: Given) -> dict[str, Any]:
-    return verify(given.instance, given.plan).model_dump(mode="json")
+    return verify(given.instance, known(given.plan)).model_dump(mode="json")
 
 
 def _simulate(given: Given) -> dict[str, Any]:
@@ -181,18 +182,18 @@ def _replan(given: Given) -> dict[str, Any]:
     if unknown := [name for name in request["rates_rps"] if name not in instance.workload]:
         raise InputError(f"rates_rps: the instance has no workload {unknown[0]!r}")
     instance = at_rates(instance, request["rates_rps"])
-    found = replan(instance, given.plan, request["change_cost"], request["allow"], request["time_limit_s"])
+    found = replan(instance, known(given.plan), request["change_cost"], request["allow"], request["time_limit_s"])
     return replan_row(found) | {"verified": found.plan is not None} | _planned(found.plan, found.report)
 
 
 def _export(given: Given) -> dict[str, Any]:
-    return {"files": render(given.plan, given.request["to"], given.instance, given.request["gpus_per_node"])}
+    return {"files": render(known(given.plan), given.request["to"], given.instance, given.request["gpus_per_node"])}
 
 
 def _diff(given: Given) -> dict[str, Any]:
     state = {name: value for name, value in given.request["status"].items() if name != "last_run"}
     present = validate(Observed, state, "status")
-    return _steps(present, steps_between(present, target_layout(given.plan, present, Commands())))
+    return _steps(present, steps_between(present, target_layout(known(given.plan), present, Commands())))
 
 
 def _steps(present: Any, steps: Any) -> dict[str, Any]:
@@ -200,10 +201,10 @@ def _steps(present: Any, steps: Any) -> dict[str, Any]:
 
 
 def _apply(given: Given) -> dict[str, Any]:
-    verdict = verify(given.instance, given.plan)
+    verdict = verify(given.instance, known(given.plan))
     if not verdict.ok:
         raise InputError(f"plan: breaks rules of {given.instance.name}: {verdict.violations[0].message}")
-    done = apply(given.plan, default_state(), given.request["gpus"], report=lambda step: given.progress(1))
+    done = apply(known(given.plan), default_state(), given.request["gpus"], report=lambda step: given.progress(1))
     return done.model_dump(mode="json")
 
 

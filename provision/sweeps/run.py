@@ -100,10 +100,11 @@ def _chunk(
     number: int, instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings
 ) -> tuple[int, list[TableRow]]:
     """The rows of neighbouring points; from the last on, since a plan for more traffic holds for less."""
-    rows, plan = [], None
+    rows: list[TableRow] = []
+    plan = None
     for point in reversed(points):
         if why := _refused(instance, point, settings):
-            rows.append(point | dict.fromkeys(COLUMNS) | {"status": NOT_APPLICABLE, "reason": why})
+            rows.append({**point, **dict.fromkeys(COLUMNS), "status": NOT_APPLICABLE, "reason": why})
             continue
         result = solved(changed(instance, point), settings, start=plan, **PLAIN.get(settings["method"], {}))
         plan = result.plan

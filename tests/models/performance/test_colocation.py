@@ -11,7 +11,6 @@ from pydantic import ValidationError
 import provision
 from provision.instances.importers.colocation import read_alone, read_beside
 from provision.instances.read import read
-from provision.models.base.errors import UnsupportedError
 from provision.models.fitting.colocation import errors, kept_apart
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.colocation import Colocation, Terms, solo_terms, together
