@@ -23,7 +23,8 @@ def test_the_replay_is_told_and_can_be_left_out(queueing):
 
 
 def test_half_slo_plans_that_are_late_are_told_so():
-    assert provision.solve("parvagpu-s5", "greedy").replay.late
+    assert provision.solve("parvagpu-s5", "greedy", replay=True).replay.late
+    assert provision.solve("parvagpu-s5", "greedy").replay is None
 
 
 def test_auto_repairs_what_a_replay_refutes(queueing, monkeypatch):
