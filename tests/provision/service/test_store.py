@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,18 +19,16 @@ PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 
 
 @pytest.fixture(scope="module")
-def postgresql(tmp_path_factory):
+def postgresql():
     """The URL of a PostgreSQL server of its own, as Debian's package has it."""
     if not PROGRAMS:
         pytest.skip("no PostgreSQL server in /usr/lib/postgresql; apt-get install postgresql")
-    folder = tmp_path_factory.mktemp("postgresql")
+    folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     user = {"user": "postgres"} if os.geteuid() == 0 else {}
-    if user:
-        for path in (folder, *folder.parents[:2]):
-            path.chmod(0o755)
+    if user:  # the server refuses to run as root
         shutil.chown(folder, "postgres")
     data, options = folder / "data", f"-h 127.0.0.1 -p {port} -k {folder}"
     run = {"check": True, "stdout": subprocess.DEVNULL, **user}
@@ -37,6 +36,7 @@ def postgresql(tmp_path_factory):
     subprocess.run([PROGRAMS[-1] / "pg_ctl", "-D", data, "-o", options, "-l", folder / "log", "-w", "start"], **run)
     yield f"postgresql://tester@127.0.0.1:{port}/postgres"
     subprocess.run([PROGRAMS[-1] / "pg_ctl", "-D", data, "-m", "immediate", "stop"], **run)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
