@@ -124,7 +124,8 @@ def cheapest_covers(problem: Problem, menus: list[Menu], prices: NDArray[np.int6
 
 def _plannable(menu: Menu, group: Group, cover: Cover) -> bool:
     """Whether a cover carries the whole rate by replicas as a plan has them, no more of them than allowed."""
-    return cover.counts @ menu.planned_rps >= group.rate_rps * (1 - 2 * ROUNDING) and cover.counts.sum() <= group.most
+    carried_rps = float(cover.counts @ menu.planned_rps)
+    return carried_rps >= group.rate_rps * (1 - 2 * ROUNDING) and int(cover.counts.sum()) <= group.most
 
 
 def _use(group: int, menu: Menu, cover: Cover) -> CoverUse:
