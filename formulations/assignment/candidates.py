@@ -1,7 +1,7 @@
 """What the GPUs of a fleet may hold, as tables over slice kinds and contents, and the plan of what was chosen."""
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from provision.formulations.assignment.contents import (
     kinds_of,
     most_slices,
 )
-from provision.formulations.assignment.gpus import Candidates
+from provision.formulations.assignment.gpus import Candidates, Program
 from provision.formulations.assignment.slices import ContentRows
 from provision.formulations.master.cover_bound import cover_bound
 from provision.models.contents.alone.feasibility import fastest_ms
@@ -27,6 +27,7 @@ from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import best_segments, cap_rps
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
+from provision.models.problem.search import Status
 
 Held = list[tuple[str, int, Content]]
 """Slices of a GPU: profile, start and content."""
@@ -38,7 +39,7 @@ class ContentCandidates(Candidates):
     ``relaxed`` says what shared slices of a kind give at most where their contents are not all known.
     """
 
-    too_small = "infeasible", "proved: no plan fits the fleet; allow more GPUs, or fewer replicas"
+    too_small: tuple[Status, str] = "infeasible", "proved: no plan fits the fleet; allow more GPUs, or fewer replicas"
 
     def __init__(self, instance: Instance) -> None:
         self.instance, self.worth = instance, Worth(instance)
@@ -107,7 +108,7 @@ class ContentCandidates(Candidates):
         """Whether GPUs of an entry can be of use to a workload."""
         return any(
             self.replicas[k][:, workload].any()
-            or (self.relaxed[k] is not None and math.isfinite(self.relaxed[k].time[workload]))
+            or ((relaxed := self.relaxed[k]) is not None and math.isfinite(relaxed.time[workload]))
             for k in self.of_entry(entry)
         )
 
@@ -132,12 +133,12 @@ class ContentCandidates(Candidates):
             return math.inf
         return gpus
 
-    def hopeless(self) -> tuple[str, str]:
-        """Status and reason when some workload that needs a replica can have none, else both empty."""
+    def hopeless(self) -> tuple[Status | None, str]:
+        """Status and reason when some workload that needs a replica can have none; without a status otherwise."""
         entries = range(len(self.instance.fleet))
         lines = [self._slow(w) for w, one in enumerate(self.instance.workloads)
                  if (one.rate_rps or one.min_replicas) and not any(self.can(w, e) for e in entries)]
-        return ("infeasible" if lines else "", "; ".join(lines))
+        return ("infeasible" if lines else None, "; ".join(lines))
 
     def _slow(self, w: int) -> str:
         one = self.instance.workloads[w]
@@ -148,14 +149,14 @@ class ContentCandidates(Candidates):
         return (f"workload {one.name}: no slice meets slo_ms {one.slo_ms:g}; the fastest takes {least_ms:.4g} ms: "
                 f"slo_ms {enough_ms:g} or more would work")
 
-    def rows(self, copies: NDArray[np.int64], program: object, name: str) -> ContentRows:
+    def rows(self, copies: NDArray[np.int64], program: Program, name: str) -> ContentRows:
         """The model over these GPUs, in a program."""
         return ContentRows(self, copies, program, name)
 
     def plan(self, copies: Iterable[int], held: list[Held], name: str) -> Plan | None:
         """The plan of chosen contents, rates dealt out; None where they do not carry what is asked for."""
         kept = [(int(e), slices) for e, slices in zip(copies, held, strict=True) if slices]
-        rates = [[[None] * len(content.replicas) for _, _, content in slices] for _, slices in kept]
+        rates = [[[0.0] * len(content.replicas) for _, _, content in slices] for _, slices in kept]
         for w in range(len(self.instance.workloads)):
             places = [(g, s, r, one, content.routed) for g, (_, slices) in enumerate(kept)
                       for s, (_, _, content) in enumerate(slices)
@@ -175,7 +176,8 @@ class ContentCandidates(Candidates):
         """
         one, planned = self.instance.workloads[w], float(self.worth.planned_rps[w])
         limit = one.max_share_per_gpu * planned if one.max_share_per_gpu < 1 else math.inf
-        free, fixed = Counter(), Counter()
+        free: defaultdict[int, float] = defaultdict(float)
+        fixed: defaultdict[int, float] = defaultdict(float)
         for g, replica, routed in places:
             (fixed if routed else free)[g] += replica.capacity_rps
         if any(fixed[g] > limit * (1 + TOLERANCE) for g in fixed):

@@ -6,7 +6,7 @@ holds at the rates that it names alone.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,7 +153,7 @@ class Worth:
         self, parts: NDArray[np.float64], replicas: NDArray[np.int64], throughput_rps: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """(contents, criteria) of which less is better; replicas count where a workload has limits on them."""
-        columns = [-parts.T]
+        columns: list[NDArray[Any]] = [-parts.T]
         for w, one in enumerate(self.instance.workloads):
             columns += [-np.minimum(replicas[:, w], one.min_replicas)[None]] if one.min_replicas else []
             columns += [replicas[:, w][None]] if one.max_replicas is not None else []

@@ -4,11 +4,14 @@ Its workers race, so of equally good plans it may return another each time.
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 from ortools.sat.python import cp_model
 
+from provision.formulations.assignment.gpus import Ended, Terms, Value
 from provision.formulations.assignment.model import TAKEN, SmallInstances, solve
+from provision.models.problem.search import Search
 
 NAME = "assignment-cpsat"
 STEP = 2.0**-20
@@ -21,50 +24,50 @@ WORKERS = 2
 class CpSatProgram:
     """A program in CP-SAT; all variables are at least 0, so rounding coefficients down relaxes a row."""
 
-    def __init__(self, control, safe):
+    def __init__(self, control: Search, safe: bool) -> None:
         self.safe, self.seed = safe, control.seed
         self.model = cp_model.CpModel()
-        self.weight, self.most_weight = [], 1.0
+        self.most_weight = 1.0
 
-    def whole(self, name, most):
+    def whole(self, name: str, most: float) -> cp_model.IntVar:
         """A whole number."""
         return self.model.new_int_var(0, int(most), name)
 
-    def level(self, name, terms, beyond, most):
+    def level(self, name: str, terms: Terms, beyond: float, most: float) -> tuple[float, cp_model.IntVar]:
         """An amount in whole steps."""
         level = self.model.new_int_var(0, math.ceil(most / STEP) + len(terms) + 1, name)
-        self.model.add(self._sum(terms, 1 / STEP) - level <= self._limit(beyond, 1 / STEP))
+        self.model.add(self._sum([*terms, (-STEP, level)], 1 / STEP) <= self._limit(beyond, 1 / STEP))
         return STEP, level
 
-    def exactly(self, terms, value):
+    def exactly(self, terms: Terms, value: int) -> None:
         """A sum of whole numbers has a value."""
         self.model.add(self._sum(terms, 1) == value)
 
-    def at_most(self, terms, limit, when=None):
+    def at_most(self, terms: Terms, limit: float, when: cp_model.IntVar | None = None) -> None:
         """A sum keeps a limit, where a literal is given only when that is true."""
         scale = 1 if all(float(number).is_integer() for number in (limit, *(c for c, _ in terms))) else SCALE
         row = self.model.add(self._sum(terms, scale) <= self._limit(limit, scale))
         if when is not None:
             row.only_enforce_if(when)
 
-    def _sum(self, terms, scale):
+    def _sum(self, terms: Terms, scale: float) -> cp_model.LinearExprT:
         rounded = math.ceil if self.safe else math.floor
         return cp_model.LinearExpr.weighted_sum([v for _, v in terms], [rounded(c * scale) for c, _ in terms])
 
-    def _limit(self, limit, scale):
+    def _limit(self, limit: float, scale: float) -> int:
         return math.floor(limit * scale) if self.safe else math.ceil(limit * scale)
 
-    def minimise(self, terms):
+    def minimise(self, terms: Terms) -> None:
         """Weights relative to the largest, rounded down: the bound stays one."""
         self.most_weight = max((abs(weight) for weight, _ in terms), default=0) or 1.0
         weights = [math.floor(weight / self.most_weight * SCALE) for weight, _ in terms]
         self.model.minimize(cp_model.LinearExpr.weighted_sum([v for _, v in terms], weights))
 
-    def hint(self, variable, value):
+    def hint(self, variable: cp_model.IntVar, value: int) -> None:
         """Where to begin."""
         self.model.add_hint(variable, value)
 
-    def solve(self, limit_s, found):
+    def solve(self, limit_s: float, found: Callable[[Value], None]) -> tuple[Ended, float | None]:
         """How it ended and the proven bound; ``found`` is called with every better solution's values."""
         solver = cp_model.CpSolver()
         solver.parameters.max_time_in_seconds = max(limit_s, 0.01)
@@ -85,11 +88,11 @@ class CpSatProgram:
 class _Callback(cp_model.CpSolverSolutionCallback):
     """Hands every solution on."""
 
-    def __init__(self, found):
+    def __init__(self, found: Callable[[Value], None]) -> None:
         super().__init__()
         self.found = found
 
-    def on_solution_callback(self):
+    def on_solution_callback(self) -> None:
         self.found(self.value)
 
 

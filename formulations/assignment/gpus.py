@@ -1,25 +1,71 @@
-"""Explicit GPUs for the assignment models: how many copies of each fleet entry, and what is said about all of them.
+"""Explicit GPUs for the assignment models: how many copies of each fleet entry, and the rows that both models have.
 
-A *program* takes variables and rows: ``whole(name, most)`` is a whole number; ``level(name, terms, beyond, most)`` an
-amount that is neither below 0 nor below ``terms - beyond``, given as a pair of its unit and a variable;
-``exactly(terms, value)``, ``at_most(terms, limit, when)`` and ``minimise(terms)`` take terms (coefficient, variable);
-``hint(variable, value)`` and ``solve(limit_s, found)`` search. Made with ``safe`` it rounds against a plan, else in its
-favour.
+The models are written against a Program, which CP-SAT and PuLP each provide.
 """
 
 import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provision.models.base.errors import UnsupportedError
-from provision.models.plans.plan import Plan
+from provision.models.plans.plan import Plan, PlannedGpu
 from provision.models.problem.instance import THROUGHPUT, Instance
 
 MOST_GPUS = 20
 """Largest instances; beyond a dozen workloads under interference nothing is proven in minutes."""
 TOLERANCE = 1e-9
 """Relative excess that counts as rounding: the verifier's own tolerance."""
+
+
+Variable = Any
+"""A variable of a program, in its own type."""
+Terms = Sequence[tuple[float, Variable]]
+"""A linear expression: pairs of coefficient and variable."""
+Level = tuple[float, Variable]
+"""An amount: a unit, and a variable that counts units."""
+Value = Callable[[Variable], float]
+"""The value of each variable in a solution."""
+Ended = Literal["optimal", "infeasible", "time_limit", "stopped"]
+
+
+class Program(Protocol):
+    """Takes variables, all at least 0, and rows, and solves them.
+
+    ``safe`` tells how it rounds: against a plan (a solution always holds), or else in favour of one (a bound holds).
+    """
+
+    safe: bool
+
+    def whole(self, name: str, most: float) -> Variable:
+        """A whole number up to ``most``."""
+        ...
+
+    def level(self, name: str, terms: Terms, beyond: float, most: float) -> Level:
+        """An amount up to ``most`` that is at least 0 and at least ``terms - beyond``."""
+        ...
+
+    def exactly(self, terms: Terms, value: int) -> None:
+        """A row: a sum of whole numbers has a value."""
+        ...
+
+    def at_most(self, terms: Terms, limit: float, when: Variable | None = None) -> None:
+        """A row: a sum keeps a limit; where the variable ``when`` is given, only if that is 1."""
+        ...
+
+    def minimise(self, terms: Terms) -> None:
+        """The objective."""
+        ...
+
+    def hint(self, variable: Variable, value: int) -> None:
+        """A value of a variable at which the search may begin."""
+        ...
+
+    def solve(self, limit_s: float, found: Callable[[Value], None]) -> tuple[Ended, float | None]:
+        """How the search ended, and the bound proven by then; ``found`` is called with every better solution."""
+        ...
 
 
 class Candidates:
@@ -70,33 +116,33 @@ class Candidates:
 class Rows:
     """What both models have: GPUs ``g`` of fleet entries ``entry[g]``, used or not, at some price."""
 
-    def __init__(self, candidates, copies, program, name):
-        self.candidates, self.program, self.name = candidates, program, name
+    def __init__(self, candidates: Candidates, copies: NDArray[np.int64], program: Program, name: str) -> None:
+        self.program, self.name = program, name
         self.instance, self.copies = candidates.instance, copies
         self.entry = [self.instance.fleet[e] for e in copies]
         self.gpus, self.workloads = range(len(copies)), range(len(self.instance.workloads))
         self.used = [program.whole(f"used_{g}", 1) for g in self.gpus]
 
-    def alike(self, gpu):
+    def alike(self, gpu: int) -> int | None:
         """The GPU before this one, when both are of one fleet entry; else None."""
         return gpu - 1 if gpu and self.copies[gpu - 1] == self.copies[gpu] else None
 
-    def minimise_weight(self, bound):
+    def minimise_weight(self, bound: float) -> None:
         """Objective: price per hour, or number, of the GPUs; never below a bound that is known."""
         terms = [(self.instance.weight(entry), used) for entry, used in zip(self.entry, self.used, strict=True)]
         self.program.minimise(terms)
         most = max((weight for weight, _ in terms), default=0) or 1
         self.program.at_most([(-weight / most, used) for weight, used in terms], -bound / most * (1 - TOLERANCE))
 
-    def numbered(self, plan, key):
-        """(g, GPU) of a plan's GPUs, those of one entry in ascending order of a key; what finds no copy is left."""
+    def numbered(self, plan: Plan, key: Callable[[PlannedGpu], float]) -> Iterator[tuple[int, PlannedGpu]]:
+        """(g, GPU) of a plan's GPUs, those of one entry in ascending order of a key; those without a copy left out."""
         entries = self.instance.entries_of(plan)
         for e in set(self.copies):
             mine = sorted((gpu for gpu, entry in zip(plan.gpus, entries, strict=True) if entry == e), key=key)
             yield from zip([g for g in self.gpus if self.copies[g] == e], mine, strict=False)
 
 
-def rounded_up(total, weights):
+def rounded_up(total: float, weights: Sequence[float]) -> float:
     """A bound on the objective from a fractional one: GPUs of one weight come in whole numbers."""
     if len(set(weights)) == 1 and weights[0] > 0:
         return weights[0] * math.ceil(total / weights[0] - TOLERANCE)

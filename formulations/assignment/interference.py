@@ -94,8 +94,8 @@ def _ways(instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads:
                 columns.append(np.array(np.broadcast_arrays(number, at, batch, units, *terms, *flags), float))
     table = np.concatenate([np.zeros((5 + len(Terms._fields) + len(first), 0)), *columns], axis=1)
     ends = 4 + len(Terms._fields)
-    whole = table[:4].astype(int)
-    return Ways(*whole, terms=table[4:ends], lone=table[ends] > 0, elsewhere=table[ends + 1 :] > 0)
+    workload, way, sizes, many = table[:4].astype(int)
+    return Ways(workload, way, sizes, many, terms=table[4:ends], lone=table[ends] > 0, elsewhere=table[ends + 1 :] > 0)
 
 
 def _sets(

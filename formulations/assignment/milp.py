@@ -1,11 +1,14 @@
 """Assignment in PuLP: the twin of `provision.formulations.assignment.cpsat`, with big-M rows for operating points."""
 
+from collections.abc import Callable
 from functools import partial
 
 import pulp
 
+from provision.formulations.assignment.gpus import Ended, Terms, Value
 from provision.formulations.assignment.model import TAKEN, SmallInstances, solve
 from provision.formulations.master.partition_counts import DEFAULT_SOLVER, pulp_solver
+from provision.models.problem.search import Search
 
 NAME = "assignment-milp"
 MARGIN = 1e-6
@@ -15,25 +18,25 @@ MARGIN = 1e-6
 class PulpProgram:
     """A program in PuLP."""
 
-    def __init__(self, control, safe):
+    def __init__(self, control: Search, safe: bool) -> None:
         self.safe, self.control = safe, control
         self.problem = pulp.LpProblem("assignment", pulp.LpMinimize)
 
-    def whole(self, name, most):
+    def whole(self, name: str, most: float) -> pulp.LpVariable:
         """A whole number."""
         return self.problem.add_variable(name, 0, int(most), cat="Integer")
 
-    def level(self, name, terms, beyond, most):
+    def level(self, name: str, terms: Terms, beyond: float, most: float) -> tuple[float, pulp.LpVariable]:
         """An amount, a fraction."""
         level = self.problem.add_variable(name, 0, most)
         self.at_most([*terms, (-1, level)], beyond)
         return 1, level
 
-    def exactly(self, terms, value):
+    def exactly(self, terms: Terms, value: int) -> None:
         """A sum has a value."""
         self.problem += _sum(terms) == value
 
-    def at_most(self, terms, limit, when=None):
+    def at_most(self, terms: Terms, limit: float, when: pulp.LpVariable | None = None) -> None:
         """A sum keeps a limit; where a literal is given only when that is 1, and else what its terms can reach."""
         if not all(float(number).is_integer() for number in (limit, *(c for c, _ in terms))):
             limit = limit - MARGIN if self.safe else limit + MARGIN
@@ -44,14 +47,14 @@ class PulpProgram:
         if slack > 0:
             self.problem += _sum([*terms, (slack, when)]) <= limit + slack
 
-    def minimise(self, terms):
+    def minimise(self, terms: Terms) -> None:
         """The objective."""
         self.problem += _sum(terms)
 
-    def hint(self, variable, value):
+    def hint(self, variable: pulp.LpVariable, value: int) -> None:
         """Nothing: few of PuLP's solvers can begin at a plan, and the search keeps it without them."""
 
-    def solve(self, limit_s, found):
+    def solve(self, limit_s: float, found: Callable[[Value], None]) -> tuple[Ended, float | None]:
         """How it ended and the proven bound; ``found`` is called with the best solution's values."""
         self.problem.solve(pulp_solver(self.control, limit_s))
         status, late = self.problem.sol_status, self.problem.solutionTime >= limit_s
@@ -62,7 +65,7 @@ class PulpProgram:
         return "infeasible" if self.problem.status == pulp.LpStatusInfeasible and not late else "time_limit", None
 
 
-def _sum(terms):
+def _sum(terms: Terms) -> pulp.LpAffineExpression:
     return pulp.lpSum(coefficient * variable for coefficient, variable in terms)
 
 

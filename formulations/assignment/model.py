@@ -11,15 +11,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from time import perf_counter
-from typing import Any
 
 from provision.formulations.assignment.candidates import ContentCandidates
+from provision.formulations.assignment.gpus import Ended, Program
 from provision.formulations.assignment.points import PointCandidates
+from provision.formulations.assignment.sharing import SharingRows
+from provision.formulations.assignment.slices import ContentRows
 from provision.models.base.errors import UnsupportedError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
-from provision.models.problem.search import Incumbent, Outcome, Search
+from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
 MOST_WORKLOADS = 40
 """Largest instances; see also ``gpus.MOST_GPUS`` and ``interference.MOST_SETS``."""
@@ -92,7 +94,7 @@ def one_point_each(instance: Instance) -> bool:
     )
 
 
-def solve(instance: Instance, control: Search, program: Callable[[Search, bool], Any], name: str) -> Outcome:
+def solve(instance: Instance, control: Search, program: Callable[[Search, bool], Program], name: str) -> Outcome:
     """Plan an instance, proven where the solver gets that far.
 
     Parameters
@@ -120,14 +122,20 @@ def solve(instance: Instance, control: Search, program: Callable[[Search, bool],
 class _Search:
     """The best plan and bound so far, and how to better them; bounds are on the objective as a loss."""
 
-    def __init__(self, candidates, control, program, name):
+    def __init__(
+        self,
+        candidates: PointCandidates | ContentCandidates,
+        control: Search,
+        program: Callable[[Search, bool], Program],
+        name: str,
+    ) -> None:
         self.candidates, self.control, self.program, self.name = candidates, control, program, name
         self.instance = candidates.instance
         self.plan: Plan | None = control.start
         self.bound: float = candidates.bound
         self.until = perf_counter() + control.time_limit_s
 
-    def rows(self, safe):
+    def rows(self, safe: bool) -> SharingRows | ContentRows:
         """The model, begun at the plan that is given."""
         copies = self.candidates.copies(self.control.start)
         rows = self.candidates.rows(copies, self.program(self.control, safe), self.name)
@@ -135,7 +143,7 @@ class _Search:
             rows.hint(self.control.start)
         return rows
 
-    def run(self, rows):
+    def run(self, rows: SharingRows | ContentRows) -> Outcome:
         """Search in favour of plans, then where none of these holds against them; Ctrl-C keeps the best."""
         self._tell()
         limit_s = self.until - perf_counter()
@@ -149,7 +157,7 @@ class _Search:
             ended = "stopped"
         return self._outcome(ended)
 
-    def _improve(self, rows, limit_s):
+    def _improve(self, rows: SharingRows | ContentRows, limit_s: float) -> Ended:
         """How the solver ended: optimal, infeasible, stopped, or time_limit."""
         ended, bound = rows.program.solve(limit_s, lambda value: self._consider(rows.plan(value)))
         if not rows.program.safe and bound is not None:
@@ -157,7 +165,7 @@ class _Search:
             self._tell()
         return ended
 
-    def _consider(self, plan):
+    def _consider(self, plan: Plan | None) -> None:
         """Keep a plan that holds and is better."""
         value = self.instance.value
         if plan is not None and (self.plan is None or self.instance.better(value(plan), value(self.plan))):
@@ -165,19 +173,20 @@ class _Search:
             self._tell()
 
     @property
-    def _told(self):
+    def _told(self) -> float | None:
         """The bound on the objective; None where nothing is known."""
         return None if math.isinf(self.bound) else self.instance.sense * self.bound
 
-    def _tell(self):
+    def _tell(self) -> None:
         self.control.report(Incumbent(self.instance.value(self.plan) if self.plan else None, self._told))
 
-    def _proved(self):
+    def _proved(self) -> bool:
         return self.plan is not None and self.instance.proved(self.instance.value(self.plan), self._told)
 
-    def _outcome(self, ended):
+    def _outcome(self, ended: Ended) -> Outcome:
         if self._proved():
             return Outcome("optimal", "proved", self.plan, self._told)
-        termination = ended if ended in ("stopped", "time_limit") else "completed"
-        status, reason = ("feasible", "") if self.plan else ("unknown", "no plan found in time")
-        return Outcome(status, termination, self.plan, self._told, reason)
+        termination: Termination = ended if ended in ("stopped", "time_limit") else "completed"
+        if self.plan is None:
+            return Outcome("unknown", termination, None, self._told, "no plan found in time")
+        return Outcome("feasible", termination, self.plan, self._told)

@@ -3,18 +3,24 @@
 That is the paper's rule: bounds hold for plans with one replica per workload and SM shares in whole units.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from provision.formulations.assignment.gpus import TOLERANCE, Candidates, rounded_up
+from provision.formulations.assignment.gpus import TOLERANCE, Candidates, Program, rounded_up
 from provision.formulations.assignment.sharing import SharingRows
+from provision.models.base.arrays import Floats, Ints
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.segments import best_segments
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.igniter import solo_terms
+from provision.models.performance.igniter import IgniterHardware, IgniterProfiles, Terms, igniter_data, solo_terms
 from provision.models.performance.operating_points import Member
+from provision.models.plans.plan import Plan, PlannedGpu
+from provision.models.problem.instance import Instance
+from provision.models.problem.search import Status
+from provision.models.problem.workload import FleetEntry, Workload
 
 
 @dataclass(frozen=True)
@@ -29,33 +35,33 @@ class Points:
     ``power`` and the excess are fractions of the cap.
     """
 
-    model: np.ndarray
-    batch: np.ndarray
-    units: np.ndarray
-    power: np.ndarray
-    cache: np.ndarray
-    per_neighbour: np.ndarray
-    per_sharing: np.ndarray
-    per_cache: np.ndarray
-    per_excess: np.ndarray
-    room: np.ndarray
+    model: Floats
+    batch: Floats
+    units: Floats
+    power: Floats
+    cache: Floats
+    per_neighbour: Floats
+    per_sharing: Floats
+    per_cache: Floats
+    per_excess: Floats
+    room: Floats
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.batch)
 
 
-def points_of(instance, workload, entry):
+def points_of(instance: Instance, workload: Workload, entry: FleetEntry) -> Points:
     """The Points of a workload that hold alone on a GPU, undominated by others of a model; empty without any."""
     tables = [np.zeros((10, 0))]
+    data = igniter_data(instance.performance).get(entry.gpu)
     for number, model in enumerate(workload.models):
-        data = instance.performance_of(entry.gpu, model)
-        if data and not entry.partitioned:
+        if data and model in data.models and not entry.partitioned:
             table = _every_point(instance, workload, data, model, entry.mps)
             tables.append(np.insert(table, 0, number, axis=0))
     return Points(*np.concatenate(tables, axis=1))
 
 
-def _every_point(instance, workload, data, model, mps):
+def _every_point(instance: Instance, workload: Workload, data: IgniterProfiles, model: str, mps: bool) -> Floats:
     """Fields of the undominated Points of a model but the first, as rows.
 
     Point p dominates q when it takes no more units, power and cache, and has no less slack D - A and no less
@@ -75,10 +81,10 @@ def _every_point(instance, workload, data, model, mps):
     clock = 1 - _lost(hardware) * np.maximum((hardware.idle_power_w + terms.power_w) / hardware.power_cap_w - 1, 0)
     kept = np.flatnonzero((terms.scheduling_ms + terms.active_ms <= deadline_ms * clock) & (deadline_ms > 0))
     kept = kept[_undominated(np.array([units, terms.power_w, terms.cache, -slack, -tolerance])[:, kept].T)]
-    return _fields(hardware, type(terms)(*(column[kept] for column in terms)), units[kept], deadline_ms[kept])
+    return _fields(hardware, Terms(*(column[kept] for column in terms)), units[kept], deadline_ms[kept])
 
 
-def _deadlines(instance, workload, terms):
+def _deadlines(instance: Instance, workload: Workload, terms: Terms) -> Floats:
     """Longest ``gpu_ms`` that the latency budget and the rate leave, the verifier's tolerance included."""
     planned = instance.planned_rps(workload)
     every_ms = 1000 * terms.batch / planned if planned > 0 else np.inf
@@ -86,12 +92,12 @@ def _deadlines(instance, workload, terms):
     return np.minimum(budget_ms, every_ms * (1 + TOLERANCE)) - terms.feedback_ms
 
 
-def _lost(hardware):
+def _lost(hardware: IgniterHardware) -> float:
     """Part of the clock that is lost when power exceeds the cap by as much again (eq. 9)."""
     return -hardware.clock_slope_mhz_per_w * hardware.power_cap_w / hardware.max_clock_mhz
 
 
-def _fields(hardware, terms, units, deadline_ms):
+def _fields(hardware: IgniterHardware, terms: Terms, units: Ints, deadline_ms: Floats) -> Floats:
     """The fields of Points but the first, in order, as rows."""
     per_neighbour_ms = terms.kernels * hardware.scheduling_slope_ms
     per_sharing_ms = terms.kernels * hardware.extra_delay_ms(2) - per_neighbour_ms
@@ -103,12 +109,12 @@ def _fields(hardware, terms, units, deadline_ms):
     return np.array(np.broadcast_arrays(*fields), float)
 
 
-def _undominated(costs):
+def _undominated(costs: Floats) -> Ints:
     """Indices of the rows of (points, criteria) costs that no other row is below or equal to, one of equals."""
-    kept = []
+    kept: list[int] = []
     for row in np.lexsort(costs.T[::-1]):  # who dominates comes first
         if not kept or not (costs[kept] <= costs[row]).all(axis=1).any():
-            kept.append(row)
+            kept.append(int(row))
     return np.sort(np.array(kept, int))
 
 
@@ -117,48 +123,44 @@ class PointCandidates(Candidates):
 
     loose = False
 
-    def __init__(self, instance):
+    def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.points = [[points_of(instance, one, entry) for entry in instance.fleet] for one in instance.workloads]
         self.own = np.array([[1.0 if len(points) else np.inf for points in row] for row in self.points])
         self.most_own = np.where(np.isfinite(self.own), self.own, 0)
-        self.hardware = [self._hardware(entry) for entry in instance.fleet]
+        self.data = igniter_data(instance.performance)
 
-    def _hardware(self, entry):
-        data = [self.instance.performance_of(entry.gpu, model)
-                for one in self.instance.workloads for model in one.models]
-        return next((one.hardware for one in data if one), None)
-
-    def rows(self, copies, program, name):
+    def rows(self, copies: Ints, program: Program, name: str) -> SharingRows:
         """The model over these GPUs, in a program."""
         return SharingRows(self, copies, program, name)
 
-    def hopeless(self):
-        """Status and reason when some workload has no candidate, else both empty."""
+    def hopeless(self) -> tuple[Status | None, str]:
+        """Status and reason when some workload has no candidate; without a status otherwise."""
         slow = unservable(self.instance, best_segments(self.instance))
         if slow:
             return "infeasible", "; ".join(slow)
-        return "", ""
+        return None, ""
 
     @cached_property
-    def bound(self):
+    def bound(self) -> float:
         """Lower bound on the objective: every workload pays for its least units of the GPUs that cost it least."""
         weights = [self.instance.weight(entry) for entry in self.instance.fleet]
         return rounded_up(sum(self._least(row, weights) for row in self.points), weights)
 
-    def _least(self, row, weights):
+    def _least(self, row: Sequence[Points], weights: Sequence[float]) -> float:
         """Least part of the objective that one workload takes."""
-        gpus = zip(row, weights, self.hardware, strict=True)
-        return min(weight * points.units.min() / gpu.units for points, weight, gpu in gpus if len(points))
+        gpus = zip(row, weights, self.instance.fleet, strict=True)
+        return min(weight * float(points.units.min()) / self.data[entry.gpu].hardware.units
+                   for points, weight, entry in gpus if len(points))
 
-    def holds(self, plan):
+    def holds(self, plan: Plan) -> bool:
         """Whether every replica meets its latency budget and rate by the scalar path of the model."""
         return all(self._gpu_holds(gpu) for gpu in plan.gpus)
 
-    def _gpu_holds(self, gpu):
+    def _gpu_holds(self, gpu: PlannedGpu) -> bool:
         replicas = gpu.slices[0].replicas
         members = [Member(self.instance.model_of(one), one.batch, 1, one.sm_share) for one in replicas]
-        found = self.instance.performance_of(gpu.gpu, members[0].model).predict(WHOLE, members)
+        found = self.data[gpu.gpu].predict(WHOLE, members)
         return sum(one.sm_share for one in replicas) <= 1 + TOLERANCE and all(
             one is not None
             and one.latency_ms <= self.instance.budget_ms(self.instance.workload[replica.workload]) * (1 + TOLERANCE)
@@ -166,4 +168,6 @@ class PointCandidates(Candidates):
             for one, replica in zip(found, replicas, strict=True)
         )
 
-    too_small = "infeasible", "proved: no plan with one replica per workload fits the fleet; allow more GPUs"
+    too_small: tuple[Status, str] = (
+        "infeasible", "proved: no plan with one replica per workload fits the fleet; allow more GPUs"
+    )

@@ -1,21 +1,30 @@
 """The rows of workloads that share whole GPUs under MPS: one per operating point, linear and exact.
 
-`assignment_points.Points` holds the coefficients.
+``points.Points`` holds the coefficients.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.formulations.assignment.gpus import Rows
+from provision.formulations.assignment.gpus import Level, Program, Rows, Terms, Value, Variable
+from provision.models.base.arrays import Ints
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+
+if TYPE_CHECKING:
+    from provision.formulations.assignment.points import PointCandidates
 
 
 class SharingRows(Rows):
     """Workload w takes operating point o on GPU g: ``x[w, g][o]``; ``on[w, g]`` when it takes any there."""
 
-    def __init__(self, candidates, copies, program, name):
+    def __init__(self, candidates: PointCandidates, copies: Ints, program: Program, name: str) -> None:
         super().__init__(candidates, copies, program, name)
-        self.hardware = [candidates.hardware[e] for e in copies]
+        self.candidates = candidates
+        self.hardware = [candidates.data[entry.gpu].hardware for entry in self.entry]
         self.points = {(w, g): candidates.points[w][e] for w in self.workloads for g, e in enumerate(copies)
                        if len(candidates.points[w][e])}
         self.on = {at: program.whole("on_{}_{}".format(*at), 1) for at in self.points}
@@ -28,19 +37,19 @@ class SharingRows(Rows):
         self.order_gpus()
         self.minimise_weight(candidates.bound)
 
-    def place_once(self):
+    def place_once(self) -> None:
         """Every workload stands on one GPU, which is used."""
         for w in self.workloads:
             self.program.exactly([(1, self.on[w, g]) for g in self.gpus if (w, g) in self.on], 1)
         for (_, g), on in self.on.items():
             self.program.at_most([(1, on), (-1, self.used[g])], 0)
 
-    def choose_point(self):
+    def choose_point(self) -> None:
         """A workload on a GPU takes one operating point there."""
         for at, on in self.on.items():
             self.program.exactly([*((1, x) for x in self.x[at]), (-1, on)], 0)
 
-    def fit_units(self):
+    def fit_units(self) -> None:
         """The workloads on a GPU share its units and its MPS clients."""
         for g in self.gpus:
             clients = self.entry[g].type.slice_mps_clients(WHOLE) if self.entry[g].mps else 1
@@ -48,7 +57,7 @@ class SharingRows(Rows):
             self.program.at_most([*self._sum(g, "units"), (-limit, self.used[g])], 0)
             self.program.at_most([(1, self.on[w, g]) for w in self._on(g)], clients)
 
-    def tolerate_neighbours(self):
+    def tolerate_neighbours(self) -> None:
         """A point holds beside its neighbours (iGniter, eqs. 1-10): latency budget and rate, see `Points`."""
         for g in self.gpus:
             others, shared, cache, excess = self._environment(g)
@@ -59,7 +68,7 @@ class SharingRows(Rows):
                     terms.append((self.points[w, g].per_sharing[o], shared))
                     self.program.at_most(terms, self.points[w, g].room[o], when=x)
 
-    def _environment(self, g):
+    def _environment(self, g: int) -> tuple[Level, Variable, Level, Level]:
         """Neighbours of each, whether there are any, L2 utilisation, and excess of power over the cap.
 
         Levels may lie higher than what they measure, which helps nobody; so no row keeps them down.
@@ -75,7 +84,7 @@ class SharingRows(Rows):
         excess = program.level(f"excess_{g}", self._sum(g, "power"), left, most)
         return others, shared, cache, excess
 
-    def _fullest(self, g, what):
+    def _fullest(self, g: int, what: str) -> float:
         """Most of something that fits the units of a GPU: a knapsack with one point per workload."""
         limit = self.hardware[g].units
         best = np.zeros(limit + 1)
@@ -85,43 +94,43 @@ class SharingRows(Rows):
                 best[units:] = np.maximum(best[units:], before[: limit + 1 - units] + value)
         return float(best.max())
 
-    def order_gpus(self):
+    def order_gpus(self) -> None:
         """GPUs of one entry stand in the order of their first workloads: others have a lower one on the GPU before."""
         for (w, g), on in self.on.items():
             if self.alike(g) is not None:
                 lower = [(-1, self.on[v, g - 1]) for v in self._on(g - 1) if v < w]
                 self.program.at_most([(1, on), *lower], 0)
 
-    def _on(self, g):
+    def _on(self, g: int) -> list[int]:
         return [w for w in self.workloads if (w, g) in self.points]
 
-    def _sum(self, g, what):
+    def _sum(self, g: int, what: str) -> Terms:
         """Terms of what the points on a GPU add up to."""
         return [pair for w in self._on(g) for pair in
                 zip(getattr(self.points[w, g], what).tolist(), self.x[w, g], strict=True)]
 
-    def hint(self, plan):
+    def hint(self, plan: Plan) -> None:
         """Begin with the workloads where a plan has them."""
         index = {one.name: w for w, one in enumerate(self.instance.workloads)}
-        first = {}
+        first: dict[tuple[int, int], Replica] = {}
         for g, gpu in self.numbered(plan, lambda gpu: min(index[one.workload] for one in gpu.slices[0].replicas)):
             first |= {(index[one.workload], g): one for one in gpu.slices[0].replicas}
         for at, on in self.on.items():
             self.program.hint(on, int(at in first))
 
-    def plan(self, value):
+    def plan(self, value: Value) -> Plan | None:
         """The plan of a solution, its rates as planned; None where rounding makes it break a limit."""
         gpus = [self._gpu(g, value) for g in self.gpus if any(value(self.on[w, g]) > 0.5 for w in self._on(g))]
         plan = Plan(version=1, instance=self.instance.name, digest=self.instance.digest, method=self.name,
                     gpus=tuple(gpus))
         return plan if self.candidates.holds(plan) else None
 
-    def _gpu(self, g, value):
+    def _gpu(self, g: int, value: Value) -> PlannedGpu:
         chosen = [(w, o) for w in self._on(g) for o, x in enumerate(self.x[w, g]) if value(x) > 0.5]
         pieces = Slice(profile=WHOLE, replicas=tuple(self._replica(w, g, o) for w, o in chosen))
         return PlannedGpu(gpu=self.entry[g].gpu, mig=False, slices=(pieces,))
 
-    def _replica(self, w, g, o):
+    def _replica(self, w: int, g: int, o: int) -> Replica:
         one, points = self.instance.workloads[w], self.points[w, g]
         share = round(float(points.units[o]) * self.hardware[g].unit_share, 9)
         return Replica(workload=one.name, batch=int(points.batch[o]), sm_share=min(share, 1.0),

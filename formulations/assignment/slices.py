@@ -1,11 +1,20 @@
 """The rows of slices and their contents: placements, how often each content stands, rates, replicas, shares per GPU."""
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.formulations.assignment.gpus import TOLERANCE, Rows
+from provision.formulations.assignment.gpus import TOLERANCE, Level, Program, Rows, Terms, Value, Variable
+from provision.models.base.arrays import Ints
 from provision.models.hardware.gpu import WHOLE
+from provision.models.plans.plan import Plan
+
+if TYPE_CHECKING:
+    from provision.formulations.assignment.candidates import ContentCandidates, Held
 
 GIVEN = 1e-5
 """Part of a rate or of a slice that a relaxation gives away to rounding."""
@@ -18,17 +27,20 @@ class ContentRows(Rows):
     which give ``offer[k, w]`` parts of a rate to ``extra[k, w]`` replicas.
     """
 
-    def __init__(self, candidates, copies, program, name):
+    def __init__(self, candidates: ContentCandidates, copies: Ints, program: Program, name: str) -> None:
         super().__init__(candidates, copies, program, name)
+        self.candidates = candidates
         self.kinds = {g: candidates.of_entry(e) for g, e in enumerate(copies)}
         self.place = {(g, k, s): program.whole(f"place_{g}_{k}_{s}", 1)
                       for g in self.gpus for k in self.kinds[g] for s in self._starts(g, k)}
         self.count = {(g, k, q): program.whole(f"count_{g}_{k}_{q}", candidates.most(k))
                       for g in self.gpus for k in self.kinds[g] for q in range(len(candidates.contents[k]))}
-        self.of_gpu = defaultdict(list)
+        self.of_gpu: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for at in self.count:
             self.of_gpu[at[0]].append(at)
-        self.open, self.offer, self.extra = {}, {}, {}
+        self.open: dict[tuple[int, int], Variable] = {}
+        self.offer: dict[tuple[int, int], Level] = {}
+        self.extra: dict[tuple[int, int], Variable] = {}
         if not program.safe:
             self.share_out()
         self.separate_slices()
@@ -42,15 +54,17 @@ class ContentRows(Rows):
         else:
             self.minimise_weight(candidates.bound)
 
-    def _starts(self, g, k):
+    def _starts(self, g: int, k: int) -> tuple[int, ...]:
         profile = self.candidates.kinds[k].profile
         return (0,) if profile == WHOLE else self.entry[g].type.profiles[profile].starts
 
-    def share_out(self):
+    def share_out(self) -> None:
         """Open slices give their time to workloads, a whole slice at most (see `network.relaxed`)."""
         for k, relaxed in enumerate(self.candidates.relaxed):
+            if relaxed is None:
+                continue
             mine = {g: self.program.whole(f"open_{g}_{k}", self.candidates.most(k)) for g in self.gpus
-                    if relaxed is not None and k in self.kinds[g]}
+                    if k in self.kinds[g]}
             if not mine:
                 continue
             self.open |= {(g, k): slices for g, slices in mine.items()}
@@ -65,7 +79,7 @@ class ContentRows(Rows):
                     for v, w in self.offer if v == k]
             self.program.at_most([*time, *((-1, one) for one in slices)], GIVEN)
 
-    def separate_slices(self):
+    def separate_slices(self) -> None:
         """No two slices of a used GPU stand on one memory slice; compute slices and instances are not exceeded."""
         for g in self.gpus:
             mine = {(k, s): place for (at, k, s), place in self.place.items() if at == g}
@@ -80,7 +94,7 @@ class ContentRows(Rows):
                 alike = [(1, place) for (other, _), place in mine.items() if other == k]
                 self.program.at_most(alike, self.candidates.most(k))
 
-    def fit_slices(self):
+    def fit_slices(self) -> None:
         """There are no more contents of a kind than slices of it."""
         for g in self.gpus:
             for k in self.kinds[g]:
@@ -88,7 +102,7 @@ class ContentRows(Rows):
                 held += [(1, self.open[g, k])] if (g, k) in self.open else []
                 self.program.at_most([*held, *((-1, self.place[g, k, s]) for s in self._starts(g, k))], 0)
 
-    def carry_rates(self):
+    def carry_rates(self) -> None:
         """The contents carry every workload's planned rate, on no GPU more than its largest share."""
         for w, workload in enumerate(self.instance.workloads):
             if self.candidates.worth.planned_rps[w] == 0:
@@ -103,17 +117,17 @@ class ContentRows(Rows):
                     self.program.at_most(self._parts(w, g, routed=True), workload.max_share_per_gpu)
             self.program.at_most([*carried, *wasted, *offers], (GIVEN if offers else 3 * TOLERANCE) - 1)
 
-    def _parts(self, w, g, routed=False):
+    def _parts(self, w: int, g: int, routed: bool = False) -> Terms:
         """Terms of the parts of a rate that contents on a GPU can carry; of routed ones alone, if asked for."""
         return [(float(self.candidates.part[k][q, w]), count) for (_, k, q), count in self._on(g)
                 if self.candidates.part[k][q, w] and (self.candidates.contents[k][q].routed or not routed)]
 
-    def _wasted(self, w, g, on_gpu):
+    def _wasted(self, w: int, g: int, on_gpu: Terms) -> Level:
         """Part of a workload's rate on a GPU beyond its largest share there."""
         most = sum(self.candidates.most(k) * float(self.candidates.part[k][:, w].max(initial=0)) for k in self.kinds[g])
         return self.program.level(f"wasted_{w}_{g}", on_gpu, self.instance.workloads[w].max_share_per_gpu, most)
 
-    def keep_replicas(self):
+    def keep_replicas(self) -> None:
         """A workload has at least its least number of replicas, and no more than its most."""
         for w, workload in enumerate(self.instance.workloads):
             replicas = [(int(self.candidates.replicas[k][q, w]), count) for (_, k, q), count in self.count.items()
@@ -123,14 +137,14 @@ class ContentRows(Rows):
             if workload.max_replicas is not None:
                 self.program.at_most(replicas, workload.max_replicas)
 
-    def cover(self):
+    def cover(self) -> None:
         """A workload's slices have at least the compute slices of its cheapest cover (implied in whole numbers)."""
         for w, needed in enumerate(self.candidates.covers[1]):
             if needed > 0:
                 self.program.at_most([(-self.candidates.kinds[k].compute, count) for (_, k, q), count
                                       in self.count.items() if self.candidates.replicas[k][q, w]], -int(needed))
 
-    def order_gpus(self):
+    def order_gpus(self) -> None:
         """GPUs of one entry stand in descending order of a sum over their contents; with open slices, in use first."""
         keys = {(k, q): 1 + number for number, (k, q) in enumerate(sorted({at[1:] for at in self.count}))}
         for g in self.gpus:
@@ -142,25 +156,28 @@ class ContentRows(Rows):
                 after = [(keys[at[1:]], count) for at, count in self._on(g)]
                 self.program.at_most([*after, *((-keys[at[1:]], count) for at, count in self._on(before))], 0)
 
-    def maximise_throughput(self):
+    def maximise_throughput(self) -> None:
         """Objective: requests/s that all replicas could carry."""
         contents = self.candidates.contents
         self.program.minimise([(-contents[k][q].throughput_rps, count) for (_, k, q), count in self.count.items()])
 
-    def _on(self, g):
+    def _on(self, g: int) -> list[tuple[tuple[int, int, int], Variable]]:
         """((g, k, q), count) of a GPU."""
         return [(at, self.count[at]) for at in self.of_gpu[g]]
 
-    def hint(self, plan):
+    def hint(self, plan: Plan) -> None:
         """Begin with the slices of a plan, and with contents of the same workloads."""
         index = {one.name: w for w, one in enumerate(self.instance.workloads)}
-        placed, chosen = set(), Counter()
+        placed: set[tuple[int, int, int]] = set()
+        chosen: Counter[tuple[int, int, int]] = Counter()
         for g, gpu in self.numbered(plan, lambda gpu: -len(gpu.slices)):
             for piece in gpu.slices:
                 owners = Counter(index[one.workload] for one in piece.replicas)
                 k = next((k for k in self.kinds[g] if self.candidates.kinds[k].profile == piece.profile), None)
+                if k is None:
+                    continue
                 q = next((q for q, table in enumerate(self.candidates.replicas[k])
-                          if all(table[w] == owners[w] for w in self.workloads)), None) if k is not None else None
+                          if all(table[w] == owners[w] for w in self.workloads)), None)
                 if q is not None:
                     placed.add((g, k, piece.start))
                     chosen[g, k, q] += 1
@@ -169,16 +186,16 @@ class ContentRows(Rows):
         for at, count in self.count.items():
             self.program.hint(count, chosen[at])
 
-    def plan(self, value):
+    def plan(self, value: Value) -> Plan | None:
         """The plan of a solution; None where it takes open slices or does not carry the rates."""
         if any(value(one) > 0.5 for one in self.open.values()):
             return None
-        held = [[] for _ in self.gpus]
+        held: list[list[tuple[int, int]]] = [[] for _ in self.gpus]
         for (g, k, q), count in self.count.items():
             held[g] += [(k, q)] * round(value(count))
         return self.candidates.plan(self.copies, [self._placed(g, held[g], value) for g in self.gpus], self.name)
 
-    def _placed(self, g, held, value):
+    def _placed(self, g: int, held: Sequence[tuple[int, int]], value: Value) -> Held:
         """(profile, start, content) of the slices of a GPU."""
         starts = {k: [s for s in self._starts(g, k) if value(self.place[g, k, s]) > 0.5] for k in self.kinds[g]}
         return [(self.candidates.kinds[k].profile, starts[k].pop(), self.candidates.contents[k][q]) for k, q in held]

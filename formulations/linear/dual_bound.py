@@ -1,22 +1,25 @@
 """Lower bounds by a second solver: SciPy's HiGHS on the very model that PuLP's solver has found a plan for.
 
-The bundled CBC has been seen to cut off optima (its probing called 2 optimal where 1 was feasible), so that its word
-is taken for plans, which the verifier checks, and never for bounds.
+The bundled CBC has been seen to cut off optima: its probing called 2 optimal where 1 was feasible. So it is trusted for
+plans, which the verifier checks, and never for bounds.
 """
 
 import math
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 import numpy as np
 import pulp
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
 from scipy.sparse import csr_array
 
+from provision.models.base.arrays import Floats
+
 SAFE = 1e-6
-"""Tolerance given away before a bound is rounded up, relative from 1 on."""
+"""Subtracted from a bound before it is rounded up: this much, relative for bounds above 1."""
 
 
-def dual_bound(problem, weights, limit_s):
+def dual_bound(problem: pulp.LpProblem, weights: Iterable[float], limit_s: float) -> float:
     """A lower bound on the objective of a PuLP minimisation.
 
     Parameters
@@ -24,7 +27,7 @@ def dual_bound(problem, weights, limit_s):
     problem
         The LpProblem.
     weights
-        What the GPUs add to the objective, each: the bound is rounded up to a sum of whole numbers of them.
+        What one GPU of each kind adds to the objective; the bound is rounded up to a sum of whole multiples of these.
     limit_s
         Seconds; the bound is then the best that was proven.
 
@@ -41,7 +44,7 @@ def dual_bound(problem, weights, limit_s):
     return float(unit * math.ceil(Fraction(safe) / unit)) if unit else safe
 
 
-def highs(problem, limit_s, gap=0.0):
+def highs(problem: pulp.LpProblem, limit_s: float, gap: float = 0.0) -> OptimizeResult:
     """SciPy's result of a PuLP minimisation; ``x``, if there is one, in the order of ``problem.variables()``."""
     at = {variable.name: index for index, variable in enumerate(problem.variables())}
     return milp(
@@ -53,7 +56,7 @@ def highs(problem, limit_s, gap=0.0):
     )
 
 
-def safe_bound(found):
+def safe_bound(found: OptimizeResult) -> float:
     """The bound of a result of ``highs`` whose costs are 0 or more, less a tolerance; 0 when nothing was proven."""
     value = getattr(found, "mip_dual_bound", None)
     if value is None or not math.isfinite(value):
@@ -61,7 +64,7 @@ def safe_bound(found):
     return max(0.0, value - SAFE * max(1.0, abs(value)))
 
 
-def safe_most(found):
+def safe_most(found: OptimizeResult) -> float:
     """The upper bound of a result of ``milp`` that minimises the negative, a tolerance added.
 
     Infinite when nothing was proven; negatively so when the model has no solution.
@@ -74,29 +77,33 @@ def safe_most(found):
     return -value + SAFE * max(1.0, abs(value))
 
 
-def _common_unit(weights):
+def _common_unit(weights: Iterable[float]) -> Fraction:
     """The largest number of which all weights, as decimals, are multiples; 0 when all are 0."""
     fractions = [Fraction(str(float(weight))) for weight in weights]
     denominator = math.lcm(*(one.denominator for one in fractions))
     return Fraction(math.gcd(*(int(one * denominator) for one in fractions)), denominator)
 
 
-def _row(at, expression):
+def _row(at: Mapping[str, int], expression: pulp.LpAffineExpression) -> Floats:
     row = np.zeros(len(at))
     for variable, coefficient in expression.items():
         row[at[variable.name]] = coefficient
     return row
 
 
-def _bounds(problem):
+def _bounds(problem: pulp.LpProblem) -> Bounds:
     low = [-np.inf if variable.lowBound is None else variable.lowBound for variable in problem.variables()]
     high = [np.inf if variable.upBound is None else variable.upBound for variable in problem.variables()]
     return Bounds(low, high)
 
 
-def _constraints(at, problem):
+def _constraints(at: Mapping[str, int], problem: pulp.LpProblem) -> LinearConstraint:
     """All rows as one sparse constraint."""
-    rows, columns, values, low, high = [], [], [], [], []
+    rows: list[int] = []
+    columns: list[int] = []
+    values: list[float] = []
+    low: list[float] = []
+    high: list[float] = []
     for number, row in enumerate(problem.constraints()):
         for variable, coefficient in row.items():
             rows.append(number)

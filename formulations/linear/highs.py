@@ -2,12 +2,12 @@
 
 import threading
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-from scipy.sparse import sparray
+from scipy.sparse import csc_array, csr_array
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 STATUSES: dict[int, Status] = {0: "optimal", 1: "unknown", 2: "infeasible", 3: "unknown", 4: "unknown"}
@@ -23,7 +23,7 @@ class Rows(NamedTuple):
     """A program in rows: minimise ``cost`` @ x with ``matrix`` @ x >= ``right`` and ``least`` <= x <= ``most``."""
 
     cost: NDArray[np.float64]
-    matrix: sparray
+    matrix: csr_array | csc_array
     right: NDArray[np.float64]
     least: NDArray[np.float64]
     most: NDArray[np.float64]
@@ -49,7 +49,8 @@ class IntegerSolution(NamedTuple):
 def solve_linear(rows: Rows) -> LinearSolution | None:
     """The optimum of a linear program; None when it has none."""
     bounds = np.stack([rows.least, rows.most], axis=1)
-    found = interruptible(lambda: linprog(rows.cost, A_ub=-rows.matrix, b_ub=-rows.right, bounds=bounds))
+    matrix: Any = -rows.matrix  # the stubs of linprog know no sparse matrices
+    found: Any = interruptible(lambda: linprog(rows.cost, A_ub=matrix, b_ub=-rows.right, bounds=cast("Any", bounds)))
     if STATUSES[found.status] != "optimal":
         return None
     return LinearSolution(found.fun, found.x, np.maximum(-found.ineqlin.marginals, 0), found.lower.marginals)

@@ -11,9 +11,11 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, hstack, vstack
 
+from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import best_segments, cap_rps
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 
 SLO_STEP = 0.1
@@ -24,7 +26,7 @@ class Relaxed(NamedTuple):
     """The linear program solved: its value and the duals of the rates, per request/s."""
 
     value: float
-    per_rps: np.ndarray
+    per_rps: Floats
 
 
 class Marginal(NamedTuple):
@@ -42,7 +44,7 @@ class Marginal(NamedTuple):
     looser_per_ms: float
 
 
-def marginal_prices(instance):
+def marginal_prices(instance: Instance) -> list[Marginal]:
     """Marginal prices of every workload, dearest rate first.
 
     Raises
@@ -61,7 +63,7 @@ def marginal_prices(instance):
     return sorted(rows, key=lambda row: -row.share)
 
 
-def relaxed(instance):
+def relaxed(instance: Instance) -> Relaxed:
     """The linear program of an instance: value (infinite when infeasible) and duals of the rates."""
     segments = best_segments(instance)
     partitions = partitions_of(instance, segments)
@@ -78,7 +80,7 @@ def relaxed(instance):
     used = csr_array(np.array([partitions.entry == index for index in limited], float).reshape(-1, len(weights)))
     no_rate, no_use = csr_array((len(rate_rps), len(weights))), csr_array((len(limited), len(rows)))
     slots = csr_array(-partitions.slots.T.astype(float))
-    found = linprog(
+    found = linprog(  # type: ignore[call-overload]  # its stubs know no sparse matrices
         np.concatenate([np.zeros(len(rows)), weights]),
         A_ub=vstack([hstack([carried, no_rate]), hstack([taken, slots]), hstack([no_use, used])]),
         b_ub=np.concatenate([-rate_rps, np.zeros(len(segments.kinds)), [instance.fleet[at].count for at in limited]]),
@@ -89,7 +91,7 @@ def relaxed(instance):
     return Relaxed(found.fun, -found.ineqlin.marginals[: len(rate_rps)])
 
 
-def _marginal(instance, index, now):
+def _marginal(instance: Instance, index: int, now: Relaxed) -> Marginal:
     workload, step_ms = instance.workloads[index], SLO_STEP * instance.workloads[index].slo_ms
     dearer = relaxed(_with_slo(instance, index, workload.slo_ms - step_ms)).value - now.value
     looser = now.value - relaxed(_with_slo(instance, index, workload.slo_ms + step_ms)).value
@@ -99,7 +101,7 @@ def _marginal(instance, index, now):
     return Marginal(workload.name, per_rps, share, tighter_per_ms, looser / step_ms)
 
 
-def _with_slo(instance, index, slo_ms):
+def _with_slo(instance: Instance, index: int, slo_ms: float) -> Instance:
     workloads = list(instance.workloads)
     workloads[index] = workloads[index].model_copy(update={"slo_ms": slo_ms})
     return instance.replace(workloads=tuple(workloads))

@@ -11,13 +11,19 @@ from fractions import Fraction
 
 import numpy as np
 
-from provision.models.contents.alone.cover import cheapest_cover
+from provision.models.base.arrays import Floats, Ints
+from provision.models.contents.alone.cover import Cover, cheapest_cover
+from provision.models.contents.alone.partitions import Partitions
+from provision.models.contents.alone.segments import Segments
+from provision.models.problem.instance import Instance
 
 ROUNDING = 3e-9
 """Part of a rate that a plan may miss for the verifier, which grants 1e-9 on rates, throughputs and shares each."""
 
 
-def cover_bound(instance, useful_rps, segments, partitions):
+def cover_bound(
+    instance: Instance, useful_rps: Floats, segments: Segments, partitions: Partitions
+) -> tuple[float, Cover]:
     """Lower bound on the objective, and the cheapest covers by compute slices.
 
     Parameters
@@ -48,7 +54,7 @@ def cover_bound(instance, useful_rps, segments, partitions):
     return max(bounds), needed[0]
 
 
-def _bound(instance, partitions, needed, costs):
+def _bound(instance: Instance, partitions: Partitions, needed: int, costs: Ints) -> float:
     """The bound for one price vector: what is needed against what a unit of the objective buys at most."""
     if not needed:
         return 0.0

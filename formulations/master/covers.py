@@ -129,9 +129,9 @@ def cheapest_covers(problem: Problem, menus: list[Menu], prices: NDArray[np.int6
 def _plannable(menu: Menu, group: Group, cover: Cover) -> bool:
     """Whether a cover carries the whole rate by replicas as a plan has them, no more of them than allowed."""
     useful = menu.planned_rps > LEAST_RPS if group.rate_rps > 0 else np.ones(len(cover.counts), bool)
-    carried = cover.counts[useful] @ menu.planned_rps[useful]
-    return (carried >= group.rate_rps * (1 - 2 * ROUNDING) and cover.counts.sum() <= group.most
-            and not cover.counts[~useful].any())
+    carried_rps = float(cover.counts[useful] @ menu.planned_rps[useful])
+    enough = carried_rps >= group.rate_rps * (1 - 2 * ROUNDING)
+    return enough and int(cover.counts.sum()) <= group.most and not cover.counts[~useful].any()
 
 
 def _use(group: int, menu: Menu, cover: Cover) -> CoverUse:

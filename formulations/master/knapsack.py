@@ -115,7 +115,9 @@ class Knapsack:
 
 
 @compiled
-def _table(credit_rps, costs, size, counted, exact):
+def _table(
+    credit_rps: NDArray[np.float64], costs: NDArray[np.int64], size: int, counted: int, exact: bool
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """(replicas, prices) the most that is carried, and the role taken last.
 
     Row j is for j replicas; the last row is for so many or more unless ``exact``. A role beyond the number of roles

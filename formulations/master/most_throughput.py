@@ -84,7 +84,7 @@ def _slices(problem: Problem, entry: int, kinds: tuple[int, ...], partition: NDA
     """The slices of one more GPU with what carries most on each."""
     fleet = problem.instance.fleet[entry]
     names = [problem.segments.kinds[kind].profile for kind in kinds]
-    state = geometry(fleet.type, names).place(partition[list(kinds)]) if fleet.partitioned else ((0, 0),)
+    state = geometry(fleet.type, names).place(partition[list(kinds)].tolist()) if fleet.partitioned else ((0, 0),)
     for start, local in state or ():
         kind = kinds[local]
         replicas = _shared(problem, *contents[kind], places) if kind in contents else ()

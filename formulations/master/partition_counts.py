@@ -11,6 +11,7 @@ import warnings
 from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import pulp
@@ -18,20 +19,21 @@ import pulp
 from provision.formulations.linear.dual_bound import dual_bound, highs, safe_most
 from provision.formulations.master.cover_bound import cover_bound
 from provision.formulations.master.spread import spread_out
+from provision.models.base.arrays import Bools, Ints
 from provision.models.base.errors import InputError
-from provision.models.contents.alone.assemble import assemble
-from provision.models.contents.alone.cover import cheapest_cover
+from provision.models.contents.alone.assemble import Layout, assemble
+from provision.models.contents.alone.cover import Cover, cheapest_cover
 from provision.models.contents.alone.deal import deal
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.segments import best_segments, cap_rps
-from provision.models.problem.instance import THROUGHPUT
+from provision.models.contents.alone.segments import Segments, best_segments, cap_rps
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method
-from provision.models.problem.search import Incumbent, Outcome
+from provision.models.problem.search import Incumbent, Outcome, Search
 
 DEFAULT_SOLVER = "PULP_CBC_CMD"
 TOLERANCE = 1e-9
-"""Part of a rate that may be missing: the verifier's own tolerance."""
+"""The part of a rate that may be missing: the verifier's own tolerance."""
 EXPLAIN_SECONDS = 10.0
 """Most time to find out what a fleet that is too small could carry."""
 
@@ -49,7 +51,7 @@ class PartitionCounts:
         PuLP's, for the objective.
     """
 
-    def __init__(self, instance, segments, sense=pulp.LpMinimize):
+    def __init__(self, instance: Instance, segments: Segments, sense: int = pulp.LpMinimize) -> None:
         self.instance, self.segments = instance, segments
         self.partitions = partitions_of(instance, segments)
         self.useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
@@ -60,43 +62,46 @@ class PartitionCounts:
         self.kinds_of = [np.flatnonzero(row) for row in self.useful_rps]
 
     @cached_property
-    def covers(self):
+    def covers(self) -> tuple[float, Cover]:
         """Cover bound on the objective, and the cheapest covers by compute slices; every workload must have one."""
         return cover_bound(self.instance, self.useful_rps, self.segments, self.partitions)
 
     @property
-    def bound(self):
+    def bound(self) -> float:
         """Lower bound on the objective, from the cheapest covers."""
         return self.covers[0]
 
-    def cheapest(self, rows):
+    def cheapest(self, rows: Bools) -> Ints:
         """(rows, kinds) segments of cheapest covers by compute slices that carry the rates of some workloads."""
         compute = np.array([kind.compute for kind in self.segments.kinds])
         least = np.array([one.min_replicas for one in self.instance.workloads])
         return cheapest_cover(self.useful_rps[rows], compute, self.rate_rps[rows], least[rows]).counts
 
-    def _count(self, name):
+    def _count(self, name: str) -> pulp.LpVariable:
         return self.problem.add_variable(name, 0, None, cat="Integer")
 
-    def aim(self):
+    def aim(self) -> None:
         """Objective: price per hour, or number, of the GPUs."""
         self.problem += pulp.lpDot(self._weights(), self.y)
 
-    def proven_bound(self, until):
-        """A bound on the objective, proven by a second solver until a perf_counter; of infinite loss if infeasible."""
+    def proven_bound(self, until: float) -> float:
+        """A bound on the objective that a second solver proves; infinitely bad if the model is infeasible.
+
+        ``until`` is the perf_counter at which it ends.
+        """
         return dual_bound(self.problem, self._weights(), until - perf_counter())
 
-    def _weights(self):
+    def _weights(self) -> list[float]:
         return [self.instance.weight(self.instance.fleet[entry]) for entry in self.partitions.entry]
 
-    def carry_rates(self, share=1):
+    def carry_rates(self, share: float | pulp.LpVariable = 1) -> None:
         """The segments of a workload carry its planned rate, or a share of it that is itself a variable."""
         for w, rate in enumerate(self.rate_rps):
             if rate > 0:
                 terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.kinds_of[w]]
                 self.problem += pulp.lpSum(terms) >= share
 
-    def keep_replicas(self):
+    def keep_replicas(self) -> None:
         """A workload has at least its least and at most its largest number of segments."""
         for w, workload in enumerate(self.instance.workloads):
             replicas = pulp.lpSum(self.x[w, k] for k in self.kinds_of[w])
@@ -104,35 +109,35 @@ class PartitionCounts:
             if workload.max_replicas is not None:
                 self.problem += replicas <= workload.max_replicas
 
-    def cover(self):
+    def cover(self) -> None:
         """A workload's segments have at least the compute slices of its cheapest cover."""
         for w, needed in enumerate(self.covers[1].cost):
             held = [self.segments.kinds[k].compute * self.x[w, k] for k in self.kinds_of[w]]
             self.problem += pulp.lpSum(held) >= int(needed)
 
-    def fit_slots(self):
+    def fit_slots(self) -> None:
         """There are no more segments of a kind than slots for it."""
         for k in range(len(self.segments.kinds)):
             taken = pulp.lpSum(self.x[w, k] for w in range(len(self.rate_rps)) if (w, k) in self.x)
             self.problem += taken <= pulp.lpDot(self.partitions.slots[:, k].tolist(), self.y)
 
-    def respect_fleet(self):
+    def respect_fleet(self) -> None:
         """No fleet entry gives more GPUs than it has."""
         for index, entry in enumerate(self.instance.fleet):
             if entry.count is not None:
                 mine = [self.y[c] for c in np.flatnonzero(self.partitions.entry == index)]
                 self.problem += pulp.lpSum(mine) <= entry.count
 
-    def spread(self):
+    def spread(self) -> None:
         """There are enough GPUs for the workload that must be spread most."""
         shares = [one.max_share_per_gpu for one in self.instance.workloads if one.rate_rps > 0]
         self.problem += pulp.lpSum(self.y) >= max((math.ceil(1 / share - TOLERANCE) for share in shares), default=0)
 
-    def gpus(self):
+    def gpus(self) -> Ints:
         """(partitions,) GPUs in the solver's solution."""
         return np.array([round(variable.value() or 0) for variable in self.y], int)
 
-    def chosen(self):
+    def chosen(self) -> Ints:
         """(workloads, kinds) segments in the solver's solution."""
         chosen = np.zeros(self.useful_rps.shape, int)
         for at, variable in self.x.items():
@@ -144,22 +149,23 @@ class ThroughputCounts(PartitionCounts):
     """The model of an instance whose throughput counts: there may be more segments than its rates take."""
 
     @cached_property
-    def bound(self):
+    def bound(self) -> float:
         """Upper bound on the objective: every slot is given to the workload that has most throughput there."""
         most = self.partitions.slots @ self.segments.throughput_rps.max(axis=0)
         each = [most[self.partitions.entry == index].max(initial=0) for index in range(len(self.instance.fleet))]
-        return sum(entry.count * rps for entry, rps in zip(self.instance.fleet, each, strict=True)) * (1 + TOLERANCE)
+        counts = [entry.count or 0 for entry in self.instance.fleet]
+        return sum(count * rps for count, rps in zip(counts, each, strict=True)) * (1 + TOLERANCE)
 
-    def aim(self):
+    def aim(self) -> None:
         """Objective, to minimise: the throughput of all segments, negative."""
         self.problem += pulp.lpSum(-self.segments.throughput_rps[at] * count for at, count in self.x.items())
 
-    def proven_bound(self, until):
-        """A bound on the objective, proven by a second solver until a perf_counter; of infinite loss if infeasible."""
+    def proven_bound(self, until: float) -> float:
+        """As for PartitionCounts."""
         return safe_most(highs(self.problem, until - perf_counter()))
 
 
-def solve(instance, control):
+def solve(instance: Instance, control: Search) -> Outcome:
     """Plan an instance with the fewest or cheapest GPUs or most throughput, proven where the solver gets that far."""
     started = perf_counter()
     solver = pulp_solver(control, control.time_limit_s)
@@ -179,7 +185,7 @@ def solve(instance, control):
     return replace(outcome, build_seconds=built - started, solve_seconds=perf_counter() - built)
 
 
-def _model(instance, segments):
+def _model(instance: Instance, segments: Segments) -> PartitionCounts:
     """The whole model, ready to solve."""
     model = (ThroughputCounts if instance.objective == THROUGHPUT else PartitionCounts)(instance, segments)
     model.aim()
@@ -192,7 +198,7 @@ def _model(instance, segments):
     return model
 
 
-def pulp_solver(control, limit_s, **options):
+def pulp_solver(control: Search, limit_s: float, **options: Any) -> pulp.LpSolver:
     """The PuLP solver that the parameters name."""
     name = control.parameters.get("solver", DEFAULT_SOLVER)
     try:
@@ -209,7 +215,7 @@ def pulp_solver(control, limit_s, **options):
     return solver
 
 
-def _outcome(model, until):
+def _outcome(model: PartitionCounts, until: float) -> Outcome:
     """What the solver's status means; ``until`` is the perf_counter at which to end."""
     found = model.problem.sol_status
     if found not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
@@ -228,7 +234,7 @@ def _outcome(model, until):
     return Outcome("feasible", "completed" if perf_counter() < until else "time_limit", plan, bound)
 
 
-def _layouts(model, until):
+def _layouts(model: PartitionCounts, until: float) -> list[Layout] | None:
     """The solution's segments on its GPUs; None when the fleet has no GPU left for those that must be spread.
 
     Solvers keep rows within a tolerance of their own: a workload that they leave short gets its cheapest cover, and
@@ -244,7 +250,7 @@ def _layouts(model, until):
     return spread or deal(model.instance, model.segments, model.partitions, model.gpus(), chosen)
 
 
-def _what_would_fit(instance, segments, control):
+def _what_would_fit(instance: Instance, segments: Segments, control: Search) -> str:
     """The largest share of all rates that the fleet can carry, as a sentence."""
     model = PartitionCounts(instance, segments, pulp.LpMaximize)
     share = model.problem.add_variable("share", 0, 1)

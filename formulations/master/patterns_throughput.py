@@ -9,21 +9,28 @@ takes sets of exact worth alone: these are the best.
 The bound holds for one replica per workload, as in the paper: it is given when every workload says ``max_replicas: 1``.
 """
 
+from collections.abc import Collection, Sequence
 from itertools import product
 from time import perf_counter
+from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
 
 from provision.formulations.linear.dual_bound import safe_most
 from provision.formulations.master.throughput_bound import throughput_bound
 from provision.models.base.errors import UnsupportedError
 from provision.models.contents.interference.boxes import NOTHING
-from provision.models.contents.interference.shared_plans import plan_shared
-from provision.models.contents.interference.throughput_plans import BOXES, FEATURES, throughput_problem
-from provision.models.problem.instance import THROUGHPUT
+from provision.models.contents.interference.shared_plans import Pattern, plan_shared
+from provision.models.contents.interference.throughput_plans import (
+    BOXES,
+    FEATURES,
+    ThroughputProblem,
+    throughput_problem,
+)
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method
-from provision.models.problem.search import Incumbent
+from provision.models.problem.search import Incumbent, Outcome, Search
 
 NAME = "patterns-throughput"
 MOST_SETS = 20_000
@@ -37,7 +44,7 @@ LATE = "no plan found in time"
 TOO_MANY = f"more than {MOST_SETS} sets of workloads can share a GPU, too many to list; use greedy"
 
 
-def solve(instance, control):
+def solve(instance: Instance, control: Search) -> Outcome:
     """Plan until proved or out of time; Ctrl-C returns the best so far.
 
     Raises
@@ -48,7 +55,7 @@ def solve(instance, control):
     if instance.objective != THROUGHPUT:
         raise UnsupportedError(f"method {NAME} plans for objective {THROUGHPUT}; use auto or patterns")
 
-    def search(problem, started):
+    def search(problem: ThroughputProblem, started: float) -> tuple[list[Pattern] | None, dict[str, Any]]:
         run = _Run(problem, control, started + control.time_limit_s)
         try:
             termination, reason = run.search()
@@ -62,12 +69,14 @@ def solve(instance, control):
 class _Run:
     """The search on one problem: the best sets so far with their value, and the bound."""
 
-    def __init__(self, problem, control, deadline):
+    def __init__(self, problem: ThroughputProblem, control: Search, deadline: float) -> None:
         self.problem, self.control, self.deadline = problem, control, deadline
-        self.best, self.value, self.bound = None, None, throughput_bound(problem)
+        self.best: list[Pattern] | None = None
+        self.value: float | None = None
+        self.bound = throughput_bound(problem)
         self._tell()
 
-    def search(self):
+    def search(self) -> tuple[str, str]:
         """Why the search ends, and the reason for ending without a plan."""
         sets = self._listed()
         if sets is None:
@@ -84,7 +93,7 @@ class _Run:
                 return "completed", "the best sets of workloads hold no more than loosely"
         return "time_limit", LATE
 
-    def told(self, termination, reason):
+    def told(self, termination: str, reason: str) -> dict[str, Any]:
         """The end of the search as fields of an Outcome; it proves something for one replica per workload alone."""
         whole = self.problem.classes.whole
         if termination == "infeasible":
@@ -97,15 +106,17 @@ class _Run:
                 "reason": "" if self.best else reason}
 
     @property
-    def _told_bound(self):
+    def _told_bound(self) -> float | None:
         """The bound on the objective, None where it does not hold."""
         return self.bound if self.problem.classes.whole else None
 
-    def _listed(self):
+    def _listed(self) -> list[Pattern] | None:
         """All sets that can share a GPU, as patterns; None when they are too many or time is up."""
-        counts, found = self.problem.classes.counts, []
+        counts = self.problem.classes.counts
+        found: list[Pattern] = []
         for stock in range(len(self.problem.fleet.stocks)):
-            grown, can_be = [()], {()}
+            grown: list[tuple[int, ...]] = [()]
+            can_be: set[tuple[int, ...]] = {()}
             for members in grown:
                 for one in range(members[-1] if members else 0, len(counts)):
                     larger = (*members, one)
@@ -117,25 +128,25 @@ class _Run:
             found += [(stock, members) for members in grown[1:]]
         return found
 
-    def _can_be(self, stock, members, can_be):
+    def _can_be(self, stock: int, members: tuple[int, ...], can_be: Collection[tuple[int, ...]]) -> bool:
         """Whether a set can share a GPU, when it is known which of the smaller sets can."""
         smaller = (members[:at] + members[at + 1 :] for at in range(len(members)))
         return all(one in can_be for one in smaller) and self.problem.found((stock, members), 1).bound > NOTHING
 
-    def _chosen(self, sets):
+    def _chosen(self, sets: Sequence[Pattern]) -> OptimizeResult:
         """SciPy's result for sets of the most worth, by their bounds, in which every replica stands once."""
         classes, stocks = self.problem.classes, self.problem.fleet.stocks
         worth = np.array([self.problem.found(pattern, 1).bound for pattern in sets])
         holds = np.array([np.bincount(members, minlength=len(classes.counts)) for _, members in sets]).T
         of_stock = np.array([[kind == stock for kind, _ in sets] for stock in range(len(stocks))], float)
         return milp(
-            -worth, integrality=np.ones(len(sets)), bounds=Bounds(0, np.where(worth > NOTHING, np.inf, 0)),
+            -worth, integrality=np.ones(len(sets), int), bounds=Bounds(0, np.where(worth > NOTHING, np.inf, 0)),
             constraints=[LinearConstraint(holds, classes.counts, classes.counts),
-                         LinearConstraint(of_stock, ub=[stock.count for stock in stocks])],
+                         LinearConstraint(of_stock, ub=[stock.count or 0 for stock in stocks])],
             options={"time_limit": max(self.deadline - perf_counter(), 0.1), "mip_rel_gap": 0.0},
         )
 
-    def _settle(self, taken):
+    def _settle(self, taken: list[Pattern]) -> bool:
         """Find the exact worth of sets, and keep them if they are better than the best; whether that was open."""
         open_ = [pattern for pattern in set(taken) if not self.problem.settled(pattern)]
         for pattern, boxes in product(open_, SEARCHES):
@@ -147,10 +158,10 @@ class _Run:
         self._tell()
         return bool(open_)
 
-    def _late(self):
+    def _late(self) -> bool:
         return perf_counter() > self.deadline
 
-    def _tell(self):
+    def _tell(self) -> None:
         self.control.report(Incumbent(self.value, self._told_bound))
 
 

@@ -1,6 +1,6 @@
 """From a whole-number solution of the master program to a plan."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -180,9 +180,9 @@ def _takers(problem: Problem, offered: Counter[int], uses: list[_Use]) -> dict[i
     end = np.concatenate([len(places) + columns, np.arange(len(places)), np.full(len(wants), sink)])
     flow = maximum_flow(csr_array((capacity, (start, end)), (sink + 1, sink + 1)), source, sink).flow.tocoo()
     found: dict[int, list[_Use]] = {}
-    for at, to, many in zip(flow.row, flow.col, flow.data, strict=True):
+    for at, to, many in zip(flow.row.tolist(), flow.col.tolist(), flow.data.tolist(), strict=True):
         if many > 0 and at < len(places) and to < source:
-            found.setdefault(places[at], []).extend(asked[wants[to - len(places)]].pop() for _ in range(many))
+            found.setdefault(places[at], []).extend(asked[wants[to - len(places)]].pop() for _ in range(int(many)))
     return found
 
 
@@ -215,7 +215,7 @@ def _replica(problem: Problem, use: _Use, run: Running) -> Replica:
 
 def _shares_kept(problem: Problem, plan: Plan) -> bool:
     """Whether no GPU carries more of a workload than its share."""
-    on_gpu: Counter[tuple[int, str]] = Counter()
+    on_gpu: defaultdict[tuple[int, str], float] = defaultdict(float)
     for at, _, _, replica in plan.replicas():
         on_gpu[at, replica.workload] += replica.rate_rps
     caps = {problem.instance.workloads[member].name: group.cap_rps for group in problem.groups

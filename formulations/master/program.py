@@ -158,7 +158,8 @@ class Program:
 
     def _tiers(self, at: Sequence[int] | None) -> list[tuple[int, Tier]]:
         """(supply, tier) of every tiers column."""
-        pairs = zip(self.problem.supplies, at or [None] * len(self.problem.supplies), strict=True)
+        chosen: Sequence[int | None] = at or [None] * len(self.problem.supplies)
+        pairs = zip(self.problem.supplies, chosen, strict=True)
         return [(index, tier) for index, (supply, many) in enumerate(pairs) for tier in _tiers_at(supply, many)]
 
     def _bounds(self, tiers: Sequence[tuple[int, Tier]]

@@ -5,13 +5,21 @@ one partition of its fleet entry, and a workload's segments on it count for no m
 Throughputs are scaled to whole numbers, rounded down: what is found holds.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from ortools.sat.python import cp_model
 
+from provision.models.base.arrays import Ints
 from provision.models.contents.alone.assemble import Layout
 from provision.models.contents.alone.segments import cap_rps
+
+if TYPE_CHECKING:
+    from provision.formulations.master.partition_counts import PartitionCounts
 
 UNITS = 10**12
 """Whole-number units that a workload's rate is divided into."""
@@ -22,7 +30,11 @@ EXTRA_GPUS = 2
 MOST_SECONDS = 20.0
 
 
-def spread_out(model, gpus, until):
+Counts = dict[tuple[int, int, int], cp_model.IntVar]
+"""Variables by (workload, slice kind, GPU): how many segments stand there."""
+
+
+def spread_out(model: PartitionCounts, gpus: Ints, until: float) -> list[Layout] | None:
     """Layouts with the numbers of GPUs of a partition-counts solution, or a few more.
 
     Parameters
@@ -44,15 +56,16 @@ def spread_out(model, gpus, until):
         left_s = until - perf_counter()
         if sum(number) > MOST_GPUS or left_s <= 0:
             return None
-        found = _search(model, np.repeat(np.arange(len(fleet)), number), min(left_s, MOST_SECONDS))
-        open_entries = [e for e in range(len(fleet)) if fleet[e].count is None or number[e] < fleet[e].count]
+        found = _search(model, np.repeat(np.arange(len(fleet)), number).tolist(), min(left_s, MOST_SECONDS))
+        open_entries = [index for index, (entry, used) in enumerate(zip(fleet, number, strict=True))
+                        if entry.count is None or used < entry.count]
         if found is not None or not open_entries:
             return found
         number[min(open_entries, key=lambda entry: model.instance.weight(fleet[entry]))] += 1
     return None
 
 
-def _search(model, entries, limit_s):
+def _search(model: PartitionCounts, entries: Sequence[int], limit_s: float) -> list[Layout] | None:
     """Layouts on GPUs of these fleet entries, or None."""
     problem = cp_model.CpModel()
     count = _slots_taken(problem, model, entries)
@@ -63,15 +76,16 @@ def _search(model, entries, limit_s):
     solver.parameters.presolve_inclusion_work_limit = 0  # google/or-tools#5293: presolve may lose solutions
     if solver.solve(problem) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
-    layouts = [[] for _ in entries]
+    layouts: list[list[tuple[int, int]]] = [[] for _ in entries]
     for (w, k, g), variable in count.items():
         layouts[g] += [(k, w)] * solver.value(variable)
-    return [Layout(int(entry), tuple(held)) for entry, held in zip(entries, layouts, strict=True)]
+    return [Layout(entry, tuple(held)) for entry, held in zip(entries, layouts, strict=True)]
 
 
-def _slots_taken(problem, model, entries):
+def _slots_taken(problem: cp_model.CpModel, model: PartitionCounts, entries: Sequence[int]) -> Counts:
     """Segments of workload w on kind k of GPU g, within the slots of one partition per GPU."""
-    count, before = {}, None
+    count: Counts = {}
+    before: cp_model.LinearExprT = 0
     for g, entry in enumerate(entries):
         partitions = np.flatnonzero(model.partitions.entry == entry)
         takes = {c: problem.new_bool_var(f"takes_{g}_{c}") for c in partitions}
@@ -89,7 +103,7 @@ def _slots_taken(problem, model, entries):
     return count
 
 
-def _carry_rates(problem, model, count, gpus):
+def _carry_rates(problem: cp_model.CpModel, model: PartitionCounts, count: Counts, gpus: int) -> None:
     """Every workload's rate is carried, on no GPU more than its largest share, by enough replicas."""
     caps = cap_rps(model.instance)
     for w, (workload, rate) in enumerate(zip(model.instance.workloads, model.rate_rps, strict=True)):

@@ -9,13 +9,15 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.contents.interference.boxes import NOTHING, alone
+from provision.models.contents.interference.throughput_plans import ThroughputProblem
 
 ROUNDING = 1e-9
 """Relative excess that makes up for the rounding of sums."""
 
 
-def throughput_bound(problem):
+def throughput_bound(problem: ThroughputProblem) -> float:
     """Upper bound on the requests/s of all plans with one replica per part of a ThroughputProblem."""
     pairs = [(alone(menu), stock.count) for menu, stock in zip(problem.menus, problem.fleet.stocks, strict=True)]
     worth = np.concatenate([one for one, _ in pairs], axis=1)
@@ -28,11 +30,11 @@ def throughput_bound(problem):
     return float(prices @ there + counts @ gained) * (1 + ROUNDING)
 
 
-def _prices(worth, units, of_type, there, counts):
+def _prices(worth: Floats, units: Ints, of_type: Ints, there: Floats, counts: Ints) -> Floats:
     """Duals of the rows that limit the units of each type; zeros where the program has no solution."""
     one, choice = np.nonzero(worth > NOTHING)
     at = np.arange(len(one))
     taken = csr_array((units[choice].astype(float), (of_type[choice], at)), (len(there), len(at)))
     once = csr_array((np.ones(len(at)), (one, at)), (len(counts), len(at)))
-    found = linprog(-worth[one, choice], A_ub=taken, b_ub=there, A_eq=once, b_eq=counts)
+    found = linprog(-worth[one, choice], A_ub=taken, b_ub=there, A_eq=once, b_eq=counts)  # type: ignore[call-overload]  # its stubs know no sparse matrices
     return np.maximum(-found.ineqlin.marginals, 0) if found.status == 0 else np.zeros(len(there))

@@ -7,8 +7,11 @@ satisfy all cuts. Everything is in whole numbers, solved by CP-SAT.
 """
 
 import math
+from collections.abc import Sequence
 
 from ortools.sat.python import cp_model
+
+from provision.models.contents.problem import Supply
 
 MOST_S = 1.0
 """Time for one solution; what is proven by then counts."""
@@ -21,21 +24,23 @@ class TypeCounts:
     at least.
     """
 
-    def __init__(self, supplies, replicas):
-        self.bound, self.counts, self.needed = 0, None, 0
+    def __init__(self, supplies: Sequence[Supply], replicas: int) -> None:
+        self.bound: float = 0
+        self.counts: tuple[int, ...] | None = None
+        self.needed = 0
         self.model, self.solver = cp_model.CpModel(), cp_model.CpSolver()
         self.solver.parameters.num_workers = 1
         self.solver.parameters.max_time_in_seconds = MOST_S
         tiers = [[(price, self.model.new_int_var(0, replicas if count is None else min(count, replicas), ""))
                   for price, count in stock.offered] for stock in supplies]
-        self.gpus = [sum(many for _, many in offered) for offered in tiers]
+        self.gpus: list[cp_model.LinearExprT] = [sum(many for _, many in offered) for offered in tiers]
         self.model.minimize(sum(price * many for offered in tiers for price, many in offered))
 
-    def at_least(self, gpus):
+    def at_least(self, gpus: int) -> None:
         """Every plan has so many GPUs."""
         self.model.add(sum(self.gpus) >= gpus)
 
-    def add(self, worth, most):
+    def add(self, worth: int, most: Sequence[int]) -> None:
         """Add the cut of duals at which all replicas are worth so much, and patterns of each type at most so much."""
         self.model.add(sum(int(value) * many for value, many in zip(most, self.gpus, strict=True)) >= int(worth))
         if len(most) == 1 and most[0] > 0:

@@ -6,13 +6,19 @@ time of a request and the rate of one process are constants.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.errors import UnsupportedError
+from provision.models.contents.alone.segments import Segments, SliceKind
 from provision.models.performance.closed_network import work_ms_array
+from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.operating_points import ROUNDING
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import Workload
 
 MOST_PROCESSES = 12
 """Processes on one shared slice, at most: launching slows with their number."""
@@ -32,17 +38,17 @@ class Level(NamedTuple):
     launching: int
 
 
-def _by_use(utilisations, processes=MOST_PROCESSES):
+def _by_use(utilisations: Sequence[float], processes: int = MOST_PROCESSES) -> list[Level]:
     """Levels of slices that are used up to these utilisations, where that slows less than the number of processes."""
     return [Level(1 / (1 - u), u, processes, processes) for u in utilisations if 1 / (1 - u) < processes]
 
 
-def _by_number(most):
+def _by_number(most: int) -> list[Level]:
     """Levels of slices shared by 2 up to ``most`` processes."""
     return [Level(p, 1.0, p, p) for p in range(2, most + 1)]
 
 
-def _relaxed():
+def _relaxed() -> list[Level]:
     """Levels that cover every way to run a shared slice: an interval slows as its lower and holds as its upper end."""
     ends = zip(UTILISATIONS, (*UTILISATIONS[1:], 1.0), strict=True)
     return _by_number(MOST_PROCESSES) + [Level(1 / (1 - low), high, math.inf, 2) for low, high in ends]
@@ -59,6 +65,10 @@ FILLED = 1 + 1e-6
 """Processes get this much more than the rate that fills their batches, so that rounding leaves none short."""
 
 
+Row = tuple[float, ...]
+"""The fields of Shared for one choice, in order."""
+
+
 class Shared(NamedTuple):
     """What a process does on a shared slice, arrays (workloads, kinds, levels, choices); a batch of 0 for cannot.
 
@@ -67,15 +77,15 @@ class Shared(NamedTuple):
     a replica may have.
     """
 
-    batch: np.ndarray
-    rps: np.ndarray
-    least_rps: np.ndarray
-    busy: np.ndarray
-    memory_gib: np.ndarray
-    processes: np.ndarray
+    batch: Floats
+    rps: Floats
+    least_rps: Floats
+    busy: Floats
+    memory_gib: Floats
+    processes: Floats
 
 
-def shared(instance, segments):
+def shared(instance: Instance, segments: Segments) -> Shared:
     """The best batch sizes of every workload on every kind of slice at every one of LEVELS.
 
     They need least slice time per request within the latency budget, and the workload's rate fills them in time.
@@ -89,32 +99,40 @@ def shared(instance, segments):
     return _tables(instance, segments, LEVELS, _choices, CHOICES)
 
 
-def relaxed(instance, segments):
+def relaxed(instance: Instance, segments: Segments) -> Shared:
     """What no batch betters at RELAXED levels, in one choice: the highest rate, the least slice time."""
     return _tables(instance, segments, RELAXED, _most, 1)
 
 
-def clients(instance, kind, level):
+def clients(instance: Instance, kind: SliceKind, level: Level) -> float:
     """Processes that may share a slice of a SliceKind at a Level."""
     return min(level.processes, instance.fleet[kind.entry].type.slice_mps_clients(kind.profile))
 
 
-def _tables(instance, segments, levels, choose, choices):
+def _tables(
+    instance: Instance,
+    segments: Segments,
+    levels: Sequence[Level],
+    choose: Callable[["_Ways", int], list[Row]],
+    choices: int,
+) -> Shared:
     for gpu in {entry.gpu for entry in instance.fleet}:
         _refuse_several_files(instance, gpu)
     tables = np.zeros((len(instance.workloads), len(segments.kinds), 6, len(levels), choices))
     for w, workload in enumerate(instance.workloads):
         for k, kind in enumerate(segments.kinds):
             ways = _ways(instance, workload, kind, levels)
-            for level in np.flatnonzero(ways.fits.any(axis=1)) if ways else ():
+            if ways is None:
+                continue
+            for level in np.flatnonzero(ways.fits.any(axis=1)).tolist():
                 found = choose(ways, level)
                 tables[w, k, :, level, : len(found)] = np.transpose(found)
     return Shared(*np.moveaxis(tables, 2, 0))
 
 
-def _refuse_several_files(instance, gpu):
+def _refuse_several_files(instance: Instance, gpu: str) -> None:
     """Which pairs share a slice would depend on the file."""
-    models = {one.model for one in instance.workloads if instance.sharing_of(gpu, [one.model])}
+    models = sorted({one.model for one in instance.workloads if instance.sharing_of(gpu, [one.model])})
     if models and instance.sharing_of(gpu, models) is None:
         raise UnsupportedError(f"mixed-slices needs the closed networks of {gpu} in one file; merge the files")
 
@@ -125,25 +143,25 @@ class _Ways(NamedTuple):
     ``busy`` is that of full batches, ``least_busy`` that of the best ones that the workload's rate fills.
     """
 
-    batch: np.ndarray
-    fits: np.ndarray
-    rps: np.ndarray
-    least_rps: np.ndarray
+    batch: Ints
+    fits: Bools
+    rps: Floats
+    least_rps: Floats
     rate_rps: float
-    busy: np.ndarray
-    least_busy: np.ndarray
-    memory_gib: np.ndarray
+    busy: Floats
+    least_busy: Floats
+    memory_gib: Floats
     processes: int
 
 
-def _ways(instance, workload, kind, levels):
+def _ways(instance: Instance, workload: Workload, kind: SliceKind, levels: Sequence[Level]) -> _Ways | None:
     """The _Ways at some levels; None when the data does not describe the workload on slices of this kind."""
     entry = instance.fleet[kind.entry]
     data = instance.sharing_of(entry.gpu, [workload.model])
-    if data is None or kind.profile not in data.profiles or not entry.mps:
+    if not isinstance(data, FittedNetworks) or kind.profile not in data.profiles or not entry.mps:
         return None
     network, compute = data.models[workload.model].coefficients, entry.type.slice_compute(kind.profile)
-    batch = np.array([size for size in data.batches if size <= network.max_batch], int)
+    batch = np.array([size for size in data.batches if size <= network.max_batch], np.int64)
     launching, slowdown = (np.array([[getattr(one, what)] for one in levels]) for what in ("launching", "slowdown"))
     think_ms, slice_ms = work_ms_array(network, batch, launching, compute)
     latency_ms, memory_gib = think_ms + slice_ms * slowdown, network.memory_gib(batch, 1)
@@ -157,7 +175,7 @@ def _ways(instance, workload, kind, levels):
                  slice_ms / (1000 * batch), least_busy[filled - 1], memory_gib, network.max_processes)
 
 
-def _choices(ways, level):
+def _choices(ways: _Ways, level: int) -> list[Row]:
     """The batch size of least slice time that the rate fills, and every other smaller one: the fields of Shared."""
     fits = np.flatnonzero(ways.fits[level] & (ways.least_rps <= ways.rate_rps))
     chosen = fits[: np.argmin(ways.busy[fits]) + 1][::-2][:CHOICES] if len(fits) else ()
@@ -167,7 +185,7 @@ def _choices(ways, level):
     ]
 
 
-def _most(ways, level):
+def _most(ways: _Ways, level: int) -> list[Row]:
     """The best of every field of Shared, with the largest batch."""
     fits = ways.fits[level]
     least_busy = ways.least_busy[fits].min()

@@ -1,14 +1,16 @@
 """Plans with mixed slices: fewer or cheaper GPUs, as long as ruin and recreate carries every rate on them."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from time import perf_counter
 
 import numpy as np
 
-from provision.formulations.mixed.search import NONE, empty_state, furnish, improve, take_off
+from provision.formulations.mixed.search import NONE, State, empty_state, furnish, improve, take_off
 from provision.formulations.mixed.tables import tables_of
 from provision.models.contents.alone.assemble import Layout, assemble
-from provision.models.plans.plan import Replica
-from provision.models.problem.instance import ROUNDING
+from provision.models.contents.alone.segments import Segments
+from provision.models.plans.plan import Plan, Replica
+from provision.models.problem.instance import ROUNDING, Instance
 
 NAME = "mixed-slices"
 ROUNDS = 500
@@ -32,13 +34,13 @@ class Search:
         Of all draws.
     """
 
-    def __init__(self, instance, segments, ruins, seed):
+    def __init__(self, instance: Instance, segments: Segments, ruins: int, seed: int) -> None:
         self.instance, self.segments, self.ruins = instance, segments, ruins
         self.tables, self.draw = tables_of(instance, segments), np.random.default_rng(seed)
         self.weights = np.array([instance.weight(entry) for entry in instance.fleet])
         improve(self.tables, self._furnished(self.tables.entry[:1].tolist()), 1, seed)
 
-    def plans(self, start, bound, until):
+    def plans(self, start: Plan | None, bound: float, until: float) -> Iterator[Plan]:
         """Plans that cost less than the one to begin with and less than one another.
 
         Parameters
@@ -58,7 +60,7 @@ class Search:
             if state is not None:
                 yield self._plan(state)
 
-    def _furnished(self, entries):
+    def _furnished(self, entries: Sequence[int]) -> State:
         """GPUs of some fleet entries, furnished one after the other."""
         planned = [self.instance.planned_rps(one) > 0 for one in self.instance.workloads]
         replicas = [one.min_replicas for one in self.instance.workloads]
@@ -67,9 +69,10 @@ class Search:
             furnish(self.tables, state, gpu, self.tables.worth)
         return state
 
-    def _opened(self, until):
+    def _opened(self, until: float) -> State | None:
         """GPUs opened one at a time, of the entries in turn, until they carry everything; None when they do not."""
-        useful, entries = sorted(set(self.tables.entry.tolist()), key=lambda entry: self.weights[entry]), []
+        useful = sorted(set(self.tables.entry.tolist()), key=lambda entry: self.weights[entry])
+        entries: list[int] = []
         tried = 0
         while perf_counter() < until and (room := [entry for entry in useful if self._left(entries, entry) > 0]):
             entries.append(room[len(entries) % len(room)])
@@ -81,12 +84,12 @@ class Search:
                 return state
         return self._first_carried([self._furnished(entries)], until)
 
-    def _left(self, entries, entry):
+    def _left(self, entries: Sequence[int], entry: int) -> float:
         """How many more GPUs of an entry there are."""
         count = self.instance.fleet[entry].count
         return (np.inf if count is None else count) - entries.count(entry)
 
-    def _cheaper(self, state, bound):
+    def _cheaper(self, state: State, bound: float) -> list[State]:
         """States a step cheaper: without one GPU of an entry, or with one of a cheaper entry in its place."""
         entries, found = state.entry.tolist(), []
         cost = self.weights[entries].sum()
@@ -98,7 +101,7 @@ class Search:
                     found.append(take_off(self.tables, state, gpu, new))
         return found
 
-    def _first_carried(self, states, until):
+    def _first_carried(self, states: Iterable[State], until: float) -> State | None:
         """The first of some states on which everything is carried after ruins in turn; None when there is none."""
         for _ in range(0, self.ruins, ROUNDS):
             for state in states if perf_counter() < until else ():
@@ -106,12 +109,13 @@ class Search:
                     return state
         return None
 
-    def _plan(self, state):
+    def _plan(self, state: State) -> Plan:
         """The Plan of a State that carries everything."""
-        shared, layouts = [], []
+        shared: list[tuple[Replica, ...]] = []
+        layouts = []
         for gpu, entry in enumerate(state.entry):
             held = []
-            for place in np.flatnonzero((state.alone[gpu] != NONE) | (state.setting[gpu] != NONE)):
+            for place in np.flatnonzero((state.alone[gpu] != NONE) | (state.setting[gpu] != NONE)).tolist():
                 index = state.alone[gpu, place]
                 if index == NONE:
                     index = len(self.instance.workloads) + len(shared)
@@ -120,9 +124,10 @@ class Search:
             layouts.append(Layout(int(entry), tuple(held)))
         return assemble(self.instance, self.segments, layouts, NAME, shared)
 
-    def _replicas(self, state, gpu, place):
+    def _replicas(self, state: State, gpu: int, place: int) -> tuple[Replica, ...]:
         """The replicas of a shared slice; a workload of which several are asked for has one per process."""
-        first, found = self.tables.first[state.setting[gpu, place]], []
+        first = self.tables.first[state.setting[gpu, place]]
+        found: list[Replica] = []
         for here in np.flatnonzero(state.counts[gpu, place]):
             w, processes = self.tables.workload[first + here], int(state.counts[gpu, place, here])
             workload, copies = self.instance.workloads[w], processes if self.tables.split[w] else 1

@@ -6,10 +6,13 @@ elsewhere, by what the rates are worth, drawn apart at random. What leaves less 
 more, is kept.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from provision.formulations.mixed.tables import Tables
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 
 NONE = -1
@@ -41,27 +44,28 @@ class State(NamedTuple):
         (workloads,) part of each rate that nobody carries, and replicas that are lacking.
     """
 
-    entry: np.ndarray
-    kind: np.ndarray
-    setting: np.ndarray
-    alone: np.ndarray
-    parts: np.ndarray
-    counts: np.ndarray
-    left: np.ndarray
-    lacking: np.ndarray
+    entry: Ints
+    kind: Ints
+    setting: Ints
+    alone: Ints
+    parts: Floats
+    counts: Ints
+    left: Floats
+    lacking: Ints
 
 
-def empty_state(tables, entries, rates, replicas):
+def empty_state(tables: Tables, entries: Sequence[int], rates: Sequence[bool], replicas: Sequence[int]) -> State:
     """GPUs of some fleet entries with nothing on them; ``rates`` says who has one, ``replicas`` how many are asked."""
     places = int(tables.slots.sum(axis=1).max(initial=1))
     ways = int(np.diff(tables.first).max(initial=1))
-    nothing = np.full((3, len(entries), places), NONE)
+    kind, setting, alone = np.full((3, len(entries), places), NONE)
     parts, counts = np.zeros((len(entries), places, ways)), np.zeros((len(entries), places, ways), np.int64)
-    return State(np.array(entries), *nothing, parts, counts, np.array(rates, float), np.array(replicas, np.int64))
+    return State(np.array(entries), kind, setting, alone, parts, counts, np.array(rates, float),
+                 np.array(replicas, np.int64))
 
 
 @compiled
-def improve(tables, state, rounds, seed):
+def improve(tables: Tables, state: State, rounds: int, seed: int) -> float:
     """Ruin and recreate; the worth that stays uncarried, 0 once nothing does."""
     np.random.seed(seed)
     least = uncarried(tables, state)
@@ -88,7 +92,7 @@ def improve(tables, state, rounds, seed):
 
 
 @compiled
-def refill(tables, state, gpus, worth):
+def refill(tables: Tables, state: State, gpus: Ints, worth: Floats) -> None:
     """Empty some slices of some GPUs and fill them again."""
     chosen = [(gpu, place) for gpu in gpus for place in range(state.kind.shape[1])
               if state.kind[gpu, place] != NONE and np.random.random() < 0.5]
@@ -98,25 +102,25 @@ def refill(tables, state, gpus, worth):
         occupy(tables, state, chosen[at][0], chosen[at][1], worth)
 
 
-def take_off(tables, state, gpu, entry):
+def take_off(tables: Tables, state: State, gpu: int, entry: int) -> State:
     """A copy of a State without a GPU, or with an empty one of another fleet entry in its place (NONE for none)."""
-    copy = State(*(field.copy() for field in state))
+    copy = State._make(field.copy() for field in state)
     clear(tables, copy, gpu)
     if entry != NONE:
         copy.entry[gpu] = entry
         return copy
     kept = [np.delete(field, gpu, axis=0) for field in copy[:-2]]
-    return State(*kept, *copy[-2:])
+    return State._make([*kept, copy.left, copy.lacking])
 
 
 @compiled
-def uncarried(tables, state):
+def uncarried(tables: Tables, state: State) -> float:
     """Worth of the rates and replicas that are not there."""
     return np.sum(tables.worth * state.left) + REPLICA * np.sum(np.maximum(state.lacking, 0))
 
 
 @compiled
-def clear(tables, state, gpu):
+def clear(tables: Tables, state: State, gpu: int) -> None:
     """Take everything off a GPU, its partition too."""
     for place in range(state.kind.shape[1]):
         vacate(tables, state, gpu, place)
@@ -124,7 +128,7 @@ def clear(tables, state, gpu):
 
 
 @compiled
-def vacate(tables, state, gpu, place):
+def vacate(tables: Tables, state: State, gpu: int, place: int) -> None:
     """Take everything off a slice."""
     setting, alone = state.setting[gpu, place], state.alone[gpu, place]
     if alone != NONE:
@@ -135,7 +139,7 @@ def vacate(tables, state, gpu, place):
 
 
 @compiled
-def account(tables, state, setting, parts, counts, sign):
+def account(tables: Tables, state: State, setting: int, parts: Floats, counts: Ints, sign: int) -> None:
     """Book what the ways of a setting carry, or with ``sign`` -1 no longer do."""
     begin, seen = tables.first[setting], np.zeros(len(state.left), np.bool_)
     for here in range(tables.first[setting + 1] - begin):
@@ -147,7 +151,7 @@ def account(tables, state, setting, parts, counts, sign):
 
 
 @compiled
-def carry(tables, state, w, part, replicas):
+def carry(tables: Tables, state: State, w: int, part: float, replicas: int) -> None:
     """Book a part of a workload's rate and some replicas."""
     left = state.left[w] - part
     state.left[w] = left if left > ROUNDING else 0.0
@@ -155,7 +159,7 @@ def carry(tables, state, w, part, replicas):
 
 
 @compiled
-def furnish(tables, state, gpu, worth):
+def furnish(tables: Tables, state: State, gpu: int, worth: Floats) -> None:
     """Partition an empty GPU at random and fill its slices."""
     mine = np.flatnonzero(tables.entry == state.entry[gpu])
     slots, place = tables.slots[mine[np.random.randint(len(mine))]], 0
@@ -167,7 +171,7 @@ def furnish(tables, state, gpu, worth):
 
 
 @compiled
-def occupy(tables, state, gpu, place, worth):
+def occupy(tables: Tables, state: State, gpu: int, place: int, worth: Floats) -> None:
     """Put on a slice what is worth most: a segment, or what a setting is filled with in either order."""
     kind, best = state.kind[gpu, place], 0.0
     parts, counts = np.zeros(state.parts.shape[2]), np.zeros(state.parts.shape[2], np.int64)
@@ -189,7 +193,7 @@ def occupy(tables, state, gpu, place, worth):
 
 
 @compiled
-def fill(tables, state, setting, worth, dense, parts, counts):
+def fill(tables: Tables, state: State, setting: int, worth: Floats, dense: bool, parts: Floats, counts: Ints) -> float:
     """Fill ``parts`` and ``counts`` of a setting greedily; what they are worth, 0 when of fewer than two workloads.
 
     What is worth most comes first, ``dense`` what is worth most per utilisation.

@@ -19,9 +19,12 @@ from provision.formulations.master.partition_counts import PartitionCounts
 from provision.formulations.mixed.levels import RELAXED, clients, relaxed
 from provision.formulations.mixed.plan import NAME, Search
 from provision.models.contents.alone.feasibility import unservable
-from provision.models.contents.alone.segments import best_segments
+from provision.models.contents.alone.segments import Segments, best_segments
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method
-from provision.models.problem.search import Incumbent, Outcome
+from provision.models.problem.search import Incumbent, Outcome, Termination
+from provision.models.problem.search import Search as Control
 
 GENEROUS = 1 + 1e-8
 """What the relaxation grants: more than the verifier's tolerances add up to."""
@@ -29,6 +32,10 @@ FIRST_S, FIRST_PART = 1.0, 0.1
 """Seconds, and part of the time limit, that the search may take at most before the bound."""
 BOUND_PART = 0.4
 """Part of the time limit that the bound may take."""
+
+
+Way = tuple[int, int, int]
+"""A workload on a shared slice: its index, the slice kind, the level."""
 
 
 class Relaxation(PartitionCounts):
@@ -40,11 +47,12 @@ class Relaxation(PartitionCounts):
         As for PartitionCounts, but a workload need not have a segment.
     """
 
-    def __init__(self, instance, segments):
+    def __init__(self, instance: Instance, segments: Segments) -> None:
         super().__init__(instance, segments)
         self.shared = relaxed(instance, segments)
-        ways = [tuple(map(int, at)) for at in np.argwhere(self.shared.batch[..., 0])]
-        self.of_workload, self.on = defaultdict(list), defaultdict(list)
+        ways: list[Way] = [(w, k, level) for w, k, level in np.argwhere(self.shared.batch[..., 0]).tolist()]
+        self.of_workload: dict[int, list[Way]] = defaultdict(list)
+        self.on: dict[tuple[int, int], list[Way]] = defaultdict(list)
         for at in ways:
             self.of_workload[at[0]].append(at)
             self.on[at[1:]].append(at)
@@ -52,38 +60,38 @@ class Relaxation(PartitionCounts):
         self.share = {at: self._part("share", at, int(self.rate_rps[at[0]] > 0)) for at in ways}
         self.n = {at: self._part("n", at, None) for at in ways}
 
-    def _part(self, name, at, most):
+    def _part(self, name: str, at: Way, most: int | None) -> pulp.LpVariable:
         return self.problem.add_variable("_".join(map(str, (name, *at))), 0, most)
 
-    def carry_rates(self):
+    def carry_rates(self, share: float | pulp.LpVariable = 1) -> None:
         """Segments and shared slices together carry every workload's planned rate."""
         for w, rate in enumerate(self.rate_rps):
             if rate > 0:
                 terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.kinds_of[w]]
                 terms += [self.share[at] for at in self.of_workload[w]]
-                self.problem += pulp.lpSum(terms) >= 1 / GENEROUS
+                self.problem += pulp.lpSum(terms) >= share / GENEROUS
 
-    def keep_replicas(self):
+    def keep_replicas(self) -> None:
         """A workload has at least its least number of replicas; on a shared slice a process may be one."""
         for w, workload in enumerate(self.instance.workloads):
             replicas = [self.x[w, k] for k in self.kinds_of[w]]
             replicas += [self.n[at] for at in self.of_workload[w]]
             self.problem += pulp.lpSum(replicas) >= workload.min_replicas
 
-    def fit_slots(self):
+    def fit_slots(self) -> None:
         """Segments and shared slices of a kind are no more than its slots."""
         for k in range(len(self.segments.kinds)):
             taken = [self.x[w, k] for w in range(len(self.rate_rps)) if (w, k) in self.x]
             taken += [slices for (kind, _), slices in self.m.items() if kind == k]
             self.problem += pulp.lpSum(taken) <= pulp.lpDot(self.partitions.slots[:, k].tolist(), self.y)
 
-    def keep_levels(self):
+    def keep_levels(self) -> None:
         """Shared slices are not used beyond their level."""
         for (k, level), slices in self.m.items():
             busy = [float(self.shared.busy[*at, 0] * self.rate_rps[at[0]]) * self.share[at] for at in self.on[k, level]]
             self.problem += pulp.lpSum(busy) <= GENEROUS * RELAXED[level].capacity * slices
 
-    def run_processes(self):
+    def run_processes(self) -> None:
         """Processes carry the rates, as many as a level allows."""
         for at, part in self.share.items():
             carried = self.shared.rps[*at, 0] / max(self.rate_rps[at[0]], 1e-9)
@@ -92,7 +100,7 @@ class Relaxation(PartitionCounts):
             most = clients(self.instance, self.segments.kinds[k], RELAXED[level])
             self.problem += pulp.lpSum(self.n[at] for at in self.on[k, level]) <= most * slices
 
-    def state(self):
+    def state(self) -> None:
         """All rows."""
         self.aim()
         self.carry_rates()
@@ -102,13 +110,13 @@ class Relaxation(PartitionCounts):
         self.keep_levels()
         self.run_processes()
 
-    def alone_or_shared(self):
+    def alone_or_shared(self) -> Segments:
         """The segments, with the most that a process carries on a shared slice where that is more."""
         most_rps = self.shared.rps.max(axis=(2, 3), initial=0)
         return replace(self.segments, throughput_rps=np.maximum(self.segments.throughput_rps, most_rps))
 
 
-def solve(instance, control):
+def solve(instance: Instance, control: Control) -> Outcome:
     """Plan an instance whose policy lets workloads share slices; Ctrl-C returns the best so far."""
     segments = best_segments(instance)
     run = _Run(instance, Search(instance, segments, control.positive("ruins", int), control.seed), control)
@@ -123,11 +131,12 @@ def solve(instance, control):
 class _Run:
     """The best plan so far, None if none, and the bound, 0 if none."""
 
-    def __init__(self, instance, search, control):
+    def __init__(self, instance: Instance, search: Search, control: Control) -> None:
         self.instance, self.search, self.control = instance, search, control
-        self.plan, self.bound = None, 0.0
+        self.plan: Plan | None = None
+        self.bound = 0.0
 
-    def ended(self, segments, started):
+    def ended(self, segments: Segments, started: float) -> Outcome:
         """The Outcome: a first plan soon, then the bound, then better plans until proved or out of time."""
         limit_s = self.control.time_limit_s
         self.improve(started + min(FIRST_S, FIRST_PART * limit_s))
@@ -144,27 +153,27 @@ class _Run:
             return Outcome("infeasible", "proved", reason=reason)
         self.tell()
         self.improve(started + limit_s)
-        ended = "completed" if perf_counter() < started + limit_s else "time_limit"
+        ended: Termination = "completed" if perf_counter() < started + limit_s else "time_limit"
         return replace(self.outcome(ended), build_seconds=built - building)
 
-    def improve(self, until):
+    def improve(self, until: float) -> None:
         """Search until a perf_counter, or until there is no more to find."""
         if not self.proved:
             for plan in self.search.plans(self.plan or self.control.start, self.bound, until):
                 self.plan = plan
                 self.tell()
 
-    def tell(self):
+    def tell(self) -> None:
         """Report the best so far."""
         value = self.instance.value(self.plan) if self.plan else None
         self.control.report(Incumbent(value, self.bound or None))
 
     @property
-    def proved(self):
+    def proved(self) -> bool:
         """Whether no plan can be better."""
         return self.plan is not None and self.instance.proved(self.instance.value(self.plan), self.bound)
 
-    def outcome(self, ended):
+    def outcome(self, ended: Termination) -> Outcome:
         """What is known, as an Outcome."""
         bound = self.bound or None
         if self.plan is None:

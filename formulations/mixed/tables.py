@@ -4,8 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.mixed.levels import LEVELS, clients, shared
+from provision.formulations.mixed.levels import LEVELS, Level, clients, shared
+from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.contents.alone.partitions import partitions_of
+from provision.models.contents.alone.segments import Segments, SliceKind
+from provision.models.problem.instance import Instance
 
 MARGIN = 1 - 1e-9
 """Slices and processes are planned for this part of what they can do, so that rounding breaks nothing."""
@@ -34,27 +37,27 @@ class Tables(NamedTuple):
         (workloads,) part of a GPU that the rate takes at least.
     """
 
-    kind: np.ndarray
-    level: np.ndarray
-    room: np.ndarray
-    clients: np.ndarray
-    memory_gib: np.ndarray
-    first: np.ndarray
-    workload: np.ndarray
-    batch: np.ndarray
-    most: np.ndarray
-    least: np.ndarray
-    busy: np.ndarray
-    held_gib: np.ndarray
-    processes: np.ndarray
-    segment: np.ndarray
-    slots: np.ndarray
-    entry: np.ndarray
-    split: np.ndarray
-    worth: np.ndarray
+    kind: Ints
+    level: Ints
+    room: Floats
+    clients: Floats
+    memory_gib: Floats
+    first: Ints
+    workload: Ints
+    batch: Floats
+    most: Floats
+    least: Floats
+    busy: Floats
+    held_gib: Floats
+    processes: Floats
+    segment: Floats
+    slots: Ints
+    entry: Ints
+    split: Bools
+    worth: Floats
 
 
-def tables_of(instance, segments):
+def tables_of(instance: Instance, segments: Segments) -> Tables:
     """The Tables of an instance."""
     rate_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
     safe_rps = np.maximum(rate_rps, 1e-9)
@@ -68,26 +71,27 @@ def tables_of(instance, segments):
     segment = np.minimum(segments.throughput_rps / safe_rps[:, None] * MARGIN, 1)
     partitions = partitions_of(instance, segments)
     part_of_gpu = np.array([_part_of_gpu(instance, one) for one in segments.kinds])
+    setting_kind, setting_level = setting.reshape(-1, 2).T
     return Tables(
-        *setting.reshape(-1, 2).T, room, most_clients, memory_gib, np.append(first, len(w)),
+        setting_kind, setting_level, room, most_clients, memory_gib, np.append(first, len(w)),
         w, batch, rps * MARGIN / safe_rps[w], least_rps / safe_rps[w], busy * rate_rps[w], held_gib,
         np.where(split[w], np.inf, processes), segment, partitions.slots, partitions.entry, split,
         _worth(segment, part_of_gpu, w, busy * rate_rps[w] * part_of_gpu[kind]),
     )
 
 
-def _limits(instance, kind, level):
+def _limits(instance: Instance, kind: SliceKind, level: Level) -> tuple[float, float, float]:
     """(utilisation, processes, GiB) that a shared slice allows."""
     memory_gib = instance.fleet[kind.entry].type.slice_memory_gib(kind.profile)
     return level.capacity * MARGIN, clients(instance, kind, level), memory_gib * MARGIN
 
 
-def _part_of_gpu(instance, kind):
+def _part_of_gpu(instance: Instance, kind: SliceKind) -> float:
     entry = instance.fleet[kind.entry]
     return kind.compute / entry.type.compute_slices if entry.partitioned else 1.0
 
 
-def _worth(segment, part_of_gpu, workload, taken):
+def _worth(segment: Floats, part_of_gpu: Floats, workload: Ints, taken: Floats) -> Floats:
     """Least part of a GPU for each workload's rate, by segments in fractions and by ways."""
     with np.errstate(divide="ignore"):
         worth = np.where(segment > 0, part_of_gpu / segment, np.inf).min(axis=1, initial=np.inf)

@@ -9,6 +9,7 @@ The model is PuLP's, solved by HiGHS through SciPy.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import NamedTuple
 
@@ -20,35 +21,45 @@ from provision.formulations.master.cover_bound import cover_bound
 from provision.models.base.errors import UnsupportedError
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.running import Turn, running
-from provision.models.contents.alone.segments import best_segments
+from provision.models.contents.alone.rearrange import Choice, rearranged
+from provision.models.contents.alone.running import Going, Running, Turn, running
+from provision.models.contents.alone.segments import Segments, best_segments
 from provision.models.performance.operating_points import ROUNDING
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 
 MARGIN = 1e-5
-"""More than a rate that is asked for where the solver's tolerance has let a plan carry a little less."""
+"""Added to every rate, as a part of it, where the solver's tolerance has let a plan carry a little less."""
 ALLOWED = ("batches", "replicas", "slices")
 """What may change: batch sizes and rate shares; replicas, new slices and GPUs too; everything."""
 CANNOT = {"interference", "other_sharing", "share_slices", "max_share_per_gpu", "max_throughput"}
 GIVEN_BACK = Turn((), ())
 
 
-class Replanned(NamedTuple):
-    """What the model found: the status, the bound on the weighted objective, and the choices, None without any.
+RunningLayout = tuple[int, tuple[Going, ...], tuple[Turn, ...]]
+"""What running GPUs of one layout have in common: fleet entry, what their slices do, the turns that they can take."""
+Terms = list[pulp.LpAffineExpression]
 
-    ``turns`` are pairs (GPU of the running plan, its Turn) for those that stay, ``stays`` the slices (GPU, position)
-    that go on, ``started`` (workloads, kinds) replicas started, ``opened`` (partitions,) new GPUs.
-    """
+
+class Replanned(NamedTuple):
+    """The status, the bound on the sum of cost and disturbance, and the new plan; None where there is none."""
 
     status: str
     bound: float
-    turns: list
-    stays: set
-    started: np.ndarray
-    opened: np.ndarray
+    plan: Plan | None
 
 
-def replan_counts(instance, plan, slice_cost, replica_cost, allow="slices", limit_s=60.0, gap=1e-6):
+class _Solved(NamedTuple):
+    """The status of the model, its bound, and its choice, None where there is none."""
+
+    status: str
+    bound: float
+    choice: Choice | None
+
+
+def replan_counts(instance: Instance, plan: Plan, slice_cost: float, replica_cost: float, allow: str = "slices",
+                  limit_s: float = 60.0, gap: float = 1e-6) -> Replanned:
     """Solve the model.
 
     Parameters
@@ -58,7 +69,7 @@ def replan_counts(instance, plan, slice_cost, replica_cost, allow="slices", limi
     plan
         The Plan that runs.
     slice_cost, replica_cost
-        What a destroyed slice and a started replica count, in units of the objective.
+        What a destroyed slice and a started replica cost, in units of the objective.
     allow
         One of ALLOWED.
     limit_s
@@ -68,7 +79,7 @@ def replan_counts(instance, plan, slice_cost, replica_cost, allow="slices", limi
 
     Returns
     -------
-    (Replanned, Segments, Partitions, Running)
+    Replanned
 
     Raises
     ------
@@ -79,33 +90,45 @@ def replan_counts(instance, plan, slice_cost, replica_cost, allow="slices", limi
         raise UnsupportedError(f"replan cannot plan {' and '.join(sorted(asked))}, isolated slices alone; use solve")
     segments = best_segments(instance)
     if problems := unservable(instance, segments):
-        return Replanned("infeasible: " + "; ".join(problems), 0.0, [], set(), None, None), segments, None, None
+        return Replanned("infeasible: " + "; ".join(problems), 0.0, None)
     now, started = running(instance, segments, plan), perf_counter()
     if allow != "slices" and (lost := _outside(now)):
         why = f"infeasible: {lost} slices stand on GPUs that the fleet has not, and {allow} destroys none"
-        return Replanned(why, 0.0, [], set(), None, None), segments, None, None
+        return Replanned(why, 0.0, None)
     model = _Model(instance, segments, now, allow, slice_cost, replica_cost)
     found = model.solve(limit_s, gap)
-    if found.started is not None and not model.carries(found):
+    if found.choice is not None and not model.carries(found.choice):
         left_s = limit_s - (perf_counter() - started)
         more = _Model(instance, segments, now, allow, slice_cost, replica_cost, 1 + MARGIN).solve(left_s, gap)
-        found = more._replace(status="unknown" if more.started is None else "feasible", bound=found.bound)
-    return found, segments, model.partitions, now
+        found = more._replace(status="unknown" if more.choice is None else "feasible", bound=found.bound)
+    if found.choice is None:
+        return Replanned(found.status, found.bound, None)
+    new = rearranged(instance, segments, model.partitions, now, found.choice)
+    return Replanned(found.status, found.bound, new)
 
 
-def _outside(now):
-    """Slices on GPUs that the fleet has not."""
+def _outside(now: Running) -> int:
+    """The number of slices on GPUs that are not in the fleet."""
     return sum(len(gpu.slices) for gpu, entry in zip(now.plan.gpus, now.entry, strict=True) if entry < 0)
 
 
 class _Model:
     """The model of one instance and one running plan; replicas carry ``share`` of the planned rates."""
 
-    def __init__(self, instance, segments, now, allow, slice_cost, replica_cost, share=1):
+    def __init__(
+        self,
+        instance: Instance,
+        segments: Segments,
+        now: Running,
+        allow: str,
+        slice_cost: float,
+        replica_cost: float,
+        share: float = 1,
+    ) -> None:
         self.instance, self.segments, self.running, self.allow = instance, segments, now, allow
         self.partitions = partitions_of(instance, segments)
         self.problem = pulp.LpProblem("replan", pulp.LpMinimize)
-        self.layouts = defaultdict(list)
+        self.layouts: dict[RunningLayout, list[int]] = defaultdict(list)
         for gpu, entry in enumerate(now.entry):
             if entry >= 0:
                 self.layouts[entry, now.going[gpu], now.turns[gpu]].append(gpu)
@@ -114,7 +137,7 @@ class _Model:
             for number, layout in enumerate(self.layouts) for at in range(len(self._turns(layout)))
         }
         self.stay = {going: self._count(f"stay_{at}") for at, going in enumerate(now.capacity)}
-        free = now.tiers if allow != "batches" else ()
+        free = set(now.tiers) if allow != "batches" else set()
         self.y = {c: self._count(f"y_{c}") for c, entry in enumerate(self.partitions.entry) if entry in free}
         useful = np.nonzero(segments.throughput_rps * [kind.entry in free for kind in segments.kinds])
         self.x = {(w, k): self._count(f"x_{w}_{k}") for w, k in zip(*useful, strict=True)}
@@ -122,10 +145,10 @@ class _Model:
         self._rows(share)
         self._minimise(slice_cost, replica_cost)
 
-    def _count(self, name, most=None):
+    def _count(self, name: str, most: int | None = None) -> pulp.LpVariable:
         return self.problem.add_variable(name, 0, most, cat="Integer")
 
-    def _turns(self, layout):
+    def _turns(self, layout: RunningLayout) -> list[Turn]:
         """Turns that a layout may take, the last one being given back to the fleet."""
         _, going, turns = layout
         whole = [turn for turn in turns if len(turn.kept) == len(going)]
@@ -133,13 +156,13 @@ class _Model:
             return [*turns, GIVEN_BACK]
         return whole
 
-    def _chosen(self):
+    def _chosen(self) -> Iterator[tuple[pulp.LpVariable, RunningLayout, Turn]]:
         """Every (variable, layout, turn)."""
         for number, layout in enumerate(self.layouts):
             for at, turn in enumerate(self._turns(layout)):
                 yield self.z[number, at], layout, turn
 
-    def _rows(self, share):
+    def _rows(self, share: float) -> None:
         add, layouts = self.problem.addConstraint, list(self.layouts)
         for number, layout in enumerate(layouts):
             mine = [self.z[number, at] for at in range(len(self._turns(layout)))]
@@ -155,9 +178,10 @@ class _Model:
         for first, indices in self.running.tiers.items():
             add(pulp.lpSum(self.n[index] for index in indices) == pulp.lpSum(self._gpus(first)))
 
-    def _kept_and_slots(self):
+    def _kept_and_slots(self) -> tuple[dict[Going, Terms], dict[int, Terms]]:
         """Terms of the slices that could go on, by how they go, and of all slots, by kind."""
-        kept, slots = defaultdict(list), defaultdict(list)
+        kept: dict[Going, Terms] = defaultdict(list)
+        slots: dict[int, Terms] = defaultdict(list)
         for variable, (_, going, _), turn in self._chosen():
             for one, number in Counter(going[at] for at in turn.kept).items():
                 kept[one].append(number * variable)
@@ -165,11 +189,11 @@ class _Model:
             for kind, number in Counter(kind for _, kind in turn.new).items():
                 slots[kind].append(number * variable)
         for c, variable in self.y.items():
-            for kind in np.flatnonzero(self.partitions.slots[c]):
+            for kind in np.flatnonzero(self.partitions.slots[c]).tolist():
                 slots[kind].append(int(self.partitions.slots[c, kind]) * variable)
         return kept, slots
 
-    def _workload_rows(self, share):
+    def _workload_rows(self, share: float) -> None:
         """Every workload's rate is carried by enough replicas, with the compute slices of its cheapest cover."""
         throughput = self.segments.throughput_rps
         _, cover = cover_bound(self.instance, throughput, self.segments, self.partitions)
@@ -186,12 +210,12 @@ class _Model:
             if workload.max_replicas is not None:
                 self.problem += pulp.lpSum(variable for variable, _, _ in mine) <= workload.max_replicas
 
-    def _gpus(self, entry):
+    def _gpus(self, entry: int) -> Terms:
         """Terms that count the GPUs of a type, by its first fleet entry."""
         new = [variable for c, variable in self.y.items() if self.partitions.entry[c] == entry]
         return new + [one for one, layout, turn in self._chosen() if layout[0] == entry and turn is not GIVEN_BACK]
 
-    def _minimise(self, slice_cost, replica_cost):
+    def _minimise(self, slice_cost: float, replica_cost: float) -> None:
         """Objective: cost of the GPUs, of destroyed slices and of started replicas."""
         terms = [self.instance.weight(entry) * one for entry, one in zip(self.instance.fleet, self.n, strict=True)]
         terms.append(slice_cost * _outside(self.running))
@@ -199,12 +223,12 @@ class _Model:
         terms += [replica_cost * variable for variable in self.x.values()]
         self.problem += pulp.lpSum(terms)
 
-    def solve(self, limit_s, gap):
+    def solve(self, limit_s: float, gap: float) -> _Solved:
         """The best choices within the time."""
         found = highs(self.problem, limit_s, gap)
         if found.x is None:
             status = "infeasible" if found.status == 2 else "unknown"
-            return Replanned(status, 0.0, [], set(), None, None)
+            return _Solved(status, 0.0, None)
         names = [variable.name for variable in self.problem.variables()]
         value = dict(zip(names, np.round(found.x).astype(int).tolist(), strict=True))
         started = np.zeros(self.segments.throughput_rps.shape, int)
@@ -217,17 +241,18 @@ class _Model:
         stays = self._staying(value, turns)
         status = "optimal" if found.status == 0 else "feasible"
         bound = safe_bound(found) + self.problem.objective.constant
-        return Replanned(status, bound, turns, stays, started, opened)
+        return _Solved(status, bound, Choice(turns, stays, started, opened))
 
-    def carries(self, found):
+    def carries(self, choice: Choice) -> bool:
         """Whether the replicas of a choice carry every rate, up to the verifier's rounding."""
-        held = (found.started * self.segments.throughput_rps).sum(axis=1)
-        for gpu, position in found.stays:
+        held = (choice.started * self.segments.throughput_rps).sum(axis=1)
+        for gpu, position in choice.stays:
             going = self.running.going[gpu][position]
             held[going.workload] += self.running.capacity[going][0]
-        return all(held >= [self.instance.planned_rps(one) * (1 - ROUNDING) for one in self.instance.workloads])
+        asked = [self.instance.planned_rps(one) * (1 - ROUNDING) for one in self.instance.workloads]
+        return bool(np.all(held >= asked))
 
-    def _taken(self, value):
+    def _taken(self, value: Mapping[str, int]) -> list[tuple[int, Turn]]:
         """(GPU, Turn) of every running GPU that is not given back."""
         taken = []
         for number, (layout, gpus) in enumerate(self.layouts.items()):
@@ -239,7 +264,7 @@ class _Model:
                         taken.append((gpu, turn))
         return taken
 
-    def _staying(self, value, turns):
+    def _staying(self, value: Mapping[str, int], turns: Sequence[tuple[int, Turn]]) -> set[tuple[int, int]]:
         """(GPU, position) of the slices that go on."""
         left = {going: value[variable.name] for going, variable in self.stay.items()}
         stays = set()

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from provision.models.contents.turns.tables import ALONE, ROUNDING
+from provision.models.base.arrays import Bools, Floats, Ints
+from provision.models.contents.turns.tables import ALONE, ROUNDING, TurnTables
 
 MOST_CONFIGURATIONS = 200_000
 """More ways to use one share are not listed."""
@@ -20,7 +21,7 @@ class Parts:
     throughout where an SLO breaks.
     """
 
-    def __init__(self, tables, share, pressures):
+    def __init__(self, tables: TurnTables, share: int, pressures: Floats) -> None:
         self.tables, self.share, self.pressures = tables, share, pressures
         self.size = _ways(tables, share, pressures[0])
         present, self.memory_gib = self.size > 0, (self.size > 0) @ tables.memory_gib
@@ -28,7 +29,7 @@ class Parts:
         self.emitted = felt[np.arange(self.size.shape[1]), self.size].max(axis=1)
         self.covered = np.stack([self._covered(pressure, present) for pressure in pressures])
 
-    def _covered(self, pressure, present):
+    def _covered(self, pressure: float, present: Bools) -> Floats:
         """Parts of the rates under one pressure, (ways, workloads)."""
         tables = self.tables
         time_ms = np.pad(tables.beside(self.share, pressure), ((0, 0), (1, 0)))
@@ -39,12 +40,12 @@ class Parts:
         return np.where(meets, np.minimum(1000 * batch / cycle_ms / tables.rates, 1), 0.0)
 
 
-def emissions(tables, share):
+def emissions(tables: TurnTables, share: int) -> Floats:
     """All pressures that a part of this share may exert, rising."""
     return np.unique(tables.pressure[share])
 
 
-def _ways(tables, share, pressure):
+def _ways(tables: TurnTables, share: int, pressure: float) -> Ints:
     """(ways, workloads) batches of all sets of replicas that meet their SLOs in turns under the least pressure."""
     time_ms = np.pad(tables.beside(share, pressure), ((0, 0), (1, 0)))
     sizes, cycle_ms, left_ms = np.zeros((1, 0), int), np.zeros(1), np.full(1, np.inf)

@@ -5,14 +5,18 @@
 2. A segment that its workload can spare goes to that workload too, those that gain most first.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.contents.alone.assemble import Layout
-from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.segments import cap_rps
+from provision.models.contents.alone.partitions import Partitions, partitions_of
+from provision.models.contents.alone.segments import Segments, cap_rps
+from provision.models.problem.instance import Instance
 
 
-def filled(instance, segments, layouts):
+def filled(instance: Instance, segments: Segments, layouts: Sequence[Layout]) -> list[Layout]:
     """Layouts on all GPUs of the fleet, from those that carry all rates.
 
     Parameters
@@ -23,13 +27,13 @@ def filled(instance, segments, layouts):
         Layouts on no more GPUs than there are.
     """
     used = np.bincount([layout.entry for layout in layouts], minlength=len(instance.fleet))
-    empty = [Layout(at, ()) for at, entry in enumerate(instance.fleet) for _ in range(entry.count - used[at])]
+    empty = [Layout(at, ()) for at, entry in enumerate(instance.fleet) for _ in range((entry.count or 0) - used[at])]
     partitions, best = partitions_of(instance, segments), segments.throughput_rps.argmax(axis=0)
     full = [_full(segments, partitions, best, layout) for layout in (*layouts, *empty)]
     return full if np.isfinite(cap_rps(instance)).any() else _traded(instance, segments, best, full)
 
 
-def _full(segments, partitions, best, layout):
+def _full(segments: Segments, partitions: Partitions, best: Ints, layout: Layout) -> Layout:
     """A layout with all slots taken."""
     held = np.bincount([kind for kind, _ in layout.segments], minlength=len(segments.kinds)).astype(int)
     most = segments.throughput_rps[best, np.arange(len(best))]
@@ -40,7 +44,7 @@ def _full(segments, partitions, best, layout):
     return Layout(layout.entry, (*layout.segments, *((int(kind), int(best[kind])) for kind in kinds)))
 
 
-def _traded(instance, segments, best, layouts):
+def _traded(instance: Instance, segments: Segments, best: Ints, layouts: Sequence[Layout]) -> list[Layout]:
     """Layouts whose segments that can be spared serve the best workload of their kind."""
     rps, held = segments.throughput_rps, [list(layout.segments) for layout in layouts]
     spare_rps = -np.array([instance.planned_rps(one) for one in instance.workloads])
@@ -58,7 +62,7 @@ def _traded(instance, segments, best, layouts):
     return [Layout(layout.entry, tuple(pairs)) for layout, pairs in zip(layouts, held, strict=True)]
 
 
-def _gain(rps, best, pair):
+def _gain(rps: Floats, best: Ints, pair: tuple[int, int]) -> float:
     """Requests/s that a segment gains by serving the best workload of its kind."""
     kind, one = pair
     return rps[best[kind], kind] - rps[one, kind]

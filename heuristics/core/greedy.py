@@ -12,6 +12,7 @@ Where ParvaGPU applies, its plan is made too and the better one returned. For th
 filled (`filling`). Where workloads share GPUs under interference, `shared_greedy` or `shared_throughput` plans instead.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -21,18 +22,20 @@ from scipy.sparse import coo_array, csr_array, hstack, vstack
 
 from provision.heuristics.core import shared_greedy, shared_throughput
 from provision.heuristics.core.filling import filled
-from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU
-from provision.models.contents.alone.assemble import assemble
+from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU_METHODS
+from provision.heuristics.parvagpu.parvagpu import PARVAGPU
+from provision.models.base.arrays import Floats, Ints
+from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.cover import cheapest_cover
 from provision.models.contents.alone.deal import deal
 from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.segments import best_segments, cap_rps
+from provision.models.contents.alone.partitions import Partitions, partitions_of
+from provision.models.contents.alone.segments import Segments, best_segments, cap_rps
 from provision.models.contents.interference.shared_plans import is_shared
 from provision.models.contents.interference.throughput_plans import is_shared_throughput
-from provision.models.problem.instance import THROUGHPUT
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
-from provision.models.problem.search import Outcome
+from provision.models.problem.search import Outcome, Search
 
 PRICE_STEPS = 15
 """Whole numbers that a dual price is rounded to; covers cost time and memory in proportion."""
@@ -42,13 +45,13 @@ PRICE_STEPS = 15
 class _Demand:
     """Distinct workloads with how often each occurs: useful throughput (classes, kinds), rate, replicas."""
 
-    throughput_rps: np.ndarray
-    rate_rps: np.ndarray
-    min_replicas: np.ndarray
-    members: tuple
+    throughput_rps: Floats
+    rate_rps: Floats
+    min_replicas: Ints
+    members: tuple[Ints, ...]
 
 
-def _demand(instance, segments):
+def _demand(instance: Instance, segments: Segments) -> _Demand:
     useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
     rate = np.array([instance.planned_rps(one) for one in instance.workloads])
     least = np.array([one.min_replicas for one in instance.workloads])
@@ -58,7 +61,7 @@ def _demand(instance, segments):
     return _Demand(table[:, :-2], table[:, -2], table[:, -1].astype(int), members)
 
 
-def solve(instance, control):
+def solve(instance: Instance, control: Search) -> Outcome:
     """Plan an instance; see the module's text."""
     if is_shared(instance):
         return shared_greedy.solve(instance, control)
@@ -74,24 +77,26 @@ def solve(instance, control):
     layouts = _better(instance, layouts, _parvagpu(instance, segments))
     if layouts is not None and instance.objective == THROUGHPUT:
         layouts = filled(instance, segments, layouts)
-    spent = {"build_seconds": built - started}
+    build_seconds = built - started
     if layouts is None:
         reason = "greedy found no plan on this fleet; partition-counts may, or prove that there is none"
-        return Outcome("unknown", "completed", reason=reason, solve_seconds=perf_counter() - built, **spent)
+        return Outcome("unknown", "completed", reason=reason, build_seconds=build_seconds,
+                       solve_seconds=perf_counter() - built)
     plan = assemble(instance, segments, layouts, "greedy")
-    return Outcome("feasible", "completed", plan, solve_seconds=perf_counter() - built, **spent)
+    return Outcome("feasible", "completed", plan, build_seconds=build_seconds, solve_seconds=perf_counter() - built)
 
 
-def _plan(instance, segments):
+def _plan(instance: Instance, segments: Segments) -> list[Layout] | None:
     """Layouts from mixed covers, or None when the fleet seems too small."""
     demand = _demand(instance, segments)
     partitions = partitions_of(instance, segments)
     candidates = _first_candidates(instance, segments, demand)
-    mix, prices = _mix(instance, partitions, demand, candidates)
-    if mix is None:
+    found = _mix(instance, partitions, demand, candidates)
+    if found is None:
         return None
+    _, prices = found
     candidates = _with(candidates, _priced(segments, demand, prices))
-    mix, _ = _mix(instance, partitions, demand, candidates)
+    mix, _ = _mix(instance, partitions, demand, candidates) or found
     chosen = _rounded(demand, candidates, mix)
     return _packed(instance, segments, partitions, chosen)
 
@@ -100,11 +105,11 @@ def _plan(instance, segments):
 class _Candidates:
     """Covers to choose from: the class each is for, (covers,), and its segments, (covers, kinds)."""
 
-    demand: np.ndarray
-    counts: np.ndarray
+    demand: Ints
+    counts: Ints
 
 
-def _first_candidates(instance, segments, demand):
+def _first_candidates(instance: Instance, segments: Segments, demand: _Demand) -> _Candidates:
     """Cheapest covers on each fleet entry alone, by compute slices, memory slices and both."""
     compute = np.array([kind.compute for kind in segments.kinds])
     memory = np.array([kind.memory for kind in segments.kinds])
@@ -116,25 +121,25 @@ def _first_candidates(instance, segments, demand):
     return found
 
 
-def _priced(segments, demand, prices):
+def _priced(segments: Segments, demand: _Demand, prices: Floats) -> _Candidates:
     """Cheapest covers when every kind of slice has the price that the linear program gives it."""
     costs = np.maximum(np.rint(prices / max(prices.max(), 1e-9) * PRICE_STEPS), 1).astype(int)
     return _covers(demand, list(range(len(segments.kinds))), costs)
 
 
-def _covers(demand, kinds, costs):
+def _covers(demand: _Demand, kinds: list[int], costs: Ints) -> _Candidates:
     """Cheapest covers from some kinds, for the classes that these can serve."""
     rows = np.flatnonzero(demand.throughput_rps[:, kinds].any(axis=1)) if kinds else np.zeros(0, int)
     counts = np.zeros((len(rows), len(costs)), int)
     if len(rows):
-        useful = demand.throughput_rps[np.ix_(rows, kinds)]
+        useful = demand.throughput_rps[np.ix_(rows, np.array(kinds))]
         counts[:, kinds] = cheapest_cover(
             useful, costs[kinds], demand.rate_rps[rows], demand.min_replicas[rows]
         ).counts
     return _Candidates(rows, counts)
 
 
-def _with(old, new):
+def _with(old: _Candidates, new: _Candidates) -> _Candidates:
     """All distinct candidates of both."""
     table = np.unique(
         np.vstack([np.column_stack([old.demand, old.counts]), np.column_stack([new.demand, new.counts])]), axis=0
@@ -142,10 +147,12 @@ def _with(old, new):
     return _Candidates(table[:, 0], table[:, 1:])
 
 
-def _mix(instance, partitions, demand, candidates):
+def _mix(
+    instance: Instance, partitions: Partitions, demand: _Demand, candidates: _Candidates
+) -> tuple[Floats, Floats] | None:
     """How many of each class take each candidate, fractional, and the price of each kind of slice.
 
-    Returns (None, None) when the fleet is too small for these candidates.
+    Returns None when the fleet is too small for these candidates.
     """
     covers, kinds = candidates.counts.shape
     gpus = len(partitions.entry)
@@ -153,7 +160,7 @@ def _mix(instance, partitions, demand, candidates):
     slots = hstack([csr_array(candidates.counts.T), csr_array(-partitions.slots.T)])
     limits, most = _limits(instance, partitions)
     weights = np.array([instance.weight(instance.fleet[entry]) for entry in partitions.entry])
-    found = linprog(
+    found = linprog(  # type: ignore[call-overload]  # its stubs know no sparse matrices
         np.concatenate([np.zeros(covers), weights]),
         A_ub=vstack([slots, hstack([csr_array((len(most), covers)), csr_array(limits)])]),
         b_ub=np.concatenate([np.zeros(kinds), most]),
@@ -161,18 +168,18 @@ def _mix(instance, partitions, demand, candidates):
         b_eq=np.array([len(members) for members in demand.members]),
     )
     if found.status != 0:
-        return None, None
+        return None
     return found.x[:covers], -found.ineqlin.marginals[:kinds]
 
 
-def _limits(instance, partitions):
+def _limits(instance: Instance, partitions: Partitions) -> tuple[Floats, Floats]:
     """Rows that count the GPUs of each limited fleet entry, and how many there are."""
     limited = [(index, entry.count) for index, entry in enumerate(instance.fleet) if entry.count is not None]
     rows = np.array([partitions.entry == index for index, _ in limited], float)
     return rows.reshape(len(limited), len(partitions.entry)), np.array([count for _, count in limited], float)
 
 
-def _rounded(demand, candidates, mix):
+def _rounded(demand: _Demand, candidates: _Candidates, mix: Floats) -> Ints:
     """(workloads, kinds) whole segments: every workload gets one candidate of its class."""
     bounds = np.searchsorted(candidates.demand, np.arange(len(demand.members) + 1))
     chosen = np.zeros((sum(map(len, demand.members)), candidates.counts.shape[1]), int)
@@ -186,13 +193,13 @@ def _rounded(demand, candidates, mix):
     return chosen
 
 
-def _packed(instance, segments, partitions, chosen):
+def _packed(instance: Instance, segments: Segments, partitions: Partitions, chosen: Ints) -> list[Layout] | None:
     """Layouts that hold the chosen segments on GPUs of least weight; None when the fleet is too small."""
     limits, most = _limits(instance, partitions)
     weights = np.array([instance.weight(instance.fleet[entry]) for entry in partitions.entry])
     found = milp(
         weights + 1e-9,
-        integrality=np.ones(len(weights)),
+        integrality=np.ones(len(weights), int),
         bounds=Bounds(0, np.inf),
         constraints=[
             LinearConstraint(partitions.slots.T, lb=chosen.sum(axis=0)),
@@ -204,19 +211,18 @@ def _packed(instance, segments, partitions, chosen):
     return deal(instance, segments, partitions, np.rint(found.x).astype(int), chosen)
 
 
-def _parvagpu(instance, segments):
+def _parvagpu(instance: Instance, segments: Segments) -> list[Layout] | None:
     """ParvaGPU's layouts, None where it does not apply or needs more GPUs than there are."""
-    method = PARVAGPU[0]
-    if needs(instance) - method.features:
+    if needs(instance) - PARVAGPU_METHODS[0].features:
         return None
-    layouts, limit = method.run.layouts(instance, segments), instance.fleet[0].count
+    layouts, limit = PARVAGPU.layouts(instance, segments), instance.fleet[0].count
     return layouts if limit is None or len(layouts) <= limit else None
 
 
-def _better(instance, one, other):
+def _better(instance: Instance, one: list[Layout] | None, other: list[Layout] | None) -> list[Layout] | None:
     """The layouts of less weight, the first of equals; None counts as worst."""
 
-    def weight(layouts):
+    def weight(layouts: Sequence[Layout]) -> float:
         return sum(instance.weight(instance.fleet[layout.entry]) for layout in layouts if layout.segments)
 
     found = [layouts for layouts in (one, other) if layouts is not None]

@@ -6,6 +6,7 @@ cheapest. A lower price of all GPUs, and at the same price uneven free units, ar
 """
 
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +14,16 @@ from provision.heuristics.core.shared_greedy import costs_of, packed, patterns_i
 from provision.heuristics.core.shared_packing import Packing, empty_packing, put
 from provision.heuristics.core.shared_search import ruin_and_recreate
 from provision.models.contents.interference.kernels import NONE
-from provision.models.contents.interference.shared_plans import FEATURES, plan_shared
+from provision.models.contents.interference.shared_plans import (
+    FEATURES,
+    Pattern,
+    SharedProblem,
+    plan_shared,
+    shared_problem,
+)
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
-from provision.models.problem.search import Incumbent
+from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
 NAME = "lns"
 MOST_GPUS = 4
@@ -26,30 +34,30 @@ CHUNK_S = 0.1
 """Compiled steps go on for about so long before the clock, and Ctrl-C, are looked at."""
 
 
-def solve(instance, control):
+def solve(instance: Instance, control: Search) -> Outcome:
     """Search until the time or ``iterations`` are over; Ctrl-C returns the best plan so far."""
-    def search(problem, started):
+    def search(problem: SharedProblem, started: float) -> tuple[list[Pattern], dict[str, Any]]:
         found = _Search(problem, control)
         try:
-            termination = found.run(started + control.time_limit_s)
+            termination: Termination = found.run(started + control.time_limit_s)
         except KeyboardInterrupt:
             termination = "stopped"
         return found.best, {"status": "feasible", "termination": termination}
 
-    return plan_shared(instance, NAME, search)
+    return plan_shared(instance, NAME, search, shared_problem)
 
 
 class _Search:
     """Packings being improved, and the best patterns so far."""
 
-    def __init__(self, problem, control):
+    def __init__(self, problem: SharedProblem, control: Search) -> None:
         self.problem, self.control = problem, control
         self.types, self.costs = types_of(problem), costs_of(problem)
         self.best = problem.patterns(control.start) or packed(problem)
         self.packings = self._packings()
         self._tell()
 
-    def run(self, deadline):
+    def run(self, deadline: float) -> Termination:
         """Search until the deadline; returns why it ended."""
         limited = self.control.parameters.get("iterations") is not None
         left, steps = self.control.positive("iterations", int) if limited else np.inf, 1
@@ -66,20 +74,20 @@ class _Search:
             self._keep()
         return "completed"
 
-    def _keep(self):
+    def _keep(self) -> None:
         found = patterns_in(self.packings) + self.kept
         if self.problem.cost(found) < self.problem.cost(self.best):
             self.best = found
             self._tell()
 
-    def _packings(self):
+    def _packings(self) -> tuple[Packing, ...]:
         """The best patterns as packings, with a GPU to spare, or for every replica where types are several.
 
         Patterns that stand only at operating points which packing does not find are ``kept`` as they are.
         """
         spare = 1 if len(self.types) == 1 else len(self.problem.classes.parts)
         packings = tuple(map(empty_packing, [many + spare for many in self.problem.used(self.best)], self.types))
-        self.kept = []
+        self.kept: list[Pattern] = []
         for kind, members in self.best:
             packing = packings[kind]
             gpu = np.flatnonzero(packing.size == 0)[0]
@@ -90,7 +98,7 @@ class _Search:
                 self.kept.append((kind, members))
         return packings
 
-    def _tell(self):
+    def _tell(self) -> None:
         cost = self.problem.cost(self.best)
         stands = cost <= self.problem.dearest
         self.control.report(Incumbent(self.problem.fleet.objective(cost) if stands else None, None))

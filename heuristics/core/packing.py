@@ -1,15 +1,20 @@
 """Best-fit packing of segments onto the MIG GPUs of one fleet entry, by exact geometry."""
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 from provision.models.contents.alone.assemble import Layout
+from provision.models.contents.alone.segments import Segments
+from provision.models.hardware.geometry import Partition
+from provision.models.problem.instance import Instance
 
 
 class PackedGpu:
     """A GPU being filled: its number, how many of each kind stand on it, and its (kind, workload) segments."""
 
-    def __init__(self, number, state):
-        self.number, self.state, self.segments = number, state, []
+    def __init__(self, number: int, state: Partition) -> None:
+        self.number, self.state = number, state
+        self.segments: list[tuple[int, int]] = []
 
 
 class Packing:
@@ -23,63 +28,66 @@ class Packing:
         May refuse sets of segments on one GPU, given as a list of sizes in GPCs.
     """
 
-    def __init__(self, instance, segments, admits=lambda sizes: True):
-        self.gpus = []
+    def __init__(
+        self, instance: Instance, segments: Segments, admits: Callable[[list[int]], bool] = lambda sizes: True
+    ) -> None:
+        self.gpus: list[PackedGpu] = []
         size = [kind.compute for kind in segments.kinds]
-        states = segments.geometry(instance, 0).placements
+        geometry = segments.geometry(instance, 0)
+        states = geometry.placements if geometry else {}
         held = {state: [c for c, n in zip(size, state, strict=True) for _ in range(n)] for state in states}
         self._used = {state: sum(sizes) for state, sizes in held.items() if admits(sizes)}
-        self._empty = (0,) * len(size)
+        self._empty: Partition = (0,) * len(size)
         self._hosts = [self._levels(kind) for kind in range(len(size))]
-        self._queues = {state: [] for state in self._used}
+        self._queues: dict[Partition, list[int]] = {state: [] for state in self._used}
 
-    def place(self, kind, workload):
+    def place(self, kind: int, workload: int) -> None:
         """Put a segment on the fullest GPU that takes it, the first of equals, else on a new one."""
         gpu = self._fullest(kind) or self._open()
         self._move(gpu, _changed(gpu.state, kind, 1))
         gpu.segments.append((kind, workload))
 
-    def remove(self, gpu, segment):
+    def remove(self, gpu: PackedGpu, segment: tuple[int, int]) -> None:
         """Take a segment off a GPU, which stays open for others."""
         self._move(gpu, _changed(gpu.state, segment[0], -1))
         gpu.segments.remove(segment)
 
-    def layouts(self):
+    def layouts(self) -> list[Layout]:
         """What stands on the GPUs in use."""
         return [Layout(0, tuple(gpu.segments)) for gpu in self.gpus if gpu.segments]
 
-    def _levels(self, kind):
+    def _levels(self, kind: int) -> list[list[Partition]]:
         """States that take one more of a kind, in groups of equal use, fullest first."""
-        levels = {}
+        levels: dict[int, list[Partition]] = {}
         for state, amount in self._used.items():
             if _changed(state, kind, 1) in self._used:
                 levels.setdefault(amount, []).append(state)
         return [levels[amount] for amount in sorted(levels, reverse=True)]
 
-    def _fullest(self, kind):
+    def _fullest(self, kind: int) -> PackedGpu | None:
         for states in self._hosts[kind]:
             numbers = [self._queues[state][0] for state in states if self._first(state)]
             if numbers:
                 return self.gpus[min(numbers)]
         return None
 
-    def _first(self, state):
+    def _first(self, state: Partition) -> bool:
         """Whether a GPU is in a state; the queue is rid of those that have left it."""
         queue = self._queues[state]
         while queue and self.gpus[queue[0]].state != state:
             heappop(queue)
         return bool(queue)
 
-    def _move(self, gpu, state):
+    def _move(self, gpu: PackedGpu, state: Partition) -> None:
         gpu.state = state
         heappush(self._queues[state], gpu.number)
 
-    def _open(self):
+    def _open(self) -> PackedGpu:
         gpu = PackedGpu(len(self.gpus), self._empty)
         self.gpus.append(gpu)
         return gpu
 
 
-def _changed(state, kind, change):
+def _changed(state: Partition, kind: int, change: int) -> Partition:
     """A state with one more or fewer of a kind."""
     return (*state[:kind], state[kind] + change, *state[kind + 1 :])

@@ -5,14 +5,19 @@ fullness against growth are tried, and the best packing kept. Of several GPU typ
 the replica's units cost least; also tried is each type wherever it can serve.
 """
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import numpy as np
 
-from provision.heuristics.core.shared_packing import Costs, empty_packing, pack
+from provision.heuristics.core.shared_packing import Costs, Packing, empty_packing, pack
 from provision.heuristics.igniter.igniter import METHODS as IGNITER
-from provision.models.contents.interference.shared_plans import plan_shared
-from provision.models.contents.interference.tables import least_units
+from provision.models.contents.interference.shared_plans import Pattern, SharedProblem, plan_shared, shared_problem
+from provision.models.contents.interference.tables import Tables, least_units
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
-from provision.models.problem.search import Search
+from provision.models.problem.search import Outcome, Search
 
 EAGERNESS = (0.01, 0.1, 0.3, 1.0)
 """Weights of the units that a GPU has left, against the units by which it grows."""
@@ -22,15 +27,15 @@ IGNITER_UP_TO = 150
 """Up to so many workloads iGniter's own plan is made too, and the better one returned."""
 
 
-def solve(instance, control):
+def solve(instance: Instance, control: Search) -> Outcome:
     """Plan an instance whose workloads share GPUs; see the module's text."""
-    def search(problem, _):
+    def search(problem: SharedProblem, _: float) -> tuple[list[Pattern], dict[str, Any]]:
         return packed(problem, control.start), {"status": "feasible", "termination": "completed"}
 
-    return plan_shared(instance, "greedy", search)
+    return plan_shared(instance, "greedy", search, shared_problem)
 
 
-def packed(problem, start=None):
+def packed(problem: SharedProblem, start: Plan | None = None) -> list[Pattern]:
     """The cheapest patterns at hand, those of a plan to start with among them."""
     kinds, costs = len(problem.fleet.stocks), costs_of(problem)
     leans = np.where(np.eye(kinds + 1, kinds, -1), FOREMOST, 1.0)[: kinds + 1 if kinds > 1 else 1]
@@ -39,13 +44,13 @@ def packed(problem, start=None):
     return min(found, key=problem.cost)
 
 
-def patterns_in(packings):
+def patterns_in(packings: Sequence[Packing]) -> list[Pattern]:
     """The patterns of packings."""
     return [(kind, tuple(sorted(members[:size]))) for kind, packing in enumerate(packings)
             for members, size in zip(packing.members.tolist(), packing.size.tolist(), strict=True) if size]
 
 
-def costs_of(problem):
+def costs_of(problem: SharedProblem) -> Costs:
     """The Costs of up to as many GPUs as there are replicas, or twice as many, as a search may need."""
     stocks, dearest, most = problem.fleet.stocks, problem.fleet.dearest, 2 * len(problem.classes.parts)
     return Costs(
@@ -56,12 +61,12 @@ def costs_of(problem):
     )
 
 
-def types_of(problem):
+def types_of(problem: SharedProblem) -> tuple[Tables, ...]:
     """Tables of every GPU type."""
     return tuple(stock.tables for stock in problem.fleet.stocks)
 
 
-def _pack(problem, costs, eager):
+def _pack(problem: SharedProblem, costs: Costs, eager: float) -> list[Pattern]:
     types = types_of(problem)
     shares = costs.least / np.array([[tables.limit] for tables in types])
     hardest = np.argsort(-shares.min(axis=0), kind="stable")
@@ -71,7 +76,7 @@ def _pack(problem, costs, eager):
     return patterns_in(packings)
 
 
-def _igniter(problem):
+def _igniter(problem: SharedProblem) -> Iterator[Plan | None]:
     """iGniter's plans on each GPU type; none where they are dear to make or break SLOs, nor of variants."""
     instance = problem.instance
     if len(instance.workloads) > IGNITER_UP_TO or "variants" in needs(instance):

@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.contents.interference.kernels import NONE, settle
+from provision.models.contents.interference.tables import Tables
 
 
 class Packing(NamedTuple):
@@ -14,31 +16,36 @@ class Packing(NamedTuple):
     Empty GPUs may stand anywhere.
     """
 
-    members: np.ndarray
-    units: np.ndarray
-    size: np.ndarray
-    used: np.ndarray
+    members: Ints
+    units: Ints
+    size: Ints
+    used: Ints
 
 
 class Costs(NamedTuple):
-    """What GPUs cost: ``least`` (types, classes) units that replicas need, ``rent`` (types, GPUs) of so many of a type,
-    ``worth`` (types,) of a GPU already paid for, and by type a factor for the price of a new one, ``lean``.
+    """What replicas need and GPUs cost, as parts of the dearest GPU's price.
+
+    ``least`` is (types, classes) units that a replica needs at least; ``rent`` is (types, GPUs + 1) price of 0, 1, 2,
+    ... GPUs of a type; ``worth`` is (types,) value of a GPU that is in use already; ``lean`` is (types,) factor on the
+    price of a new GPU, by which a search prefers some types.
     """
 
-    least: np.ndarray
-    rent: np.ndarray
-    worth: np.ndarray
-    lean: np.ndarray
+    least: Ints
+    rent: Floats
+    worth: Floats
+    lean: Floats
 
 
-def empty_packing(gpus, tables):
+def empty_packing(gpus: int, tables: Tables) -> Packing:
     """No replicas on any of some GPUs."""
     members = np.zeros((gpus, tables.most + 1), np.int64)
     return Packing(members, np.zeros_like(members), np.zeros(gpus, np.int64), np.zeros(gpus, np.int64))
 
 
 @compiled
-def place(types, packings, costs, one, eager):
+def place(
+    types: tuple[Tables, ...], packings: tuple[Packing, ...], costs: Costs, one: int, eager: float
+) -> tuple[int, int]:
     """Put a replica where it makes the worth of the units of all grow least, else on an empty GPU.
 
     Parameters
@@ -74,7 +81,7 @@ def place(types, packings, costs, one, eager):
 
 
 @compiled
-def put(tables, packing, gpu, one, least):
+def put(tables: Tables, packing: Packing, gpu: int, one: int, least: int) -> None:
     """Put a replica on a GPU."""
     size = packing.size[gpu]
     points = np.empty(packing.members.shape[1], np.int64)
@@ -84,7 +91,7 @@ def put(tables, packing, gpu, one, least):
 
 
 @compiled
-def _least_growth(tables, packing, one, least, eager):
+def _least_growth(tables: Tables, packing: Packing, one: int, least: int, eager: float) -> tuple[int, float]:
     """The GPU in use on which the units of all grow least, and the score; NONE when there is none."""
     most = packing.members.shape[1]
     members, units, points = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
@@ -106,7 +113,7 @@ def _least_growth(tables, packing, one, least, eager):
 
 
 @compiled
-def _vacant(tables, packing, costs, kind, one):
+def _vacant(tables: Tables, packing: Packing, costs: Costs, kind: int, one: int) -> tuple[int, float]:
     """An empty GPU, NONE when there is none, and what the units of a replica on it would cost."""
     units, many, vacant = costs.least[kind, one], 0, NONE
     for gpu in range(len(packing.size)):
@@ -120,7 +127,7 @@ def _vacant(tables, packing, costs, kind, one):
 
 
 @compiled
-def pack(types, packings, costs, order, eager):
+def pack(types: tuple[Tables, ...], packings: tuple[Packing, ...], costs: Costs, order: Ints, eager: float) -> None:
     """Place replicas, given by class, one after the other; there must be a GPU for each."""
     for one in order:
         place(types, packings, costs, one, eager)

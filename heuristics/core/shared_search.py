@@ -2,16 +2,27 @@
 
 import numpy as np
 
-from provision.heuristics.core.shared_packing import place
+from provision.heuristics.core.shared_packing import Costs, Packing, place
+from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled
 from provision.models.contents.interference.kernels import NONE
+from provision.models.contents.interference.tables import Tables
 
 TOURNAMENT = 3
 """Of so many random GPUs the emptiest is taken apart."""
 
 
 @compiled
-def ruin_and_recreate(types, packings, before, costs, steps, most_gpus, eager, draw):
+def ruin_and_recreate(
+    types: tuple[Tables, ...],
+    packings: tuple[Packing, ...],
+    before: tuple[Packing, ...],
+    costs: Costs,
+    steps: int,
+    most_gpus: int,
+    eager: float,
+    draw: np.random.Generator,
+) -> None:
     """Take a few GPUs apart and pack their replicas again, ``steps`` times; the packings change.
 
     A step that makes the price of the GPUs in use, less what the squared free part of each is worth, grow is undone.
@@ -27,7 +38,7 @@ def ruin_and_recreate(types, packings, before, costs, steps, most_gpus, eager, d
             in_use += _in_use(packings[kind])
             if kinds > 1:
                 costs.lean[kind] = np.exp(draw.standard_normal())
-        for _ in range(min(draw.integers(2, most_gpus + 1), in_use)):
+        for _ in range(min(int(draw.integers(2, most_gpus + 1)), in_use)):
             kind, gpu = _victim(types, packings, draw)
             packing = packings[kind]
             touched[many] = kind, gpu
@@ -56,13 +67,13 @@ def ruin_and_recreate(types, packings, before, costs, steps, most_gpus, eager, d
 
 
 @compiled
-def _victim(types, packings, draw):
+def _victim(types: tuple[Tables, ...], packings: tuple[Packing, ...], draw: np.random.Generator) -> tuple[int, int]:
     """A random GPU in use, rather an empty one: its type and number."""
     found, emptiest, tried, gpus = (NONE, NONE), np.inf, 0, 0
     for kind in range(len(types)):
         gpus += len(packings[kind].size)
     while tried < TOURNAMENT or found[0] == NONE:
-        gpu, kind = draw.integers(0, gpus), 0
+        gpu, kind = int(draw.integers(0, gpus)), 0
         while gpu >= len(packings[kind].size):
             gpu -= len(packings[kind].size)
             kind += 1
@@ -74,13 +85,15 @@ def _victim(types, packings, draw):
 
 
 @compiled
-def _copy_row(source, target, gpu):
+def _copy_row(source: Packing, target: Packing, gpu: int) -> None:
     target.members[gpu], target.units[gpu] = source.members[gpu], source.units[gpu]
     target.size[gpu], target.used[gpu] = source.size[gpu], source.used[gpu]
 
 
 @compiled
-def _change(types, packings, before, costs, touched):
+def _change(
+    types: tuple[Tables, ...], packings: tuple[Packing, ...], before: tuple[Packing, ...], costs: Costs, touched: Ints
+) -> float:
     """How much the measure grew on the GPUs that were touched, some perhaps named twice."""
     change = 0.0
     for kind in range(len(types)):
@@ -94,7 +107,7 @@ def _change(types, packings, before, costs, touched):
 
 
 @compiled
-def _in_use(packing):
+def _in_use(packing: Packing) -> int:
     many = 0
     for size in packing.size:
         many += size > 0
@@ -102,6 +115,6 @@ def _in_use(packing):
 
 
 @compiled
-def _free(tables, packing, gpu):
+def _free(tables: Tables, packing: Packing, gpu: int) -> float:
     """The squared free part of a GPU in use."""
     return ((tables.limit - packing.used[gpu]) / tables.limit) ** 2 if packing.size[gpu] else 0.0

@@ -4,22 +4,29 @@ The first packing is that of `shared_greedy`. A replica is moved to another GPU,
 long as that makes the throughput of both GPUs grow, each at the best operating points that a short search finds.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, product
 from time import perf_counter
+from typing import Any
 
 from provision.heuristics.core.shared_greedy import packed
-from provision.models.contents.interference.shared_plans import plan_shared
-from provision.models.contents.interference.throughput_plans import throughput_problem
+from provision.models.contents.interference.shared_plans import Pattern, plan_shared
+from provision.models.contents.interference.throughput_plans import ThroughputProblem, throughput_problem
+from provision.models.problem.instance import Instance
+from provision.models.problem.search import Outcome, Search
 
 BOXES, MORE_BOXES = 10, 1000
 """Boxes to search for the operating points of a set that is tried, and of one that is kept."""
 CLEARLY = 1e-9
-"""Relative growth that counts."""
+"""The least relative growth of throughput for which an exchange is made."""
 
 
-def solve(instance, control):
+Pair = tuple[Pattern, Pattern]
+
+
+def solve(instance: Instance, control: Search) -> Outcome:
     """Plan an instance for throughput on shared GPUs; see the module's text."""
-    def search(problem, started):
+    def search(problem: ThroughputProblem, started: float) -> tuple[list[Pattern], dict[str, Any]]:
         patterns = packed(problem, control.start)
         if problem.short(patterns):
             return patterns, {"status": "unknown", "termination": "completed"}
@@ -33,11 +40,12 @@ def solve(instance, control):
     return plan_shared(instance, "greedy", search, throughput_problem)
 
 
-def _spread(problem, patterns, until):
+def _spread(problem: ThroughputProblem, patterns: Sequence[Pattern], until: float) -> list[Pattern]:
     """Patterns that no move or swap makes better, or those at hand when time is up."""
     used = problem.used(patterns)
-    empty = [(stock, ()) for stock, one in enumerate(problem.fleet.stocks) for _ in range(one.count - used[stock])]
-    patterns = empty + patterns
+    empty: list[Pattern] = [(stock, ()) for stock, one in enumerate(problem.fleet.stocks)
+                            for _ in range((one.count or 0) - used[stock])]
+    patterns = [*empty, *patterns]
     improving = True
     while improving:
         improving = False
@@ -51,23 +59,24 @@ def _spread(problem, patterns, until):
     return _filled(patterns)
 
 
-def _better(problem, one, other):
+def _better(problem: ThroughputProblem, one: Pattern, other: Pattern) -> Pair | None:
     """The best two patterns after a move or swap between two, None when that is not better."""
-    best, most = None, max(_value(problem, (one, other)), 0) * (1 + CLEARLY)
+    best: Pair | None = None
+    most = max(_value(problem, (one, other)), 0) * (1 + CLEARLY)
     for pair in _exchanged(one, other):
         if _bound(problem, pair) > most and (value := _value(problem, pair)) > most:
             best, most = pair, value
     return best
 
 
-def _exchanged(one, other):
+def _exchanged(one: Pattern, other: Pattern) -> Iterator[Pair]:
     """Two patterns after each move of a replica and each swap between them."""
     for first, second in product((*dict.fromkeys(one[1]), None), (*dict.fromkeys(other[1]), None)):
         if first != second:
             yield _with(one, first, second), _with(other, second, first)
 
 
-def _with(pattern, gone, come):
+def _with(pattern: Pattern, gone: int | None, come: int | None) -> Pattern:
     """A pattern without one class and with another, None for none."""
     stock, members = pattern
     left = list(members)
@@ -76,15 +85,15 @@ def _with(pattern, gone, come):
     return stock, tuple(sorted(left if come is None else [*left, come]))
 
 
-def _value(problem, patterns):
+def _value(problem: ThroughputProblem, patterns: Iterable[Pattern]) -> float:
     """Requests/s of patterns at the operating points of a short search; empty ones carry none."""
     return problem.value(_filled(patterns), BOXES)
 
 
-def _bound(problem, patterns):
+def _bound(problem: ThroughputProblem, patterns: Iterable[Pattern]) -> float:
     """Most that patterns can be worth, at a glance."""
     return sum(problem.found(pattern, 1).bound for pattern in _filled(patterns))
 
 
-def _filled(patterns):
+def _filled(patterns: Iterable[Pattern]) -> list[Pattern]:
     return [pattern for pattern in patterns if pattern[1]]

@@ -28,6 +28,7 @@ import numpy as np
 from provision.heuristics.igniter import igniter
 from provision.models.contents.turns.plans import late
 from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.igniter import igniter_data
 from provision.models.performance.operating_points import Member
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.method import Method
@@ -81,7 +82,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
     placed = igniter.METHODS[0].run(instance, control)
     if placed.plan is None:
         return placed
-    data = instance.performance_of(instance.fleet[0].gpu, instance.workloads[0].model)
+    data = igniter_data(instance.performance)[instance.fleet[0].gpu]
     fine = data.model_copy(update={"hardware": data.hardware.model_copy(update={"unit_share": STEP})})
     gpus = tuple(
         gpu.model_copy(update={"slices": (_slice(_tuned(fine, _start(instance, gpu)), data.hardware.unit_share),)})

@@ -34,7 +34,7 @@ from provision.heuristics.igniter.splitting import split
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.igniter import Terms, solo_terms, together
+from provision.models.performance.igniter import Terms, igniter_data, solo_terms, together
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome
@@ -117,7 +117,7 @@ class _Demands:
     """
 
     def __init__(self, instance: Instance) -> None:
-        self.data = instance.performance_of(instance.fleet[0].gpu, instance.workloads[0].model)
+        self.data = igniter_data(instance.performance)[instance.fleet[0].gpu]
         self.limit = self.data.hardware.units
         self.nobody = len(instance.workloads)
         self.batch = np.array([theorem_1_batch(instance, one, self.data) for one in instance.workloads])
@@ -126,7 +126,7 @@ class _Demands:
 
     def _terms(self, instance: Instance) -> Terms:
         """Terms of arrays (workloads, units), zeros at no units."""
-        shares = self.data.hardware.unit_share * np.arange(1, self.limit + 1)
+        shares = self.data.hardware.unit_share * np.arange(1.0, self.limit + 1)
         table = np.zeros((len(Terms._fields), self.nobody + 1, self.limit + 1))
         for index, (one, batch) in enumerate(zip(instance.workloads, self.batch, strict=True)):
             table[:, index, 1:] = solo_terms(self.data, one.model, batch, shares)

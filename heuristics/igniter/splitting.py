@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.igniter import igniter_data
 from provision.models.plans.plan import PlannedGpu, Replica, Slice
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def split(instance: Instance, too_large: Iterable[int]) -> Split | None:
 
 def _largest(instance: Instance, workload: Workload) -> tuple[int, float]:
     """The largest batch that meets the latency budget on a whole GPU, and its throughput; zeros where none does."""
-    data = instance.performance_of(instance.fleet[0].gpu, workload.model)
+    data = igniter_data(instance.performance)[instance.fleet[0].gpu]
     points = data.operating_points(workload.model, WHOLE)
     meets = np.flatnonzero(np.isclose(points.sm_share, 1) & (points.latency_ms <= instance.budget_ms(workload)))
     if not len(meets):

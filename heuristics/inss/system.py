@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from provision.models.base.errors import UnsupportedError
-from provision.models.performance.igniter import Terms, solo_terms, together
+from provision.models.performance.igniter import Terms, igniter_data, solo_terms, together
 from provision.models.problem.instance import THROUGHPUT
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class System:
         if instance.objective != THROUGHPUT:
             raise UnsupportedError(f"inss plans for {THROUGHPUT}, not for {instance.objective}; use --method auto")
         self.instance = instance
-        self.data = instance.performance_of(instance.fleet[0].gpu, instance.workloads[0].model)
+        self.data = igniter_data(instance.performance)[instance.fleet[0].gpu]
         self.gpus, self.units = instance.fleet[0].count or 0, self.data.hardware.units
         self.rates_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
         self.slo_ms = instance.policy.safety * np.array([one.slo_ms for one in instance.workloads])
@@ -70,7 +70,7 @@ class System:
     def _terms(self) -> Floats:
         """Terms of arrays (workloads, batch, units), zeros at batch 0 and at no units."""
         batches = np.arange(1, self.data.max_batch + 1)[:, None]
-        shares = self.data.hardware.unit_share * np.arange(1, self.units + 1)
+        shares = self.data.hardware.unit_share * np.arange(1.0, self.units + 1)
         table = np.zeros((len(Terms._fields), self.workloads, self.data.max_batch + 1, self.units + 1))
         for at, one in enumerate(self.instance.workloads):
             table[:, at, 1:, 1:] = solo_terms(self.data, one.model, batches, shares)

@@ -33,6 +33,7 @@ from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome
 
 if TYPE_CHECKING:
+    from provision.models.contents.alone.assemble import Layout
     from provision.models.contents.alone.segments import Segments
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Search
@@ -42,7 +43,7 @@ FRAGMENTED_GPCS = 4
 
 
 @dataclass(frozen=True)
-class _Variant:
+class Variant:
     """Which parts of ParvaGPU run: several processes per segment, allocation optimization."""
 
     name: str
@@ -65,7 +66,7 @@ class _Variant:
             return Outcome("unknown", "completed", reason=reason, **spent)
         return Outcome("feasible", "completed", plan, **spent)
 
-    def layouts(self, instance: Instance, segments: Segments) -> list[Any]:
+    def layouts(self, instance: Instance, segments: Segments) -> list[Layout]:
         """The deployment map: which segments share a GPU."""
         packing = _relocate(instance, segments)
         before = packing.layouts()
@@ -144,7 +145,7 @@ def _small_segments(segments: Segments, workload: int, due: float) -> tuple[list
     return small, due
 
 
-def _method(variant: _Variant, summary: str) -> Method:
+def _method(variant: Variant, summary: str) -> Method:
     return Method(
         name=variant.name,
         summary=summary,
@@ -154,8 +155,9 @@ def _method(variant: _Variant, summary: str) -> Method:
     )
 
 
+PARVAGPU = Variant("parvagpu")
 METHODS = (
-    _method(_Variant("parvagpu"), "MIG segments with MPS processes, relocated and optimized"),
-    _method(_Variant("parvagpu-single", max_processes=1), "ParvaGPU with one process per segment"),
-    _method(_Variant("parvagpu-unoptimized", optimize=False), "ParvaGPU without allocation optimization"),
+    _method(PARVAGPU, "MIG segments with MPS processes, relocated and optimized"),
+    _method(Variant("parvagpu-single", max_processes=1), "ParvaGPU with one process per segment"),
+    _method(Variant("parvagpu-unoptimized", optimize=False), "ParvaGPU without allocation optimization"),
 )

@@ -11,10 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled
 
+Units = NDArray[np.int32]
+
 PARTS_OF_WORTH = (0.25, 0.5, 1.0)
-"""Prices of all memory that are tried where a content does not fit, as parts of what it is worth."""
+"""Prices of a slice's whole memory to try where a content does not fit, as parts of what the content is worth."""
 
 
 class Levels(NamedTuple):
@@ -68,7 +71,18 @@ def content_at(levels: Levels, level: int, values: NDArray[np.int64], copies: ND
 
 
 @compiled
-def _most(start, first, second, memory_gib, room, units, values, copies, gib_price, near):
+def _most(
+    start: Ints,
+    first: Units,
+    second: Units,
+    memory_gib: NDArray[np.float32],
+    room: Ints,
+    units: int,
+    values: Ints,
+    copies: Ints,
+    gib_price: float,
+    near: float,
+) -> Ints:
     """The most gained at every level; the most promising come first."""
     found, estimates = np.zeros(len(room), np.int64), np.zeros(len(room))
     none, best = np.zeros((0, 0, 0), np.int16), 0
@@ -87,7 +101,18 @@ def _most(start, first, second, memory_gib, room, units, values, copies, gib_pri
 
 
 @compiled
-def _content(start, first, second, memory_gib, room, units, level, values, copies, gib_price):
+def _content(
+    start: Ints,
+    first: Units,
+    second: Units,
+    memory_gib: NDArray[np.float32],
+    room: Ints,
+    units: int,
+    level: int,
+    values: Ints,
+    copies: Ints,
+    gib_price: float,
+) -> list[int]:
     """The ways behind the most at one level."""
     gains = _gains(start, first[level], memory_gib[level], values, gib_price)
     table = np.zeros((room[level] + 1, units + 1), np.int64)
@@ -110,7 +135,7 @@ def _content(start, first, second, memory_gib, room, units, level, values, copie
 
 
 @compiled
-def _gains(start, first, memory_gib, values, gib_price):
+def _gains(start: Ints, first: Units, memory_gib: NDArray[np.float32], values: Ints, gib_price: float) -> Ints:
     """(ways,) what each gains after paying for memory; at most 0 for those that are not allowed."""
     gains = np.zeros(len(first), np.int64)
     for role in range(len(start) - 1):
@@ -121,7 +146,7 @@ def _gains(start, first, memory_gib, values, gib_price):
 
 
 @compiled
-def _estimate(start, first, second, room, units, gains, copies):
+def _estimate(start: Ints, first: Units, second: Units, room: int, units: int, gains: Ints, copies: Ints) -> float:
     """What no choice gains more than: by either resource, or by both weighed alike, as if replicas could be divided."""
     roles, least = len(start) - 1, np.inf
     for weight in (0.0, 0.5, 1.0):
@@ -144,7 +169,9 @@ def _estimate(start, first, second, room, units, gains, copies):
 
 
 @compiled
-def _endless(start, first, second, gains, copies, role, room, units):
+def _endless(
+    start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, role: int, room: int, units: int
+) -> bool:
     """Whether the copies of a role are no limit: resources run out before."""
     for way in range(start[role], start[role + 1]):
         if gains[way] > 0 and copies[role] * max(first[way] / max(room, 1), second[way] / units) < 1:
@@ -153,7 +180,7 @@ def _endless(start, first, second, gains, copies, role, room, units):
 
 
 @compiled
-def _rounds(start, first, second, gains, copies, room, units):
+def _rounds(start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, room: int, units: int) -> Ints:
     """(roles,) passes over the table: one for a role without limit, else one for every copy."""
     found = np.zeros(len(start) - 1, np.int64)
     for role in range(len(found)):
@@ -164,7 +191,9 @@ def _rounds(start, first, second, gains, copies, room, units):
 
 
 @compiled
-def _fill(start, first, second, gains, copies, table, chosen):
+def _fill(
+    start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, table: Ints, chosen: NDArray[np.int16]
+) -> None:
     """Fill a table of the most gained within so much of both resources, and the way taken last in every pass."""
     room, units = table.shape[0] - 1, table.shape[1] - 1
     rounds = _rounds(start, first, second, gains, copies, room, units)
@@ -180,7 +209,9 @@ def _fill(start, first, second, gains, copies, table, chosen):
 
 
 @compiled
-def _take(before, table, one, other, gain, chosen, row, number):
+def _take(
+    before: Ints, table: Ints, one: int, other: int, gain: int, chosen: NDArray[np.int16], row: int, number: int
+) -> None:
     """Take a way once more wherever that gains; from the same table, as often as it fits."""
     for at in range(one, table.shape[0]):
         for to in range(other, table.shape[1]):

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.models.contents.roles import Role
-from provision.models.performance.operating_points import PerformanceData
+from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
@@ -73,7 +73,10 @@ class ContentOracle(Protocol):
 
 
 class OracleFactory(Protocol):
-    """Makes the oracle of a slice kind; None where the data says nothing about sharing it."""
+    """Makes the oracle of a slice kind; None where the data says nothing about sharing it.
 
-    def __call__(self, instance: Instance, entry: FleetEntry, profile: str, data: PerformanceData,
-                 roles: Sequence[Role]) -> ContentOracle | None: ...
+    ``copies`` (roles,) is how many replicas may take each role.
+    """
+
+    def __call__(self, instance: Instance, entry: FleetEntry, profile: str, data: PerformanceFile,
+                 roles: Sequence[Role], copies: NDArray[np.int64]) -> ContentOracle | None: ...

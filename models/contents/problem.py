@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,27 +18,27 @@ from provision.models.contents.alone.segments import Segments, best_segments
 from provision.models.contents.oracle import ContentOracle
 from provision.models.contents.register import factory_of
 from provision.models.contents.roles import FEW, Role, dominance, hardness, pieces, split_rates
-from provision.models.performance.operating_points import PerformanceData
+from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.traffic.rule import Traffic
 
 BEYOND = 10
-"""GPUs that the fleet has not cost so many times as much as all replicas on the dearest GPUs that it has."""
+"""The price of a GPU that the fleet lacks, as a multiple of all replicas each on the dearest GPU that it has."""
 FULL = 1 - 1e-12
-"""A replica is planned for this part of the most that it carries: the rest is rounding."""
+"""The part of its highest rate that a replica is planned for; the rest leaves room for rounding."""
 ROUNDING = 1e-8
 """Excess over a whole number that counts as rounding."""
 LEAST_REST = 0.02
-"""A rate that replicas leave is looked at from this part of what one of them carries."""
+"""Replicas that fill up leave a rest of a rate; it becomes a role from this part of what one replica carries."""
 ENDLESS = 10**6
-"""As many replicas as fit."""
+"""A number of replicas that stands for no limit."""
 
 
 class Group(NamedTuple):
-    """Workloads that are alike in all that planning sees; ``members`` are their indices.
+    """Workloads that are alike in everything that planning looks at; ``members`` are their indices.
 
-    ``rate_rps`` is planned for each, ``least`` and ``most`` bound the number of its replicas, and no GPU may carry more
-    than ``cap_rps`` of it.
+    ``rate_rps`` is the planned rate of each, ``least`` and ``most`` bound the number of its replicas, ``cap_rps`` is
+    the most of its rate that one GPU may carry.
     """
 
     models: tuple[str, ...]
@@ -83,7 +83,7 @@ class Supply:
         return max(1, *(price for price, _ in self.offered))
 
     def cost(self, many: int) -> int:
-        """The price of so many GPUs, in units."""
+        """The price of ``many`` GPUs, the cheapest tiers first, in units."""
         total = 0
         for price, count in self.tiers:
             taken = many if count is None else min(many, count)
@@ -96,7 +96,7 @@ class Shareable:
     """A slice kind that replicas may share, and the data that says what they do there."""
 
     kind: int
-    data: PerformanceData
+    data: PerformanceFile
 
 
 class Problem:
@@ -136,19 +136,19 @@ class Problem:
 
     @cached_property
     def replicas(self) -> int:
-        """Replicas of all workloads, each where one carries most."""
+        """The least number of replicas of all workloads: each on the slices on which a replica carries most."""
         return sum(len(group.members) * max(group.least, pieces(group.rate_rps, float(most_rps)))
                    for group, most_rps in zip(self.groups, self._carried(np.max), strict=True))
 
     @cached_property
     def most_gpus(self) -> int:
-        """GPUs that no plan without idle GPUs exceeds."""
+        """An upper bound on the GPUs of any plan without idle GPUs."""
         return sum(len(group.members) * (group.least + pieces(group.rate_rps, float(least_rps)))
                    for group, least_rps in zip(self.groups, self._carried(_least), strict=True))
 
     @property
     def spread_over(self) -> int:
-        """GPUs that the workload needs which must be spread over most of them."""
+        """The least number of GPUs that the limits on the share per GPU demand."""
         return max((math.ceil(group.rate_rps / group.cap_rps - ROUNDING) for group in self.groups), default=0)
 
     def _carried(self, choose: Callable[[NDArray[np.float64]], float]) -> list[float]:
@@ -167,7 +167,7 @@ class Problem:
         return tuple(sorted(found, key=hardness))
 
     def _rests(self, groups: Sequence[Group], most_rps: float) -> set[float]:
-        """What replicas that stand alone, as many of one kind as a rate fills, leave of the rates of a few groups."""
+        """What is left of the rates after as many full replicas alone on one slice kind as fit, in requests/s."""
         if len(groups) > FEW:
             return set()
         alone = [(group.rate_rps, rps) for group in groups for rps in self.alone_rps[self.groups.index(group)] if rps]
@@ -175,7 +175,7 @@ class Problem:
 
     @cached_property
     def classes(self) -> dict[tuple[tuple[str, ...], float], list[Group]]:
-        """Groups by what workloads have in common that can take each other's places."""
+        """Groups by workload class: workloads of one class can take each other's places."""
         found: dict[tuple[tuple[str, ...], float], list[Group]] = {}
         for group in self.groups:
             found.setdefault(group.workload_class, []).append(group)
@@ -273,16 +273,16 @@ def _copies(role: Role, groups: Sequence[Group]) -> int:
 
 def groups_of(instance: Instance) -> list[Group]:
     """The groups of an instance's workloads, in the order of their first ones."""
-    found: dict[tuple[tuple[Any, ...], Traffic], list[int]] = {}
+    found: dict[tuple[Group, Traffic], list[int]] = {}
     for index, one in enumerate(instance.workloads):
         planned = instance.planned_rps(one)
         share = one.max_share_per_gpu if planned > 0 else 1.0
         spread = math.ceil(1 / share - ROUNDING) if share < 1 else int(planned > 0)
         least = max(one.min_replicas, spread)
         cap_rps = share * planned if share < 1 else math.inf
-        key = (one.models, one.slo_ms, planned, least, one.max_replicas or math.inf, cap_rps)
-        found.setdefault((key, instance.policy.traffic_of(one)), []).append(index)
-    return [Group(*key, members=tuple(members)) for (key, _), members in found.items() if key[3] > 0]
+        alike = Group(one.models, one.slo_ms, planned, least, one.max_replicas or math.inf, cap_rps, members=())
+        found.setdefault((alike, instance.policy.traffic_of(one)), []).append(index)
+    return [alike._replace(members=tuple(members)) for (alike, _), members in found.items() if alike.least > 0]
 
 
 def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], least_rps: float, most_rps: float,
@@ -313,7 +313,8 @@ def _units(instance: Instance) -> tuple[Fraction, list[int]]:
 
 def _supplies(instance: Instance, segments: Segments, prices: Sequence[int], replicas: int) -> tuple[Supply, ...]:
     """The supplies of a fleet, those without a slice that serves anybody left out."""
-    table, found = partitions_of(instance, segments), {}
+    table = partitions_of(instance, segments)
+    found: dict[tuple[str, bool], list[tuple[int, int, int | None]]] = {}
     for index, (entry, price) in enumerate(zip(instance.fleet, prices, strict=True)):
         found.setdefault((entry.gpu, entry.partitioned), []).append((index, price, entry.count))
     beyond = BEYOND * replicas * (max(prices) or 1)

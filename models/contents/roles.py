@@ -51,7 +51,8 @@ def dominance(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.int6
     serves = serving(roles, roles)
     np.fill_diagonal(serves, False)
     steps = serves.astype(np.float32)
-    return np.nonzero(serves & ~(steps @ steps > 0))
+    harder, easier = np.nonzero(serves & ~(steps @ steps > 0))
+    return harder, easier
 
 
 def hardness(role: Role) -> tuple[tuple[str, ...], float, float]:

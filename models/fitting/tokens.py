@@ -118,7 +118,7 @@ def figures_of(one: TokenBenchmark, fit: TokenFit) -> tuple[Figures, Figures]:
     """
     if one.load is None:
         raise InputError(f"{one.name}: does not tell how requests were sent; nothing to replay")
-    return figures(replay_load(one.load, *reversed(fit)))
+    return figures(replay_load(one.load, fit.engine, fit.costs))
 
 
 def _begin(itl_ms: float) -> TokenCosts:
@@ -158,7 +158,7 @@ def _errors(measured: list["_Measured"], fit: TokenFit) -> np.ndarray:
     """Logarithms of what the fit predicts over what was measured."""
     errors = []
     for one in measured:
-        seen = figures(replay_load(one.load, *reversed(fit)))
+        seen = figures(replay_load(one.load, fit.engine, fit.costs))
         for (at, percent), log in one.logs.items():
             value = seen[at].mean if percent is None else seen[at].percentiles.get(percent)
             errors.append(math.log(value) - log if value else NOTHING_SEEN)

@@ -88,6 +88,10 @@ class Geometry:
         """A state that realises the partition, or None when the profiles do not fit together."""
         return self.placements.get(tuple(counts))
 
+    def state_of(self, counts: Sequence[int]) -> State:
+        """The state that ``place`` gives for a partition that is feasible."""
+        return self.placements[tuple(map(int, counts))]
+
     def _grow(self, state: State) -> Iterator[State]:
         """Every state that has one instance more than this one."""
         taken = {slot for start, kind in state for slot in range(start, start + self.profiles[kind].memory)}

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -158,7 +158,16 @@ class Gpulets(PerformanceData):
         return max(found)
 
 
-def gpulets_of(members: Sequence[Member]) -> list[list[int]]:
+class TakesTurns(Protocol):
+    """A replica, as a performance model or a plan has it."""
+
+    @property
+    def turn(self) -> int | None:
+        """The part of the slice on which replicas take turns; None for one with a share of its own."""
+        ...
+
+
+def gpulets_of(members: Sequence[TakesTurns]) -> list[list[int]]:
     """The parts of a GPU as lists of positions: members of one ``turn`` are together, others alone."""
     parts: dict[object, list[int]] = {}
     for at, member in enumerate(members):

@@ -6,7 +6,7 @@ them together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
@@ -183,6 +183,11 @@ class IgniterProfiles(PerformanceData):
         load_ms = self.hardware.transfer_ms(model.load_bytes * batch)
         feedback_ms = self.hardware.transfer_ms(model.feedback_bytes * batch)
         return Prediction(load_ms + gpu_ms + feedback_ms, 1000 * batch / (gpu_ms + feedback_ms), None)
+
+
+def igniter_data(performance: Iterable[PerformanceData]) -> dict[str, IgniterProfiles]:
+    """The iGniter files among performance data, by GPU type."""
+    return {data.gpu: data for data in performance if isinstance(data, IgniterProfiles)}
 
 
 class Terms(NamedTuple):

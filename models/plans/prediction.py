@@ -40,8 +40,9 @@ def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction
     models = [member.model for member in members]
     data = instance.performance_of(gpu, *models) if len(members) == 1 else instance.sharing_of(gpu, models)
     turns = any(member.turn is not None for member in members)
-    described = data is not None and (data.kind == "gpulets" or not turns)
-    return data.predict(piece.profile, members) if described else [None] * len(members)
+    if data is None or (turns and data.kind != "gpulets"):
+        return [None] * len(members)
+    return data.predict(piece.profile, members)
 
 
 def throughput_rps(instance: Instance, plan: Plan) -> float:

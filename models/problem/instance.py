@@ -2,25 +2,28 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
 from provision.models.base.fields import Name, Record, Text, Version
 from provision.models.base.spelling import did_you_mean
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
+from provision.models.plans.plan import Plan, Replica
 from provision.models.plans.prediction import throughput_rps
 from provision.models.problem.workload import FleetEntry, Policy, Workflow, Workload
+from provision.models.traffic.rule import LatencyRule
 
 SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'", "colocation": "co-located models'"}
-"""Kinds of performance data whose GPUs are always shared, and whose they are."""
+"""Kinds of performance data whose GPUs are always shared, and the owner of each in messages."""
 THROUGHPUT, REQUESTS = "max_throughput", "requests/s"
 ROUNDING = 1e-9
 """Relative difference at which a value counts as equal to its bound."""
 SOLVER_MARGIN = 2e-6
-"""The same for throughput: its bounds keep the tolerance that a solver is granted, which for GPUs is rounded away."""
+"""The same for throughput: its bounds include the solver's tolerance, which bounds on GPUs lose by rounding."""
 
 
 class Instance(Record):
@@ -47,12 +50,12 @@ class Instance(Record):
     workflows: tuple[Workflow, ...] = ()
 
     @field_serializer("performance")
-    def _by_name(self, performance):
+    def _by_name(self, performance: tuple[PerformanceFile, ...]) -> Any:
         files = [reference(one) for one in performance]
         return files[0] if len(files) == 1 else files
 
     @model_validator(mode="after")
-    def _consistent(self):
+    def _consistent(self) -> Self:
         _refuse_twice("workloads", "name", [workload.name for workload in self.workloads])
         _refuse_twice("fleet", "gpu", [(entry.gpu, entry.partitioned, entry.price_per_hour) for entry in self.fleet])
         _refuse_unlike(self.fleet)
@@ -78,7 +81,7 @@ class Instance(Record):
         self._check_workflows()
         return self
 
-    def _check_workflows(self):
+    def _check_workflows(self) -> None:
         """Workflows have names of their own and stages of workloads that exist, each in one stage."""
         _refuse_twice("workflows", "name", [one.name for one in self.workflows])
         for name, stages in Counter(name for one in self.workflows for name in one.workloads).items():
@@ -87,7 +90,7 @@ class Instance(Record):
             if stages > 1:
                 raise ValueError(f"workflows: {name!r} stands in {stages} stages; give each a workload of its own")
 
-    def _refuse_unlike_traffic(self):
+    def _refuse_unlike_traffic(self) -> None:
         """Replicas that share GPUs are planned for one traffic."""
         for index, workload in enumerate(self.workloads):
             if self.policy.traffic_of(workload) != self.policy.traffic_of(self.workloads[0]):
@@ -97,19 +100,19 @@ class Instance(Record):
                 )
 
     @cached_property
-    def _known_models(self):
+    def _known_models(self) -> set[str]:
         return {model for _, model in self._performance_by_key}
 
     @property
-    def _fleet_performance(self):
+    def _fleet_performance(self) -> list[PerformanceFile]:
         """The performance data of the GPU types in the fleet."""
         gpus = {entry.gpu for entry in self.fleet}
         return [data for data in self.performance if data.gpu in gpus]
 
     @cached_property
-    def _performance_by_key(self):
+    def _performance_by_key(self) -> dict[tuple[str, str], list[PerformanceFile]]:
         """Performance data by GPU type and model, measured before fitted."""
-        found = {}
+        found: dict[tuple[str, str], list[PerformanceFile]] = {}
         for data in sorted(self._fleet_performance, key=lambda data: data.kind != "measured-segments"):
             for model in data.models:
                 same = found.setdefault((data.gpu, model), [])
@@ -119,136 +122,145 @@ class Instance(Record):
         return found
 
     @cached_property
-    def workload(self):
+    def workload(self) -> dict[str, Workload]:
         """Workloads by name."""
         return {workload.name: workload for workload in self.workloads}
 
     @cached_property
-    def digest(self):
+    def digest(self) -> str:
         """SHA-256 over everything that the answer depends on."""
         files = "".join(data.digest for data in self.performance)
         rest = self.model_dump_json(exclude={"performance"} | ({"workflows"} if not self.workflows else set()))
         return sha256((rest + files).encode()).hexdigest()
 
     @property
-    def priced(self):
+    def priced(self) -> bool:
         """Whether the objective counts money rather than GPUs."""
         return self.objective == "min_cost" and self.fleet[0].price_per_hour is not None
 
     @property
-    def sense(self):
+    def sense(self) -> int:
         """1 where less of the objective is better, -1 where more is."""
         return -1 if self.objective == THROUGHPUT else 1
 
     @property
-    def unit(self):
+    def unit(self) -> str:
         """What the objective counts."""
         return REQUESTS if self.objective == THROUGHPUT else "price per hour" if self.priced else "GPUs"
 
-    def loss(self, value):
-        """A value of the objective, or a bound on it, as a number of which less is better."""
+    def loss(self, value: float) -> float:
+        """A value of the objective, or a bound on it, with the sign that makes less better."""
         return self.sense * value
 
-    def better(self, one, other):
-        """Whether a value of the objective is better than another; any is better than None."""
+    def better(self, one: float | None, other: float | None) -> bool:
+        """Whether ``one`` is a better value of the objective than ``other``; any value is better than None."""
         return one is not None and (other is None or self.loss(one) < self.loss(other))
 
-    def tighter(self, one, other):
-        """Whether a bound on the objective says more than another; any says more than None."""
+    def tighter(self, one: float | None, other: float | None) -> bool:
+        """Whether ``one`` is a tighter bound on the objective than ``other``; any bound is tighter than None."""
         return one is not None and (other is None or self.loss(one) > self.loss(other))
 
-    def proved(self, value, bound):
+    def proved(self, value: float | None, bound: float | None) -> bool:
         """Whether a bound on the objective proves that no value is better than this one."""
+        if value is None or bound is None:
+            return False
         margin = SOLVER_MARGIN if self.objective == THROUGHPUT else ROUNDING
-        return None not in (value, bound) and self.loss(value) <= self.loss(bound) + margin * abs(bound)
+        return self.loss(value) <= self.loss(bound) + margin * abs(bound)
 
-    def performance_of(self, gpu, model):
+    def performance_of(self, gpu: str, model: str) -> PerformanceFile | None:
         """The performance data of a model alone on slices of a GPU type; None when there is none."""
         return next(iter(self._performance_by_key.get((gpu, model), ())), None)
 
-    def sharing_of(self, gpu, models):
+    def sharing_of(self, gpu: str, models: Sequence[str]) -> PerformanceFile | None:
         """The performance data that describes these models on one slice together; None when there is none.
 
-        Closed networks do where the policy lets workloads share slices, those of a kind in ``SHARED`` always.
+        Closed networks describe it where the policy lets workloads share slices, data of a kind in ``SHARED`` always.
         """
         files = self.sharing_files(gpu)
         return next((data for data in files if all(model in data.models for model in models)), None)
 
-    def sharing_files(self, gpu):
+    def sharing_files(self, gpu: str) -> list[PerformanceFile]:
         """The performance data that describes replicas of different workloads on one slice of a GPU type."""
         asked = self.policy.share_slices and not self.policy.rule.random_arrivals
         allowed = {"always", "if_allowed"} if asked else {"always"}
         return [data for data in self.performance if data.gpu == gpu and data.sharing in allowed]
 
-    def workflow_slo_ms(self, workflow):
+    def workflow_slo_ms(self, workflow: Workflow) -> float:
         """Longest time from a workflow's request to its last answer, in ms: the sum over its stages."""
         return sum(max(self.workload[name].slo_ms for name in stage) for stage in workflow.stages)
 
-    def model_of(self, replica):
+    def model_of(self, replica: Replica) -> str:
         """The name of the model that a replica of a plan runs; its workload must be one of these."""
         return replica.model or self.workload[replica.workload].model
 
-    def budget_ms(self, workload):
+    def budget_ms(self, workload: Workload) -> float:
         """Longest latency allowed for a workload, in ms: of a batch, under ``queueing`` of a task."""
         return self.policy.budget_ms(workload.slo_ms)
 
     @property
-    def shared_rule(self):
+    def shared_rule(self) -> LatencyRule:
         """The latency rule of replicas on shared GPUs, whose traffic is the same for all workloads."""
         return self.policy.rule_for(self.workloads[0])
 
-    def planned_rps(self, workload):
+    def planned_rps(self, workload: Workload) -> float:
         """Rate to provide for a workload, headroom included, in requests/s."""
         return self.policy.planned_rps(workload.rate_rps)
 
-    def weight(self, entry):
+    def weight(self, entry: FleetEntry) -> float:
         """What one GPU of a fleet entry adds to the objective."""
-        return entry.price_per_hour if self.priced else 1.0
+        price = entry.price_per_hour
+        return price if self.priced and price is not None else 1.0
 
-    def value(self, plan):
+    def value(self, plan: Plan) -> float:
         """Objective of a plan: price per hour or number of its GPUs, infinite outside the fleet; or its throughput."""
         if self.objective == THROUGHPUT:
             return throughput_rps(self, plan)
         weights = [*map(self.weight, self.fleet), math.inf]
         return math.fsum(weights[entry] for entry in self.entries_of(plan))
 
-    def entries_of(self, plan):
-        """The fleet entry of every GPU of a plan, by index; -1 for one of a type that the fleet has not.
+    def entries_of(self, plan: Plan) -> list[int]:
+        """(GPUs,) the index of the fleet entry of every GPU of a plan; -1 for a GPU type that the fleet lacks.
 
-        Of several entries of one type the cheapest is used up first; GPUs beyond all counts belong to the last.
+        Of several entries of one type the cheapest is used up first; GPUs beyond all counts belong to the dearest.
         """
         order = sorted(range(len(self.fleet)), key=lambda index: self.weight(self.fleet[index]))
-        left = {}
+        tiers: dict[tuple[str, bool], list[int]] = {}
         for index in order:
             entry = self.fleet[index]
-            left.setdefault((entry.gpu, entry.partitioned), []).append([index, entry.count])
-        return [_taken(left.get((gpu.gpu, gpu.mig), [[-1, None]])) for gpu in plan.gpus]
+            tiers.setdefault((entry.gpu, entry.partitioned), []).append(index)
+        left = [entry.count for entry in self.fleet]
+        kinds = [(gpu.gpu, gpu.mig) for gpu in plan.gpus]
+        return [_taken(tiers[kind], left) if kind in tiers else -1 for kind in kinds]
 
-    def replace(self, **changes):
+    def replace(self, **changes: Any) -> "Instance":
         """A copy with some fields replaced, validated like a new one."""
         return Instance(**{name: getattr(self, name) for name in Instance.model_fields} | changes)
 
 
-def _taken(tiers):
-    """The index of the first of ``[index, how many are left]`` with one left, which is taken; else of the last."""
-    for tier in tiers:
-        if tier[1] is None:
-            return tier[0]
-        if tier[1] > 0:
-            tier[1] -= 1
-            return tier[0]
-    return tiers[-1][0]
+def _taken(tiers: Sequence[int], left: list[int | None]) -> int:
+    """Take a GPU from the first of some fleet entries that has one left, else from the last; returns the entry.
+
+    ``left`` counts the GPUs that each fleet entry has left, None for as many as needed; it is updated.
+    """
+    for index in tiers:
+        count = left[index]
+        if count is None:
+            return index
+        if count > 0:
+            left[index] = count - 1
+            return index
+    return tiers[-1]
 
 
-def _refuse_unlike(fleet):
+def _refuse_unlike(fleet: Iterable[FleetEntry]) -> None:
     """Entries of one GPU type may differ in price and count alone."""
-    first = {}
+    first: dict[tuple[str, bool], bool] = {}
     for index, entry in enumerate(fleet):
         if first.setdefault((entry.gpu, entry.partitioned), entry.mps) != entry.mps:
             raise ValueError(f"fleet[{index}].mps: differs from that of another entry of {entry.gpu}; make them equal")
 
 
-def _refuse_unfixed(fleet, policy):
+def _refuse_unfixed(fleet: Iterable[FleetEntry], policy: Policy) -> None:
     """The most throughput is that of a fixed fleet."""
     for index, entry in enumerate(fleet):
         if entry.count is None:
@@ -257,12 +269,12 @@ def _refuse_unfixed(fleet, policy):
         raise ValueError(f"policy.latency_budget: {THROUGHPUT} takes no {policy.latency_budget}; use half_slo")
 
 
-def _refuse_twice(field, key, values):
-    if len(set(values)) < len(values):
-        seen = set()
-        index, value = next(
-            (index, value) for index, value in enumerate(values) if value in seen or seen.add(value)
-        )
-        shown = value if isinstance(value, str) else value[0]
-        raise ValueError(f"{field}[{index}].{key}: {shown!r} stands twice; give each a {key} of its own")
+def _refuse_twice(field: str, key: str, values: Iterable[str | tuple[Any, ...]]) -> None:
+    """Refuse a value that stands twice; of a tuple the first part is shown."""
+    seen = set()
+    for index, value in enumerate(values):
+        if value in seen:
+            shown = value if isinstance(value, str) else value[0]
+            raise ValueError(f"{field}[{index}].{key}: {shown!r} stands twice; give each a {key} of its own")
+        seen.add(value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
@@ -14,6 +14,7 @@ from provision.models.problem.instance import Instance
 LEAST, MOST = 1e-6, 1e6
 """Numeric parameters lie between these."""
 
+Number = TypeVar("Number", int, float)
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 Termination = Literal["proved", "completed", "time_limit", "stopped"]
 
@@ -54,7 +55,7 @@ class Search:
         """Seconds until the time limit, at least 0."""
         return max(0.0, self.started + self.time_limit_s - perf_counter())
 
-    def positive(self, name: str, kind: type[int] | type[float]) -> int | float:
+    def positive(self, name: str, kind: type[Number]) -> Number:
         """A parameter of the method as an int or a float (``kind``), above 0 and of sensible size.
 
         Raises
@@ -66,7 +67,7 @@ class Search:
         try:
             value = kind(given)
         except (TypeError, ValueError, OverflowError):
-            value = 0
+            value = kind(0)
         if not LEAST <= value <= MOST:
             least, what = (1, "whole number") if kind is int else (LEAST, "number")
             raise InputError(f"parameter {name}: {given!r} should be a {what} from {least:g} to {MOST:g}")

@@ -1,11 +1,11 @@
 """What is served, on what, under which rules: workloads, fleet and policy."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, Positive, Record
-from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
 from provision.models.traffic.arrivals import POISSON, Arrivals, Mmpp, Poisson, Renewal, Trace
 from provision.models.traffic.register import rule_names, rule_of
 from provision.models.traffic.routing import Routing, steadiest_bound
@@ -13,11 +13,11 @@ from provision.models.traffic.rule import LatencyRule, Traffic
 
 MOST_HEADROOM = 10
 LEAST_RPS = 1e-9
-"""A request in thirty years; smaller rates only make a solver's rows lose their digits."""
+"""The smallest rate above 0, in requests/s: one request in thirty years. Smaller rates only cost solvers precision."""
 
 
 Percentile = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=50, le=99.99)]
-"""Of the latency of requests, in percent."""
+"""Which percentile of the requests' latency must keep the SLO."""
 
 
 def _not_given(value: object) -> bool:
@@ -47,17 +47,17 @@ class Workload(Record):
     percentile: Percentile | None = Field(default=None, exclude_if=_not_given)
 
     @property
-    def models(self):
-        """Names of all models that a replica may run, the one that it runs unless it says so first."""
+    def models(self) -> tuple[str, ...]:
+        """Names of all models that a replica may run: ``model`` first, then the variants."""
         return (self.model, *self.variants)
 
-    def named(self, index):
-        """What a Replica calls the model ``models[index]``."""
+    def named(self, index: int) -> str | None:
+        """The ``model`` of a Replica that runs ``models[index]``: None for the workload's own model."""
         return self.models[index] if index else None
 
     @field_validator("variants")
     @classmethod
-    def _differ(cls, variants, info):
+    def _differ(cls, variants: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         names = (info.data.get("model"), *variants)
         twice = [name for at, name in enumerate(names) if name in names[:at]]
         if twice:
@@ -65,13 +65,13 @@ class Workload(Record):
         return variants
 
     @model_validator(mode="after")
-    def _replicas_in_order(self):
+    def _replicas_in_order(self) -> Self:
         if self.max_replicas is not None and self.max_replicas < self.min_replicas:
             raise ValueError(f"max_replicas {self.max_replicas} is below min_replicas {self.min_replicas}; raise it")
         return self
 
     @model_validator(mode="after")
-    def _rate_counts(self):
+    def _rate_counts(self) -> Self:
         if 0 < self.rate_rps < LEAST_RPS:
             raise ValueError(f"rate_rps should be 0 or at least {LEAST_RPS:g} (got {self.rate_rps:g})")
         return self
@@ -80,22 +80,22 @@ class Workload(Record):
 class Workflow(Record):
     """An application of several models: every request passes through the ``stages``, one after another.
 
-    A stage is workloads that all serve the request at once, and ends with the last of their answers. How the time of
-    the whole is split is said by the SLOs of the workloads: that of the workflow is the sum over its stages of the
-    longest.
+    All workloads of a stage serve the request at the same time; the stage ends with the last of their answers. The
+    SLOs of the workloads split the time of the whole: the SLO of the workflow is the sum, over its stages, of the
+    longest SLO in each.
     """
 
     name: Name
     stages: tuple[Annotated[tuple[Name, ...], Field(min_length=1)], ...] = Field(min_length=1)
 
     @property
-    def workloads(self):
+    def workloads(self) -> list[str]:
         """Names of all its workloads."""
         return [name for stage in self.stages for name in stage]
 
 
 class FleetEntry(Record):
-    """GPUs of one type at one price that may be used; ``count`` None means as many as needed.
+    """GPUs of one type at one price. ``count`` is how many may be used, None for as many as needed.
 
     A type may stand several times at different prices: owned, reserved, on demand; ``tier`` names such an entry.
 
@@ -111,23 +111,23 @@ class FleetEntry(Record):
     mps: Flag = True
 
     @model_validator(mode="after")
-    def _known_gpu(self):
+    def _known_gpu(self) -> Self:
         if not gpu_type(self.gpu).mig and self.mig:
             raise ValueError(f"GPU type {self.gpu} has no MIG; leave mig out or set it to false")
         return self
 
     @property
-    def type(self):
+    def type(self) -> GpuType:
         """The GPU type."""
         return gpu_type(self.gpu)
 
     @property
-    def partitioned(self):
+    def partitioned(self) -> bool:
         """Whether these GPUs run with MIG on."""
         return bool(self.type.mig) if self.mig is None else self.mig
 
     @property
-    def profiles(self):
+    def profiles(self) -> tuple[str, ...]:
         """Names of the slices that one of these GPUs can offer."""
         if not self.partitioned:
             return (WHOLE,)
@@ -181,10 +181,10 @@ class Policy(Record):
         return workload.percentile or self.percentile
 
     def traffic_of(self, workload: Workload) -> Traffic:
-        """What each replica of a workload must bear, however many they are.
+        """The traffic that each replica of a workload must bear, however many replicas there are.
 
-        Requests that are dealt in turns, or to whoever has the least load, are taken to be no more irregular than by
-        lot.
+        Requests that are dealt in turns, or to the replica with the least load, are taken to arrive no more irregularly
+        than requests that are dealt at random.
         """
         return Traffic(steadiest_bound(self.arrivals_of(workload)), self.percentile_of(workload))
 
@@ -192,18 +192,18 @@ class Policy(Record):
         """The latency rule for the traffic of a workload's replicas."""
         return self.rule.under(self.traffic_of(workload))
 
-    def budget_ms(self, slo_ms):
+    def budget_ms(self, slo_ms: float) -> float:
         """Longest latency that an SLO leaves room for, in ms: of a batch, with ``queueing`` of a task."""
         return self.rule.budget_ms(slo_ms, self.safety)
 
-    def queue_delay_ms(self, slo_ms, latency_ms):
+    def queue_delay_ms(self, slo_ms: float, latency_ms: float) -> float:
         """Longest time that a task should wait for its batch to fill while a process is idle, in ms."""
         return self.rule.queue_delay_ms(slo_ms, self.safety, latency_ms)
 
-    def fill_ms(self, slo_ms):
+    def fill_ms(self, slo_ms: float) -> float:
         """Longest time, in ms, that a batch should wait to fill on a slice that different workloads share."""
         return slo_ms / 2
 
-    def planned_rps(self, rate_rps):
+    def planned_rps(self, rate_rps: float) -> float:
         """The rate to provide for, in requests/s."""
         return rate_rps * (1 + self.headroom)

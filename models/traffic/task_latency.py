@@ -5,9 +5,14 @@ that are not full; here arrivals come at an even rate and only full batches star
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from provision.models.base.arrays import Floats
 
 
-def task_latency_ms(queued, batch, rate_rps, batch_ms, running_ms=0.0):
+def task_latency_ms(
+    queued: ArrayLike, batch: ArrayLike, rate_rps: ArrayLike, batch_ms: ArrayLike, running_ms: ArrayLike = 0.0
+) -> Floats:
     """Latency of a task from its arrival to the end of its batch (eq. 2), in ms.
 
     A backlog of a batch or more is served batch by batch; else the task waits until arrivals have filled its batch
@@ -31,6 +36,7 @@ def task_latency_ms(queued, batch, rate_rps, batch_ms, running_ms=0.0):
     ndarray
         Of the arguments' broadcast shape; infinite where nothing ever fills the batch.
     """
+    running_ms, batch_ms = np.asarray(running_ms, float), np.asarray(batch_ms, float)
     missing = np.maximum(np.subtract(batch, queued), 0)
     wait_ms = np.divide(1000 * missing, rate_rps, out=np.where(missing > 0, np.inf, 0.0), where=np.greater(rate_rps, 0))
     behind_ms = running_ms + np.ceil(np.divide(queued, batch)) * batch_ms

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from provision.formulations.replanning.counts import ALLOWED, replan_counts
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
-from provision.models.contents.alone.rearrange import rearranged
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
@@ -90,19 +89,17 @@ def replan(
         raise InputError(f"change cost {change_cost}: should be 0 or more")
     check_time_limit(time_limit_s)
     check_size(instance)
-    choice, segments, partitions, running = replan_counts(
-        instance, plan, change_cost, change_cost, allow, time_limit_s, gap
-    )
-    if choice.started is None:
-        return Replan(choice.status, None, None, None, None, None, None, None, perf_counter() - started)
-    new = rearranged(instance, segments, partitions, running, choice)
+    found = replan_counts(instance, plan, change_cost, change_cost, allow, time_limit_s, gap)
+    new = found.plan
+    if new is None:
+        return Replan(found.status, None, None, None, None, None, None, None, perf_counter() - started)
     report = verify(instance, new)
     if not report.ok:
         raise MethodError(f"replanning made a plan that fails: {report.violations[0].message}")
     changes = disturbance(plan, new)
     value = instance.value(new)
     weighted = value + change_cost * _moved(changes)
-    return Replan(choice.status, new, report, value, weighted, choice.bound, changes,
+    return Replan(found.status, new, report, value, weighted, found.bound, changes,
                   _staying(instance, plan, new, report), perf_counter() - started)
 
 

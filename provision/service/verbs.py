@@ -142,7 +142,7 @@ def _verify(given: Given) -> dict[str, Any]:
 
 def _simulate(given: Given) -> dict[str, Any]:
     names = ("seconds", "seed", "replications", "arrival_cv", "service_cv", "service_factor", "shadow")
-    return simulate(given.instance, given.plan, **{name: given.request[name] for name in names}).summary()
+    return simulate(given.instance, known(given.plan), **{name: given.request[name] for name in names}).summary()
 
 
 def _simulate_trace(given: Given) -> dict[str, Any]:

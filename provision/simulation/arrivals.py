@@ -1,23 +1,28 @@
 """When requests of a replay arrive, in whole nanoseconds: renewal processes and traces."""
 
 from array import array
+from collections.abc import Sequence
+from os import PathLike
 
 import numpy as np
 
 from provision.instances.files.csv_cells import number, numbered_rows, text
+from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
-from provision.models.traffic.arrivals import Poisson, Renewal, arrival_times_s
+from provision.models.traffic.arrivals import Mmpp, Poisson, Renewal, Trace, arrival_times_s
 from provision.simulation.kernel import NS_PER_S
 
 COLUMNS = ("time_s", "workload")
 
 
-def process_of(cv):
+def process_of(cv: float) -> Poisson | Renewal:
     """The renewal process with Gamma gaps of a coefficient of variation: Poisson for 1, evenly spaced for 0."""
     return Poisson() if cv == 1 else Renewal(cv=cv)
 
 
-def arrivals_ns(arrivals, rate_rps, seconds, random):
+def arrivals_ns(
+    arrivals: Poisson | Renewal | Mmpp | Trace, rate_rps: float, seconds: float, random: np.random.Generator
+) -> Ints:
     """A sample of a process of arrivals.
 
     Returns
@@ -28,7 +33,7 @@ def arrivals_ns(arrivals, rate_rps, seconds, random):
     return np.floor(arrival_times_s(arrivals, rate_rps, seconds, random) * NS_PER_S).astype(np.int64)
 
 
-def read_trace(path, names, seconds):
+def read_trace(path: str | PathLike[str], names: Sequence[str], seconds: float) -> tuple[list[Ints], int]:
     """Arrivals of a trace by workload, in whole nanoseconds, and how many come after ``seconds`` and are left out.
 
     Raises

@@ -1,10 +1,13 @@
 """A plan made ready to replay: the batch times of every slice, and the way to every replica."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from provision.models.base.errors import InputError
+from provision.models.plans.plan import Plan, Slice
 from provision.models.plans.prediction import batch_delay_ms, predict_slice
-from provision.simulation.latencies import batch_times
+from provision.models.problem.instance import Instance
+from provision.simulation.latencies import BatchTimes, batch_times
 from provision.simulation.slices import PlannedSlice
 
 
@@ -19,11 +22,11 @@ class Place(NamedTuple):
 class Deployment(NamedTuple):
     """Every slice that has replicas, and the Places of each workload of the instance by name."""
 
-    slices: tuple
-    places: dict
+    slices: tuple[PlannedSlice, ...]
+    places: dict[str, list[Place]]
 
 
-def deploy(instance, plan):
+def deploy(instance: Instance, plan: Plan) -> Deployment:
     """The Deployment of a plan.
 
     Raises
@@ -37,7 +40,8 @@ def deploy(instance, plan):
             names = ", ".join(instance.workload)
             where = f"GPU {at}, slice {position}"
             raise InputError(f"plan: {where}: {replica.workload!r} is no workload of {instance.name}; it has {names}")
-    known, slices = {}, []
+    known: dict[tuple[object, ...], PlannedSlice] = {}
+    slices: list[PlannedSlice] = []
     for at, gpu in enumerate(plan.gpus):
         for piece in filter(lambda piece: piece.replicas, gpu.slices):
             alike = [
@@ -50,7 +54,7 @@ def deploy(instance, plan):
     return Deployment(tuple(slices), {name: _places(slices, name) for name in instance.workload})
 
 
-def plan_slice(instance, at, gpu, piece):
+def plan_slice(instance: Instance, at: int, gpu: str, piece: Slice) -> PlannedSlice:
     """The PlannedSlice of a slice of GPU ``at``, which has the type ``gpu``."""
     times = batch_times(instance, gpu, piece)
     delays_ms = [
@@ -60,14 +64,14 @@ def plan_slice(instance, at, gpu, piece):
     return PlannedSlice(at, gpu, piece, times, tuple(delays_ms))
 
 
-def _full_ms(instance, gpu, piece, times):
+def _full_ms(instance: Instance, gpu: str, piece: Slice, times: BatchTimes) -> list[float]:
     """Latencies of full batches with all processes busy; of replicas that take turns as the policy judges them."""
     if any(one.turn is not None for one in piece.replicas):
-        return [found.latency_ms for found in predict_slice(instance, gpu, piece)]
+        return [found.latency_ms for found in predict_slice(instance, gpu, piece) if found is not None]
     return [times.latency_ms[-1, index, one.batch] for index, one in enumerate(piece.replicas)]
 
 
-def _places(slices, name):
+def _places(slices: Sequence[PlannedSlice], name: str) -> list[Place]:
     """The Places of a workload; equal shares where the plan routes nothing to any of them."""
     found = [
         (index, at, replica.rate_rps)

@@ -70,7 +70,7 @@ class Line(NamedTuple):
 
 
 @compiled
-def advance(line, until_ns):
+def advance(line: Line, until_ns: int) -> None:
     """Play all events before ``until_ns``; FOREVER serves whatever was accepted."""
     while True:
         slot, arriving, starting = earliest(line)
@@ -87,7 +87,7 @@ def advance(line, until_ns):
 
 
 @compiled
-def earliest(line):
+def earliest(line: Line) -> tuple[int, int, int]:
     """The slot that finishes first, and the replicas with the first arrival and the first start."""
     slot = arriving = starting = 0
     for at in range(1, len(line.slots)):
@@ -102,14 +102,14 @@ def earliest(line):
 
 
 @compiled
-def next_ns(line):
+def next_ns(line: Line) -> int:
     """When the next event is; FOREVER when none is left."""
     slot, arriving, starting = earliest(line)
     return min(line.slots[slot].finish_ns, line.replicas[arriving].arrive_ns, line.replicas[starting].start_ns)
 
 
 @compiled
-def arrive(line, at):
+def arrive(line: Line, at: int) -> None:
     """Let the next request of a replica wait, or drop it."""
     replica = line.replicas[at]
     now_ns = replica.arrive_ns
@@ -125,7 +125,7 @@ def arrive(line, at):
 
 
 @compiled
-def plan_start(line, at, now_ns):
+def plan_start(line: Line, at: int, now_ns: int) -> None:
     """Set when the next batch starts: at once when full, else when its oldest request has waited long enough."""
     replica = line.replicas[at]
     waiting = replica.tail - replica.head
@@ -138,7 +138,7 @@ def plan_start(line, at, now_ns):
 
 
 @compiled
-def start(line, at):
+def start(line: Line, at: int) -> None:
     """Start a batch of what waits, on the first idle process."""
     replica, free = line.replicas[at], 0
     while line.slots[free].replica != at or line.slots[free].finish_ns != FOREVER:
@@ -158,7 +158,7 @@ def start(line, at):
 
 
 @compiled
-def hold_turn(line, at):
+def hold_turn(line: Line, at: int) -> None:
     """Keep all that take turns with a replica from starting."""
     other = line.replicas[at].next_in_turn
     while other != at:
@@ -167,7 +167,7 @@ def hold_turn(line, at):
 
 
 @compiled
-def pass_turn(line, at, now_ns):
+def pass_turn(line: Line, at: int, now_ns: int) -> None:
     """Plan the next batch of a replica and of those that take turns with it, in their order up to the first due."""
     other = line.replicas[at].next_in_turn
     while other != at:
@@ -181,7 +181,7 @@ def pass_turn(line, at, now_ns):
 
 
 @compiled
-def finish(line, which):
+def finish(line: Line, which: int) -> None:
     """End the batch in a slot and answer its requests."""
     slot = line.slots[which]
     replica, now_ns = line.replicas[slot.replica], slot.finish_ns
@@ -196,7 +196,7 @@ def finish(line, which):
 
 
 @compiled
-def rescale(line, now_ns):
+def rescale(line: Line, now_ns: int) -> None:
     """Move the end of every batch in service to where the processes busy from now on put it."""
     for slot in line.slots:
         if slot.finish_ns == FOREVER:

@@ -1,14 +1,20 @@
 """How long a batch takes, by its size and by who else on its slice is busy: one table per slice."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.gpulets import gpulets_of
+from provision.models.performance.operating_points import Member
+from provision.models.plans.plan import Replica, Slice
 from provision.models.plans.prediction import predict_slice, slice_members
+from provision.models.problem.instance import Instance
 from provision.simulation.networks import network_times
 
 MOST_PREDICTIONS = 50_000
@@ -24,17 +30,17 @@ class BatchTimes(NamedTuple):
     loads a batch while the one before it runs (iGniter's eq. 2), or measured throughput and latency disagree.
     """
 
-    step: np.ndarray
-    hold_ms: np.ndarray
-    latency_ms: np.ndarray
+    step: Ints
+    hold_ms: Floats
+    latency_ms: Floats
 
     @property
-    def always_busy(self):
+    def always_busy(self) -> bool:
         """Whether neighbours count as always busy."""
         return len(self.hold_ms) == 1
 
 
-def batch_times(instance, gpu, piece):
+def batch_times(instance: Instance, gpu: str, piece: Slice) -> BatchTimes:
     """The BatchTimes of a slice, by the instance's performance data.
 
     Every combination of busy processes is predicted as if no others were there. A batch that is not full takes what
@@ -57,7 +63,7 @@ def batch_times(instance, gpu, piece):
     return BatchTimes(step, *_predicted(instance, gpu, piece, busy))
 
 
-def _combinations(replicas, most):
+def _combinations(replicas: Sequence[Replica], most: int) -> tuple[Ints, Ints]:
     """What a busy process of every replica adds to the row, and (rows, replicas) numbers of busy processes."""
     parts = gpulets_of(replicas)
     states = [sum(replicas[at].processes for at in part) + 1 for part in parts]
@@ -71,7 +77,7 @@ def _combinations(replicas, most):
     return step, busy
 
 
-def _refuse_unknown(instance, gpu, piece):
+def _refuse_unknown(instance: Instance, gpu: str, piece: Slice) -> None:
     """Complain about the first replica that the performance data does not describe."""
     for replica, found in zip(piece.replicas, predict_slice(instance, gpu, piece), strict=True):
         if found is None:
@@ -82,35 +88,38 @@ def _refuse_unknown(instance, gpu, piece):
             )
 
 
-def _networks(instance, gpu, piece):
+def _networks(instance: Instance, gpu: str, piece: Slice) -> FittedNetworks | None:
     """The closed networks that describe replicas of different workloads on one slice, else None."""
     models = [instance.model_of(one) for one in piece.replicas]
     data = instance.sharing_of(gpu, models) if len(models) > 1 else None
     return data if data and data.kind == "closed-network" else None
 
 
-def _predicted(instance, gpu, piece, busy):
+def _predicted(instance: Instance, gpu: str, piece: Slice, busy: Ints) -> tuple[Floats, Floats]:
     """The two tables by one prediction for every combination, replica and batch size."""
-    members = slice_members(instance, piece)
+    members = slice_members(instance, piece) or ()
     everyone = [one.processes for one in members]
     hold_ms, latency_ms = np.zeros((2, *busy.shape, max(one.batch for one in members) + 1))
     for row, counts in enumerate(busy.tolist()):
-        for at in np.flatnonzero(counts):
-            beside, larger = [_beside(members, who, at) for who in (counts, everyone)], None
+        for at in np.flatnonzero(counts).tolist():
+            beside = [_beside(members, who, at) for who in (counts, everyone)]
+            times = (math.inf, math.inf)
             for size in range(members[at].batch, 0, -1):
                 found = (_times(instance, gpu, piece.profile, members, who, at, size) for who in beside)
-                larger = times = next(filter(None, found), larger)
+                times = next(filter(None, found), times)
                 hold_ms[row, at, size], latency_ms[row, at, size] = times
     return hold_ms, latency_ms
 
 
-def _beside(members, counts, which):
+def _beside(members: Sequence[Member], counts: Sequence[int], which: int) -> list[int]:
     """Numbers of busy processes, none of those that take turns with a replica."""
     mates = next(part for part in gpulets_of(members) if which in part)
     return [0 if at in mates and at != which else count for at, count in enumerate(counts)]
 
 
-def _times(instance, gpu, profile, members, counts, which, size):
+def _times(
+    instance: Instance, gpu: str, profile: str, members: Sequence[Member], counts: Sequence[int], which: int, size: int
+) -> tuple[float, float] | None:
     """Hold and latency of a batch of some size while ``counts`` processes are busy; None when not described."""
     present = [
         one._replace(processes=count, batch=size if at == which else one.batch)
@@ -119,5 +128,7 @@ def _times(instance, gpu, profile, members, counts, which, size):
     ]
     models = [one.model for one in present]
     data = instance.performance_of(gpu, *models) if len(models) == 1 else instance.sharing_of(gpu, models)
+    if data is None:
+        return None
     found = data.predict(profile, present)[sum(count > 0 for count in counts[:which])]
     return found and (1000 * counts[which] * size / found.throughput_rps, found.latency_ms)

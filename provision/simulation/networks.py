@@ -5,14 +5,18 @@ approximate mean value analysis a process of class i takes T_i = Z_i + S_i (1 + 
 Q_j = n_j (T_j - Z_j) / T_j of the n_j processes of class j are on the slice at any time.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.performance.closed_network import work_ms_array
+from provision.models.performance.fitted_networks import FittedNetworks
 
 PRECISION = 1e-9
 
 
-def network_times(data, compute_slices, replicas, busy):
+def network_times(data: FittedNetworks, compute_slices: int, replicas: Sequence[tuple[str, int]], busy: Ints) -> Floats:
     """Batch latencies of all replicas on a slice.
 
     Parameters
@@ -45,13 +49,15 @@ def network_times(data, compute_slices, replicas, busy):
     return times
 
 
-def _work_ms(data, model, sizes, launching, compute_slices):
+def _work_ms(
+    data: FittedNetworks, model: str, sizes: Sequence[int] | Ints, launching: Ints, compute_slices: int
+) -> tuple[Floats, ...]:
     """Think and slice times, each (rows, sizes)."""
     times = work_ms_array(data.models[model].coefficients, np.array(sizes), launching[:, None], compute_slices)
     return np.broadcast_arrays(*times)
 
 
-def _others(think_ms, slice_ms, busy):
+def _others(think_ms: Floats, slice_ms: Floats, busy: Ints) -> Floats:
     """(rows, replicas) mean number of other processes on the slice, as a process of each replica finds it."""
     present, previous = np.maximum(busy, 1), np.inf
     times = think_ms + slice_ms * present.sum(axis=1, keepdims=True)

@@ -1,13 +1,20 @@
 """One replication: draw the arrivals, route them, play every slice, collect what became of the requests."""
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from provision.models.traffic.routing import by_least_work, by_lot, in_turns
+from provision.models.base.arrays import Floats, Ints
+from provision.models.plans.simulation_report import SimulationSettings, Switch
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import Workload
+from provision.models.traffic.arrivals import Mmpp, Poisson, Renewal, Trace
+from provision.models.traffic.routing import Routing, by_least_work, by_lot, in_turns
 from provision.models.traffic.spread import service_factors
 from provision.simulation.arrivals import arrivals_ns, process_of
-from provision.simulation.kernel import NS_PER_MS, NS_PER_S
+from provision.simulation.deployment import Deployment
+from provision.simulation.kernel import NS_PER_MS, NS_PER_S, Line
 from provision.simulation.shadow import replay_with_shadows
 from provision.simulation.slices import answered, line_of
 from provision.simulation.workflows import arrivals_at_stages, play
@@ -21,7 +28,7 @@ class Tally(NamedTuple):
     the time in between that its processes were busy, all together. What follows is about the whole replication.
     """
 
-    latencies_ms: np.ndarray
+    latencies_ms: Floats
     measured_drops: int
     answers: int
     busy_ns: int
@@ -32,7 +39,13 @@ class Tally(NamedTuple):
     in_flight: int
 
 
-def replay(instance, deployment, settings, replication, trace=None):
+def replay(
+    instance: Instance,
+    deployment: Deployment,
+    settings: SimulationSettings,
+    replication: int,
+    trace: Sequence[Ints] | None = None,
+) -> tuple[list[Tally], list[Tally], list[Switch]]:
     """Play one replication.
 
     Parameters
@@ -67,24 +80,24 @@ def replay(instance, deployment, settings, replication, trace=None):
         _tally(settings, times_ns, [(lines[place.slice], place.replica) for place in places])
         for times_ns, places in zip(arriving_ns, deployment.places.values(), strict=True)
     ]
-    return workloads, [_timed(settings, *times_ns, len(times_ns[0])) for times_ns in passed], switches
+    return workloads, [_timed(settings, first_ns, last_ns, len(first_ns)) for first_ns, last_ns in passed], switches
 
 
-def _arrivals(instance, workload, settings):
+def _arrivals(instance: Instance, workload: Workload, settings: SimulationSettings) -> Poisson | Renewal | Mmpp | Trace:
     """How requests arrive: as the instance says unless the settings say otherwise."""
     if settings.arrival_cv is None:
         return instance.policy.arrivals_of(workload)
     return process_of(settings.arrival_cv)
 
 
-def _routing(instance, name, settings):
+def _routing(instance: Instance, name: str, settings: SimulationSettings) -> Routing:
     """How requests are dealt to replicas: as the settings or else the instance say; constant arrivals in turns."""
     if settings.routing is None and settings.arrival_cv == 0:
         return "round_robin"
     return settings.routing or instance.policy.routing_of(instance.workload[name])
 
 
-def _owners(routing, times_ns, parts, random):
+def _owners(routing: Routing, times_ns: Ints, parts: Sequence[float], random: np.random.Generator) -> Ints:
     """The replica of each request, by index."""
     if len(parts) < 2 or routing == "round_robin":
         return in_turns(len(times_ns), parts)
@@ -93,9 +106,15 @@ def _owners(routing, times_ns, parts, random):
     return by_least_work(times_ns, np.array(parts))
 
 
-def _lines(deployment, settings, arriving_ns, owners, streams):
+def _lines(
+    deployment: Deployment,
+    settings: SimulationSettings,
+    arriving_ns: Sequence[Ints],
+    owners: Mapping[str, Ints],
+    streams: Sequence[np.random.Generator],
+) -> list[Line]:
     """The Line of every slice, with the requests routed to it."""
-    parts = {}
+    parts: dict[tuple[int, int], tuple[Ints, Floats]] = {}
     for times_ns, (name, places), random in zip(arriving_ns, deployment.places.items(), streams, strict=True):
         for number, place in enumerate(places):
             part = times_ns[owners[name] == number]
@@ -106,9 +125,10 @@ def _lines(deployment, settings, arriving_ns, owners, streams):
     ]
 
 
-def _tally(settings, arrivals_ns, replicas):
+def _tally(settings: SimulationSettings, arrivals_ns: Ints, replicas: Sequence[tuple[Line, int]]) -> Tally:
     """The Tally of a workload, from its replicas as (Line, index); without any, all its requests are dropped."""
-    pairs = [answered(line, at) for line, at in replicas] or [np.zeros((2, 0), np.int64)]
+    nothing = np.zeros(0, np.int64)
+    pairs = [answered(line, at) for line, at in replicas] or [(nothing, nothing)]
     arrival_ns, done_ns = (np.concatenate(column) for column in zip(*pairs, strict=True))
     counts = {name: sum(int(line.replicas[name][at]) for line, at in replicas)
               for name in ("dropped", "measured_drops", "busy_ns", "batches")}
@@ -118,7 +138,16 @@ def _tally(settings, arrivals_ns, replicas):
     return _timed(settings, arrival_ns, done_ns, len(arrivals_ns), **counts)
 
 
-def _timed(settings, arrival_ns, done_ns, arrived, measured_drops=0, dropped=0, busy_ns=0, batches=0):
+def _timed(
+    settings: SimulationSettings,
+    arrival_ns: Ints,
+    done_ns: Ints,
+    arrived: int,
+    measured_drops: int = 0,
+    dropped: int = 0,
+    busy_ns: int = 0,
+    batches: int = 0,
+) -> Tally:
     """The Tally of requests with these arrivals and answers."""
     measure_ns, end_ns = settings.measured_from_s * NS_PER_S, settings.seconds * NS_PER_S
     served = int(np.sum(done_ns <= end_ns))

@@ -5,13 +5,18 @@ later still is, each replica of the workload goes over to a standby process with
 is left of them, once. Here the batch in service and the requests that wait go over with it.
 """
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
+from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
-from provision.models.plans.simulation_report import TARGET, Switch
+from provision.models.plans.plan import Plan
+from provision.models.plans.simulation_report import TARGET, SimulationSettings, Switch
+from provision.models.problem.instance import Instance
 from provision.simulation.deployment import plan_slice
-from provision.simulation.kernel import FOREVER, NS_PER_MS, NS_PER_S, advance
-from provision.simulation.slices import answered, changed
+from provision.simulation.kernel import FOREVER, NS_PER_MS, NS_PER_S, Line, advance
+from provision.simulation.slices import PlannedSlice, answered, changed
 
 EXTRA_SHARE = 0.1
 CHECK_S, CONFIRM_S = 1.0, 0.5
@@ -19,18 +24,24 @@ ROUNDING = 9
 """Decimals of an SM share that are not noise."""
 
 
-def refuse_other_models(instance, plan):
+def refuse_other_models(instance: Instance, plan: Plan) -> None:
     """Complain when a plan has a replica that iGniter's model does not describe."""
     for at, position, _, replica in plan.replicas():
         data = instance.performance_of(plan.gpus[at].gpu, instance.model_of(replica))
-        if data.kind != "igniter":
+        if data is None or data.kind != "igniter":
             raise InputError(
                 f"shadow: {replica.workload} on GPU {at}, slice {position} is not under iGniter's model, so nothing "
                 "tells what more SMs would do; leave the option out"
             )
 
 
-def replay_with_shadows(instance, slices, lines, settings, replication):
+def replay_with_shadows(
+    instance: Instance,
+    slices: Sequence[PlannedSlice],
+    lines: Sequence[Line],
+    settings: SimulationSettings,
+    replication: int,
+) -> list[Switch]:
     """Play all slices side by side; workloads that break their SLOs go over to their standby processes.
 
     Parameters
@@ -48,7 +59,9 @@ def replay_with_shadows(instance, slices, lines, settings, replication):
     -------
     list of Switch
     """
-    slices, lines, switches, switched = list(slices), list(lines), [], set()
+    slices, lines = list(slices), list(lines)
+    switches: list[Switch] = []
+    switched: set[str] = set()
     for second in np.arange(CHECK_S, settings.seconds, CHECK_S):
         _advance(lines, second)
         suspects = _late(instance, slices, lines, second) - switched
@@ -63,15 +76,15 @@ def replay_with_shadows(instance, slices, lines, settings, replication):
     return switches
 
 
-def _advance(lines, second=None):
+def _advance(lines: Iterable[Line], second: float | None = None) -> None:
     """Play all slices up to a moment, or to their ends."""
     for line in lines:
         advance(line, FOREVER if second is None else round(second * NS_PER_S))
 
 
-def _late(instance, slices, lines, second):
+def _late(instance: Instance, slices: Sequence[PlannedSlice], lines: Sequence[Line], second: float) -> set[str]:
     """Names of the workloads whose P99 so far is over the SLO."""
-    latencies = {}
+    latencies: dict[str, list[Ints]] = {}
     for planned, line in zip(slices, lines, strict=True):
         for at, replica in enumerate(planned.piece.replicas):
             arrival_ns, done_ns = answered(line, at)
@@ -85,7 +98,15 @@ def _late(instance, slices, lines, second):
     }
 
 
-def _switch(instance, slices, lines, settings, name, second, replication):
+def _switch(
+    instance: Instance,
+    slices: list[PlannedSlice],
+    lines: list[Line],
+    settings: SimulationSettings,
+    name: str,
+    second: float,
+    replication: int,
+) -> list[Switch]:
     """Give every replica of a workload its standby process's share; returns the Switches."""
     switches = []
     for index, planned in enumerate(slices):

@@ -1,10 +1,16 @@
 """A plan replayed: do the latencies that its workloads meet, queueing and all, keep their SLOs?"""
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 from provision.instances.files.files import refused
+from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
-from provision.models.plans.simulation_report import TARGET, SimulationReport, SimulationSettings
+from provision.models.plans.plan import Plan
+from provision.models.plans.simulation_report import TARGET, SimulatedWorkload, SimulationReport, SimulationSettings
+from provision.models.problem.instance import Instance
 from provision.simulation.arrivals import read_trace
-from provision.simulation.deployment import deploy
+from provision.simulation.deployment import Deployment, deploy
 from provision.simulation.replay import replay
 from provision.simulation.shadow import refuse_other_models
 from provision.simulation.statistics import Timed, summarise
@@ -14,7 +20,7 @@ MOST_REQUESTS = 5e7
 """More at once hardly fit into memory."""
 
 
-def simulate(instance, plan, seconds=60.0, seed=0, **options):
+def simulate(instance: Instance, plan: Plan, seconds: float = 60.0, seed: int = 0, **options: Any) -> SimulationReport:
     """Replay a plan by discrete events.
 
     Every workload's requests arrive at its stated rate, as the instance says, and are dealt to its replicas by their
@@ -71,7 +77,7 @@ def simulate(instance, plan, seconds=60.0, seed=0, **options):
     )
 
 
-def checked(**options):
+def checked(**options: Any) -> SimulationSettings:
     """The SimulationSettings of these options.
 
     Raises
@@ -83,7 +89,7 @@ def checked(**options):
         return SimulationSettings(**options)
 
 
-def _refuse_too_many(instance, settings, trace):
+def _refuse_too_many(instance: Instance, settings: SimulationSettings, trace: Sequence[Ints] | None) -> None:
     arriving = sum(map(len, trace)) if trace else sum(one.rate_rps for one in instance.workloads) * settings.seconds
     if arriving * settings.replications > MOST_REQUESTS:
         raise InputError(
@@ -92,7 +98,7 @@ def _refuse_too_many(instance, settings, trace):
         )
 
 
-def _refuse_too_few(instance, settings, trace):
+def _refuse_too_few(instance: Instance, settings: SimulationSettings, trace: Sequence[Ints] | None) -> None:
     """A percentile above the P99 needs a request at least that may be late."""
     for index, one in enumerate(instance.workloads):
         percentile = instance.policy.percentile_of(one)
@@ -105,13 +111,13 @@ def _refuse_too_few(instance, settings, trace):
             )
 
 
-def _processes(deployment, name):
+def _processes(deployment: Deployment, name: str) -> int:
     """Number of processes of a workload."""
     places = deployment.places[name]
     return sum(deployment.slices[place.slice].piece.replicas[place.replica].processes for place in places)
 
 
-def _notes(instance, plan, deployment, settings):
+def _notes(instance: Instance, plan: Plan, deployment: Deployment, settings: SimulationSettings) -> Iterator[str]:
     """Whatever was assumed."""
     if plan.digest not in ("", instance.digest):
         yield f"the plan was made for another state of {plan.instance}; it is replayed on {instance.name} as it is"
@@ -128,7 +134,9 @@ def _notes(instance, plan, deployment, settings):
         yield "a trace and batch times that do not vary: all replications are the same"
 
 
-def _unmeasured(instance, settings, workloads, left_out):
+def _unmeasured(
+    instance: Instance, settings: SimulationSettings, workloads: Sequence[SimulatedWorkload], left_out: int
+) -> Iterator[str]:
     """What the percentiles say nothing about."""
     if left_out:
         yield f"{left_out} requests of the trace come after {settings.seconds:g} seconds and are left out"

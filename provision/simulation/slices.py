@@ -1,12 +1,15 @@
 """A slice of a plan as the event loop sees it."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.errors import InputError
 from provision.models.performance.gpulets import gpulets_of
 from provision.models.plans.plan import Slice
+from provision.models.plans.simulation_report import SimulationSettings
 from provision.simulation.kernel import FOREVER, NS_PER_MS, NS_PER_S, REPLICA, SLOT, Line, rescale
 from provision.simulation.latencies import BatchTimes
 
@@ -20,10 +23,12 @@ class PlannedSlice(NamedTuple):
     type: str
     piece: Slice
     times: BatchTimes
-    delays_ms: tuple
+    delays_ms: tuple[float, ...]
 
 
-def line_of(planned, settings, arrivals_ns, factors):
+def line_of(
+    planned: PlannedSlice, settings: SimulationSettings, arrivals_ns: Sequence[Ints], factors: Sequence[Floats]
+) -> Line:
     """A slice before anything has arrived.
 
     Parameters
@@ -62,9 +67,10 @@ def line_of(planned, settings, arrivals_ns, factors):
     slots = np.zeros(replicas["idle"].sum(), SLOT)
     slots["replica"], slots["finish_ns"] = np.repeat(np.arange(len(replicas)), replicas["idle"]), FOREVER
     window_ns = np.array([settings.measured_from_s, settings.seconds]) * NS_PER_S
+    hold_ns, latency_ns = _tables(planned, settings)
     line = Line(
         replicas, slots, np.concatenate(arrivals_ns), np.zeros(ends[-1], np.int64), np.concatenate(factors),
-        *_tables(planned, settings), np.zeros(1, np.int64), np.rint(window_ns).astype(np.int64),
+        hold_ns, latency_ns, np.zeros(1, np.int64), np.rint(window_ns).astype(np.int64),
     )
     work = line.factor.sum() + (ends[-1] + 1) * line.factor[replicas["last_factor"]].max()
     if not work * line.hold_ns.max() + line.latency_ns.max() < LONGEST_NS:
@@ -72,7 +78,7 @@ def line_of(planned, settings, arrivals_ns, factors):
     return line
 
 
-def changed(line, planned, settings, now_s):
+def changed(line: Line, planned: PlannedSlice, settings: SimulationSettings, now_s: float) -> Line:
     """The Line as it goes on from a moment when its batches begin to take other times."""
     hold_ns, latency_ns = _tables(planned, settings)
     line = line._replace(hold_ns=hold_ns, latency_ns=latency_ns)
@@ -80,7 +86,7 @@ def changed(line, planned, settings, now_s):
     return line
 
 
-def answered(line, at):
+def answered(line: Line, at: int) -> tuple[Ints, Ints]:
     """Arrivals and answers, in whole nanoseconds, of all requests of a replica that were taken into service.
 
     An answer of 0 is still to come.
@@ -90,7 +96,9 @@ def answered(line, at):
     return line.arrival_ns[part], line.done_ns[part]
 
 
-def _tables(planned, settings):
+def _tables(planned: PlannedSlice, settings: SimulationSettings) -> tuple[Floats, Floats]:
     """``hold_ns`` and ``latency_ns`` of a Line."""
-    scale, tables = settings.service_factor * NS_PER_MS, (planned.times.hold_ms, planned.times.latency_ms)
-    return tuple(np.minimum(table, LONGEST_NS / scale) * scale for table in tables)
+    scale = settings.service_factor * NS_PER_MS
+    hold_ns, latency_ns = (np.minimum(table, LONGEST_NS / scale) * scale
+                           for table in (planned.times.hold_ms, planned.times.latency_ms))
+    return hold_ns, latency_ns

@@ -1,12 +1,26 @@
 """From tallies to the report: quantiles with their confidence intervals, rates, counts."""
 
+from __future__ import annotations
+
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
 
-from provision.models.plans.simulation_report import TAIL_LEVELS, TARGET, Interval, SimulatedWorkload
+from provision.models.base.arrays import Floats
+from provision.models.plans.simulation_report import (
+    TAIL_LEVELS,
+    TARGET,
+    Interval,
+    SimulatedWorkload,
+    SimulationSettings,
+)
+from provision.models.problem.workload import Workload
+
+if TYPE_CHECKING:
+    from provision.simulation.replay import Tally
 
 LEVELS = {"p50": 0.5, "p95": 0.95, "p99": TARGET, "p999": 0.999}
 CONFIDENCE = 0.95
@@ -19,7 +33,13 @@ class Timed(NamedTuple):
     slo_ms: float
 
 
-def summarise(workload, processes, settings, tallies, percentile=100 * TARGET):
+def summarise(
+    workload: Workload | Timed,
+    processes: int,
+    settings: SimulationSettings,
+    tallies: Sequence[Tally],
+    percentile: float = 100 * TARGET,
+) -> SimulatedWorkload:
     """What the requests of one workload met.
 
     Parameters
@@ -62,7 +82,7 @@ def summarise(workload, processes, settings, tallies, percentile=100 * TARGET):
     )
 
 
-def quantiles(latencies_ms, drops, levels):
+def quantiles(latencies_ms: Floats, drops: int, levels: Sequence[float]) -> list[float]:
     """The least latencies that these parts of all requests do not exceed; infinite among those dropped.
 
     Parameters
@@ -79,7 +99,7 @@ def quantiles(latencies_ms, drops, levels):
     return [latencies_ms[rank] if rank < len(latencies_ms) else math.inf for rank in ranks]
 
 
-def _interval(tallies, level):
+def _interval(tallies: Sequence[Tally], level: float) -> Interval:
     """A quantile over the replications, with Student's interval of their mean."""
     values = np.array([quantiles(one.latencies_ms, one.measured_drops, [level])[0] for one in tallies])
     if len(values) == 1 or not np.isfinite(values).all():
@@ -88,6 +108,6 @@ def _interval(tallies, level):
     return Interval(mean_ms=values.mean(), low_ms=max(values.mean() - half, 0.0), high_ms=values.mean() + half)
 
 
-def finite(value):
+def finite(value: float) -> float | None:
     """A number, or None for infinity."""
     return float(value) if math.isfinite(value) else None

@@ -5,15 +5,21 @@ their replicas as all requests of a workload do. Of events in one nanosecond req
 measured latencies say that a batch is answered before its process is free, they move on when it is.
 """
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 import numpy as np
 
+from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
-from provision.simulation.kernel import FOREVER, advance, next_ns
+from provision.models.plans.simulation_report import SimulationSettings
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import Workflow
+from provision.simulation.deployment import Deployment, Place
+from provision.simulation.kernel import FOREVER, Line, advance, next_ns
 
 
-def refuse_without_stages(instance, deployment, settings):
+def refuse_without_stages(instance: Instance, deployment: Deployment, settings: SimulationSettings) -> None:
     """Complain when workflows cannot be replayed: under an option that knows no stages, or with stages that do not fit.
 
     Raises
@@ -35,7 +41,7 @@ def refuse_without_stages(instance, deployment, settings):
                 raise InputError(f"simulate: workflow {workflow.name}: {name} has no replica in the plan; give it one")
 
 
-def arrivals_at_stages(instance, arrivals_ns):
+def arrivals_at_stages(instance: Instance, arrivals_ns: Iterable[Ints]) -> list[Ints]:
     """Arrivals of every workload: one stream for a workflow's first stage, none known yet for later ones."""
     found = dict(zip(instance.workload, arrivals_ns, strict=True))
     for workflow in instance.workflows:
@@ -49,12 +55,12 @@ def arrivals_at_stages(instance, arrivals_ns):
 class _Flow:
     """The requests of a workflow: how many answers of its stage each waits for, and the latest of them so far."""
 
-    def __init__(self, number, workflow, arrival_ns):
+    def __init__(self, number: int, workflow: Workflow, arrival_ns: Ints) -> None:
         self.number, self.stages, self.arrival_ns = number, workflow.stages, arrival_ns
         self.left = np.full(len(arrival_ns), len(workflow.stages[0]))
         self.latest_ns = arrival_ns.copy()
 
-    def answer(self, request, stage, done_ns):
+    def answer(self, request: int, stage: int, done_ns: int) -> bool:
         """Note an answer; whether it completes the stage and another follows."""
         self.latest_ns[request] = max(self.latest_ns[request], done_ns)
         self.left[request] -= 1
@@ -67,13 +73,14 @@ class _Flow:
 class _Post:
     """A replica of a workload in a workflow: its requests in the order in which they reach it."""
 
-    def __init__(self, place, line, flow, stage, requests):
+    def __init__(self, place: Place, line: Line, flow: _Flow, stage: int, requests: list[int]) -> None:
         self.slice, self.at, self.line = place.slice, place.replica, line
         self.flow, self.stage, self.requests = flow, stage, requests
         self.first = int(line.replicas["end"][self.at - 1]) if self.at else 0
-        self.taken, self.open = self.first, []
+        self.taken = self.first
+        self.open: list[int] = []
 
-    def admit(self, request, now_ns):
+    def admit(self, request: int, now_ns: int) -> None:
         """Let a request of an earlier stage arrive."""
         advance(self.line, now_ns)
         replica, place = self.line.replicas[self.at], self.first + len(self.requests)
@@ -82,7 +89,7 @@ class _Post:
         if replica["upcoming"] == place:
             replica["arrive_ns"] = now_ns
 
-    def answers(self):
+    def answers(self) -> list[tuple[int, int]]:
         """New answers as (request, moment)."""
         head = int(self.line.replicas["head"][self.at])
         self.open += range(self.taken, head)
@@ -92,7 +99,19 @@ class _Post:
         return [(self.requests[place - self.first], int(self.line.done_ns[place])) for place in done]
 
 
-def play(instance, deployment, lines, arrivals_ns, owners):
+Door = tuple[list[_Post], Iterator[int]]
+"""The posts of a workload, and the post of each of its requests in order of arrival."""
+Moved = tuple[int, int, int, int]
+"""A request that moves on: moment in ns, number of its flow, request, the stage it comes to."""
+
+
+def play(
+    instance: Instance,
+    deployment: Deployment,
+    lines: Sequence[Line],
+    arrivals_ns: Iterable[Ints],
+    owners: Mapping[str, Ints],
+) -> list[tuple[Ints, Ints]]:
     """Play all slices, and send requests from stage to stage.
 
     Parameters
@@ -123,7 +142,7 @@ def play(instance, deployment, lines, arrivals_ns, owners):
     return [(flow.arrival_ns, flow.latest_ns) for flow in flows]
 
 
-def _door(places, lines, flow, stage, owner):
+def _door(places: Sequence[Place], lines: Sequence[Line], flow: _Flow, stage: int, owner: Ints) -> Door:
     """The posts of a workload, and which of them each request goes to, in the order of arrival."""
     posts = [
         _Post(place, lines[place.slice], flow, stage, [] if stage else np.flatnonzero(owner == number).tolist())
@@ -132,14 +151,14 @@ def _door(places, lines, flow, stage, owner):
     return posts, iter(owner.tolist())
 
 
-def _play_stages(flows, doors, lines):
+def _play_stages(flows: Sequence[_Flow], doors: Mapping[str, Door], lines: Sequence[Line]) -> None:
     """Play the slices of all stages but the last ones, event by event, until no request moves on any more."""
-    feeding = {}
+    feeding: dict[int, list[_Post]] = {}
     for posts, _ in doors.values():
         for post in posts:
             if post.stage + 1 < len(post.flow.stages):
                 feeding.setdefault(post.slice, []).append(post)
-    moving = []
+    moving: list[Moved] = []
     while feeding:
         due_ns, at = min((next_ns(lines[at]), at) for at in feeding)
         if moving and moving[0][0] <= due_ns:
@@ -155,7 +174,7 @@ def _play_stages(flows, doors, lines):
                 heappush(moving, (max(done_ns, due_ns), *moved))
 
 
-def _collect(posts):
+def _collect(posts: Iterable[_Post]) -> list[Moved]:
     """Note all new answers of some posts; requests that move on as (moment, number of the flow, request, stage)."""
     return [
         (int(post.flow.latest_ns[request]), post.flow.number, request, post.stage + 1)

@@ -4,11 +4,12 @@ import numpy as np
 
 from provision.models.base.errors import InputError
 from provision.models.contents.alone.segments import best_segments, cap_rps
+from provision.models.problem.instance import Instance
 
 MOST_SEGMENTS = 300_000
 
 
-def check_size(instance):
+def check_size(instance: Instance) -> None:
     """Refuse an instance that needs more segments than anybody plans at once.
 
     Raises

@@ -5,10 +5,13 @@ the GPUs of the best plan have left over is therefore given to all workloads ali
 step of the search still finds a plan of that cost, by bisection.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 
 from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+from provision.models.problem.search import Incumbent, Outcome, Search
 from provision.models.problem.workload import MOST_HEADROOM
 from provision.verification.verify import verify
 
@@ -18,7 +21,9 @@ MOST_WORKLOADS = 200
 """With more workloads a step is not quick any more."""
 
 
-def with_slack(instance, plan, step, control, started):
+def with_slack(
+    instance: Instance, plan: Plan, step: Callable[[Instance, Search], Outcome], control: Search, started: float
+) -> Plan:
     """A plan of the same cost with more slack, or the plan itself.
 
     Parameters
@@ -46,7 +51,7 @@ def with_slack(instance, plan, step, control, started):
     return best
 
 
-def _at(instance, extra, step, control):
+def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Outcome], control: Search) -> Plan | None:
     """A plan for so much more traffic, its rates those of the instance; None without one."""
     headroom = (1 + instance.policy.headroom) * (1 + extra) - 1
     if headroom > MOST_HEADROOM:
@@ -56,7 +61,7 @@ def _at(instance, extra, step, control):
     return None if found is None else _scaled(found, instance, 1 / (1 + extra))
 
 
-def _scaled(plan, instance, factor):
+def _scaled(plan: Plan, instance: Instance, factor: float) -> Plan:
     """A plan with all its rates times a factor, as one of an instance."""
     gpus = [
         gpu.model_copy(update={"slices": tuple(
@@ -68,5 +73,5 @@ def _scaled(plan, instance, factor):
     return Plan(**(dict(plan) | {"gpus": tuple(gpus), "digest": instance.digest, "instance": instance.name}))
 
 
-def _quiet(incumbent):
+def _quiet(incumbent: Incumbent) -> None:
     """What the trials find is no news."""

@@ -27,7 +27,7 @@ FIRST = 0.7
 """The part of the time that comes before repairs."""
 FEW, FEWER, ITERATIONS, REHEARSAL_S = 12, 3, 10, 0.5
 """Workloads, or FEWER where all sets of them are listed, steps of ``lns`` and seconds at most of a rehearsal."""
-_rehearsed = set()
+_rehearsed: set[tuple[str, int]] = set()
 
 
 def solve(
@@ -100,7 +100,9 @@ def solve(
     repairs = replay and chosen.name == "auto" and instance.policy.rule.random_arrivals
     first_s = time_limit_s * (FIRST if repairs else 1)
     search = Search(first_s, seed, settings, listener, _holding(instance, start))
-    outcome, found, repaired = listener.attend(chosen, instance, search), None, ()
+    outcome = listener.attend(chosen, instance, search)
+    found: Replay | None = None
+    repaired: tuple[str, ...] = ()
     if replay and outcome.plan is not None:
         found = replayed(instance, outcome.plan, seed)
         if repairs and found is not None and found.late:
@@ -146,7 +148,7 @@ def _repaired(instance: Instance, method: Method, outcome: Outcome, found: Repla
         tight = tightened(tight, found.over_slo)
         again = method.run(tight, replace(search, time_limit_s=seconds, start=None, started=perf_counter()))
         plan = _holding(instance, again.plan)
-        last = plan and replayed(instance, plan, search.seed)
+        last = replayed(instance, plan, search.seed) if plan is not None else None
         if plan is None or last is None:
             break
         outcome, found = _with_plan(instance, outcome, plan), last
@@ -170,7 +172,8 @@ class _Listener:
     """Passes news on to a callback; an exception of it ends the search, not the result."""
 
     def __init__(self, report: Callable[[Incumbent], None] | None) -> None:
-        self.report, self.failure = report, None
+        self.report = report
+        self.failure: Exception | None = None
 
     def __call__(self, news: Incumbent) -> None:
         if self.report is None or self.failure is not None:
@@ -178,7 +181,7 @@ class _Listener:
         try:
             self.report(news)
         except Exception as error:
-            self.failure: Exception | None = error
+            self.failure = error
             raise Stopped from error
 
     def attend(self, method: Method, instance: Instance, search: Search) -> Outcome:
@@ -209,7 +212,7 @@ def _chosen(method: str | Method | Callable[[Instance, Search], Outcome]) -> Met
     return find_method(method)
 
 
-def check_time_limit(time_limit_s):
+def check_time_limit(time_limit_s: float) -> None:
     """Refuse a time limit that is none.
 
     Raises
@@ -221,9 +224,11 @@ def check_time_limit(time_limit_s):
         raise InputError(f"time limit {time_limit_s!r}: must be above 0 and at most {LONGEST_S:g} seconds")
 
 
-def _refuted(instance, value, bound):
-    """Whether a value is better than a bound on it, by more than rounding."""
-    return bound is not None and instance.loss(value) < instance.loss(bound) - ROUNDING * abs(bound)
+def _refuted(instance: Instance, value: float | None, bound: float | None) -> bool:
+    """Whether a value is better than the bound on it by more than rounding, so that one of them must be wrong."""
+    if value is None or bound is None:
+        return False
+    return instance.loss(value) < instance.loss(bound) - ROUNDING * abs(bound)
 
 
 def rehearse(method: Method, few: Instance, settings: Mapping[str, Any]) -> None:
@@ -242,7 +247,7 @@ def rehearse(method: Method, few: Instance, settings: Mapping[str, Any]) -> None
         raise KeyboardInterrupt
 
 
-def _rehearse(instance, method, settings):
+def _rehearse(instance: Instance, method: Method, settings: Mapping[str, Any]) -> None:
     """Let a method's kernels compile on a few workloads, once per process, before its time begins to count.
 
     Raises
@@ -253,12 +258,12 @@ def _rehearse(instance, method, settings):
     key = method.name, len({entry.gpu for entry in instance.fleet})
     if key not in _rehearsed:
         _rehearsed.add(key)
-        few = instance.workloads[: FEWER if "max_throughput" in needs(instance) else FEW]
-        few = instance.replace(workloads=few, workflows=())
+        number = FEWER if "max_throughput" in needs(instance) else FEW
+        few = instance.replace(workloads=instance.workloads[:number], workflows=())
         rehearse(method, few, settings)
 
 
-def _holding(instance, plan):
+def _holding(instance: Instance, plan: Plan | None) -> Plan | None:
     """A plan as one of this instance; None where it does not hold on it."""
     if plan is None or not verify(instance, plan).ok:
         return None
@@ -266,7 +271,7 @@ def _holding(instance, plan):
 
 
 @cache
-def _versions():
+def _versions() -> dict[str, str]:
     """Versions of what an answer depends on."""
     packages = ("provision", "numba", "numpy", "scipy", "pulp", "ortools")
     return {"python": platform.python_version()} | {name: version(name) for name in packages}

@@ -10,7 +10,7 @@ from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.problem import Problem
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.search import Outcome, Search
+from provision.models.problem.search import Outcome, Search, Status
 
 SERVE_SHARE = 0.5
 """Part of the time that the plan which serves all rates may take."""
@@ -31,7 +31,7 @@ def fill_fleet(instance: Instance, search: Search) -> Outcome:
         return served
     plans = [filled(problem, plan) for plan in (search.start, _of(instance, served.plan)) if plan is not None]
     best = max(plans, key=instance.value, default=None)
-    status = "feasible" if best is not None else "unknown"
+    status: Status = "feasible" if best is not None else "unknown"
     return Outcome(status, "completed", best, bound, reason="" if best else served.reason)
 
 

@@ -99,5 +99,5 @@ def covered(instance: Instance, demand: Demand, plan: Plan | None) -> float | No
         return None
     capacity = capacity_rps(instance, plan, verify(instance, plan).predictions)
     held = np.array([capacity[name] for name in demand.workloads])
-    planned = instance.policy.planned_rps(demand.rates_rps)
+    planned = instance.policy.planned_rps(1.0) * demand.rates_rps
     return float(np.mean(np.all(planned <= held * (1 + ROUNDING), axis=1)))

@@ -289,7 +289,7 @@ class _Verifier:
     def _summary(self) -> Report:
         entries = self.instance.entries_of(self.plan)
         priced = self.instance.fleet[0].price_per_hour is not None and -1 not in entries
-        cost = math.fsum(self.instance.fleet[entry].price_per_hour for entry in entries) if priced else None
+        cost = math.fsum(self.instance.fleet[entry].price_per_hour or 0.0 for entry in entries) if priced else None
         return Report(
             ok=not self.violations,
             violations=tuple(self.violations),

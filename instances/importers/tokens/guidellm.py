@@ -89,7 +89,8 @@ def _figures(run: dict[str, Any], key: str, scale: float = 1) -> Figures:
     """Mean, spread and percentiles under a key."""
     points = run[key + SUFFIX]
     points = json.loads(points) if isinstance(points, str) else points
-    return sound_figures(*(float(run[f"{key} {name}"]) for name in ("mean", "median", "std dev")), points, scale)
+    mean, median, std = (float(run[f"{key} {name}"]) for name in ("mean", "median", "std dev"))
+    return sound_figures(mean, median, std, points, scale)
 
 
 def sound_figures(mean: float, median: float, std: float, points: list[float], scale: float = 1) -> Figures:

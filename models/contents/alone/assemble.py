@@ -1,25 +1,34 @@
 """From a layout (which segments share a GPU) to a plan: slices get places, replicas their rates."""
 
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from provision.models.contents.alone.segments import cap_rps
+from provision.models.base.arrays import Floats, Ints
+from provision.models.contents.alone.segments import Segments, cap_rps
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
 
 
 class Layout(NamedTuple):
-    """The segments on one GPU of a fleet entry, each (kind, workload) by index.
+    """The segments on one GPU of a fleet entry, each as (index of its slice kind, index of its workload).
 
-    Indices from the number of workloads on stand for shared slices.
+    A workload index w that is not below the number of workloads n stands for shared slice w - n.
     """
 
     entry: int
-    segments: tuple
+    segments: tuple[tuple[int, int], ...]
 
 
-def assemble(instance, segments, layouts, method, shared=()):
+def assemble(
+    instance: Instance,
+    segments: Segments,
+    layouts: Iterable[Layout],
+    method: str,
+    shared: Sequence[tuple[Replica, ...]] = (),
+) -> Plan:
     """The plan of a list of layouts.
 
     Parameters
@@ -61,7 +70,7 @@ def assemble(instance, segments, layouts, method, shared=()):
     return Plan(version=1, instance=instance.name, digest=instance.digest, method=method, gpus=tuple(gpus))
 
 
-def _replica(instance, segments, kind, workload, rate_rps):
+def _replica(instance: Instance, segments: Segments, kind: int, workload: int, rate_rps: float) -> Replica:
     return Replica(
         workload=instance.workloads[workload].name,
         batch=int(segments.batch[workload, kind]),
@@ -72,31 +81,34 @@ def _replica(instance, segments, kind, workload, rate_rps):
 
 
 class _Starts:
-    """Start slots of the segments of a layout; GPUs with the same kinds in the same order are worked out once."""
+    """Memory slices at which the segments of a layout start, worked out once for GPUs with the same kinds in order."""
 
-    def __init__(self, instance, segments):
+    def __init__(self, instance: Instance, segments: Segments) -> None:
         entries = range(len(instance.fleet))
         self.geometry = [segments.geometry(instance, entry) for entry in entries]
         self.kinds = [segments.of_entry(entry) for entry in entries]
-        self.known = {}
+        self.known: dict[tuple[int, tuple[int, ...]], list[int]] = {}
 
-    def of(self, layout):
+    def of(self, layout: Layout) -> list[int]:
         """Starts, in the order of the layout's segments."""
         key = (layout.entry, tuple(kind for kind, _ in layout.segments))
         if key not in self.known:
             self.known[key] = self._place(*key)
         return self.known[key]
 
-    def _place(self, entry, kinds):
-        if self.geometry[entry] is None:
+    def _place(self, entry: int, kinds: Sequence[int]) -> list[int]:
+        geometry = self.geometry[entry]
+        if geometry is None:
             return [0]
-        free = {}
-        for start, local in self.geometry[entry].place([kinds.count(kind) for kind in self.kinds[entry]]):
+        free: dict[int, list[int]] = {}
+        for start, local in geometry.state_of([kinds.count(kind) for kind in self.kinds[entry]]):
             free.setdefault(self.kinds[entry][local], []).append(start)
         return [free[kind].pop(0) for kind in kinds]
 
 
-def _rates(instance, segments, layouts, shared):
+def _rates(
+    instance: Instance, segments: Segments, layouts: Sequence[Layout], shared: Sequence[tuple[Replica, ...]]
+) -> list[float]:
     """Rate of every segment, in order: what is left of each workload's planned rate, in proportion to throughput.
 
     Where a workload may have only a part of its rate on one GPU, GPUs are filled up to that part.
@@ -107,7 +119,7 @@ def _rates(instance, segments, layouts, shared):
     )
     gpu, kind, workload = table.reshape(-1, 3).T
     capacity = segments.throughput_rps[workload, kind]
-    elsewhere = Counter()
+    elsewhere: defaultdict[str, float] = defaultdict(float)
     for replica in (one for replicas in shared for one in replicas):
         elsewhere[replica.workload] += replica.rate_rps
     planned = np.array([max(0.0, instance.planned_rps(one) - elsewhere[one.name]) for one in instance.workloads])
@@ -119,7 +131,7 @@ def _rates(instance, segments, layouts, shared):
     return (capacity * (planned / np.where(total > 0, total, 1))[workload]).tolist()
 
 
-def _capped(gpu, capacity, most):
+def _capped(gpu: Ints, capacity: Floats, most: float) -> Floats:
     """Factors that scale the capacities on each GPU down to at most ``most``."""
     on_gpu = np.bincount(gpu, capacity)[gpu]
     return np.minimum(1, most / on_gpu)

@@ -10,22 +10,25 @@ programming, the rest is a division.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
+from provision.models.base.arrays import Floats, Ints
 
 SLACK = 1e-10
-"""A part of a segment's throughput too small to ask for one more segment."""
+"""A missing rate below this part of a segment's throughput is rounding: no further segment is added for it."""
 MOST_CELLS = 2**22
-"""Cells of a table; more workloads are covered in several."""
+"""Most cells of one table; workloads that need more cells are covered by several tables."""
 
 
 @dataclass(frozen=True)
 class Cover:
-    """Per workload the total cost and the number of segments of each kind, (workloads, kinds)."""
+    """The (workloads,) total cost of each workload's segments, and their (workloads, kinds) number of each kind."""
 
-    cost: np.ndarray
-    counts: np.ndarray
+    cost: Ints
+    counts: Ints
 
 
-def cheapest_cover(throughput_rps, costs, rate_rps, min_replicas):
+def cheapest_cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Cover:
     """The cheapest covers of all workloads.
 
     Parameters
@@ -60,14 +63,14 @@ def cheapest_cover(throughput_rps, costs, rate_rps, min_replicas):
     return Cover(total, counts)
 
 
-def _alike(throughput_rps, costs, rate_rps, min_replicas):
+def _alike(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Floats:
     """(workloads,) cost of the cheapest cover by segments of one kind."""
     with np.errstate(divide="ignore", invalid="ignore"):
         number = np.where(throughput_rps > 0, np.ceil(rate_rps[:, None] / throughput_rps), np.inf)
     return (np.maximum(number, min_replicas[:, None]) * costs).min(axis=1)
 
 
-def _cover(throughput_rps, costs, rate_rps, least, reach):
+def _cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: int, reach: int) -> tuple[Ints, Ints]:
     """Costs and counts where every workload needs at least ``least`` segments and no more than a cost of ``reach``."""
     rows = np.arange(len(rate_rps))
     best = np.argmax(throughput_rps / costs, axis=1)
@@ -81,7 +84,7 @@ def _cover(throughput_rps, costs, rate_rps, least, reach):
     return total[spent, rows].astype(int), counts
 
 
-def _table(throughput_rps, costs, least, reach):
+def _table(throughput_rps: Floats, costs: Ints, least: int, reach: int) -> tuple[Floats, NDArray[np.int16]]:
     """Most that can be carried with at least j segments for a cost of at most g, and the last choice.
 
     At least j - 1 segments and one more are at least j, and nothing is lost by asking no more than that.
@@ -103,7 +106,7 @@ def _table(throughput_rps, costs, least, reach):
     return carried, chosen
 
 
-def _trace(chosen, costs, spent, least):
+def _trace(chosen: NDArray[np.int16], costs: Ints, spent: Ints, least: int) -> Ints:
     """Counts of kinds behind each workload's entry of the table."""
     rows = np.arange(len(spent))
     counts = np.zeros((len(spent), len(costs)), int)

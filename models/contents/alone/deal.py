@@ -2,11 +2,16 @@
 
 import numpy as np
 
+from provision.models.base.arrays import Ints
 from provision.models.contents.alone.assemble import Layout
-from provision.models.contents.alone.segments import cap_rps
+from provision.models.contents.alone.partitions import Partitions
+from provision.models.contents.alone.segments import Segments, cap_rps
+from provision.models.problem.instance import Instance
 
 
-def deal(instance, segments, partitions, gpus, chosen):
+def deal(
+    instance: Instance, segments: Segments, partitions: Partitions, gpus: Ints, chosen: Ints
+) -> list[Layout] | None:
     """Put every workload's segments into slots of their kind.
 
     Workloads that limit their share per GPU go first and skip GPUs that hold enough of them; when no
@@ -32,28 +37,29 @@ def deal(instance, segments, partitions, gpus, chosen):
         for kind in np.flatnonzero(chosen[workload]):
             if not table.take(int(kind), int(workload), chosen[workload, kind]):
                 return None
-    return [Layout(int(entry), tuple(held)) for entry, held in zip(table.entry, table.held, strict=True)]
+    return [Layout(entry, tuple(held)) for entry, held in zip(table.entry, table.held, strict=True)]
 
 
 class _Table:
     """GPUs with their free slots, one queue of GPU numbers per kind."""
 
-    def __init__(self, instance, segments, partitions, gpus):
+    def __init__(self, instance: Instance, segments: Segments, partitions: Partitions, gpus: Ints) -> None:
         self.partitions, self.throughput_rps = partitions, segments.throughput_rps
         self.cap_rps = cap_rps(instance)
         self.left = [
             np.inf if entry.count is None else entry.count - gpus[partitions.entry == index].sum()
             for index, entry in enumerate(instance.fleet)
         ]
-        self.entry, self.held = [], []
-        self.free = [[] for _ in segments.kinds]
-        for partition in np.repeat(np.arange(len(gpus)), gpus):
+        self.entry: list[int] = []
+        self.held: list[list[tuple[int, int]]] = []
+        self.free: list[list[int]] = [[] for _ in segments.kinds]
+        for partition in np.repeat(np.arange(len(gpus)), gpus).tolist():
             self._open(partition)
         for queue in self.free:
             queue.reverse()
 
-    def take(self, kind, workload, number):
-        """Give the workload slots of the kind; False when there are none to be had."""
+    def take(self, kind: int, workload: int, number: int) -> bool:
+        """Give the workload ``number`` slots of the kind; False when the fleet has too few left."""
         queue = self.free[kind]
         at, refused = len(queue) - 1, 0
         for _ in range(number):
@@ -69,22 +75,22 @@ class _Table:
             at -= 1
         return True
 
-    def _accepts(self, gpu, kind, workload):
+    def _accepts(self, gpu: int, kind: int, workload: int) -> bool:
         cap = self.cap_rps[workload] if workload < len(self.cap_rps) else np.inf
         mine = [k for k, w in self.held[gpu] if w == workload] if cap < np.inf else ()
         return not mine or sum(min(self.throughput_rps[workload, k], cap) for k in (*mine, kind)) <= cap
 
-    def _open_for(self, kind):
+    def _open_for(self, kind: int) -> bool:
         """Open a GPU with a slot of the kind, where the fleet has one left."""
-        hosts = np.flatnonzero(self.partitions.slots[:, kind])
-        hosts = [partition for partition in hosts if self.left[self.partitions.entry[partition]] > 0]
+        offering = np.flatnonzero(self.partitions.slots[:, kind]).tolist()
+        hosts = [partition for partition in offering if self.left[self.partitions.entry[partition]] > 0]
         if hosts:
             self._open(hosts[0])
             self.left[self.partitions.entry[hosts[0]]] -= 1
         return bool(hosts)
 
-    def _open(self, partition):
+    def _open(self, partition: int) -> None:
         for kind, slots in enumerate(self.partitions.slots[partition]):
             self.free[kind].extend([len(self.held)] * slots)
-        self.entry.append(self.partitions.entry[partition])
+        self.entry.append(int(self.partitions.entry[partition]))
         self.held.append([])

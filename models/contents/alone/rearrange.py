@@ -1,31 +1,62 @@
-"""From the choices of replanning to a plan: slices that stay where they are, new ones placed, rates shared out."""
+"""From the choice of replanning to a plan: kept slices stay where they are, new ones get places, replicas rates."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Floats, Ints
+from provision.models.contents.alone.partitions import Partitions
+from provision.models.contents.alone.running import Running, Turn
+from provision.models.contents.alone.segments import Segments
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
+
+
+class Choice(NamedTuple):
+    """What replanning decides.
+
+    ``turns`` are pairs (GPU of the running plan, its Turn) for the GPUs that stay; ``stays`` are the slices (GPU,
+    position) whose replicas go on; ``started`` is (workloads, kinds) replicas to start; ``opened`` is (partitions,)
+    new GPUs.
+    """
+
+    turns: list[tuple[int, Turn]]
+    stays: set[tuple[int, int]]
+    started: Ints
+    opened: Ints
+
+
+class Server(NamedTuple):
+    """What runs in a slice: the index of its workload, its operating point, and ``model`` as in a Replica."""
+
+    workload: int
+    throughput_rps: float
+    batch: int
+    processes: int
+    model: str | None
 
 
 class _Slot:
-    """A slice that is or may be: where it stands, whether it is there already, and what runs in it.
+    """A slice of the new plan: its kind and place, whether it exists already, and its Server, None while it is free."""
 
-    That is (workload, throughput_rps, batch, processes, model), the last as in a Replica, or None.
-    """
-
-    def __init__(self, kind, profile, start, kept=False, replica=None):
+    def __init__(self, kind: int, profile: str, start: int, kept: bool = False, replica: Server | None = None) -> None:
         self.kind, self.profile, self.start, self.kept, self.replica = kind, profile, start, kept, replica
 
 
-def rearranged(instance, segments, partitions, running, choice):
-    """The Plan of a ``Replanned`` choice.
+def rearranged(
+    instance: Instance, segments: Segments, partitions: Partitions, running: Running, choice: Choice
+) -> Plan:
+    """The Plan of a Choice.
 
-    Kept slices that serve nobody stay, empty, for later; new ones are made only where a replica starts. GPUs that
-    run come first, in their order.
+    Kept slices without a replica stay in the plan, empty; new ones are made only where a replica starts. GPUs of the
+    running plan come first, in their order.
     """
     slots, heads = [], []
     for gpu, turn in sorted(choice.turns):
         heads.append(running.plan.gpus[gpu])
         slots.append([_kept(running, gpu, at, choice.stays) for at in turn.kept] + _new(segments, turn.new))
-    for partition in np.repeat(np.arange(len(choice.opened)), choice.opened):
+    for partition in np.repeat(np.arange(len(choice.opened)), choice.opened).tolist():
         entry = instance.fleet[partitions.entry[partition]]
         heads.append(PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=()))
         slots.append(_new(segments, _places(segments, instance, partitions, partition)))
@@ -42,55 +73,56 @@ def rearranged(instance, segments, partitions, running, choice):
                 gpus=tuple(gpu for gpu in gpus if gpu.slices))
 
 
-def _kept(running, gpu, position, stays):
+def _kept(running: Running, gpu: int, position: int, stays: Iterable[tuple[int, int]]) -> _Slot:
     """The slot of a slice that is kept."""
     piece, going = running.plan.gpus[gpu].slices[position], running.going[gpu][position]
     slot = _Slot(going.kind, piece.profile, piece.start, kept=True)
     if (gpu, position) in stays:
         throughput_rps, batch = running.capacity[going]
-        slot.replica = (going.workload, throughput_rps, batch, going.processes, going.model)
+        slot.replica = Server(going.workload, throughput_rps, batch, going.processes, going.model)
     return slot
 
 
-def _new(segments, places):
+def _new(segments: Segments, places: Iterable[tuple[int, int]]) -> list[_Slot]:
     """Slots at places (start, kind) where there is no slice yet."""
     return [_Slot(kind, segments.kinds[kind].profile, start) for start, kind in places]
 
 
-def _places(segments, instance, partitions, partition):
+def _places(segments: Segments, instance: Instance, partitions: Partitions, partition: int) -> list[tuple[int, int]]:
     """(start, kind) of every slot of a new GPU."""
     entry = int(partitions.entry[partition])
     geometry, kinds = segments.geometry(instance, entry), segments.of_entry(entry)
     if geometry is None:
         return [(0, kinds[0])]
-    state = geometry.place(partitions.slots[partition][kinds])
+    state = geometry.state_of(partitions.slots[partition][kinds])
     return [(start, kinds[at]) for start, at in state]
 
 
-def _start(instance, segments, slots, started):
+def _start(instance: Instance, segments: Segments, slots: Sequence[list[_Slot]], started: Ints) -> None:
     """Put the replicas that start into free slots of their kind, existing slices first, then running GPUs."""
-    free, idle = {}, [slot for held in slots for slot in held if slot.replica is None]
+    free: dict[int, list[_Slot]] = {}
+    idle = [slot for held in slots for slot in held if slot.replica is None]
     for slot in sorted(idle, key=lambda one: not one.kept):
         free.setdefault(slot.kind, []).append(slot)
     for workload, kind in zip(*np.nonzero(started), strict=True):
         at, model = (workload, kind), instance.workloads[workload].named(segments.model[workload, kind])
         for _ in range(started[at]):
             found = (segments.throughput_rps[at], segments.batch[at], segments.processes[at])
-            free[kind].pop(0).replica = (int(workload), float(found[0]), int(found[1]), int(found[2]), model)
+            free[kind].pop(0).replica = Server(int(workload), float(found[0]), int(found[1]), int(found[2]), model)
 
 
-def _rates(instance, slots):
-    """Per workload: its planned rate over the throughput of all its replicas, at most 1 where rounding says more."""
+def _rates(instance: Instance, slots: Sequence[list[_Slot]]) -> Floats:
+    """(workloads,) planned rate over the throughput of all its replicas; at most 1, as rounding may exceed it."""
     total = np.zeros(len(instance.workloads))
     for held in slots:
         for slot in held:
             if slot.replica:
-                total[slot.replica[0]] += slot.replica[1]
+                total[slot.replica.workload] += slot.replica.throughput_rps
     planned = np.array([instance.planned_rps(workload) for workload in instance.workloads])
     return np.minimum(np.divide(planned, total, out=np.zeros_like(total), where=total > 0), 1)
 
 
-def _slice(instance, slot, rates):
+def _slice(instance: Instance, slot: _Slot, rates: Floats) -> Slice:
     if slot.replica is None:
         return Slice(profile=slot.profile, start=slot.start)
     workload, throughput_rps, batch, processes, model = slot.replica

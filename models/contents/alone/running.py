@@ -5,21 +5,25 @@ that); anything else starts server processes. A GPU turns into a maximal state o
 stay, the others are destroyed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from provision.models.base.errors import InputError, UnsupportedError
-from provision.models.contents.alone.segments import best_point
+from provision.models.contents.alone.segments import Segments, best_point
 from provision.models.hardware.geometry import geometry
 from provision.models.hardware.gpu import WHOLE
+from provision.models.plans.plan import Plan, PlannedGpu, Slice
+from provision.models.problem.instance import Instance
 
 APART = "plan: a GPU holds slices that cannot stand together; provision verify says which"
 
 
 class Going(NamedTuple):
-    """How a slice goes on: the kind, workload by index, processes; -1 where it serves nobody or none that is left.
+    """What a slice of the running plan does: its kind and workload by index, its processes, and its model.
 
-    ``model`` is as in a Replica.
+    ``kind`` is -1 where no kind of the new problem fits; ``workload`` is -1 where the slice is empty or its workload is
+    not in the new problem. ``model`` is as in a Replica.
     """
 
     kind: int
@@ -29,7 +33,7 @@ class Going(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What a GPU can turn into: its slices that stay, by position, and places (start, kind) for new ones."""
+    """A state that a GPU can be brought to: positions of its slices that stay, and (start, kind) places of new ones."""
 
     kept: tuple[int, ...]
     new: tuple[tuple[int, int], ...]
@@ -44,7 +48,7 @@ class Running:
     can go on within its latency budget to (throughput_rps, batch).
     """
 
-    plan: object
+    plan: Plan
     entry: list[int]
     tiers: dict[int, list[int]]
     going: list[tuple[Going, ...]]
@@ -52,7 +56,7 @@ class Running:
     capacity: dict[Going, tuple[float, int]]
 
 
-def running(instance, segments, plan):
+def running(instance: Instance, segments: Segments, plan: Plan) -> Running:
     """Look at a running plan from an instance.
 
     Parameters
@@ -73,21 +77,21 @@ def running(instance, segments, plan):
     """
     rows = {workload.name: index for index, workload in enumerate(instance.workloads)}
     kinds = {(kind.entry, kind.profile): index for index, kind in enumerate(segments.kinds)}
-    tiers = {}
+    by_type: dict[tuple[str, bool], list[int]] = {}
     for index, one in enumerate(instance.fleet):
-        tiers.setdefault((one.gpu, one.partitioned), []).append(index)
-    entry = [tiers.get((gpu.gpu, gpu.mig), [-1])[0] for gpu in plan.gpus]
+        by_type.setdefault((one.gpu, one.partitioned), []).append(index)
+    entry = [by_type.get((gpu.gpu, gpu.mig), [-1])[0] for gpu in plan.gpus]
     going = [
         tuple(_going(piece, kinds.get((at, piece.profile), -1), rows) for piece in gpu.slices)
         for at, gpu in zip(entry, plan.gpus, strict=True)
     ]
     turns = [_turns(instance, segments, at, gpu) if at >= 0 else () for at, gpu in zip(entry, plan.gpus, strict=True)]
     known = {one: _capacity(instance, segments, one) for one in {one for gpu in going for one in gpu}}
-    tiers = {indices[0]: indices for indices in tiers.values()}
+    tiers = {indices[0]: indices for indices in by_type.values()}
     return Running(plan, entry, tiers, going, turns, {one: found for one, found in known.items() if found})
 
 
-def _going(piece, kind, rows):
+def _going(piece: Slice, kind: int, rows: Mapping[str, int]) -> Going:
     if len(piece.replicas) > 1 or any(replica.sm_share < 1 for replica in piece.replicas):
         raise UnsupportedError(
             f"replan: slice {piece.profile} at {piece.start} is shared by {len(piece.replicas)} replicas; "
@@ -99,7 +103,7 @@ def _going(piece, kind, rows):
     return Going(kind, rows.get(replica.workload, -1), replica.processes, replica.model)
 
 
-def _turns(instance, segments, entry, gpu):
+def _turns(instance: Instance, segments: Segments, entry: int, gpu: PlannedGpu) -> tuple[Turn, ...]:
     """Every Turn of one GPU, those that lose nothing first."""
     kinds, places = segments.of_entry(entry), {(piece.start, piece.profile) for piece in gpu.slices}
     if len(places) < len(gpu.slices) or not (gpu.mig or places <= {(0, WHOLE)}):
@@ -121,7 +125,7 @@ def _turns(instance, segments, entry, gpu):
     return tuple(sorted(found, key=lambda turn: (-len(turn.kept), turn)))
 
 
-def _capacity(instance, segments, going):
+def _capacity(instance: Instance, segments: Segments, going: Going) -> tuple[float, int] | None:
     """(throughput_rps, batch) of the best batch at which a slice goes on as it is; None when there is none."""
     if going.kind < 0 or going.workload < 0:
         return None
@@ -130,4 +134,4 @@ def _capacity(instance, segments, going):
     if model not in workload.models:
         return None
     throughput_rps, _, batch, _ = best_point(instance, entry, kind.profile, workload, model, going.processes)
-    return (throughput_rps, int(batch)) if throughput_rps else None
+    return (throughput_rps, batch) if throughput_rps else None

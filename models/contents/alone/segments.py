@@ -1,13 +1,18 @@
 """Isolated segments: for every workload, the best way to run it alone on each kind of slice, its variant included."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from provision.models.hardware.geometry import geometry
+from provision.models.base.arrays import Floats, Ints
+from provision.models.hardware.geometry import Geometry, geometry
 from provision.models.performance.operating_points import ROUNDING
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import FleetEntry, Workload
+from provision.models.traffic.rule import Traffic
 
 
 class SliceKind(NamedTuple):
@@ -24,21 +29,21 @@ class Segments:
     """Best-throughput operating points under the latency budget (ParvaGPU's optimal triplets).
 
     Arrays are (workloads, kinds); a throughput of 0 says that no operating point meets the budget. Under the queueing
-    policy throughput is the rate up to which tasks meet it. ``model`` counts in the workload's ``models``.
+    policy throughput is the rate up to which tasks meet it. ``model`` is an index into the workload's ``models``.
     """
 
     kinds: tuple[SliceKind, ...]
-    throughput_rps: np.ndarray
-    latency_ms: np.ndarray
-    batch: np.ndarray
-    processes: np.ndarray
-    model: np.ndarray
+    throughput_rps: Floats
+    latency_ms: Floats
+    batch: Ints
+    processes: Ints
+    model: Ints
 
-    def of_entry(self, entry):
+    def of_entry(self, entry: int) -> list[int]:
         """Indices of the kinds that the GPUs of a fleet entry offer."""
         return [index for index, kind in enumerate(self.kinds) if kind.entry == entry]
 
-    def geometry(self, instance, entry):
+    def geometry(self, instance: Instance, entry: int) -> Geometry | None:
         """MIG geometry over this entry's kinds, in their order; None for whole GPUs."""
         gpu = instance.fleet[entry]
         names = [self.kinds[index].profile for index in self.of_entry(entry)]
@@ -46,21 +51,21 @@ class Segments:
 
 
 class _Identity(NamedTuple):
-    """An instance as a key: itself, not its content, which takes longer to compare than segments to find."""
+    """An instance as a cache key, compared by identity: comparing contents takes longer than finding segments."""
 
-    instance: object
+    instance: Instance
 
-    def __eq__(self, other):
-        return self.instance is other.instance
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.instance is other.instance
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return id(self.instance)
 
 
-def best_segments(instance, max_processes=None):
+def best_segments(instance: Instance, max_processes: int | None = None) -> Segments:
     """The segments of an instance, kinds in the order of the fleet and of its profiles; read-only.
 
-    Those of the instances asked for last are kept. A kind on which nothing runs alone stands among them only where
+    The segments of the last few instances are kept. A kind on which no workload can run alone is listed only where
     workloads may share its slices.
 
     Parameters
@@ -74,10 +79,10 @@ def best_segments(instance, max_processes=None):
 
 
 @lru_cache(maxsize=4)
-def _best_segments(key, max_processes):
+def _best_segments(key: _Identity, max_processes: int | None) -> Segments:
     instance = key.instance
     budgets = np.array([instance.budget_ms(workload) for workload in instance.workloads]) * (1 + ROUNDING)
-    rows = {}
+    rows: dict[tuple[str, int, Traffic], list[int]] = {}
     for index, workload in enumerate(instance.workloads):
         for number, model in enumerate(workload.models):
             rows.setdefault((model, number, instance.policy.traffic_of(workload)), []).append(index)
@@ -90,30 +95,37 @@ def _best_segments(key, max_processes):
     ]
     values = np.array([column for _, column in columns]).reshape(len(columns), len(budgets), 5)
     throughput, latency, *chosen = values.transpose(2, 1, 0)
-    tables = throughput, latency, *(column.astype(int) for column in chosen)
-    for table in tables:
+    batch, processes, model_index = (column.astype(int) for column in chosen)
+    for table in (throughput, latency, batch, processes, model_index):
         table.flags.writeable = False
-    return Segments(tuple(kind for kind, _ in columns), *tables)
+    return Segments(tuple(kind for kind, _ in columns), throughput, latency, batch, processes, model_index)
 
 
-def _kind(number, entry, profile):
+def _kind(number: int, entry: FleetEntry, profile: str) -> SliceKind:
     mig = entry.type.profiles.get(profile)
     return SliceKind(number, profile, mig.compute if mig else 1, mig.memory if mig else 1)
 
 
-def _shareable(instance, entry, profile):
-    """Whether closed networks say what workloads do that share a slice."""
+def _shareable(instance: Instance, entry: FleetEntry, profile: str) -> bool:
+    """Whether closed networks describe workloads that share a slice of this profile."""
     files = (instance.sharing_of(entry.gpu, [workload.model]) for workload in instance.workloads)
     return entry.mps and any(data.kind == "closed-network" and profile in data.profiles for data in files if data)
 
 
-def _column(instance, entry, profile, rows, budgets, max_processes):
+def _column(
+    instance: Instance,
+    entry: FleetEntry,
+    profile: str,
+    rows: Mapping[tuple[str, int, Traffic], Sequence[int]],
+    budgets: Floats,
+    max_processes: int | None,
+) -> Floats:
     """(workloads, 5) array of throughput, latency, batch, processes, model on one kind; zeros where none."""
     column = np.zeros((len(budgets), 5))
     limit = _most_processes(entry, profile)
     limit = limit if max_processes is None else min(limit, max_processes)
-    for (model, number, traffic), indices in rows.items():
-        data, indices = instance.performance_of(entry.gpu, model), np.array(indices)
+    for (model, number, traffic), served in rows.items():
+        data, indices = instance.performance_of(entry.gpu, model), np.array(served)
         if data is not None:
             rule = instance.policy.rule.under(traffic)
             found = rule.best_points(data.operating_points(model, profile), limit, budgets[indices])
@@ -122,21 +134,32 @@ def _column(instance, entry, profile, rows, budgets, max_processes):
     return column
 
 
-def best_point(instance, entry, profile, workload, model, processes):
-    """(throughput, latency, batch, processes) of a model's best operating point with so many processes, or zeros."""
+def best_point(
+    instance: Instance, entry: FleetEntry, profile: str, workload: Workload, model: str, processes: int
+) -> tuple[float, float, int, int]:
+    """A model's best operating point with a given number of processes; zeros where none meets the budget.
+
+    Returns
+    -------
+    tuple
+        Throughput in requests/s, latency in ms, batch, processes.
+    """
     data = instance.performance_of(entry.gpu, model)
     if data is None or processes > _most_processes(entry, profile):
         return 0.0, 0.0, 0, processes
     points = data.operating_points(model, profile).where_processes(processes)
     budgets_ms = np.array([instance.budget_ms(workload) * (1 + ROUNDING)])
-    return instance.policy.rule_for(workload).best_points(points, processes, budgets_ms)[0].tolist()
+    throughput_rps, latency_ms, batch, most = instance.policy.rule_for(workload).best_points(
+        points, processes, budgets_ms
+    )[0].tolist()
+    return throughput_rps, latency_ms, int(batch), int(most)
 
 
-def _most_processes(entry, profile):
+def _most_processes(entry: FleetEntry, profile: str) -> int:
     return entry.type.slice_mps_clients(profile) if entry.mps else 1
 
 
-def cap_rps(instance):
+def cap_rps(instance: Instance) -> Floats:
     """(workloads,) most that may be routed to one GPU, requests/s; infinite where there is no limit."""
     return np.array(
         [

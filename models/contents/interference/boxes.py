@@ -1,9 +1,10 @@
 """The most throughput that a set of replicas can have together on one GPU, under iGniter's model.
 
-Best-first branch and bound over boxes: ranges of units and of batches for every member. In a box nobody has less
-cache demand and power beside it than the least of the others; no point is worth more than beside these, and no set of
-points more than the best for the units of the GPU, which dynamic programming finds. These points are tried as they
-are, too. A box where they bring more than the least that was counted on is cut in two, between that and them.
+Best-first branch and bound over boxes, which are the nodes of the search: a range of units and a range of batches for
+every member. The bound of a box relaxes interference: each member is slowed only by the least cache demand and the
+least power that the others can bring in the box, and dynamic programming then shares out the units of the GPU. The
+operating points behind the bound are also tried as a solution. A box in which they bring more than these least demands
+is cut in two, between the least and the points.
 """
 
 import heapq
@@ -11,15 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.contents.interference.kernels import clock_at, delay_at
+from provision.models.contents.interference.menus import Menu
 
 NOTHING = -1.0
-"""What is worth less than everything that can be."""
+"""Stands for the value of operating points that break an SLO, a rate or the GPU: less than any real value."""
 CLOSE = 1e-10
-"""Relative excess of a bound over a value that counts as none."""
+"""Relative gap between bound and value that counts as closed."""
 ROUNDS = 4
-"""How often the least that others bring is sharpened."""
+"""How often the least demands of the members are raised at each box."""
 
 
 class Found(NamedTuple):
@@ -30,12 +33,26 @@ class Found(NamedTuple):
 
     value: float
     bound: float
-    points: np.ndarray
+    points: Ints
 
 
 @compiled
-def most_throughput(menu, members, boxes):
-    """The best points of some demands of a Menu that share a GPU, as far as so many boxes tell: a Found."""
+def most_throughput(menu: Menu, members: Ints, boxes: int) -> Found:
+    """The best operating points of some replicas that share a GPU, as far as a limited search tells.
+
+    Parameters
+    ----------
+    menu
+        The choices of all demands.
+    members
+        (members,) the demand of each replica, as an index of the Menu.
+    boxes
+        Most boxes to examine.
+
+    Returns
+    -------
+    Found
+    """
     size, value, left = len(members), NOTHING, NOTHING
     best = np.zeros((size, 2), np.int64)
     units, batches = menu.active_ms.shape[1:]
@@ -69,10 +86,11 @@ def most_throughput(menu, members, boxes):
 
 
 @compiled
-def _relaxed(menu, members, box):
-    """The most that points in a box may be worth, those points, and by member how much more they slow down others.
+def _relaxed(menu: Menu, members: Ints, box: Ints) -> tuple[float, Ints, Floats]:
+    """The bound of a box, in requests/s, the points behind it, and how far these exceed the least demands assumed.
 
-    NOTHING when no points can hold.
+    The last is (members,): 0 for a member that slows the others no more than the bound assumes. The bound is NOTHING
+    when no points of the box can hold.
     """
     size, units = len(members), menu.active_ms.shape[1]
     points, slack = np.zeros((size, 2), np.int64), np.zeros(size)
@@ -94,10 +112,13 @@ def _relaxed(menu, members, box):
 
 
 @compiled
-def _best(menu, demand, unit, batches, count, beside, beside_w):
-    """The most requests/s of a batch in a range among replicas that bring some cache demand and power, and that batch.
+def _best(
+    menu: Menu, demand: int, unit: int, batches: tuple[int, int], count: int, beside: float, beside_w: float
+) -> tuple[float, int]:
+    """The most requests/s of one replica with ``unit`` over a range of batches, and the batch that reaches it.
 
-    NOTHING where none holds.
+    It is one of ``count`` replicas; the others bring a cache demand of ``beside`` and a power of ``beside_w``. NOTHING
+    where no batch holds.
     """
     worth, best = NOTHING, 0
     for batch in range(batches[0], batches[1]):
@@ -108,10 +129,10 @@ def _best(menu, demand, unit, batches, count, beside, beside_w):
 
 
 @compiled
-def _shared_out(worth):
-    """The most that units of a GPU are worth, shared out to members who make of them what ``worth`` says; their units.
+def _shared_out(worth: Floats) -> tuple[float, Ints]:
+    """Share out the units of a GPU for the highest sum, by dynamic programming: that sum, and (members,) units.
 
-    ``worth`` is (members, units), units as positions.
+    ``worth`` is (members, units): the requests/s of a member with so many units, counted from 1 at position 0.
     """
     size, units = worth.shape
     best, taken = np.full((size + 1, units + 1), NOTHING), np.zeros((size, units + 1), np.int64)
@@ -126,14 +147,14 @@ def _shared_out(worth):
     for at in range(size - 1, -1, -1):
         chosen[at] = taken[at, left]
         left -= chosen[at] + 1
-    return best[size, units], chosen
+    return float(best[size, units]), chosen
 
 
 @compiled
-def _narrowed(menu, members, box):
-    """Narrow a box to the ranges of points that can hold; least cache demand and power of every member in it.
+def _narrowed(menu: Menu, members: Ints, box: Ints) -> tuple[Floats, Floats]:
+    """Narrow a box, in place, to points that can hold; returns each member's least cache demand and power in it.
 
-    They are infinite for a member without such points.
+    Both are infinite for a member without such points.
     """
     size = len(members)
     cache, power_w, narrow = np.zeros(size), np.zeros(size), np.empty(4, np.int64)
@@ -161,8 +182,13 @@ def _narrowed(menu, members, box):
 
 
 @compiled
-def throughput(menu, demand, unit, batch, count, beside, beside_w, room_ms):
-    """Requests/s of a point among ``count`` replicas that bring some cache demand and power; NOTHING if it breaks."""
+def throughput(
+    menu: Menu, demand: int, unit: int, batch: int, count: int, beside: float, beside_w: float, room_ms: Floats
+) -> float:
+    """Requests/s of a point among ``count`` replicas; NOTHING if it exceeds its room.
+
+    The others bring a cache demand of ``beside`` and a power of ``beside_w`` (W); ``room_ms`` is (demands, batches).
+    """
     model = menu.model[demand]
     clock = clock_at(menu, beside_w + menu.power_w[model, unit, batch])
     busy_ms = menu.scheduling_ms[model] + menu.kernels[model] * delay_at(menu, count)
@@ -173,7 +199,7 @@ def throughput(menu, demand, unit, batch, count, beside, beside_w, room_ms):
 
 
 @compiled
-def alone(menu):
+def alone(menu: Menu) -> Floats:
     """(demands, units) most requests/s of a replica alone on a GPU, with so many units; NOTHING where it cannot."""
     demands, (_, units, batches) = len(menu.model), menu.active_ms.shape
     worth = np.empty((demands, units))
@@ -184,7 +210,7 @@ def alone(menu):
 
 
 @compiled
-def _tried(menu, members, points):
+def _tried(menu: Menu, members: Ints, points: Ints) -> tuple[float, Ints]:
     """What points are worth together, the batches of members that break lowered until none does: value and points."""
     tried = points.copy()
     while True:
@@ -197,7 +223,7 @@ def _tried(menu, members, points):
 
 
 @compiled
-def _together(menu, members, points):
+def _together(menu: Menu, members: Ints, points: Ints) -> tuple[float, int]:
     """Requests/s of points on one GPU and the first member that breaks its SLO or rate, -1 for none."""
     size, value = len(members), 0.0
     cache, power_w = np.empty(size), np.empty(size)
@@ -214,7 +240,7 @@ def _together(menu, members, points):
 
 
 @compiled
-def _cut(halves, point):
+def _cut(halves: Ints, point: Ints) -> None:
     """Cut a member's ranges, given twice, between their least and a point, along the side where that is further."""
     low, high = halves[0, ::2], halves[0, 1::2]
     far = point - low

@@ -10,22 +10,28 @@ from typing import NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled
-from provision.models.contents.interference.options import SLIGHT
+from provision.models.contents.interference.options import SLIGHT, Offers, Options
+from provision.models.contents.interference.tables import Tables
 
 NEVER = -(1 << 60)
 STEPS = 4
-"""Multipliers that are tried in a cell."""
+"""How many multipliers are tried in a cell."""
 DEAREST = 1e10
-"""Most that all cache demand or power may cost by the multipliers, so that rounding stays below 1."""
+"""Most that all cache demand, or all power, may cost at the multipliers: rounding errors then stay below 1."""
+
+
+Range = tuple[float, float]
+"""The least and the most of a quantity."""
 
 
 class Cell(NamedTuple):
-    """``count`` members whose cache demand and power (W) lie in (least, most), and the multipliers to begin with."""
+    """``size`` members whose cache demand and power (W) lie in (least, most), and the multipliers to begin with."""
 
-    count: int
-    cache: tuple
-    power_w: tuple
+    size: int
+    cache: Range
+    power_w: Range
     cache_price: float
     power_price: float
 
@@ -39,13 +45,13 @@ class Relaxed(NamedTuple):
 
     most: int
     cell: Cell
-    values: np.ndarray
-    best: np.ndarray
+    values: Ints
+    best: Ints
     allowance: int
 
 
 @compiled
-def first_cells(tables, options, count):
+def first_cells(tables: Tables, options: Options, count: int) -> tuple[Cell, Cell]:
     """The two cells, below and above the power cap, of all patterns of so many members."""
     cache = (0.0, count * options.cache[1])
     full_w = max(tables.cap_w - tables.idle_w, 0.0)
@@ -54,43 +60,43 @@ def first_cells(tables, options, count):
 
 
 @compiled
-def halves(tables, cell):
+def halves(tables: Tables, cell: Cell) -> tuple[Cell, Cell]:
     """A cell cut in two along the side that matters more; power below the cap does not."""
     cache, power_w = cell.cache, cell.power_w
     capped = power_w[0] + tables.idle_w >= tables.cap_w
     slower = _spread(tables, power_w) * tables.slows[1] if capped else 0.0
     if _spread(tables, cache) * tables.slows[0] >= slower:
         middle = _middle(tables, cache)
-        return (Cell(cell.count, (cache[0], middle), power_w, cell.cache_price, cell.power_price),
-                Cell(cell.count, (middle, cache[1]), power_w, cell.cache_price, cell.power_price))
+        return (Cell(cell.size, (cache[0], middle), power_w, cell.cache_price, cell.power_price),
+                Cell(cell.size, (middle, cache[1]), power_w, cell.cache_price, cell.power_price))
     middle = _middle(tables, power_w)
-    return (Cell(cell.count, cache, (power_w[0], middle), cell.cache_price, cell.power_price),
-            Cell(cell.count, cache, (middle, power_w[1]), cell.cache_price, cell.power_price))
+    return (Cell(cell.size, cache, (power_w[0], middle), cell.cache_price, cell.power_price),
+            Cell(cell.size, cache, (middle, power_w[1]), cell.cache_price, cell.power_price))
 
 
 @compiled
-def _spread(tables, side):
+def _spread(tables: Tables, side: Range) -> float:
     """How far apart the ends of a side are in what they slow replicas by."""
     return side[1] ** tables.root - side[0] ** tables.root
 
 
 @compiled
-def _middle(tables, side):
+def _middle(tables: Tables, side: Range) -> float:
     """What slows replicas halfway between the ends of a side."""
     return ((side[0] ** tables.root + side[1] ** tables.root) / 2) ** (1 / tables.root)
 
 
 @compiled
-def relaxed(tables, offers, cell, floor):
+def relaxed(tables: Tables, offers: Offers, cell: Cell, floor: int) -> Relaxed:
     """The Relaxed of a cell at the best multipliers found; ``most`` is NEVER when no set fits the units."""
     limit = tables.limit
-    if not len(offers.units) or cell.count * offers.units[-1] > limit:
+    if not len(offers.units) or cell.size * offers.units[-1] > limit:
         return Relaxed(NEVER, cell, offers.value, np.empty((0, 0, 0), np.int64), 0)
     found = at = _priced(offers, cell, limit)
     for _ in range(STEPS - 1):
         if found.most <= floor:
             break
-        cache, power_w = _brought(offers, at.best, cell.count, limit)
+        cache, power_w = _brought(offers, at.best, cell.size, limit)
         cache_off = _slope(cache - cell.cache[1], at.cell.cache_price) / tables.usual[0]
         power_off = _slope(power_w - cell.power_w[1], at.cell.power_price) / tables.usual[1]
         steep = cache_off**2 + power_off**2
@@ -99,39 +105,39 @@ def relaxed(tables, offers, cell, floor):
         step = (at.most - floor) / steep
         cache_price = _within(at.cell.cache_price + step * cache_off / tables.usual[0], cell.cache[1])
         power_price = _within(at.cell.power_price + step * power_off / tables.usual[1], cell.power_w[1])
-        at = _priced(offers, Cell(cell.count, cell.cache, cell.power_w, cache_price, power_price), limit)
+        at = _priced(offers, Cell(cell.size, cell.cache, cell.power_w, cache_price, power_price), limit)
         if at.most < found.most:
             found = at
     return found
 
 
 @compiled
-def _slope(excess, price):
-    """Where a multiplier that is 0 would fall, it stays."""
+def _slope(excess: float, price: float) -> float:
+    """The direction in which a multiplier moves; 0 for one that is 0 and would fall below it."""
     return excess if excess > 0 or price > 0 else 0.0
 
 
 @compiled
-def _within(price, amount):
-    """A multiplier not below 0, nor so high that an amount costs more than the DEAREST."""
+def _within(price: float, amount: float) -> float:
+    """A multiplier cut to at least 0 and to where ``amount`` costs no more than DEAREST."""
     return min(max(price, 0.0), DEAREST / max(amount, 1 / DEAREST))
 
 
 @compiled
-def _priced(offers, cell, limit):
+def _priced(offers: Offers, cell: Cell, limit: int) -> Relaxed:
     """The Relaxed of a cell at its multipliers. Rounding down what these take can only raise the bound."""
     taken = np.floor(cell.cache_price * offers.cache + cell.power_price * offers.power_w)
     values = offers.value - taken.astype(np.int64)
-    best = np.empty((len(values) + 1, cell.count + 1, limit + 1), np.int64)
+    best = np.empty((len(values) + 1, cell.size + 1, limit + 1), np.int64)
     fill(offers.units, values, best)
-    most = best[0, cell.count, limit]
+    most = best[0, cell.size, limit]
     given = cell.cache_price * (cell.cache[1] + SLIGHT) + cell.power_price * (cell.power_w[1] + SLIGHT)
-    allowance = np.int64(np.ceil(given)) + 1
+    allowance = int(np.ceil(given)) + 1
     return Relaxed(most + allowance if most > NEVER // 2 else NEVER, cell, values, best, allowance)
 
 
 @compiled
-def fill(units, values, best):
+def fill(units: Ints, values: Ints, best: Ints) -> None:
     """Fill ``best`` (offers, count, units): most value of exactly so many offers from one on, in so many units."""
     many, counts, limits = best.shape
     best[many - 1] = NEVER
@@ -147,7 +153,7 @@ def fill(units, values, best):
 
 
 @compiled
-def _brought(offers, best, count, limit):
+def _brought(offers: Offers, best: Ints, count: int, limit: int) -> tuple[float, float]:
     """Cache demand and power of the set that ``best`` stands for."""
     at, cache, power_w = 0, 0.0, 0.0
     while count > 0:

@@ -5,9 +5,18 @@ points can do without. Both are least fixpoints: start where every member is alo
 neighbours force on it, repeat until nothing changes.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from provision.models.base.compiled import compiled
+
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Bools, Floats, Ints
+    from provision.models.contents.interference.menus import Menu
+    from provision.models.contents.interference.tables import Tables
 
 NONE = -1
 UNKNOWN = -2
@@ -18,7 +27,7 @@ ROUNDED = 1e-13
 
 
 @compiled
-def unbeaten(costs):
+def unbeaten(costs: Floats) -> Bools:
     """Flags of the rows of (points, criteria) costs to which no earlier row is below or equal throughout."""
     kept = np.empty(len(costs), np.int64)
     keep = np.zeros(len(costs), np.bool_)
@@ -41,19 +50,19 @@ def unbeaten(costs):
 
 
 @compiled
-def clock_at(tables, power_w):
+def clock_at(tables: Tables | Menu, power_w: float) -> float:
     """The clock as a part of its maximum at a power above idle (eq. 9)."""
     return 1 - tables.clock_loss * max(tables.idle_w + power_w - tables.cap_w, 0.0)
 
 
 @compiled
-def delay_at(tables, count):
+def delay_at(tables: Tables | Menu, count: int) -> float:
     """Extra scheduling delay of a kernel among ``count`` replicas (eq. 6), in ms."""
     return tables.delay_slope_ms * count + tables.delay_intercept_ms if count > 1 else 0.0
 
 
 @compiled
-def busy_ms(tables, point, count, cache, power_w, planned):
+def busy_ms(tables: Tables, point: int, count: int, cache: float, power_w: float, planned: bool) -> float:
     """What a batch at a point takes at full clock among ``count`` replicas whose others bring some cache and power.
 
     Rounding is on the safe side of a plan, or else of a bound. There is no division: one that may fail costs callers
@@ -68,7 +77,7 @@ def busy_ms(tables, point, count, cache, power_w, planned):
 
 
 @compiled
-def _combined(root, beside, own, planned):
+def _combined(root: float, beside: float, own: float, planned: bool) -> float:
     """What demands of neighbours that sum up to ``beside`` come to together.
 
     The sum is that of all replicas less a replica's ``own``. A root magnifies the rounding of what is next to nothing.
@@ -80,7 +89,7 @@ def _combined(root, beside, own, planned):
 
 
 @compiled
-def settle(tables, members, size, units, points):
+def settle(tables: Tables, members: Ints, size: int, units: Ints, points: Ints) -> int:
     """Operating points under which all members of a set keep SLO and rate.
 
     Every member has the least burden that does at its units, and gets more units when none does. When units
@@ -137,7 +146,7 @@ def settle(tables, members, size, units, points):
 
 
 @compiled
-def relax(tables, members, size, by_units, by_power):
+def relax(tables: Tables, members: Ints, size: int, by_units: Ints, by_power: Ints) -> int:
     """Units that a set needs at least, whatever its operating points.
 
     Each member's units and power are lower bounds found apart: the least units of any point, and the least power of
@@ -197,7 +206,7 @@ def relax(tables, members, size, by_units, by_power):
 
 
 @compiled
-def holds(tables, point, count, cache, power_w, planned):
+def holds(tables: Tables, point: int, count: int, cache: float, power_w: float, planned: bool) -> bool:
     """Whether a point keeps SLO and rate beside neighbours of some cache demand and power: in a plan, or loosely."""
     room_ms = tables.room_ms[point] if planned else tables.loose_ms[point]
     clock = clock_at(tables, power_w + tables.power_w[point])
@@ -205,7 +214,7 @@ def holds(tables, point, count, cache, power_w, planned):
 
 
 @compiled
-def arrange(tables, members, size, units, points, tries):
+def arrange(tables: Tables, members: Ints, size: int, units: Ints, points: Ints, tries: int) -> int:
     """Operating points for a set, as ``settle`` finds them or else by trying all that ``relax`` leaves.
 
     Burdens are not monotone in the units, so a set on which ``settle`` fails may still be possible.
@@ -240,7 +249,16 @@ def arrange(tables, members, size, units, points, tries):
 
 
 @compiled
-def _tried(tables, members, points, tries, by_units, spare, least_cache, least_w):
+def _tried(
+    tables: Tables,
+    members: Ints,
+    points: Ints,
+    tries: int,
+    by_units: Ints,
+    spare: int,
+    least_cache: Floats,
+    least_w: Floats,
+) -> int:
     """What ``arrange`` returns, by depth-first search: from ``by_units`` on, so many units more than these to spare.
 
     Whoever has no point yet brings the least cache demand and power, which are given by member.
@@ -278,7 +296,7 @@ def _tried(tables, members, points, tries, by_units, spare, least_cache, least_w
 
 
 @compiled
-def all_hold(tables, points, count, cache, power_w, planned):
+def all_hold(tables: Tables, points: Ints, count: int, cache: float, power_w: float, planned: bool) -> bool:
     """Whether points keep SLO and rate among ``count`` replicas of so much cache demand and power together."""
     for point in points:
         if not holds(tables, point, count, cache - tables.cache[point], power_w - tables.power_w[point], planned):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from provision.models.base.errors import InputError
 from provision.models.performance import colocation, igniter
-from provision.models.performance.operating_points import PerformanceData
+from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.sm_shares import units_of
 
 RESOURCES = 2
@@ -66,7 +66,7 @@ class Law(NamedTuple):
     slows: tuple[float, float]
 
 
-def law_of(data: PerformanceData, models: Collection[str], partly_filled: bool) -> Law:
+def law_of(data: PerformanceFile, models: Collection[str], partly_filled: bool) -> Law:
     """The Law of performance data, with grids of those models that it knows, or else of one that nobody asked for.
 
     Where batches may be ``partly_filled``, a point demands as much as any with no larger batch.

@@ -8,14 +8,17 @@ A replica of batch b on u units beside others answers a batch within
 exactly when t_gpu is no more than room(b).
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.contents.interference.laws import shares_of
-from provision.models.contents.interference.tables import LOOSE, ROUNDING, igniter_data
+from provision.models.contents.interference.tables import LOOSE, ROUNDING, Demand
 from provision.models.hardware.gpu import WHOLE, gpu_type
-from provision.models.performance.igniter import solo_terms
+from provision.models.performance.igniter import Terms, igniter_data, solo_terms
+from provision.models.problem.instance import Instance
 
 
 class Menu(NamedTuple):
@@ -26,16 +29,16 @@ class Menu(NamedTuple):
     for plans and ``loose_ms`` for bounds. Scalars of the GPU as in Tables.
     """
 
-    active_ms: np.ndarray
-    power_w: np.ndarray
-    cache: np.ndarray
-    feedback_ms: np.ndarray
-    scheduling_ms: np.ndarray
-    kernels: np.ndarray
-    sensitivity: np.ndarray
-    model: np.ndarray
-    room_ms: np.ndarray
-    loose_ms: np.ndarray
+    active_ms: Floats
+    power_w: Floats
+    cache: Floats
+    feedback_ms: Floats
+    scheduling_ms: Floats
+    kernels: Floats
+    sensitivity: Floats
+    model: Ints
+    room_ms: Floats
+    loose_ms: Floats
     delay_slope_ms: float
     delay_intercept_ms: float
     idle_w: float
@@ -44,12 +47,12 @@ class Menu(NamedTuple):
     most: int
 
 
-def menu_of(instance, gpu, demands):
+def menu_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Menu:
     """The Menu of some demands ((model,), budget in ms, rate in requests/s) on whole GPUs of a type.
 
     A demand whose model the data does not know has no room.
     """
-    data = igniter_data(instance, gpu)
+    data = igniter_data(instance.performance)[gpu]
     hardware, names = data.hardware, sorted(data.models)
     batch, shares = np.arange(1, data.max_batch + 1), shares_of(data.hardware.unit_share)[:, None]
     terms = [solo_terms(data, name, batch, shares) for name in names]
@@ -81,7 +84,7 @@ def menu_of(instance, gpu, demands):
     )
 
 
-def _room_ms(terms, demand, slack):
+def _room_ms(terms: Terms, demand: Demand, slack: float) -> Floats:
     """(batches,) longest time on the GPU that keeps the budget and the rate of a demand."""
     _, budget_ms, rate_rps = demand
     batch = terms.batch[0]

@@ -6,16 +6,23 @@ units and batch, worth as much as the dearest class with room enough; how often 
 which bounds forgive. Models with few offer every class apart.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.contents.interference.kernels import busy_ms, clock_at
-from provision.models.contents.interference.tables import models_apart
+from provision.models.contents.interference.tables import Demand, Tables, models_apart
+
+if TYPE_CHECKING:
+    from provision.models.contents.interference.cells import Cell
 
 MANY = 20
-"""Replicas of the same models from which their classes are offered together."""
+"""Models with at least so many replicas offer their classes together."""
 SLIGHT = 1e-9
 """Rounding of sums of cache demand and power (W)."""
 
@@ -28,27 +35,27 @@ class Options(NamedTuple):
     most that a point brings.
     """
 
-    points: np.ndarray
-    first: np.ndarray
-    owner: np.ndarray
-    room_ms: np.ndarray
-    kind: np.ndarray
-    copies: np.ndarray
-    cache: tuple
-    power_w: tuple
+    points: Ints
+    first: Ints
+    owner: Ints
+    room_ms: Floats
+    kind: Ints
+    copies: Ints
+    cache: tuple[float, float]
+    power_w: tuple[float, float]
 
 
 class Offers(NamedTuple):
     """Options in a cell, most units first: units, whole-number value, cache demand, power (W) and class of each."""
 
-    units: np.ndarray
-    value: np.ndarray
-    cache: np.ndarray
-    power_w: np.ndarray
-    one: np.ndarray
+    units: Ints
+    value: Ints
+    cache: Floats
+    power_w: Floats
+    one: Ints
 
 
-def options_of(tables, demands, counts):
+def options_of(tables: Tables, demands: Sequence[Demand], counts: Ints) -> Options:
     """The Options of some demands, each for so many replicas."""
     models = models_apart(demands)
     many = (np.bincount(models, counts) >= MANY)[models]
@@ -60,12 +67,12 @@ def options_of(tables, demands, counts):
     first = np.searchsorted(option.ravel()[points], np.arange(alike.shape[1] + 1))
     copies = np.where(many, tables.most, counts)
     brought = (tables.cache, tables.power_w) if len(points) else (np.zeros(1), np.zeros(1))
-    ranges = [(float(one.min()), float(one.max())) for one in brought]
-    return Options(points, first, owner[points], tables.loose_ms[points], alike[0], copies, *ranges)
+    cache, power_w = ((float(one.min()), float(one.max())) for one in brought)
+    return Options(points, first, owner[points], tables.loose_ms[points], alike[0], copies, cache, power_w)
 
 
 @compiled
-def dearest(options, values):
+def dearest(options: Options, values: Ints) -> tuple[Ints, Ints]:
     """For every point the most that it or a roomier one of its option is worth, and the class that is."""
     worth, one = np.empty(len(options.points), np.int64), np.empty(len(options.points), np.int64)
     for option in range(len(options.kind)):
@@ -78,9 +85,9 @@ def dearest(options, values):
 
 
 @compiled
-def offers_in(tables, options, worth, one, cell):
+def offers_in(tables: Tables, options: Options, worth: Ints, one: Ints, cell: Cell) -> Offers:
     """The Offers in a Cell, given the ``dearest``; those that another of their kind makes up for are left out."""
-    count, cache, power_w = cell.count, cell.cache, cell.power_w
+    count, cache, power_w = cell.size, cell.cache, cell.power_w
     many = len(options.kind)
     kept = Offers(np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many), np.empty(many),
                   np.empty(many, np.int64))
@@ -107,7 +114,7 @@ def offers_in(tables, options, worth, one, cell):
 
 
 @compiled
-def _first_above(sorted_, start, end, value):
+def _first_above(sorted_: Floats, start: int, end: int, value: float) -> int:
     """The first position from ``start`` on, before ``end``, that is not below a value; else ``end``."""
     while start < end:
         middle = (start + end) // 2
@@ -119,7 +126,7 @@ def _first_above(sorted_, start, end, value):
 
 
 @compiled
-def _beaten(kept, begin, size, value, cache, power_w):
+def _beaten(kept: Offers, begin: int, size: int, value: int, cache: float, power_w: float) -> bool:
     """Whether one of the offers from ``begin`` on, none of which has more units, is no worse."""
     for other in range(begin, size):
         if kept.value[other] >= value and kept.cache[other] <= cache and kept.power_w[other] <= power_w:

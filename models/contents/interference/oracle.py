@@ -17,7 +17,7 @@ from provision.models.contents.interference.tables import tables_of
 from provision.models.contents.oracle import Content, Priced, Running
 from provision.models.contents.roles import Role, dominance
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.operating_points import PerformanceData
+from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
@@ -40,7 +40,7 @@ class InterferenceOracle:
         (roles,) how many replicas may take a role; a content holds no more of it.
     """
 
-    def __init__(self, instance: Instance, entry: FleetEntry, data: PerformanceData, roles: Sequence[Role],
+    def __init__(self, instance: Instance, entry: FleetEntry, data: PerformanceFile, roles: Sequence[Role],
                  copies: NDArray[np.int64]) -> None:
         demands = [(role.models, instance.policy.budget_ms(role.slo_ms), role.rate_rps) for role in roles]
         self.tables = tables_of(data, instance.shared_rule, demands)
@@ -71,7 +71,7 @@ class InterferenceOracle:
                 for at in points]
 
 
-def oracle(instance: Instance, entry: FleetEntry, profile: str, data: PerformanceData, roles: Sequence[Role],
+def oracle(instance: Instance, entry: FleetEntry, profile: str, data: PerformanceFile, roles: Sequence[Role],
            copies: NDArray[np.int64]) -> InterferenceOracle | None:
     """The oracle of a slice kind; None for all but whole GPUs."""
     return InterferenceOracle(instance, entry, data, roles, copies) if profile == WHOLE else None

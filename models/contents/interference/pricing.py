@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled
-from provision.models.contents.interference.cells import NEVER, first_cells, halves, relaxed
+from provision.models.contents.interference.cells import NEVER, Relaxed, first_cells, halves, relaxed
 from provision.models.contents.interference.kernels import NONE, TRIES, UNKNOWN, arrange, settle
-from provision.models.contents.interference.options import SLIGHT, dearest, offers_in
+from provision.models.contents.interference.options import SLIGHT, Offers, Options, dearest, offers_in
+from provision.models.contents.interference.tables import Tables
 
 NODES = 3000
 """Nodes that the search of a cell may visit before it is cut."""
@@ -27,8 +29,8 @@ class Found(NamedTuple):
     no pattern exceeds, close only if the search was ``exhaustive``.
     """
 
-    members: np.ndarray
-    size: np.ndarray
+    members: Ints
+    size: Ints
     most: int
     exhaustive: bool
 
@@ -38,15 +40,15 @@ class _Known(NamedTuple):
     that a pattern is worth whose member of most units it is.
     """
 
-    members: np.ndarray
-    size: np.ndarray
-    taken: np.ndarray
-    highest: np.ndarray
-    target: np.ndarray
+    members: Ints
+    size: Ints
+    taken: Ints
+    highest: Ints
+    target: Ints
 
 
 @compiled
-def search(tables, options, values, floor, cells, room):
+def search(tables: Tables, options: Options, values: Ints, floor: int, cells: int, room: int) -> Found:
     """Patterns of value above ``floor``: for every class the best that it has most units in, and those on the way.
 
     Parameters
@@ -90,14 +92,14 @@ def search(tables, options, values, floor, cells, room):
 
 
 @compiled
-def _listed(tables, offers, copies, relaxed, known):
+def _listed(tables: Tables, offers: Offers, copies: Ints, relaxed: Relaxed, known: _Known) -> int:
     """Note patterns in a cell; returns the most that those left there may be worth, 0 when none are."""
-    count, limit, many, best = relaxed.cell.count, tables.limit, len(offers.units), relaxed.best
+    count, limit, many, best = relaxed.cell.size, tables.limit, len(offers.units), relaxed.best
     members = np.empty(count, np.int64)
     position, used = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     value, worth = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     cache, power_w = np.zeros(count + 1), np.zeros(count + 1)
-    nodes, left = NODES, np.int64(0)
+    nodes, left = NODES, 0
     for top in range(many):
         depth, position[0] = 0, top
         while depth >= 0:
@@ -130,7 +132,7 @@ def _listed(tables, offers, copies, relaxed, known):
 
 
 @compiled
-def _noted(tables, members, worth, top, known):
+def _noted(tables: Tables, members: Ints, worth: int, top: int, known: _Known) -> bool:
     """Check a set and note it; returns whether it can be, at least loosely."""
     units, points = np.empty(len(members), np.int64), np.empty(len(members), np.int64)
     total = arrange(tables, members, len(members), units, points, TRIES)
@@ -147,7 +149,7 @@ def _noted(tables, members, worth, top, known):
 
 
 @compiled
-def hardened(tables, found, harder_first, harder):
+def hardened(tables: Tables, found: Found, harder_first: Ints, harder: Ints) -> None:
     """Replace, in every pattern, classes by harder ones of the same models as long as the pattern can be planned.
 
     ``harder[harder_first[c] : harder_first[c + 1]]`` are the next harder classes of c.

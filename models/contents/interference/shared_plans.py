@@ -1,24 +1,32 @@
 """Plans in which replicas share whole GPUs under interference: from sets of classes to a Plan and back."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any, TypeVar
 
 import numpy as np
 
+from provision.models.base.arrays import Ints
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.interference.kernels import TRIES, arrange
 from provision.models.contents.interference.laws import shares_of
-from provision.models.contents.interference.stocks import Fleet, fleet_of
-from provision.models.contents.interference.tables import Classes, classes_of, serves
+from provision.models.contents.interference.stocks import Fleet, Stock, fleet_of
+from provision.models.contents.interference.tables import Classes, Demand, classes_of, serves
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.search import Outcome
 
 FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "variants"})
 """What methods that plan shared GPUs can do."""
+
+
+Pattern = tuple[int, tuple[int, ...]]
+"""The index of a Stock, and the classes that share a GPU of it in ascending order."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +36,11 @@ class SharedProblem:
     A pattern is (type, classes): the index of a Stock of the fleet and a tuple of the classes that share a GPU of it.
     """
 
-    instance: object
+    instance: Instance
     classes: Classes
     fleet: Fleet
 
-    def points(self, pattern):
+    def points(self, pattern: Pattern) -> Ints | None:
         """Operating points of a pattern; None when none are found."""
         stock, members = pattern
         points, units = np.zeros((2, len(members)), int)
@@ -40,41 +48,45 @@ class SharedProblem:
         total = arrange(tables, np.array(members), len(members), units, points, TRIES)
         return points if total > 0 else None
 
-    def chosen(self, pattern):
+    def chosen(self, pattern: Pattern) -> Ints:
         """The operating points that a plan has for a pattern that can be planned."""
-        return self.points(pattern)
+        found = self.points(pattern)
+        assert found is not None, "methods offer only patterns that can be planned"
+        return found
 
-    def used(self, patterns):
+    def used(self, patterns: Iterable[Pattern]) -> list[int]:
         """How many GPUs of each type patterns take, in the order of the fleet's stocks."""
         counts = Counter(stock for stock, _ in patterns)
         return [counts[stock] for stock in range(len(self.fleet.stocks))]
 
-    def cost(self, patterns):
+    def cost(self, patterns: Iterable[Pattern]) -> int:
         """Price of the GPUs of patterns, in units."""
         return sum(stock.cost(many) for stock, many in zip(self.fleet.stocks, self.used(patterns), strict=True))
 
     @property
-    def dearest(self):
+    def dearest(self) -> int:
         """The price of the dearest plan: every replica on a GPU of its own, in units."""
         return len(self.classes.parts) * self.fleet.dearest
 
-    def alone(self):
+    def alone(self) -> list[Pattern]:
         """The patterns with every replica on a GPU of its own, of the cheapest type that can serve it."""
         order = sorted(range(len(self.fleet.stocks)), key=lambda stock: self.fleet.stocks[stock].cost(1))
         pairs = zip(range(len(self.classes.demands)), self.classes.counts, strict=True)
         return [found for one, many in pairs for found in many * [self._alone(one, order)]]
 
-    def _alone(self, one, order):
+    def _alone(self, one: int, order: Iterable[int]) -> Pattern:
         return next((stock, (one,)) for stock in order if self.points((stock, (one,))) is not None)
 
-    def short(self, patterns):
+    def short(self, patterns: Iterable[Pattern]) -> list[str]:
         """In words, the GPUs that patterns take beyond those of the fleet, by type."""
         pairs = zip(self.fleet.stocks, self.used(patterns), strict=True)
         return [f"{many} {stock.gpu} GPUs and the fleet has {stock.count}" for stock, many in pairs
                 if stock.count is not None and many > stock.count]
 
-    def outcome(self, patterns, method, **found):
+    def outcome(self, patterns: Sequence[Pattern] | None, method: str, **found: Any) -> Outcome:
         """The Outcome of a method that ends with these patterns; without a plan when the fleet is smaller."""
+        if patterns is None:
+            return Outcome(**found)
         short = self.short(patterns)
         if found["status"] == "infeasible":
             return Outcome(**found, reason=f"the fleet is too small: the best plan needs {' and '.join(short)}")
@@ -82,7 +94,7 @@ class SharedProblem:
             return Outcome(**found | {"status": "unknown", "reason": f"{method} needs {' and '.join(short)}"})
         return Outcome(plan=self.plan(patterns, method), **found)
 
-    def plan(self, patterns, method):
+    def plan(self, patterns: Iterable[Pattern], method: str) -> Plan:
         """The Plan of patterns that together have a place for every part."""
         waiting = [list(parts) for parts in self.classes.members]
         return Plan(
@@ -90,13 +102,13 @@ class SharedProblem:
             gpus=tuple(self._gpu(pattern, waiting) for pattern in patterns),
         )
 
-    def _gpu(self, pattern, waiting):
+    def _gpu(self, pattern: Pattern, waiting: Sequence[list[int]]) -> PlannedGpu:
         stock = self.fleet.stocks[pattern[0]]
         pairs = zip(pattern[1], self.chosen(pattern), strict=True)
         replicas = tuple(self._replica(stock, point, waiting[one].pop()) for one, point in pairs)
         return PlannedGpu(gpu=stock.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=replicas),))
 
-    def _replica(self, stock, point, part):
+    def _replica(self, stock: Stock, point: Any, part: int) -> Replica:
         index, rate_rps = self.classes.parts[part]
         workload, tables = self.instance.workloads[index], stock.tables
         shares = shares_of(stock.tables.unit_share)
@@ -108,11 +120,12 @@ class SharedProblem:
             model=workload.named(tables.model[point]),
         )
 
-    def patterns(self, plan):
+    def patterns(self, plan: Plan | None) -> list[Pattern] | None:
         """The patterns of a Plan; None when there is no plan or these classes and tables do not bear it out."""
         if plan is None:
             return None
-        parts, of_part = {}, self.classes.of_part
+        parts: dict[str, list[int]] = {}
+        of_part = self.classes.of_part
         for part, (workload, _) in enumerate(self.classes.parts):
             parts.setdefault(self.instance.workloads[workload].name, []).append(int(of_part[part]))
         found, stocks = [], {stock.gpu: index for index, stock in enumerate(self.fleet.stocks)}
@@ -124,28 +137,36 @@ class SharedProblem:
         bears = not any(parts.values()) and all(self.points(pattern) is not None for pattern in set(found))
         return found if bears else None
 
-    def matched(self, patterns, slots):
+    def matched(self, patterns: Sequence[Pattern], slots: Sequence[Demand]) -> list[Pattern]:
         """Patterns of classes from patterns of slots, which are demands; slots that nobody needs stay empty."""
         takers = _takers(self.classes, slots, Counter(slot for _, members in patterns for slot in members))
         found = [(stock, [takers[slot].pop() for slot in members if takers[slot]]) for stock, members in patterns]
         return [(stock, tuple(sorted(members))) for stock, members in found if members]
 
 
-def shared_problem(instance):
+AnyProblem = TypeVar("AnyProblem", bound=SharedProblem)
+
+
+def shared_problem(instance: Instance) -> SharedProblem:
     """The SharedProblem of an instance that methods with FEATURES can do."""
     classes = classes_of(instance)
     return SharedProblem(instance, classes, fleet_of(instance, classes.demands, len(classes.parts)))
 
 
-def plan_shared(instance, name, search, make=shared_problem):
-    """The Outcome of a method: a refusal, or what its search says.
+def plan_shared(
+    instance: Instance,
+    name: str,
+    search: Callable[[AnyProblem, float], tuple[Sequence[Pattern] | None, dict[str, Any]]],
+    make: Callable[[Instance], AnyProblem],
+) -> Outcome:
+    """Run a method's search on an instance: the Outcome is a refusal, or what the search returns.
 
     Parameters
     ----------
     instance
         What methods with FEATURES can do.
     name
-        The method's.
+        The name of the method.
     search
         Takes the SharedProblem and the ``perf_counter`` of the start; returns patterns and, by name, the status,
         termination and bound of an Outcome.
@@ -163,19 +184,20 @@ def plan_shared(instance, name, search, make=shared_problem):
                            solve_seconds=perf_counter() - built)
 
 
-def is_shared(instance):
+def is_shared(instance: Instance) -> bool:
     """Whether the instance asks for plans under interference, and for no more than FEATURES."""
     asked = needs(instance)
     return "interference" in asked and asked <= FEATURES
 
 
-def _takers(classes, slots, counts):
+def _takers(classes: Classes, slots: Sequence[Demand], counts: Mapping[int, int]) -> dict[int, list[int]]:
     """Classes that take the slots of each demand, hardest first.
 
     The hardest has the shortest budget, of equals the highest rate; among the slots that serve it, it takes one
     of the smallest sufficient rate, of equals the longest budget: the others have least use for that.
     """
-    takers, free, by_model = {slot: [] for slot in counts}, dict(counts), {}
+    takers: dict[int, list[int]] = {slot: [] for slot in counts}
+    free, by_model = dict(counts), dict[tuple[str, ...], list[int]]()
     for slot in sorted(counts, key=lambda one: (slots[one][2], -slots[one][1])):
         by_model.setdefault(slots[slot][0], []).append(slot)
     for index, demand in enumerate(classes.demands):

@@ -1,13 +1,20 @@
-"""GPU types to plan shared GPUs on, and what so many of each cost, in exact whole numbers."""
+"""The GPU types of a fleet that replicas can share, with their price tiers in exact whole numbers."""
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from provision.models.contents.interference.tables import Tables, igniter_data, tables_of
+from provision.models.contents.interference.tables import Demand, Tables, tables_of
+from provision.models.performance.igniter import igniter_data
+from provision.models.problem.instance import Instance
 
 BEYOND = 10
-"""A GPU that the fleet has not costs so many times as much as all replicas on the dearest GPUs that it has."""
+"""The price of a GPU that the fleet lacks, as a multiple of all replicas each on the dearest GPU that it has."""
+
+
+Tier = tuple[int, int | None]
+"""A price in whole units and how many GPUs there are at it, None for as many as needed."""
 
 
 @dataclass(frozen=True)
@@ -21,20 +28,20 @@ class Stock:
     gpu: str
     tables: Tables
     count: int | None
-    tiers: tuple
+    tiers: tuple[Tier, ...]
 
     @property
-    def offered(self):
+    def offered(self) -> tuple[Tier, ...]:
         """The tiers of GPUs that there are."""
         return self.tiers if self.count is None else self.tiers[:-1]
 
     @property
-    def worth(self):
+    def worth(self) -> int:
         """The price of the dearest of these, at least 1."""
         return max(1, *(price for price, _ in self.offered))
 
-    def cost(self, many):
-        """Price of so many GPUs."""
+    def cost(self, many: int) -> int:
+        """The price of ``many`` GPUs, the cheapest tiers first, in units."""
         total = 0
         for price, count in self.tiers:
             taken = many if count is None else min(many, count)
@@ -46,45 +53,48 @@ class Stock:
 class Fleet:
     """The Stocks of an instance, the ``prices`` of its GPUs and what a ``unit`` of these adds to the objective."""
 
-    stocks: tuple
-    prices: tuple
+    stocks: tuple[Stock, ...]
+    prices: tuple[int, ...]
     unit: Fraction
 
     @property
-    def dearest(self):
+    def dearest(self) -> int:
         """The highest price, 1 where all are free."""
         return max(self.prices) or 1
 
-    def with_tables(self, instance, demands):
+    def with_tables(self, instance: Instance, demands: Sequence[Demand]) -> "Fleet":
         """The same GPUs with the tables of other demands."""
-        tables = (tables_of(igniter_data(instance, one.gpu), instance.shared_rule, demands) for one in self.stocks)
+        data = igniter_data(instance.performance)
+        tables = (tables_of(data[one.gpu], instance.shared_rule, demands) for one in self.stocks)
         stocks = tuple(replace(stock, tables=made) for stock, made in zip(self.stocks, tables, strict=True))
         return replace(self, stocks=stocks)
 
-    def objective(self, units):
+    def objective(self, units: int) -> float:
         """What whole units of price add to the objective."""
         return float(units * self.unit)
 
 
-def fleet_of(instance, demands, replicas):
+def fleet_of(instance: Instance, demands: Sequence[Demand], replicas: int) -> Fleet:
     """The Fleet of an instance, with the GPU types whose data knows some of its models; for so many replicas."""
     weights = [Fraction(f"{instance.weight(entry):.12g}") for entry in instance.fleet]
     unit = Fraction(math.gcd(*(weight.numerator for weight in weights)) or 1,
                     math.lcm(*(weight.denominator for weight in weights)))
     prices = [int(weight / unit) for weight in weights]
-    beyond, models, tiers = BEYOND * replicas * (max(prices) or 1), {one for demand in demands for one in demand[0]}, {}
+    beyond, models = BEYOND * replicas * (max(prices) or 1), {one for demand in demands for one in demand[0]}
+    data = {gpu: one for gpu, one in igniter_data(instance.performance).items() if models & set(one.models)}
+    tiers: dict[str, list[Tier]] = {}
     for entry, price in zip(instance.fleet, prices, strict=True):
-        if (data := igniter_data(instance, entry.gpu)) and models & set(data.models):
+        if entry.gpu in data:
             tiers.setdefault(entry.gpu, []).append((price, entry.count))
-    tables = {gpu: tables_of(igniter_data(instance, gpu), instance.shared_rule, demands) for gpu in tiers}
+    tables = {gpu: tables_of(data[gpu], instance.shared_rule, demands) for gpu in tiers}
     stocks = (_stock(gpu, tables[gpu], found, beyond) for gpu, found in tiers.items())
     return Fleet(tuple(stocks), tuple(prices), unit)
 
 
-def _stock(gpu, tables, tiers, beyond):
+def _stock(gpu: str, tables: Tables, tiers: Iterable[Tier], beyond: int) -> Stock:
     """The Stock of a GPU type; tiers dearer than one without limit are left out."""
     order = sorted(tiers, key=lambda tier: tier[0])
     unlimited = [index for index, (_, count) in enumerate(order) if count is None]
     if unlimited:
         return Stock(gpu, tables, None, tuple(order[: unlimited[0] + 1]))
-    return Stock(gpu, tables, sum(count for _, count in order), (*order, (beyond, None)))
+    return Stock(gpu, tables, sum(count for _, count in order if count is not None), (*order, (beyond, None)))

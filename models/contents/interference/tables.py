@@ -11,23 +11,35 @@ workload that a GPU cannot serve alone is split, into the least number of equal 
 """
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.interference.kernels import unbeaten
-from provision.models.contents.interference.laws import law_of
+from provision.models.contents.interference.laws import Grid, law_of
 from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.sm_shares import units_of
+from provision.models.problem.instance import Instance
+from provision.models.traffic.rule import LatencyRule
 
 LOOSE = 3e-9
 """Relative excess over SLOs and rates that a bound forgives: more than the verifier does."""
 ROUNDING = 1e-12
 """Relative excess that is rounding: a plan may meet a limit exactly."""
 POINTS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w", "burden")
-"""What the points of a class have from the Grid of their model."""
+"""The columns that the points of a class take from the Grid of their model."""
+
+
+Demand = tuple[tuple[str, ...], float, float]
+"""What a replica is for: the models that may run, the latency budget in ms, the rate in requests/s."""
+Columns = dict[str, NDArray[Any]]
+"""Arrays over operating points, by name."""
 
 
 class Tables(NamedTuple):
@@ -39,20 +51,20 @@ class Tables(NamedTuple):
     first point with at least so many units. Scalars of the GPU follow, as in ``Law``.
     """
 
-    first: np.ndarray
-    model: np.ndarray
-    units: np.ndarray
-    batch: np.ndarray
-    base_ms: np.ndarray
-    kernels: np.ndarray
-    cache_ms: np.ndarray
-    power_ms: np.ndarray
-    cache: np.ndarray
-    power_w: np.ndarray
-    room_ms: np.ndarray
-    loose_ms: np.ndarray
-    by_power: np.ndarray
-    least_cache: np.ndarray
+    first: Ints
+    model: Ints
+    units: Ints
+    batch: Ints
+    base_ms: Floats
+    kernels: Floats
+    cache_ms: Floats
+    power_ms: Floats
+    cache: Floats
+    power_w: Floats
+    room_ms: Floats
+    loose_ms: Floats
+    by_power: Ints
+    least_cache: Floats
     root: float
     delay_slope_ms: float
     delay_intercept_ms: float
@@ -60,8 +72,8 @@ class Tables(NamedTuple):
     cap_w: float
     clock_loss: float
     unit_share: float
-    usual: tuple
-    slows: tuple
+    usual: tuple[float, float]
+    slows: tuple[float, float]
     limit: int
     most: int
 
@@ -74,18 +86,18 @@ class Classes:
     ``whole`` says that no workload had to be split.
     """
 
-    demands: tuple
-    parts: tuple
-    members: tuple
+    demands: tuple[Demand, ...]
+    parts: tuple[tuple[int, float], ...]
+    members: tuple[tuple[int, ...], ...]
     whole: bool
 
     @property
-    def counts(self):
+    def counts(self) -> Ints:
         """(classes,) replicas to place."""
         return np.array([len(parts) for parts in self.members])
 
     @property
-    def of_part(self):
+    def of_part(self) -> Ints:
         """(parts,) class of each part."""
         found = np.empty(len(self.parts), int)
         for index, parts in enumerate(self.members):
@@ -93,10 +105,11 @@ class Classes:
         return found
 
 
-def classes_of(instance):
+def classes_of(instance: Instance) -> Classes:
     """The Classes of an instance whose workloads can all meet their SLO on a GPU of their own."""
     most_rps = _part_rps(instance)
-    parts, found = [], {}
+    parts: list[tuple[int, float]] = []
+    found: dict[Demand, list[int]] = {}
     for index, workload in enumerate(instance.workloads):
         planned = instance.planned_rps(workload)
         pieces = max(math.ceil(planned / most_rps[index] * (1 - ROUNDING)), 1)
@@ -105,11 +118,11 @@ def classes_of(instance):
             found.setdefault(key, []).append(len(parts))
             parts.append((index, planned / pieces))
     demands = tuple(sorted(found, key=hardness))
-    return Classes(demands, tuple(parts), tuple(map(tuple, map(found.get, demands))),
+    return Classes(demands, tuple(parts), tuple(tuple(found[demand]) for demand in demands),
                    len(parts) == len(instance.workloads) and one_replica_each(instance))
 
 
-def _part_rps(instance):
+def _part_rps(instance: Instance) -> Floats:
     """(workloads,) most that a replica may have to carry, in requests/s.
 
     Where max_replicas is set that is what the fastest GPU type can; else what the type with the least price for it can,
@@ -125,29 +138,29 @@ def _part_rps(instance):
     return np.where(free, rps[np.arange(len(rps)), chosen], rps.max(axis=1))
 
 
-def one_replica_each(instance):
+def one_replica_each(instance: Instance) -> bool:
     """Whether no workload may be split: only then do bounds on plans with one replica per workload hold."""
     return all(one.max_replicas == 1 for one in instance.workloads)
 
 
-def hardness(demand):
+def hardness(demand: Demand) -> Demand:
     """Sort key: no demand can serve one that comes before it, but for equals."""
     models, budget_ms, rate_rps = demand
     return models, budget_ms, -rate_rps
 
 
-def serves(harder, easier):
+def serves(harder: Demand, easier: Demand) -> bool:
     """Whether a place for one demand can take another: same models, no shorter budget, no higher rate."""
     return harder[0] == easier[0] and harder[1] <= easier[1] and harder[2] >= easier[2]
 
 
-def models_apart(demands):
+def models_apart(demands: Iterable[Demand]) -> Ints:
     """(demands,) numbers that tell their models apart."""
     numbers = {models: number for number, models in enumerate(sorted({demand[0] for demand in demands}))}
     return np.array([numbers[demand[0]] for demand in demands])
 
 
-def tables_of(data, rule, demands):
+def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand]) -> Tables:
     """The Tables of some demands on whole GPUs of a type, in their order; those that it cannot serve have no points.
 
     ``rule`` is the latency rule that they keep.
@@ -165,33 +178,38 @@ def tables_of(data, rule, demands):
         least_cache=np.concatenate([np.minimum.accumulate(one["cache"][order[::-1]])[::-1]
                                     for one, order in zip(points, by_power, strict=True)]),
         **_merged(points),
-        **{name: value for name, value in law._asdict().items() if name in Tables._fields},
+        root=law.root,
+        delay_slope_ms=law.delay_slope_ms,
+        delay_intercept_ms=law.delay_intercept_ms,
+        idle_w=law.idle_w,
+        cap_w=law.cap_w,
+        clock_loss=law.clock_loss,
+        unit_share=law.unit_share,
+        usual=law.usual,
+        slows=law.slows,
         limit=limit,
         most=min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE)),
     )
 
 
-def least_units(tables):
+def least_units(tables: Tables) -> Ints:
     """(classes,) units that each needs at least; more than there are where the GPU cannot serve it."""
     return (tables.first == tables.first[:, :1]).sum(axis=1) - 1
 
 
-def igniter_data(instance, gpu):
-    """The performance data of a GPU type, one file; None when there is none."""
-    return next((data for data in instance.performance if data.gpu == gpu), None)
-
-
-def _order(points, *names):
-    """The points of a class by some fields, the first counts most."""
+def _order(points: Columns, *names: str) -> Ints:
+    """The order of the points of a class by the named columns, of which the first counts most."""
     return np.lexsort([points[name] for name in reversed(names)])
 
 
-def _merged(parts):
-    """Arrays by name, joined."""
+def _merged(parts: Sequence[Columns]) -> Columns:
+    """The columns of several sets of points, joined end to end."""
     return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
 
 
-def _points(grids, rule, models, budget_ms, rate_rps):
+def _points(
+    grids: Mapping[str, Grid], rule: LatencyRule, models: Sequence[str], budget_ms: float, rate_rps: float
+) -> Columns:
     """The points of one demand that can hold alone and are worth considering, as arrays by name.
 
     A point without another of no more units, power, cache, time alone and slowdown, and no less room, is worth it.
@@ -206,7 +224,7 @@ def _points(grids, rule, models, budget_ms, rate_rps):
     return {name: column[keep] for name, column in flat.items()}
 
 
-def _possible(number, grid, rule, budget_ms, rate_rps):
+def _possible(number: int, grid: Grid, rule: LatencyRule, budget_ms: float, rate_rps: float) -> Columns:
     """The points at which one model, of this number, can hold alone."""
     batch, load_ms, after_ms = grid.batch[:1], grid.load_ms[:1], grid.after_ms[:1]
     room, loose = (

@@ -1,18 +1,21 @@
-"""Plans of most throughput under interference: what sets of replicas that share a GPU are worth, and their plans."""
+"""Plans of most throughput under interference: the throughput of replicas that share a GPU, and their plans."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from provision.models.contents.interference.boxes import CLOSE, NOTHING, most_throughput
+from provision.models.base.arrays import Ints
+from provision.models.contents.interference.boxes import CLOSE, NOTHING, Found, most_throughput
 from provision.models.contents.interference.laws import shares_of
-from provision.models.contents.interference.menus import menu_of
+from provision.models.contents.interference.menus import Menu, menu_of
 from provision.models.contents.interference.shared_plans import FEATURES as SHARED_FEATURES
-from provision.models.contents.interference.shared_plans import SharedProblem, shared_problem
-from provision.models.contents.interference.tables import igniter_data
+from provision.models.contents.interference.shared_plans import Pattern, SharedProblem, shared_problem
+from provision.models.contents.interference.stocks import Stock
 from provision.models.plans.plan import Replica
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
-from provision.models.problem.search import Outcome
 
 FEATURES = SHARED_FEATURES - {"variants"} | {"max_throughput"}
 """What methods that plan throughput on shared GPUs can do."""
@@ -27,58 +30,53 @@ class ThroughputProblem(SharedProblem):
     ``known`` are the best Found so far of patterns, and the boxes that these took.
     """
 
-    menus: tuple
-    known: dict = field(default_factory=dict)
+    menus: tuple[Menu, ...]
+    known: dict[Pattern, tuple[Found, int]] = field(default_factory=dict)
 
-    def found(self, pattern, boxes=BOXES):
+    def found(self, pattern: Pattern, boxes: int = BOXES) -> Found:
         """What a pattern is worth, as far as so many boxes tell or more."""
-        found, spent = self.known.get(pattern, (None, 0))
-        if spent < boxes:
+        if pattern not in self.known or self.known[pattern][1] < boxes:
             stock, members = pattern
             found = most_throughput(self.menus[stock], np.array(members), boxes)
             exact = found.bound <= found.value * (1 + CLOSE)
             self.known[pattern] = found, BOXES if exact else boxes
-        return found
+        return self.known[pattern][0]
 
-    def settled(self, pattern):
+    def settled(self, pattern: Pattern) -> bool:
         """Whether no more is to be found out about a pattern."""
         return pattern in self.known and self.known[pattern][1] >= BOXES
 
-    def value(self, patterns, boxes=BOXES):
-        """Requests/s of patterns together; NOTHING for each without operating points when there are such."""
+    def value(self, patterns: Iterable[Pattern], boxes: int = BOXES) -> float:
+        """Requests/s of patterns together; where some have no operating points, NOTHING times the number of these."""
         values = [self.found(pattern, boxes).value for pattern in patterns]
         return NOTHING * values.count(NOTHING) if NOTHING in values else sum(values)
 
-    def chosen(self, pattern):
+    def chosen(self, pattern: Pattern) -> Ints:
         """The best operating points known, (units, batch) as positions, or such as hold."""
         found = self.found(pattern, 1)
         if found.value > NOTHING:
             return found.points
-        tables, points = self.fleet.stocks[pattern[0]].tables, self.points(pattern)
+        tables, points = self.fleet.stocks[pattern[0]].tables, super().chosen(pattern)
         return np.column_stack([tables.units[points], tables.batch[points]]) - 1
 
-    def outcome(self, patterns, method, **found):
-        """The Outcome of a method that ends with these patterns, None for none."""
-        return Outcome(**found) if patterns is None else super().outcome(patterns, method, **found)
-
-    def _replica(self, stock, point, part):
+    def _replica(self, stock: Stock, point: Any, part: int) -> Replica:
         workload, rate_rps = self.classes.parts[part]
         unit, batch = point.tolist()
-        shares = shares_of(igniter_data(self.instance, stock.gpu).hardware.unit_share)
+        shares = shares_of(stock.tables.unit_share)
         return Replica(
             workload=self.instance.workloads[workload].name, batch=batch + 1, sm_share=float(shares[unit]),
             rate_rps=rate_rps,
         )
 
 
-def throughput_problem(instance):
+def throughput_problem(instance: Instance) -> ThroughputProblem:
     """The ThroughputProblem of an instance that methods with FEATURES can do."""
     plain = shared_problem(instance)
     menus = tuple(menu_of(instance, stock.gpu, plain.classes.demands) for stock in plain.fleet.stocks)
     return ThroughputProblem(instance, plain.classes, plain.fleet, menus)
 
 
-def is_shared_throughput(instance):
+def is_shared_throughput(instance: Instance) -> bool:
     """Whether the instance asks for throughput under interference, and for no more than FEATURES."""
     asked = needs(instance)
     return {"interference", "max_throughput"} <= asked <= FEATURES and not instance.policy.rule.random_arrivals

@@ -5,12 +5,18 @@ larger one costs nothing while little waits, and after a burst fewer rounds make
 harder on the other part, though: where interference was not looked at, the smallest stay.
 """
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
-from provision.models.contents.turns.tables import ALONE, ROUNDING
+from provision.models.base.arrays import Floats
+from provision.models.contents.turns.tables import ALONE, ROUNDING, Part, TurnTables
+
+Batches = Sequence[Sequence[int]]
+"""For every part, the batches of its replicas as indices into ``TurnTables.batches``."""
 
 
-def largest_batches(tables, parts):
+def largest_batches(tables: TurnTables, parts: Sequence[Part]) -> Batches:
     """Batches for the parts of one GPU beside each other that no replica can grow from.
 
     From the smallest on, the fullest replica at its rate grows where every SLO and rate still holds.
@@ -20,7 +26,9 @@ def largest_batches(tables, parts):
     tables, parts
         As for GpuletTables.settle, which must have an answer.
     """
-    batches = tables.settle(parts)
+    settled = tables.settle(parts)
+    assert settled is not None, "the parts hold"
+    batches: Batches = settled
     if len(parts) > 1 and not tables.interference:
         return batches
     while grown := next((sizes for sizes in _grown(tables, parts, batches) if _holds(tables, parts, sizes)), None):
@@ -28,7 +36,7 @@ def largest_batches(tables, parts):
     return batches
 
 
-def _grown(tables, parts, batches):
+def _grown(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> Iterator[Batches]:
     """Batches with the next size for one replica, for the fullest first."""
     full = [
         (load_rps * busy_ms.sum() / tables.batches[size], part, at)
@@ -42,7 +50,7 @@ def _grown(tables, parts, batches):
             yield sizes
 
 
-def _holds(tables, parts, batches):
+def _holds(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> bool:
     """Whether every replica meets its SLO and carries its rate."""
     for (_, load), sizes, busy_ms in zip(parts, batches, _busy(tables, parts, batches), strict=True):
         who, rates = np.array([one for one, _ in load]), np.array([rate for _, rate in load])
@@ -53,7 +61,7 @@ def _holds(tables, parts, batches):
     return True
 
 
-def _busy(tables, parts, batches):
+def _busy(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> list[Floats]:
     """Executions (ms) of the replicas of every part beside the other part."""
     felt = [tables.felt(share, load, sizes) for (share, load), sizes in zip(parts, batches, strict=True)]
     received = felt[::-1] if len(parts) > 1 else [ALONE]

@@ -1,18 +1,21 @@
 """Plans of gpu-lets from what methods decide: which load each part of a GPU has."""
 
+from collections.abc import Iterable, Sequence
 from time import perf_counter
 
 from provision.models.contents.turns.batches import largest_batches
+from provision.models.contents.turns.tables import GpuletTables, Part
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.plans.prediction import predict_slice
-from provision.models.problem.search import Outcome
+from provision.models.problem.instance import Instance
+from provision.models.problem.search import Outcome, Status
 
 FEATURES = frozenset({"limited_counts", "without_mig", "gpulets"})
 """What methods for gpu-lets can do."""
 
 
-def gpulets_plan(tables, gpus, method):
+def gpulets_plan(tables: GpuletTables, gpus: Iterable[Sequence[Part]], method: str) -> Plan:
     """The plan for GPUs given as lists of (share, load), with the largest batches that hold.
 
     Shares are indices into ``tables.shares``; a load is a tuple of (workload, rate in requests/s).
@@ -27,7 +30,7 @@ def gpulets_plan(tables, gpus, method):
     )
 
 
-def _replicas(tables, parts):
+def _replicas(tables: GpuletTables, parts: Sequence[Part]) -> tuple[Replica, ...]:
     """The replicas of one GPU; those of a part take turns where they are several."""
     return tuple(
         Replica(
@@ -42,7 +45,9 @@ def _replicas(tables, parts):
     )
 
 
-def outcome(tables, gpus, method, started, stuck=""):
+def outcome(
+    tables: GpuletTables, gpus: Sequence[Sequence[Part]] | None, method: str, started: float, stuck: str = ""
+) -> Outcome:
     """What a method found: a plan of GPUs given as lists of (share, load), or None and where it got stuck.
 
     A plan that misses an SLO or rate by the data, made without looking at interference, is ``unknown``.
@@ -54,22 +59,22 @@ def outcome(tables, gpus, method, started, stuck=""):
         plan = gpulets_plan(tables, gpus, method)
         missed = late(tables.instance, plan)
         reason = f"{', '.join(missed)}: too slow beside others for the SLO or the rate" if missed else ""
-    status = "unknown" if reason else "feasible"
+    status: Status = "unknown" if reason else "feasible"
     return Outcome(status, "completed", plan, reason=reason, solve_seconds=perf_counter() - started)
 
 
-def late(instance, plan):
+def late(instance: Instance, plan: Plan) -> list[str]:
     """Names of the workloads that miss their SLO or rate in a plan, by the scalar path."""
     missed = set()
     for gpu in plan.gpus:
         for piece in gpu.slices:
             for replica, found in zip(piece.replicas, predict_slice(instance, gpu.gpu, piece), strict=True):
                 budget_ms = instance.budget_ms(instance.workload[replica.workload])
-                if _over(found.latency_ms, budget_ms) or _over(replica.rate_rps, found.throughput_rps):
+                if found is None or _over(found.latency_ms, budget_ms) or _over(replica.rate_rps, found.throughput_rps):
                     missed.add(replica.workload)
     return [one.name for one in instance.workloads if one.name in missed]
 
 
-def _over(value, limit):
+def _over(value: float, limit: float) -> bool:
     """Whether a value exceeds a limit by more than rounding."""
     return value > limit * (1 + 1e-9)

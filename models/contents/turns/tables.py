@@ -3,11 +3,16 @@
 Workloads and shares go by index. A *load* maps workloads to the rates (requests/s) that they bring to a part of a GPU.
 """
 
+from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
+from typing import cast
 
 import numpy as np
 
+from provision.models.base.arrays import Floats
 from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.performance.gpulets import GpuletModel, Gpulets
+from provision.models.problem.instance import Instance
 
 ROUNDING = 1e-10
 """Relative excess that counts as rounding; the verifier allows a little more."""
@@ -15,6 +20,12 @@ LEAST_RPS = 1e-6
 """A workload without requests keeps a replica, planned for this."""
 ALONE = -np.inf
 """The pressure on a part that has the GPU to itself."""
+
+
+Load = tuple[tuple[int, float], ...]
+"""Pairs (workload by index, rate in requests/s) that a part of a GPU serves."""
+Part = tuple[int, Load]
+"""A share, as an index into ``TurnTables.shares``, and its load."""
 
 
 class TurnTables:
@@ -35,16 +46,23 @@ class TurnTables:
         Whether the parts of a GPU slow each other.
     """
 
-    def __init__(self, data, models, budgets_ms, rates_rps, interference=True):
+    def __init__(
+        self,
+        data: Gpulets,
+        models: Sequence[str],
+        budgets_ms: Sequence[float] | Floats,
+        rates_rps: Sequence[float] | Floats,
+        interference: bool = True,
+    ) -> None:
         self.data, self.interference, self.gpu = data, interference, gpu_type(data.gpu)
         self.batches = np.array(data.batches)
         self.shares = tuple(sorted({share for split in data.splits for share in split}))
         self.whole = len(self.shares) - 1
-        models = [data.models[name] for name in models]
-        self.memory_gib = np.array([model.memory_gib for model in models])
+        known = [data.models[name] for name in models]
+        self.memory_gib = np.array([model.memory_gib for model in known])
         self.allowed_ms = 2 * np.asarray(budgets_ms, float) * (1 + ROUNDING)
         self.rates = np.maximum(rates_rps, LEAST_RPS)
-        self.time_ms, l2, dram = self._alone(models)
+        self.time_ms, l2, dram = self._alone(known)
         c = data.interference
         self.own = c.constant + np.maximum.accumulate(c.l2_own * l2 + c.dram_own * dram, axis=2)
         self.pressure = np.maximum.accumulate(c.l2_other * l2 + c.dram_other * dram, axis=2)
@@ -52,13 +70,13 @@ class TurnTables:
             self.own, self.pressure = np.ones_like(self.own), np.zeros_like(self.pressure)
         self.fit = lru_cache(maxsize=None)(self._fit)
 
-    def rest_of(self, share):
+    def rest_of(self, share: int) -> int:
         """The share that a GPU has left beside this one."""
         size = self.shares[share]
         split = next(split for split in self.data.splits if size in split)
         return self.shares.index(split[1 - split.index(size)])
 
-    def _alone(self, models):
+    def _alone(self, models: Sequence[GpuletModel]) -> tuple[Floats, Floats, Floats]:
         """Execution (ms), L2 and DRAM utilisation alone, arrays (shares, workloads, batches)."""
         terms = np.array([
             (m.fixed_ms, m.per_request_ms, m.l2_fixed_ms, m.l2_per_request_ms, m.dram_fixed_ms, m.dram_per_request_ms)
@@ -69,23 +87,23 @@ class TurnTables:
         per_ms = shares / (terms[0] + terms[1] * self.batches)
         return time_ms, (terms[2] + terms[3] * self.batches) * per_ms, (terms[4] + terms[5] * self.batches) * per_ms
 
-    def beside(self, share, pressure):
+    def beside(self, share: int, pressure: float) -> Floats:
         """Executions (ms) on a share under a pressure from the other part, (workloads, batches)."""
         return self.time_ms[share] * np.maximum(1.0, self.own[share] + pressure)
 
     @cached_property
-    def capacity_alone(self):
+    def capacity_alone(self) -> Floats:
         """(shares, workloads) most requests/s that a workload alone on a share can carry within its SLO."""
         return np.array([[self.capacity(share, one, ALONE) for one in range(len(self.rates))]
                          for share in range(len(self.shares))])
 
-    def capacity(self, share, workload, pressure):
+    def capacity(self, share: int, workload: int, pressure: float) -> float:
         """Most requests/s that a workload with a share to itself can carry within its SLO; 0 when it never meets it."""
         time_ms = self.beside(share, pressure)[workload]
         meets = 2 * time_ms <= self.allowed_ms[workload]
         return float((1000 * self.batches / time_ms)[meets].max(initial=0.0))
 
-    def _fit(self, share, load, pressure):
+    def _fit(self, share: int, load: Load, pressure: float) -> tuple[int, ...] | None:
         """Indices of the smallest batches with which a load meets its SLOs on a share; None when there are none.
 
         ``load`` is a tuple of (workload, rate). For a period the batches are what arrives in it; the shortest period
@@ -103,7 +121,7 @@ class TurnTables:
         meets = in_time & (cycle_ms <= period_ms * (1 + ROUNDING))
         return tuple(needed[:, meets.argmax()].tolist()) if meets.any() else None
 
-    def settle(self, parts):
+    def settle(self, parts: Sequence[Part]) -> list[tuple[int, ...]] | None:
         """Smallest batches for the parts of one GPU beside each other; None when an SLO, rate or the memory breaks.
 
         ``parts`` are (share, load) with non-empty loads. Pressures rise from none until they hold: slower executions
@@ -113,24 +131,26 @@ class TurnTables:
             return None
         received = [ALONE if len(parts) == 1 else 0.0] * len(parts)
         while True:
-            batches = [self.fit(share, load, at) for (share, load), at in zip(parts, received, strict=True)]
-            if None in batches:
+            found = [self.fit(share, load, at) for (share, load), at in zip(parts, received, strict=True)]
+            batches = [one for one in found if one is not None]
+            if len(batches) < len(found):
                 return None
             felt = [self.felt(share, load, chosen) for (share, load), chosen in zip(parts, batches, strict=True)]
             if len(parts) == 1 or felt[::-1] == received:
                 return batches
             received = felt[::-1]
 
-    def pressures(self, parts):
+    def pressures(self, parts: Sequence[Part]) -> list[float]:
         """What every part of a GPU that holds exerts on the other, at the smallest batches."""
-        settled = zip(parts, self.settle(parts), strict=True)
-        return [self.felt(share, load, batches) for (share, load), batches in settled]
+        settled = self.settle(parts)
+        assert settled is not None, "the parts hold"
+        return [self.felt(share, load, batches) for (share, load), batches in zip(parts, settled, strict=True)]
 
-    def felt(self, share, load, batches):
+    def felt(self, share: int, load: Load, batches: Sequence[int]) -> float:
         """Pressure that a part exerts with these batches."""
         return max(self.pressure[share, one, size] for (one, _), size in zip(load, batches, strict=True))
 
-    def fits_memory(self, workloads):
+    def fits_memory(self, workloads: Iterable[int]) -> bool:
         """Whether a GPU has memory for replicas of these workloads."""
         return sum(self.memory_gib[one] for one in workloads) <= self.gpu.slice_memory_gib(WHOLE)
 
@@ -138,10 +158,10 @@ class TurnTables:
 class GpuletTables(TurnTables):
     """The tables of the workloads of an instance with one fleet entry."""
 
-    def __init__(self, instance, interference=True):
+    def __init__(self, instance: Instance, interference: bool = True) -> None:
         names = [one.model for one in instance.workloads]
         super().__init__(
-            instance.sharing_of(instance.fleet[0].gpu, names), names,
+            cast("Gpulets", instance.sharing_of(instance.fleet[0].gpu, names)), names,
             [instance.budget_ms(one) for one in instance.workloads],
             [instance.planned_rps(one) for one in instance.workloads], interference,
         )

@@ -12,13 +12,18 @@ of memory is one step here.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
+from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled
 from provision.models.performance.tokens.heap import push, take
 from provision.models.performance.tokens.records import CORE, NOBODY, Clients, Engine
 from provision.models.performance.tokens.step import TokenCosts, decode_ms, delivery_ms, intake_ms, prefill_ms
+
+Core = Any
+"""One record of the type CORE, whose fields kernels read and write as attributes."""
 
 
 @compiled
@@ -45,7 +50,7 @@ def replay(requests: np.ndarray, engine: Engine, costs: TokenCosts, clients: Cli
 
 
 @compiled
-def _send(requests, core, costs, clients):
+def _send(requests: np.ndarray, core: Core, costs: TokenCosts, clients: Clients) -> None:
     """Let a client send the next request, if it may; the front end takes requests in one after another."""
     request = core.sent
     if core.ready_ms < math.inf or core.in_flight >= clients.most or request == len(requests):
@@ -60,7 +65,7 @@ def _send(requests, core, costs, clients):
 
 
 @compiled
-def _receive(requests, core, costs, clients):
+def _receive(requests: np.ndarray, core: Core, costs: TokenCosts, clients: Clients) -> None:
     """Put those who have reached the engine at the end of its line."""
     while core.ready_ms <= core.now_ms:
         requests[(core.head + core.waiting) % len(requests)].line = core.sent - 1
@@ -70,7 +75,9 @@ def _receive(requests, core, costs, clients):
 
 
 @compiled
-def _iterate(requests, core, crossing, engine, costs, clients):
+def _iterate(
+    requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, costs: TokenCosts, clients: Clients
+) -> None:
     """One iteration, or a run of iterations that only decode."""
     calm = _make_room(requests, core, crossing, engine)
     prompt_tokens, attended, calm = _prefill(requests, core, crossing, engine, calm)
@@ -85,7 +92,7 @@ def _iterate(requests, core, crossing, engine, costs, clients):
 
 
 @compiled
-def _make_room(requests, core, crossing, engine):
+def _make_room(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine) -> bool:
     """Blocks for the tokens of all who decode: those admitted last give theirs back; True if nobody had to."""
     calm = True
     while crossing[core.step % engine.block_tokens] > core.free:
@@ -95,7 +102,7 @@ def _make_room(requests, core, crossing, engine):
 
 
 @compiled
-def _preempt(requests, core, crossing, engine):
+def _preempt(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine) -> None:
     """The sequence admitted last gives its blocks back and waits at the head of the line."""
     request = core.newest
     if request == core.partial:
@@ -112,7 +119,7 @@ def _preempt(requests, core, crossing, engine):
 
 
 @compiled
-def _prefill(requests, core, crossing, engine, calm):
+def _prefill(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, calm: bool) -> tuple[int, float, bool]:
     """Spend the rest of the token budget on prompts.
 
     Returns tokens computed, pairs of a token and one that it attends to, and whether still nobody gave blocks back.
@@ -146,7 +153,7 @@ def _prefill(requests, core, crossing, engine, calm):
 
 
 @compiled
-def _admit(requests, core, request):
+def _admit(requests: np.ndarray, core: Core, request: int) -> None:
     """Take the head of the line in as the newest sequence."""
     core.head = (core.head + 1) % len(requests)
     core.waiting -= 1
@@ -157,7 +164,7 @@ def _admit(requests, core, request):
 
 
 @compiled
-def _run(requests, core, crossing, engine, costs):
+def _run(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, costs: TokenCosts) -> int:
     """Iterations until somebody ends or arrives, or memory runs short; at least one."""
     steps = requests[requests[0].heap].ends - core.step
     if core.ready_ms < math.inf:
@@ -170,7 +177,7 @@ def _run(requests, core, crossing, engine, costs):
 
 
 @compiled
-def _steps_for(core, costs, span_ms):
+def _steps_for(core: Core, costs: TokenCosts, span_ms: float) -> int:
     """Fewest decode iterations that take at least as long as this."""
     one_ms = decode_ms(costs, core.decoding, core.context)
     slope_ms = costs.context * core.decoding
@@ -183,14 +190,14 @@ def _steps_for(core, costs, span_ms):
 
 
 @compiled
-def _elapsed_ms(core, costs, steps):
+def _elapsed_ms(core: Core, costs: TokenCosts, steps: int) -> float:
     """Time of the next iterations without prefill; every one adds a token to every context."""
     growth = costs.context * core.decoding * steps * (steps - 1) / 2
     return steps * decode_ms(costs, core.decoding, core.context) + growth
 
 
 @compiled
-def _blocks_taken(core, crossing, engine, steps):
+def _blocks_taken(core: Core, crossing: Ints, engine: Engine, steps: int) -> int:
     """Blocks that those who decode take in the next iterations."""
     rounds, rest = steps // engine.block_tokens, steps % engine.block_tokens
     taken = rounds * core.decoding
@@ -200,7 +207,9 @@ def _blocks_taken(core, crossing, engine, steps):
 
 
 @compiled
-def _end_decodes(requests, core, crossing, engine, clients, delivered_ms):
+def _end_decodes(
+    requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, clients: Clients, delivered_ms: float
+) -> None:
     """Those whose last token this was leave."""
     while core.decoding > 0 and requests[requests[0].heap].ends <= core.step:
         request = requests[0].heap
@@ -209,7 +218,9 @@ def _end_decodes(requests, core, crossing, engine, clients, delivered_ms):
 
 
 @compiled
-def _begin_decodes(requests, core, crossing, engine, clients, delivered_ms):
+def _begin_decodes(
+    requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, clients: Clients, delivered_ms: float
+) -> None:
     """Those whose prompt is computed, the newest, have their first token and decode from now on."""
     request = core.newest
     if request != NOBODY and request == core.partial:
@@ -228,7 +239,7 @@ def _begin_decodes(requests, core, crossing, engine, clients, delivered_ms):
 
 
 @compiled
-def _join(requests, core, crossing, engine, request, computed):
+def _join(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, request: int, computed: int) -> None:
     """A sequence with so many computed tokens begins to decode."""
     requests[request].age = computed - core.step
     requests[request].ends = core.step + requests[request].output - requests[request].tokens
@@ -239,7 +250,7 @@ def _join(requests, core, crossing, engine, request, computed):
 
 
 @compiled
-def _leave(requests, core, crossing, engine, request):
+def _leave(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, request: int) -> None:
     """A sequence stops to decode and gives its blocks back."""
     computed = requests[request].age + core.step
     core.free += _blocks(computed, engine)
@@ -251,7 +262,7 @@ def _leave(requests, core, crossing, engine, request):
 
 
 @compiled
-def _answer(requests, core, clients, request, delivered_ms):
+def _answer(requests: np.ndarray, core: Core, clients: Clients, request: int, delivered_ms: float) -> None:
     """The client has its last token, and may send another request if it had to wait for this one."""
     _unlink(requests, core, request)
     requests[request].end_ms = delivered_ms
@@ -261,7 +272,7 @@ def _answer(requests, core, clients, request, delivered_ms):
 
 
 @compiled
-def _unlink(requests, core, request):
+def _unlink(requests: np.ndarray, core: Core, request: int) -> None:
     """Take a sequence out of the order of admission."""
     older, newer = requests[request].older, requests[request].newer
     if newer == NOBODY:
@@ -273,5 +284,5 @@ def _unlink(requests, core, request):
 
 
 @compiled
-def _blocks(tokens, engine):
+def _blocks(tokens: int, engine: Engine) -> int:
     return (tokens + engine.block_tokens - 1) // engine.block_tokens

@@ -26,14 +26,14 @@ def take(requests: np.ndarray, size: int, request: int) -> None:
 
 
 @compiled
-def _rise(requests, child):
+def _rise(requests: np.ndarray, child: int) -> None:
     while child > 0 and _key(requests, (child - 1) // 2) > _key(requests, child):
         _swap(requests, child, (child - 1) // 2)
         child = (child - 1) // 2
 
 
 @compiled
-def _sink(requests, size, parent):
+def _sink(requests: np.ndarray, size: int, parent: int) -> None:
     while 2 * parent + 1 < size:
         child = 2 * parent + 1
         if child + 1 < size and _key(requests, child + 1) < _key(requests, child):
@@ -45,18 +45,18 @@ def _sink(requests, size, parent):
 
 
 @compiled
-def _swap(requests, one, other):
+def _swap(requests: np.ndarray, one: int, other: int) -> None:
     first, second = requests[one].heap, requests[other].heap
     _put(requests, one, second)
     _put(requests, other, first)
 
 
 @compiled
-def _put(requests, place, request):
+def _put(requests: np.ndarray, place: int, request: int) -> None:
     requests[place].heap = request
     requests[request].place = place
 
 
 @compiled
-def _key(requests, place):
+def _key(requests: np.ndarray, place: int) -> int:
     return requests[requests[place].heap].ends
