@@ -8,9 +8,9 @@ the operating points, so that its cost is the difference of two such programs.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, hstack, vstack
 
+from provision.formulations.linear.highs import linprog
 from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.contents.alone.partitions import partitions_of
@@ -80,7 +80,7 @@ def relaxed(instance: Instance) -> Relaxed:
     used = csr_array(np.array([partitions.entry == index for index in limited], float).reshape(-1, len(weights)))
     no_rate, no_use = csr_array((len(rate_rps), len(weights))), csr_array((len(limited), len(rows)))
     slots = csr_array(-partitions.slots.T.astype(float))
-    found = linprog(  # type: ignore[call-overload]  # its stubs know no sparse matrices
+    found = linprog(
         np.concatenate([np.zeros(len(rows)), weights]),
         A_ub=vstack([hstack([carried, no_rate]), hstack([taken, slots]), hstack([no_use, used])]),
         b_ub=np.concatenate([-rate_rps, np.zeros(len(segments.kinds)), [instance.fleet[at].count for at in limited]]),

@@ -7,20 +7,18 @@ implied by the rate rows in whole numbers, not in fractions: they close most of 
 """
 
 import math
-import warnings
 from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import pulp
 
+from provision.formulations.isolated.cover_bound import cover_bound
+from provision.formulations.isolated.spread import spread_out
+from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
 from provision.formulations.linear.dual_bound import dual_bound, highs, safe_most
-from provision.formulations.master.cover_bound import cover_bound
-from provision.formulations.master.spread import spread_out
 from provision.models.base.arrays import Bools, Ints
-from provision.models.base.errors import InputError
 from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.cover import Cover, cheapest_cover
 from provision.models.contents.alone.deal import deal
@@ -31,7 +29,6 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method
 from provision.models.problem.search import Incumbent, Outcome, Search
 
-DEFAULT_SOLVER = "PULP_CBC_CMD"
 TOLERANCE = 1e-9
 """The part of a rate that may be missing: the verifier's own tolerance."""
 EXPLAIN_SECONDS = 10.0
@@ -196,23 +193,6 @@ def _model(instance: Instance, segments: Segments) -> PartitionCounts:
     model.respect_fleet()
     model.spread()
     return model
-
-
-def pulp_solver(control: Search, limit_s: float, **options: Any) -> pulp.LpSolver:
-    """The PuLP solver that the parameters name."""
-    name = control.parameters.get("solver", DEFAULT_SOLVER)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of the bundled CBC, in favour of PuLP 4
-            if name == DEFAULT_SOLVER:
-                options["options"] = ["probing off"]  # CBC's probing has cut off optima
-            solver = pulp.getSolver(name, msg=False, timeLimit=max(limit_s, 0.1), **options)
-            found = solver.available()
-    except pulp.PulpSolverError:
-        found = False
-    if not found:
-        raise InputError(f"solver {name!r} is not there; use {DEFAULT_SOLVER}, or install one that PuLP knows")
-    return solver
 
 
 def _outcome(model: PartitionCounts, until: float) -> Outcome:

@@ -19,7 +19,7 @@ from provision.models.contents.alone.assemble import Layout
 from provision.models.contents.alone.segments import cap_rps
 
 if TYPE_CHECKING:
-    from provision.formulations.master.partition_counts import PartitionCounts
+    from provision.formulations.isolated.partition_counts import PartitionCounts
 
 UNITS = 10**12
 """Whole-number units that a workload's rate is divided into."""
