@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from provision.formulations.assignment import interference, network
 from provision.formulations.assignment.contents import (
     TOLERANCE,
-    Content,
-    Running,
-    SliceKind,
+    ContentReplica,
+    SliceContent,
     Worth,
     alone,
     kinds_of,
@@ -24,12 +23,12 @@ from provision.formulations.assignment.slices import ContentRows
 from provision.formulations.master.cover_bound import cover_bound
 from provision.models.contents.alone.feasibility import fastest_ms
 from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.segments import best_segments, cap_rps
+from provision.models.contents.alone.segments import SliceKind, best_segments, cap_rps
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Status
 
-Held = list[tuple[str, int, Content]]
+Held = list[tuple[str, int, SliceContent]]
 """Slices of a GPU: profile, start and content."""
 
 
@@ -85,12 +84,12 @@ class ContentCandidates(Candidates):
         """Slots of a kind on one GPU."""
         return most_slices(self.instance, self.kinds[kind])
 
-    def _unrouted(self, kind: SliceKind, workloads: Sequence[int]) -> list[Content]:
+    def _unrouted(self, kind: SliceKind, workloads: Sequence[int]) -> list[SliceContent]:
         """The contents of some workloads that hold at any rates."""
         return [*alone(self.instance, kind, workloads),
                 *interference.shared(self.instance, kind, workloads, self.worth)]
 
-    def _table(self, contents: list[Content]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _table(self, contents: list[SliceContent]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         parts, replicas = np.zeros((2, len(contents), len(self.worth.planned_rps)))
         for q, content in enumerate(contents):
             for one in content.replicas:
@@ -101,7 +100,7 @@ class ContentCandidates(Candidates):
             replicas.astype(int)
 
     @staticmethod
-    def _fixed(contents: list[Content]) -> NDArray[np.bool_]:
+    def _fixed(contents: list[SliceContent]) -> NDArray[np.bool_]:
         return np.array([[one.routed] for one in contents])
 
     def can(self, workload: int, entry: int) -> bool:
@@ -121,7 +120,7 @@ class ContentCandidates(Candidates):
                    for content in self._unrouted(self.kinds[k], [w])), default=math.inf)
         return own, own if one.max_replicas is None else min(own, one.max_replicas)
 
-    def _alike(self, w: int, k: int, content: Content) -> float:
+    def _alike(self, w: int, k: int, content: SliceContent) -> float:
         """GPUs with one content in all slices that serve a workload; infinite where they break its limits."""
         one, each = self.instance.workloads[w], len(content.replicas)
         part = float(self._table([content])[0][0, w])
@@ -169,7 +168,7 @@ class ContentCandidates(Candidates):
         gpus = tuple(self._gpu(e, slices, mine) for (e, slices), mine in zip(kept, rates, strict=True))
         return Plan(version=1, instance=self.instance.name, digest=self.instance.digest, method=name, gpus=gpus)
 
-    def _dealt(self, w: int, places: list[tuple[int, Running, bool]]) -> list[float] | None:
+    def _dealt(self, w: int, places: list[tuple[int, ContentReplica, bool]]) -> list[float] | None:
         """Rates of a workload's replicas, each given with its GPU; None where they cannot carry the planned rate.
 
         What routed replicas leave is dealt out in proportion to capacity, up to the largest share of every GPU.
@@ -199,7 +198,7 @@ class ContentCandidates(Candidates):
         entry = self.instance.fleet[e]
         return PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(sorted(pieces, key=lambda one: one.start)))
 
-    def _replica(self, one: Running, rate_rps: float) -> Replica:
+    def _replica(self, one: ContentReplica, rate_rps: float) -> Replica:
         workload = self.instance.workloads[one.workload]
         return Replica(workload=workload.name, batch=one.batch, processes=one.processes, sm_share=one.sm_share,
                        rate_rps=rate_rps, model=workload.named(one.model))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.models.contents.alone.segments import SliceKind
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.operating_points import OperatingPoints
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -20,16 +21,7 @@ TOLERANCE = 1e-9
 """Relative excess that counts as rounding: the verifier's own tolerance."""
 
 
-class SliceKind(NamedTuple):
-    """A profile on the GPUs of one fleet entry; ``compute`` and ``memory`` count slices, 1 for a whole GPU."""
-
-    entry: int
-    profile: str
-    compute: int
-    memory: int
-
-
-class Running(NamedTuple):
+class ContentReplica(NamedTuple):
     """One replica of a content: indices of its workload and of its model among that one's, and how it runs."""
 
     workload: int
@@ -40,13 +32,13 @@ class Running(NamedTuple):
     capacity_rps: float
 
 
-class Content(NamedTuple):
+class SliceContent(NamedTuple):
     """The replicas on one slice; ``routed`` says that each carries exactly its capacity, no less.
 
     ``throughput_rps`` is what the replicas could carry together, what ``max_throughput`` counts.
     """
 
-    replicas: tuple[Running, ...]
+    replicas: tuple[ContentReplica, ...]
     throughput_rps: float
     routed: bool = False
 
@@ -90,13 +82,13 @@ def capacity_rps(
     return np.where(in_time, throughput_rps, 0.0)
 
 
-def alone(instance: Instance, kind: SliceKind, workloads: Sequence[int]) -> list[Content]:
+def alone(instance: Instance, kind: SliceKind, workloads: Sequence[int]) -> list[SliceContent]:
     """Each of some workloads' content of one replica that carries most, for data that describes isolated slices."""
     found = (_alone(instance, kind, number) for number in workloads)
     return [content for content in found if content is not None]
 
 
-def _alone(instance: Instance, kind: SliceKind, number: int) -> Content | None:
+def _alone(instance: Instance, kind: SliceKind, number: int) -> SliceContent | None:
     workload, entry, best = instance.workloads[number], instance.fleet[kind.entry], None
     for at, model in enumerate(workload.models):
         data = instance.performance_of(entry.gpu, model)
@@ -104,8 +96,8 @@ def _alone(instance: Instance, kind: SliceKind, number: int) -> Content | None:
             continue
         row = _best(instance, workload, data.operating_points(model, kind.profile), clients_of(entry, kind.profile))
         if row is not None and (best is None or row[0] > best.capacity_rps):
-            best = Running(number, at, round(row[1]), round(row[2]), 1.0, row[0])
-    return None if best is None else Content((best,), best.capacity_rps)
+            best = ContentReplica(number, at, round(row[1]), round(row[2]), 1.0, row[0])
+    return None if best is None else SliceContent((best,), best.capacity_rps)
 
 
 def _best(
@@ -160,7 +152,7 @@ class Worth:
         columns += [-throughput_rps[None]] if self.counted else []
         return np.concatenate(columns).T.astype(float)
 
-    def undominated(self, contents: Iterable[Content]) -> list[Content]:
+    def undominated(self, contents: Iterable[SliceContent]) -> list[SliceContent]:
         """Contents that no other is as good as in everything, one of equals.
 
         Those that hold at some rates alone do not stand in the way of others: a GPU may not be given more of a rate
@@ -170,7 +162,7 @@ class Worth:
         apart = ([one for one in found if one.routed is routed] for routed in (False, True))
         return [alike[at] for alike in apart if alike for at in undominated(self._costs(alike))]
 
-    def _costs(self, contents: list[Content]) -> NDArray[np.float64]:
+    def _costs(self, contents: list[SliceContent]) -> NDArray[np.float64]:
         width = max(len(one.replicas) for one in contents)
         owner, rate = np.full((len(contents), width), -1), np.zeros((len(contents), width))
         for at, content in enumerate(contents):

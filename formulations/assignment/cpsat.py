@@ -9,7 +9,7 @@ from functools import partial
 
 from ortools.sat.python import cp_model
 
-from provision.formulations.assignment.gpus import Ended, Terms, Value
+from provision.formulations.assignment.gpus import Ended, LinearTerms, Value
 from provision.formulations.assignment.model import TAKEN, SmallInstances, solve
 from provision.models.problem.search import Search
 
@@ -33,31 +33,31 @@ class CpSatProgram:
         """A whole number."""
         return self.model.new_int_var(0, int(most), name)
 
-    def level(self, name: str, terms: Terms, beyond: float, most: float) -> tuple[float, cp_model.IntVar]:
+    def level(self, name: str, terms: LinearTerms, beyond: float, most: float) -> tuple[float, cp_model.IntVar]:
         """An amount in whole steps."""
         level = self.model.new_int_var(0, math.ceil(most / STEP) + len(terms) + 1, name)
         self.model.add(self._sum([*terms, (-STEP, level)], 1 / STEP) <= self._limit(beyond, 1 / STEP))
         return STEP, level
 
-    def exactly(self, terms: Terms, value: int) -> None:
+    def exactly(self, terms: LinearTerms, value: int) -> None:
         """A sum of whole numbers has a value."""
         self.model.add(self._sum(terms, 1) == value)
 
-    def at_most(self, terms: Terms, limit: float, when: cp_model.IntVar | None = None) -> None:
+    def at_most(self, terms: LinearTerms, limit: float, when: cp_model.IntVar | None = None) -> None:
         """A sum keeps a limit, where a literal is given only when that is true."""
         scale = 1 if all(float(number).is_integer() for number in (limit, *(c for c, _ in terms))) else SCALE
         row = self.model.add(self._sum(terms, scale) <= self._limit(limit, scale))
         if when is not None:
             row.only_enforce_if(when)
 
-    def _sum(self, terms: Terms, scale: float) -> cp_model.LinearExprT:
+    def _sum(self, terms: LinearTerms, scale: float) -> cp_model.LinearExprT:
         rounded = math.ceil if self.safe else math.floor
         return cp_model.LinearExpr.weighted_sum([v for _, v in terms], [rounded(c * scale) for c, _ in terms])
 
     def _limit(self, limit: float, scale: float) -> int:
         return math.floor(limit * scale) if self.safe else math.ceil(limit * scale)
 
-    def minimise(self, terms: Terms) -> None:
+    def minimise(self, terms: LinearTerms) -> None:
         """Weights relative to the largest, rounded down: the bound stays one."""
         self.most_weight = max((abs(weight) for weight, _ in terms), default=0) or 1.0
         weights = [math.floor(weight / self.most_weight * SCALE) for weight, _ in terms]

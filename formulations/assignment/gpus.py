@@ -22,7 +22,7 @@ TOLERANCE = 1e-9
 
 Variable = Any
 """A variable of a program, in its own type."""
-Terms = Sequence[tuple[float, Variable]]
+LinearTerms = Sequence[tuple[float, Variable]]
 """A linear expression: pairs of coefficient and variable."""
 Level = tuple[float, Variable]
 """An amount: a unit, and a variable that counts units."""
@@ -43,19 +43,19 @@ class Program(Protocol):
         """A whole number up to ``most``."""
         ...
 
-    def level(self, name: str, terms: Terms, beyond: float, most: float) -> Level:
+    def level(self, name: str, terms: LinearTerms, beyond: float, most: float) -> Level:
         """An amount up to ``most`` that is at least 0 and at least ``terms - beyond``."""
         ...
 
-    def exactly(self, terms: Terms, value: int) -> None:
+    def exactly(self, terms: LinearTerms, value: int) -> None:
         """A row: a sum of whole numbers has a value."""
         ...
 
-    def at_most(self, terms: Terms, limit: float, when: Variable | None = None) -> None:
+    def at_most(self, terms: LinearTerms, limit: float, when: Variable | None = None) -> None:
         """A row: a sum keeps a limit; where the variable ``when`` is given, only if that is 1."""
         ...
 
-    def minimise(self, terms: Terms) -> None:
+    def minimise(self, terms: LinearTerms) -> None:
         """The objective."""
         ...
 

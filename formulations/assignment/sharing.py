@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.formulations.assignment.gpus import Level, Program, Rows, Terms, Value, Variable
+from provision.formulations.assignment.gpus import Level, LinearTerms, Program, Rows, Value, Variable
 from provision.models.base.arrays import Ints
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
@@ -104,8 +104,8 @@ class SharingRows(Rows):
     def _on(self, g: int) -> list[int]:
         return [w for w in self.workloads if (w, g) in self.points]
 
-    def _sum(self, g: int, what: str) -> Terms:
-        """Terms of what the points on a GPU add up to."""
+    def _sum(self, g: int, what: str) -> LinearTerms:
+        """LinearTerms of what the points on a GPU add up to."""
         return [pair for w in self._on(g) for pair in
                 zip(getattr(self.points[w, g], what).tolist(), self.x[w, g], strict=True)]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.formulations.assignment.gpus import TOLERANCE, Level, Program, Rows, Terms, Value, Variable
+from provision.formulations.assignment.gpus import TOLERANCE, Level, LinearTerms, Program, Rows, Value, Variable
 from provision.models.base.arrays import Ints
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan
@@ -117,12 +117,12 @@ class ContentRows(Rows):
                     self.program.at_most(self._parts(w, g, routed=True), workload.max_share_per_gpu)
             self.program.at_most([*carried, *wasted, *offers], (GIVEN if offers else 3 * TOLERANCE) - 1)
 
-    def _parts(self, w: int, g: int, routed: bool = False) -> Terms:
-        """Terms of the parts of a rate that contents on a GPU can carry; of routed ones alone, if asked for."""
+    def _parts(self, w: int, g: int, routed: bool = False) -> LinearTerms:
+        """LinearTerms of the parts of a rate that contents on a GPU can carry; of routed ones alone, if asked for."""
         return [(float(self.candidates.part[k][q, w]), count) for (_, k, q), count in self._on(g)
                 if self.candidates.part[k][q, w] and (self.candidates.contents[k][q].routed or not routed)]
 
-    def _wasted(self, w: int, g: int, on_gpu: Terms) -> Level:
+    def _wasted(self, w: int, g: int, on_gpu: LinearTerms) -> Level:
         """Part of a workload's rate on a GPU beyond its largest share there."""
         most = sum(self.candidates.most(k) * float(self.candidates.part[k][:, w].max(initial=0)) for k in self.kinds[g])
         return self.program.level(f"wasted_{w}_{g}", on_gpu, self.instance.workloads[w].max_share_per_gpu, most)

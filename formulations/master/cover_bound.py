@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
-from provision.models.contents.alone.cover import Cover, cheapest_cover
+from provision.models.contents.alone.cover import SegmentCovers, cheapest_cover
 from provision.models.contents.alone.partitions import Partitions
 from provision.models.contents.alone.segments import Segments
 from provision.models.problem.instance import Instance
@@ -23,7 +23,7 @@ ROUNDING = 3e-9
 
 def cover_bound(
     instance: Instance, useful_rps: Floats, segments: Segments, partitions: Partitions
-) -> tuple[float, Cover]:
+) -> tuple[float, SegmentCovers]:
     """Lower bound on the objective, and the cheapest covers by compute slices.
 
     Parameters
@@ -40,7 +40,7 @@ def cover_bound(
     bound
         Proven for every plan of isolated segments.
     cover
-        The Cover by compute slices: what each workload needs at least, up to rounding.
+        The SegmentCovers by compute slices: what each workload needs at least, up to rounding.
     """
     compute, memory = (np.array([getattr(kind, what) for kind in segments.kinds]) for what in ("compute", "memory"))
     rate = np.array([instance.planned_rps(one) for one in instance.workloads])

@@ -43,7 +43,7 @@ class Menu(NamedTuple):
     exact: bool
 
 
-class Priced(NamedTuple):
+class PricedCover(NamedTuple):
     """The cheapest covers of one workload of a group: one for bounds, and one for plans (None when there is none)."""
 
     group: int
@@ -100,7 +100,7 @@ def _credits(rps: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
     return np.maximum(np.minimum(rps, group.cap_rps * (1 + LOOSE)), LEAST_RPS)
 
 
-def cheapest_covers(problem: Problem, menus: list[Menu], prices: NDArray[np.int64]) -> Iterator[Priced | None]:
+def cheapest_covers(problem: Problem, menus: list[Menu], prices: NDArray[np.int64]) -> Iterator[PricedCover | None]:
     """The cheapest covers of every group at whole-number prices of rows; None for a group that has none.
 
     Within each menu they come in the order of its groups.
@@ -115,11 +115,11 @@ def cheapest_covers(problem: Problem, menus: list[Menu], prices: NDArray[np.int6
                 yield None
                 continue
             if _plannable(menu, group, found):
-                yield Priced(at, found.bound, _use(at, menu, found), _use(at, menu, found))
+                yield PricedCover(at, found.bound, _use(at, menu, found), _use(at, menu, found))
                 continue
             exact = strict.cheapest(group.rate_rps, group.least)
             planned = _use(at, menu, exact) if exact is not None and _plannable(menu, group, exact) else None
-            yield Priced(at, found.bound, _use(at, menu, found), planned)
+            yield PricedCover(at, found.bound, _use(at, menu, found), planned)
 
 
 def _plannable(menu: Menu, group: Group, cover: Cover) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.master.covers import cheapest_covers, forced_roles, menus_of
-from provision.formulations.master.program import Program, Relaxed
+from provision.formulations.master.program import MasterDuals, Program
 from provision.formulations.master.type_counts import TypeCounts
 from provision.models.contents.problem import Group, Problem
 
@@ -63,7 +63,7 @@ class Generation:
         self.aim: tuple[int, ...] | None = None
         self.effort, self.took_s, self.converged, self.round = 0, 0.0, False, 0
         self.impossible = False
-        self.last: Relaxed | None = None
+        self.last: MasterDuals | None = None
         for kind, oracles in problem.oracles.items():
             for oracle in oracles:
                 self.program.add_contents(kind, oracle.seeds())
@@ -108,7 +108,7 @@ class Generation:
             self.converged = self.aim is None or (self.aim == aimed and settled)
         return not exhaustive and new < FEW * max(len(self.forced) + len(self.covered), 1)
 
-    def _price(self, duals: Relaxed) -> tuple[bool, int]:
+    def _price(self, duals: MasterDuals) -> tuple[bool, int]:
         """Columns at some duals, and what they prove; returns whether the search was exhaustive and what is new."""
         kinds, roles = (np.floor(one * self.scale + 1e-9).astype(np.int64) for one in (duals.kinds, duals.roles))
         needed, new = self._cover_all(np.concatenate([kinds, roles]))

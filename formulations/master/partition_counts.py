@@ -22,7 +22,7 @@ from provision.formulations.master.spread import spread_out
 from provision.models.base.arrays import Bools, Ints
 from provision.models.base.errors import InputError
 from provision.models.contents.alone.assemble import Layout, assemble
-from provision.models.contents.alone.cover import Cover, cheapest_cover
+from provision.models.contents.alone.cover import SegmentCovers, cheapest_cover
 from provision.models.contents.alone.deal import deal
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.partitions import partitions_of
@@ -62,8 +62,8 @@ class PartitionCounts:
         self.kinds_of = [np.flatnonzero(row) for row in self.useful_rps]
 
     @cached_property
-    def covers(self) -> tuple[float, Cover]:
-        """Cover bound on the objective, and the cheapest covers by compute slices; every workload must have one."""
+    def covers(self) -> tuple[float, SegmentCovers]:
+        """The cover bound on the objective, and the cheapest covers by compute slices; every workload must have one."""
         return cover_bound(self.instance, self.useful_rps, self.segments, self.partitions)
 
     @property

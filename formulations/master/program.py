@@ -32,7 +32,7 @@ class CoverUse(NamedTuple):
     uses: tuple[tuple[int, int], ...]
 
 
-class Relaxed(NamedTuple):
+class MasterDuals(NamedTuple):
     """A solution of the linear program; prices are in multiples of the dearest GPU's.
 
     ``kinds``, ``roles``, ``groups`` and ``supplies`` are the duals: what a slice, a place, a cover and a GPU are worth.
@@ -89,7 +89,7 @@ class Program:
         self.covers[cover] = strict or self.covers.get(cover, False)
         return new
 
-    def relaxed(self, strict: bool = False, at: Sequence[int] | None = None) -> Relaxed | None:
+    def relaxed(self, strict: bool = False, at: Sequence[int] | None = None) -> MasterDuals | None:
         """Solve the linear program; None when these columns cannot meet the demand.
 
         Parameters
@@ -107,7 +107,7 @@ class Program:
         if found is None:
             return None
         supplies, kinds, roles, groups = np.split(found.duals, np.cumsum(self._sizes())[:-1])
-        return Relaxed(found.value, kinds, roles, groups, supplies, found.x, found.reduced)
+        return MasterDuals(found.value, kinds, roles, groups, supplies, found.x, found.reduced)
 
     def integral(self, kept: NDArray[np.bool_], least: NDArray[np.float64], time_limit_s: float, gap: float = 0.0
                  ) -> Chosen | None:

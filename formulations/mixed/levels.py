@@ -26,7 +26,7 @@ UTILISATIONS = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9, 1 - 1 /
 """Ends of intervals; the last is where more processes than the most are no slower than utilisation alone."""
 
 
-class Level(NamedTuple):
+class SharingLevel(NamedTuple):
     """How a shared slice is run: work slows by ``slowdown`` while it is used to ``capacity`` by ``processes``.
 
     ``launching`` is the number of processes whose launching is reckoned with.
@@ -38,20 +38,20 @@ class Level(NamedTuple):
     launching: int
 
 
-def _by_use(utilisations: Sequence[float], processes: int = MOST_PROCESSES) -> list[Level]:
+def _by_use(utilisations: Sequence[float], processes: int = MOST_PROCESSES) -> list[SharingLevel]:
     """Levels of slices that are used up to these utilisations, where that slows less than the number of processes."""
-    return [Level(1 / (1 - u), u, processes, processes) for u in utilisations if 1 / (1 - u) < processes]
+    return [SharingLevel(1 / (1 - u), u, processes, processes) for u in utilisations if 1 / (1 - u) < processes]
 
 
-def _by_number(most: int) -> list[Level]:
+def _by_number(most: int) -> list[SharingLevel]:
     """Levels of slices shared by 2 up to ``most`` processes."""
-    return [Level(p, 1.0, p, p) for p in range(2, most + 1)]
+    return [SharingLevel(p, 1.0, p, p) for p in range(2, most + 1)]
 
 
-def _relaxed() -> list[Level]:
+def _relaxed() -> list[SharingLevel]:
     """Levels that cover every way to run a shared slice: an interval slows as its lower and holds as its upper end."""
     ends = zip(UTILISATIONS, (*UTILISATIONS[1:], 1.0), strict=True)
-    return _by_number(MOST_PROCESSES) + [Level(1 / (1 - low), high, math.inf, 2) for low, high in ends]
+    return _by_number(MOST_PROCESSES) + [SharingLevel(1 / (1 - low), high, math.inf, 2) for low, high in ends]
 
 
 RELAXED = _relaxed()
@@ -104,15 +104,15 @@ def relaxed(instance: Instance, segments: Segments) -> Shared:
     return _tables(instance, segments, RELAXED, _most, 1)
 
 
-def clients(instance: Instance, kind: SliceKind, level: Level) -> float:
-    """Processes that may share a slice of a SliceKind at a Level."""
+def clients(instance: Instance, kind: SliceKind, level: SharingLevel) -> float:
+    """Processes that may share a slice of a SliceKind at a SharingLevel."""
     return min(level.processes, instance.fleet[kind.entry].type.slice_mps_clients(kind.profile))
 
 
 def _tables(
     instance: Instance,
     segments: Segments,
-    levels: Sequence[Level],
+    levels: Sequence[SharingLevel],
     choose: Callable[["_Ways", int], list[Row]],
     choices: int,
 ) -> Shared:
@@ -154,7 +154,7 @@ class _Ways(NamedTuple):
     processes: int
 
 
-def _ways(instance: Instance, workload: Workload, kind: SliceKind, levels: Sequence[Level]) -> _Ways | None:
+def _ways(instance: Instance, workload: Workload, kind: SliceKind, levels: Sequence[SharingLevel]) -> _Ways | None:
     """The _Ways at some levels; None when the data does not describe the workload on slices of this kind."""
     entry = instance.fleet[kind.entry]
     data = instance.sharing_of(entry.gpu, [workload.model])

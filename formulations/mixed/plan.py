@@ -21,7 +21,7 @@ A_MOMENT_S = 0.05
 """Seconds on a number of GPUs before another one is opened."""
 
 
-class Search:
+class RuinAndRecreate:
     """Looks for plans of one instance; ``plans`` yields ever better ones.
 
     Parameters

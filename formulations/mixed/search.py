@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.mixed.tables import Tables
+from provision.formulations.mixed.tables import SettingTables
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 
@@ -54,7 +54,7 @@ class State(NamedTuple):
     lacking: Ints
 
 
-def empty_state(tables: Tables, entries: Sequence[int], rates: Sequence[bool], replicas: Sequence[int]) -> State:
+def empty_state(tables: SettingTables, entries: Sequence[int], rates: Sequence[bool], replicas: Sequence[int]) -> State:
     """GPUs of some fleet entries with nothing on them; ``rates`` says who has one, ``replicas`` how many are asked."""
     places = int(tables.slots.sum(axis=1).max(initial=1))
     ways = int(np.diff(tables.first).max(initial=1))
@@ -65,7 +65,7 @@ def empty_state(tables: Tables, entries: Sequence[int], rates: Sequence[bool], r
 
 
 @compiled
-def improve(tables: Tables, state: State, rounds: int, seed: int) -> float:
+def improve(tables: SettingTables, state: State, rounds: int, seed: int) -> float:
     """Ruin and recreate; the worth that stays uncarried, 0 once nothing does."""
     np.random.seed(seed)
     least = uncarried(tables, state)
@@ -92,7 +92,7 @@ def improve(tables: Tables, state: State, rounds: int, seed: int) -> float:
 
 
 @compiled
-def refill(tables: Tables, state: State, gpus: Ints, worth: Floats) -> None:
+def refill(tables: SettingTables, state: State, gpus: Ints, worth: Floats) -> None:
     """Empty some slices of some GPUs and fill them again."""
     chosen = [(gpu, place) for gpu in gpus for place in range(state.kind.shape[1])
               if state.kind[gpu, place] != NONE and np.random.random() < 0.5]
@@ -102,7 +102,7 @@ def refill(tables: Tables, state: State, gpus: Ints, worth: Floats) -> None:
         occupy(tables, state, chosen[at][0], chosen[at][1], worth)
 
 
-def take_off(tables: Tables, state: State, gpu: int, entry: int) -> State:
+def take_off(tables: SettingTables, state: State, gpu: int, entry: int) -> State:
     """A copy of a State without a GPU, or with an empty one of another fleet entry in its place (NONE for none)."""
     copy = State._make(field.copy() for field in state)
     clear(tables, copy, gpu)
@@ -114,13 +114,13 @@ def take_off(tables: Tables, state: State, gpu: int, entry: int) -> State:
 
 
 @compiled
-def uncarried(tables: Tables, state: State) -> float:
+def uncarried(tables: SettingTables, state: State) -> float:
     """Worth of the rates and replicas that are not there."""
     return np.sum(tables.worth * state.left) + REPLICA * np.sum(np.maximum(state.lacking, 0))
 
 
 @compiled
-def clear(tables: Tables, state: State, gpu: int) -> None:
+def clear(tables: SettingTables, state: State, gpu: int) -> None:
     """Take everything off a GPU, its partition too."""
     for place in range(state.kind.shape[1]):
         vacate(tables, state, gpu, place)
@@ -128,7 +128,7 @@ def clear(tables: Tables, state: State, gpu: int) -> None:
 
 
 @compiled
-def vacate(tables: Tables, state: State, gpu: int, place: int) -> None:
+def vacate(tables: SettingTables, state: State, gpu: int, place: int) -> None:
     """Take everything off a slice."""
     setting, alone = state.setting[gpu, place], state.alone[gpu, place]
     if alone != NONE:
@@ -139,7 +139,7 @@ def vacate(tables: Tables, state: State, gpu: int, place: int) -> None:
 
 
 @compiled
-def account(tables: Tables, state: State, setting: int, parts: Floats, counts: Ints, sign: int) -> None:
+def account(tables: SettingTables, state: State, setting: int, parts: Floats, counts: Ints, sign: int) -> None:
     """Book what the ways of a setting carry, or with ``sign`` -1 no longer do."""
     begin, seen = tables.first[setting], np.zeros(len(state.left), np.bool_)
     for here in range(tables.first[setting + 1] - begin):
@@ -151,7 +151,7 @@ def account(tables: Tables, state: State, setting: int, parts: Floats, counts: I
 
 
 @compiled
-def carry(tables: Tables, state: State, w: int, part: float, replicas: int) -> None:
+def carry(tables: SettingTables, state: State, w: int, part: float, replicas: int) -> None:
     """Book a part of a workload's rate and some replicas."""
     left = state.left[w] - part
     state.left[w] = left if left > ROUNDING else 0.0
@@ -159,7 +159,7 @@ def carry(tables: Tables, state: State, w: int, part: float, replicas: int) -> N
 
 
 @compiled
-def furnish(tables: Tables, state: State, gpu: int, worth: Floats) -> None:
+def furnish(tables: SettingTables, state: State, gpu: int, worth: Floats) -> None:
     """Partition an empty GPU at random and fill its slices."""
     mine = np.flatnonzero(tables.entry == state.entry[gpu])
     slots, place = tables.slots[mine[np.random.randint(len(mine))]], 0
@@ -171,7 +171,7 @@ def furnish(tables: Tables, state: State, gpu: int, worth: Floats) -> None:
 
 
 @compiled
-def occupy(tables: Tables, state: State, gpu: int, place: int, worth: Floats) -> None:
+def occupy(tables: SettingTables, state: State, gpu: int, place: int, worth: Floats) -> None:
     """Put on a slice what is worth most: a segment, or what a setting is filled with in either order."""
     kind, best = state.kind[gpu, place], 0.0
     parts, counts = np.zeros(state.parts.shape[2]), np.zeros(state.parts.shape[2], np.int64)
@@ -193,7 +193,9 @@ def occupy(tables: Tables, state: State, gpu: int, place: int, worth: Floats) ->
 
 
 @compiled
-def fill(tables: Tables, state: State, setting: int, worth: Floats, dense: bool, parts: Floats, counts: Ints) -> float:
+def fill(
+    tables: SettingTables, state: State, setting: int, worth: Floats, dense: bool, parts: Floats, counts: Ints
+) -> float:
     """Fill ``parts`` and ``counts`` of a setting greedily; what they are worth, 0 when of fewer than two workloads.
 
     What is worth most comes first, ``dense`` what is worth most per utilisation.

@@ -17,14 +17,13 @@ import pulp
 
 from provision.formulations.master.partition_counts import PartitionCounts
 from provision.formulations.mixed.levels import RELAXED, clients, relaxed
-from provision.formulations.mixed.plan import NAME, Search
+from provision.formulations.mixed.plan import NAME, RuinAndRecreate
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.segments import Segments, best_segments
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method
-from provision.models.problem.search import Incumbent, Outcome, Termination
-from provision.models.problem.search import Search as Control
+from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
 GENEROUS = 1 + 1e-8
 """What the relaxation grants: more than the verifier's tolerances add up to."""
@@ -116,10 +115,10 @@ class Relaxation(PartitionCounts):
         return replace(self.segments, throughput_rps=np.maximum(self.segments.throughput_rps, most_rps))
 
 
-def solve(instance: Instance, control: Control) -> Outcome:
+def solve(instance: Instance, control: Search) -> Outcome:
     """Plan an instance whose policy lets workloads share slices; Ctrl-C returns the best so far."""
     segments = best_segments(instance)
-    run = _Run(instance, Search(instance, segments, control.positive("ruins", int), control.seed), control)
+    run = _Run(instance, RuinAndRecreate(instance, segments, control.positive("ruins", int), control.seed), control)
     started = perf_counter()  # now that the search has compiled its kernels
     try:
         found = run.ended(segments, started)
@@ -131,7 +130,7 @@ def solve(instance: Instance, control: Control) -> Outcome:
 class _Run:
     """The best plan so far, None if none, and the bound, 0 if none."""
 
-    def __init__(self, instance: Instance, search: Search, control: Control) -> None:
+    def __init__(self, instance: Instance, search: RuinAndRecreate, control: Search) -> None:
         self.instance, self.search, self.control = instance, search, control
         self.plan: Plan | None = None
         self.bound = 0.0

@@ -22,7 +22,7 @@ from provision.models.base.errors import UnsupportedError
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.rearrange import Choice, rearranged
-from provision.models.contents.alone.running import Going, Running, Turn, running
+from provision.models.contents.alone.running import Going, RunningPlan, Turn, running
 from provision.models.contents.alone.segments import Segments, best_segments
 from provision.models.performance.operating_points import ROUNDING
 from provision.models.plans.plan import Plan
@@ -39,7 +39,7 @@ GIVEN_BACK = Turn((), ())
 
 RunningLayout = tuple[int, tuple[Going, ...], tuple[Turn, ...]]
 """What running GPUs of one layout have in common: fleet entry, what their slices do, the turns that they can take."""
-Terms = list[pulp.LpAffineExpression]
+LinearTerms = list[pulp.LpAffineExpression]
 
 
 class Replanned(NamedTuple):
@@ -107,7 +107,7 @@ def replan_counts(instance: Instance, plan: Plan, slice_cost: float, replica_cos
     return Replanned(found.status, found.bound, new)
 
 
-def _outside(now: Running) -> int:
+def _outside(now: RunningPlan) -> int:
     """The number of slices on GPUs that are not in the fleet."""
     return sum(len(gpu.slices) for gpu, entry in zip(now.plan.gpus, now.entry, strict=True) if entry < 0)
 
@@ -119,7 +119,7 @@ class _Model:
         self,
         instance: Instance,
         segments: Segments,
-        now: Running,
+        now: RunningPlan,
         allow: str,
         slice_cost: float,
         replica_cost: float,
@@ -178,10 +178,10 @@ class _Model:
         for first, indices in self.running.tiers.items():
             add(pulp.lpSum(self.n[index] for index in indices) == pulp.lpSum(self._gpus(first)))
 
-    def _kept_and_slots(self) -> tuple[dict[Going, Terms], dict[int, Terms]]:
-        """Terms of the slices that could go on, by how they go, and of all slots, by kind."""
-        kept: dict[Going, Terms] = defaultdict(list)
-        slots: dict[int, Terms] = defaultdict(list)
+    def _kept_and_slots(self) -> tuple[dict[Going, LinearTerms], dict[int, LinearTerms]]:
+        """LinearTerms of the slices that could go on, by how they go, and of all slots, by kind."""
+        kept: dict[Going, LinearTerms] = defaultdict(list)
+        slots: dict[int, LinearTerms] = defaultdict(list)
         for variable, (_, going, _), turn in self._chosen():
             for one, number in Counter(going[at] for at in turn.kept).items():
                 kept[one].append(number * variable)
@@ -210,8 +210,8 @@ class _Model:
             if workload.max_replicas is not None:
                 self.problem += pulp.lpSum(variable for variable, _, _ in mine) <= workload.max_replicas
 
-    def _gpus(self, entry: int) -> Terms:
-        """Terms that count the GPUs of a type, by its first fleet entry."""
+    def _gpus(self, entry: int) -> LinearTerms:
+        """LinearTerms that count the GPUs of a type, by its first fleet entry."""
         new = [variable for c, variable in self.y.items() if self.partitions.entry[c] == entry]
         return new + [one for one, layout, turn in self._chosen() if layout[0] == entry and turn is not GIVEN_BACK]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from provision.heuristics.core.shared_packing import Costs, Packing, empty_packing, pack
+from provision.heuristics.core.shared_packing import Costs, Packing, Types, empty_packing, pack
 from provision.heuristics.igniter.igniter import METHODS as IGNITER
 from provision.models.contents.interference.shared_plans import Pattern, SharedProblem, plan_shared, shared_problem
-from provision.models.contents.interference.tables import Tables, least_units
+from provision.models.contents.interference.tables import least_units
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
@@ -61,8 +61,8 @@ def costs_of(problem: SharedProblem) -> Costs:
     )
 
 
-def types_of(problem: SharedProblem) -> tuple[Tables, ...]:
-    """Tables of every GPU type."""
+def types_of(problem: SharedProblem) -> Types:
+    """PointTables of every GPU type."""
     return tuple(stock.tables for stock in problem.fleet.stocks)
 
 

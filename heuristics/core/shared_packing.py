@@ -7,7 +7,7 @@ import numpy as np
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.contents.interference.kernels import NONE, settle
-from provision.models.contents.interference.tables import Tables
+from provision.models.contents.interference.tables import PointTables
 
 
 class Packing(NamedTuple):
@@ -20,6 +20,11 @@ class Packing(NamedTuple):
     units: Ints
     size: Ints
     used: Ints
+
+
+Types = tuple[PointTables, ...]
+Packings = tuple[Packing, ...]
+"""One for each GPU type."""
 
 
 class Costs(NamedTuple):
@@ -36,7 +41,7 @@ class Costs(NamedTuple):
     lean: Floats
 
 
-def empty_packing(gpus: int, tables: Tables) -> Packing:
+def empty_packing(gpus: int, tables: PointTables) -> Packing:
     """No replicas on any of some GPUs."""
     members = np.zeros((gpus, tables.most + 1), np.int64)
     return Packing(members, np.zeros_like(members), np.zeros(gpus, np.int64), np.zeros(gpus, np.int64))
@@ -44,14 +49,14 @@ def empty_packing(gpus: int, tables: Tables) -> Packing:
 
 @compiled
 def place(
-    types: tuple[Tables, ...], packings: tuple[Packing, ...], costs: Costs, one: int, eager: float
+    types: Types, packings: Packings, costs: Costs, one: int, eager: float
 ) -> tuple[int, int]:
     """Put a replica where it makes the worth of the units of all grow least, else on an empty GPU.
 
     Parameters
     ----------
     types, packings
-        Tables and Packing of each type; the packings change.
+        PointTables and Packing of each type; the packings change.
     costs
         Costs.
     one
@@ -81,7 +86,7 @@ def place(
 
 
 @compiled
-def put(tables: Tables, packing: Packing, gpu: int, one: int, least: int) -> None:
+def put(tables: PointTables, packing: Packing, gpu: int, one: int, least: int) -> None:
     """Put a replica on a GPU."""
     size = packing.size[gpu]
     points = np.empty(packing.members.shape[1], np.int64)
@@ -91,7 +96,7 @@ def put(tables: Tables, packing: Packing, gpu: int, one: int, least: int) -> Non
 
 
 @compiled
-def _least_growth(tables: Tables, packing: Packing, one: int, least: int, eager: float) -> tuple[int, float]:
+def _least_growth(tables: PointTables, packing: Packing, one: int, least: int, eager: float) -> tuple[int, float]:
     """The GPU in use on which the units of all grow least, and the score; NONE when there is none."""
     most = packing.members.shape[1]
     members, units, points = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
@@ -113,7 +118,7 @@ def _least_growth(tables: Tables, packing: Packing, one: int, least: int, eager:
 
 
 @compiled
-def _vacant(tables: Tables, packing: Packing, costs: Costs, kind: int, one: int) -> tuple[int, float]:
+def _vacant(tables: PointTables, packing: Packing, costs: Costs, kind: int, one: int) -> tuple[int, float]:
     """An empty GPU, NONE when there is none, and what the units of a replica on it would cost."""
     units, many, vacant = costs.least[kind, one], 0, NONE
     for gpu in range(len(packing.size)):
@@ -127,7 +132,7 @@ def _vacant(tables: Tables, packing: Packing, costs: Costs, kind: int, one: int)
 
 
 @compiled
-def pack(types: tuple[Tables, ...], packings: tuple[Packing, ...], costs: Costs, order: Ints, eager: float) -> None:
+def pack(types: Types, packings: Packings, costs: Costs, order: Ints, eager: float) -> None:
     """Place replicas, given by class, one after the other; there must be a GPU for each."""
     for one in order:
         place(types, packings, costs, one, eager)

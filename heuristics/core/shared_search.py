@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from provision.heuristics.core.shared_packing import Costs, Packing, place
+from provision.heuristics.core.shared_packing import Costs, Packing, Packings, Types, place
 from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled
 from provision.models.contents.interference.kernels import NONE
-from provision.models.contents.interference.tables import Tables
+from provision.models.contents.interference.tables import PointTables
 
 TOURNAMENT = 3
 """Of so many random GPUs the emptiest is taken apart."""
@@ -14,9 +14,9 @@ TOURNAMENT = 3
 
 @compiled
 def ruin_and_recreate(
-    types: tuple[Tables, ...],
-    packings: tuple[Packing, ...],
-    before: tuple[Packing, ...],
+    types: Types,
+    packings: Packings,
+    before: Packings,
     costs: Costs,
     steps: int,
     most_gpus: int,
@@ -67,7 +67,7 @@ def ruin_and_recreate(
 
 
 @compiled
-def _victim(types: tuple[Tables, ...], packings: tuple[Packing, ...], draw: np.random.Generator) -> tuple[int, int]:
+def _victim(types: Types, packings: Packings, draw: np.random.Generator) -> tuple[int, int]:
     """A random GPU in use, rather an empty one: its type and number."""
     found, emptiest, tried, gpus = (NONE, NONE), np.inf, 0, 0
     for kind in range(len(types)):
@@ -92,7 +92,7 @@ def _copy_row(source: Packing, target: Packing, gpu: int) -> None:
 
 @compiled
 def _change(
-    types: tuple[Tables, ...], packings: tuple[Packing, ...], before: tuple[Packing, ...], costs: Costs, touched: Ints
+    types: Types, packings: Packings, before: Packings, costs: Costs, touched: Ints
 ) -> float:
     """How much the measure grew on the GPUs that were touched, some perhaps named twice."""
     change = 0.0
@@ -115,6 +115,6 @@ def _in_use(packing: Packing) -> int:
 
 
 @compiled
-def _free(tables: Tables, packing: Packing, gpu: int) -> float:
+def _free(tables: PointTables, packing: Packing, gpu: int) -> float:
     """The squared free part of a GPU in use."""
     return ((tables.limit - packing.used[gpu]) / tables.limit) ** 2 if packing.size[gpu] else 0.0

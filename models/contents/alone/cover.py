@@ -21,14 +21,14 @@ MOST_CELLS = 2**22
 
 
 @dataclass(frozen=True)
-class Cover:
+class SegmentCovers:
     """The (workloads,) total cost of each workload's segments, and their (workloads, kinds) number of each kind."""
 
     cost: Ints
     counts: Ints
 
 
-def cheapest_cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Cover:
+def cheapest_cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> SegmentCovers:
     """The cheapest covers of all workloads.
 
     Parameters
@@ -45,7 +45,7 @@ def cheapest_cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_re
 
     Returns
     -------
-    Cover
+    SegmentCovers
         Exact up to ``SLACK``; among equally cheap covers kinds that stand first are preferred.
     """
     total = np.zeros(len(rate_rps), int)
@@ -60,7 +60,7 @@ def cheapest_cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_re
             size = max(1, MOST_CELLS // ((reach + 1) * (int(least) + 1)))
             rows, left = left[:size], left[size:]
             total[rows], counts[rows] = _cover(throughput_rps[rows], costs, rate_rps[rows], int(least), reach)
-    return Cover(total, counts)
+    return SegmentCovers(total, counts)
 
 
 def _alike(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Floats:

@@ -40,7 +40,7 @@ class Turn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningPlan:
     """A running plan on an instance: per GPU its fleet entry (-1: not in the fleet), slices and possible turns.
 
     Of several entries of one type, at different prices, GPUs have the first: which of them is given back makes no
@@ -56,7 +56,7 @@ class Running:
     capacity: dict[Going, tuple[float, int]]
 
 
-def running(instance: Instance, segments: Segments, plan: Plan) -> Running:
+def running(instance: Instance, segments: Segments, plan: Plan) -> RunningPlan:
     """Look at a running plan from an instance.
 
     Parameters
@@ -88,7 +88,7 @@ def running(instance: Instance, segments: Segments, plan: Plan) -> Running:
     turns = [_turns(instance, segments, at, gpu) if at >= 0 else () for at, gpu in zip(entry, plan.gpus, strict=True)]
     known = {one: _capacity(instance, segments, one) for one in {one for gpu in going for one in gpu}}
     tiers = {indices[0]: indices for indices in by_type.values()}
-    return Running(plan, entry, tiers, going, turns, {one: found for one, found in known.items() if found})
+    return RunningPlan(plan, entry, tiers, going, turns, {one: found for one, found in known.items() if found})
 
 
 def _going(piece: Slice, kind: int, rows: Mapping[str, int]) -> Going:

@@ -25,7 +25,7 @@ ROUNDS = 4
 """How often the least demands of the members are raised at each box."""
 
 
-class Found(NamedTuple):
+class BestPoints(NamedTuple):
     """``value`` (requests/s) of the best ``points`` (members, 2), units and batch as positions; NOTHING without any.
 
     No points are worth more than ``bound``; it is NOTHING when no points can hold.
@@ -37,7 +37,7 @@ class Found(NamedTuple):
 
 
 @compiled
-def most_throughput(menu: Menu, members: Ints, boxes: int) -> Found:
+def most_throughput(menu: Menu, members: Ints, boxes: int) -> BestPoints:
     """The best operating points of some replicas that share a GPU, as far as a limited search tells.
 
     Parameters
@@ -51,13 +51,13 @@ def most_throughput(menu: Menu, members: Ints, boxes: int) -> Found:
 
     Returns
     -------
-    Found
+    BestPoints
     """
     size, value, left = len(members), NOTHING, NOTHING
     best = np.zeros((size, 2), np.int64)
     units, batches = menu.active_ms.shape[1:]
     if size > min(menu.most, units):
-        return Found(value, left, best)
+        return BestPoints(value, left, best)
     kept, made = np.empty((2 * boxes + 1, size, 4), np.int64), 1
     kept[0] = np.array([0, units - 1, 0, batches - 1])
     heap = [(-np.inf, 0)]
@@ -82,7 +82,7 @@ def most_throughput(menu: Menu, members: Ints, boxes: int) -> Found:
         made += 2
     if len(heap):
         left = max(left, -heap[0][0])
-    return Found(value, max(value, left), best)
+    return BestPoints(value, max(value, left), best)
 
 
 @compiled

@@ -13,7 +13,7 @@ import numpy as np
 from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled
 from provision.models.contents.interference.options import SLIGHT, Offers, Options
-from provision.models.contents.interference.tables import Tables
+from provision.models.contents.interference.tables import PointTables
 
 NEVER = -(1 << 60)
 STEPS = 4
@@ -36,7 +36,7 @@ class Cell(NamedTuple):
     power_price: float
 
 
-class Relaxed(NamedTuple):
+class CellBound(NamedTuple):
     """A cell's knapsack: no pattern in it is worth more than ``most``.
 
     ``values`` (offers) are less what the multipliers take, ``best`` is as in ``fill``; what a set of offers is
@@ -51,7 +51,7 @@ class Relaxed(NamedTuple):
 
 
 @compiled
-def first_cells(tables: Tables, options: Options, count: int) -> tuple[Cell, Cell]:
+def first_cells(tables: PointTables, options: Options, count: int) -> tuple[Cell, Cell]:
     """The two cells, below and above the power cap, of all patterns of so many members."""
     cache = (0.0, count * options.cache[1])
     full_w = max(tables.cap_w - tables.idle_w, 0.0)
@@ -60,7 +60,7 @@ def first_cells(tables: Tables, options: Options, count: int) -> tuple[Cell, Cel
 
 
 @compiled
-def halves(tables: Tables, cell: Cell) -> tuple[Cell, Cell]:
+def halves(tables: PointTables, cell: Cell) -> tuple[Cell, Cell]:
     """A cell cut in two along the side that matters more; power below the cap does not."""
     cache, power_w = cell.cache, cell.power_w
     capped = power_w[0] + tables.idle_w >= tables.cap_w
@@ -75,23 +75,23 @@ def halves(tables: Tables, cell: Cell) -> tuple[Cell, Cell]:
 
 
 @compiled
-def _spread(tables: Tables, side: Range) -> float:
+def _spread(tables: PointTables, side: Range) -> float:
     """How far apart the ends of a side are in what they slow replicas by."""
     return side[1] ** tables.root - side[0] ** tables.root
 
 
 @compiled
-def _middle(tables: Tables, side: Range) -> float:
+def _middle(tables: PointTables, side: Range) -> float:
     """What slows replicas halfway between the ends of a side."""
     return ((side[0] ** tables.root + side[1] ** tables.root) / 2) ** (1 / tables.root)
 
 
 @compiled
-def relaxed(tables: Tables, offers: Offers, cell: Cell, floor: int) -> Relaxed:
-    """The Relaxed of a cell at the best multipliers found; ``most`` is NEVER when no set fits the units."""
+def relaxed(tables: PointTables, offers: Offers, cell: Cell, floor: int) -> CellBound:
+    """The CellBound of a cell at the best multipliers found; ``most`` is NEVER when no set fits the units."""
     limit = tables.limit
     if not len(offers.units) or cell.size * offers.units[-1] > limit:
-        return Relaxed(NEVER, cell, offers.value, np.empty((0, 0, 0), np.int64), 0)
+        return CellBound(NEVER, cell, offers.value, np.empty((0, 0, 0), np.int64), 0)
     found = at = _priced(offers, cell, limit)
     for _ in range(STEPS - 1):
         if found.most <= floor:
@@ -124,8 +124,8 @@ def _within(price: float, amount: float) -> float:
 
 
 @compiled
-def _priced(offers: Offers, cell: Cell, limit: int) -> Relaxed:
-    """The Relaxed of a cell at its multipliers. Rounding down what these take can only raise the bound."""
+def _priced(offers: Offers, cell: Cell, limit: int) -> CellBound:
+    """The CellBound of a cell at its multipliers. Rounding down what these take can only raise the bound."""
     taken = np.floor(cell.cache_price * offers.cache + cell.power_price * offers.power_w)
     values = offers.value - taken.astype(np.int64)
     best = np.empty((len(values) + 1, cell.size + 1, limit + 1), np.int64)
@@ -133,7 +133,7 @@ def _priced(offers: Offers, cell: Cell, limit: int) -> Relaxed:
     most = best[0, cell.size, limit]
     given = cell.cache_price * (cell.cache[1] + SLIGHT) + cell.power_price * (cell.power_w[1] + SLIGHT)
     allowance = int(np.ceil(given)) + 1
-    return Relaxed(most + allowance if most > NEVER // 2 else NEVER, cell, values, best, allowance)
+    return CellBound(most + allowance if most > NEVER // 2 else NEVER, cell, values, best, allowance)
 
 
 @compiled

@@ -16,7 +16,7 @@ from provision.models.base.compiled import compiled
 if TYPE_CHECKING:
     from provision.models.base.arrays import Bools, Floats, Ints
     from provision.models.contents.interference.menus import Menu
-    from provision.models.contents.interference.tables import Tables
+    from provision.models.contents.interference.tables import PointTables
 
 NONE = -1
 UNKNOWN = -2
@@ -50,19 +50,19 @@ def unbeaten(costs: Floats) -> Bools:
 
 
 @compiled
-def clock_at(tables: Tables | Menu, power_w: float) -> float:
+def clock_at(tables: PointTables | Menu, power_w: float) -> float:
     """The clock as a part of its maximum at a power above idle (eq. 9)."""
     return 1 - tables.clock_loss * max(tables.idle_w + power_w - tables.cap_w, 0.0)
 
 
 @compiled
-def delay_at(tables: Tables | Menu, count: int) -> float:
+def delay_at(tables: PointTables | Menu, count: int) -> float:
     """Extra scheduling delay of a kernel among ``count`` replicas (eq. 6), in ms."""
     return tables.delay_slope_ms * count + tables.delay_intercept_ms if count > 1 else 0.0
 
 
 @compiled
-def busy_ms(tables: Tables, point: int, count: int, cache: float, power_w: float, planned: bool) -> float:
+def busy_ms(tables: PointTables, point: int, count: int, cache: float, power_w: float, planned: bool) -> float:
     """What a batch at a point takes at full clock among ``count`` replicas whose others bring some cache and power.
 
     Rounding is on the safe side of a plan, or else of a bound. There is no division: one that may fail costs callers
@@ -89,7 +89,7 @@ def _combined(root: float, beside: float, own: float, planned: bool) -> float:
 
 
 @compiled
-def settle(tables: Tables, members: Ints, size: int, units: Ints, points: Ints) -> int:
+def settle(tables: PointTables, members: Ints, size: int, units: Ints, points: Ints) -> int:
     """Operating points under which all members of a set keep SLO and rate.
 
     Every member has the least burden that does at its units, and gets more units when none does. When units
@@ -98,7 +98,7 @@ def settle(tables: Tables, members: Ints, size: int, units: Ints, points: Ints) 
     Parameters
     ----------
     tables
-        Tables.
+        PointTables.
     members
         Classes; the first ``size`` count.
     units
@@ -146,7 +146,7 @@ def settle(tables: Tables, members: Ints, size: int, units: Ints, points: Ints) 
 
 
 @compiled
-def relax(tables: Tables, members: Ints, size: int, by_units: Ints, by_power: Ints) -> int:
+def relax(tables: PointTables, members: Ints, size: int, by_units: Ints, by_power: Ints) -> int:
     """Units that a set needs at least, whatever its operating points.
 
     Each member's units and power are lower bounds found apart: the least units of any point, and the least power of
@@ -157,7 +157,7 @@ def relax(tables: Tables, members: Ints, size: int, by_units: Ints, by_power: In
     Parameters
     ----------
     tables
-        Tables.
+        PointTables.
     members
         Classes; the first ``size`` count.
     by_units
@@ -206,7 +206,7 @@ def relax(tables: Tables, members: Ints, size: int, by_units: Ints, by_power: In
 
 
 @compiled
-def holds(tables: Tables, point: int, count: int, cache: float, power_w: float, planned: bool) -> bool:
+def holds(tables: PointTables, point: int, count: int, cache: float, power_w: float, planned: bool) -> bool:
     """Whether a point keeps SLO and rate beside neighbours of some cache demand and power: in a plan, or loosely."""
     room_ms = tables.room_ms[point] if planned else tables.loose_ms[point]
     clock = clock_at(tables, power_w + tables.power_w[point])
@@ -214,7 +214,7 @@ def holds(tables: Tables, point: int, count: int, cache: float, power_w: float, 
 
 
 @compiled
-def arrange(tables: Tables, members: Ints, size: int, units: Ints, points: Ints, tries: int) -> int:
+def arrange(tables: PointTables, members: Ints, size: int, units: Ints, points: Ints, tries: int) -> int:
     """Operating points for a set, as ``settle`` finds them or else by trying all that ``relax`` leaves.
 
     Burdens are not monotone in the units, so a set on which ``settle`` fails may still be possible.
@@ -250,7 +250,7 @@ def arrange(tables: Tables, members: Ints, size: int, units: Ints, points: Ints,
 
 @compiled
 def _tried(
-    tables: Tables,
+    tables: PointTables,
     members: Ints,
     points: Ints,
     tries: int,
@@ -296,7 +296,7 @@ def _tried(
 
 
 @compiled
-def all_hold(tables: Tables, points: Ints, count: int, cache: float, power_w: float, planned: bool) -> bool:
+def all_hold(tables: PointTables, points: Ints, count: int, cache: float, power_w: float, planned: bool) -> bool:
     """Whether points keep SLO and rate among ``count`` replicas of so much cache demand and power together."""
     for point in points:
         if not holds(tables, point, count, cache - tables.cache[point], power_w - tables.power_w[point], planned):

@@ -16,7 +16,7 @@ import numpy as np
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.contents.interference.kernels import busy_ms, clock_at
-from provision.models.contents.interference.tables import Demand, Tables, models_apart
+from provision.models.contents.interference.tables import Demand, PointTables, models_apart
 
 if TYPE_CHECKING:
     from provision.models.contents.interference.cells import Cell
@@ -55,7 +55,7 @@ class Offers(NamedTuple):
     one: Ints
 
 
-def options_of(tables: Tables, demands: Sequence[Demand], counts: Ints) -> Options:
+def options_of(tables: PointTables, demands: Sequence[Demand], counts: Ints) -> Options:
     """The Options of some demands, each for so many replicas."""
     models = models_apart(demands)
     many = (np.bincount(models, counts) >= MANY)[models]
@@ -85,7 +85,7 @@ def dearest(options: Options, values: Ints) -> tuple[Ints, Ints]:
 
 
 @compiled
-def offers_in(tables: Tables, options: Options, worth: Ints, one: Ints, cell: Cell) -> Offers:
+def offers_in(tables: PointTables, options: Options, worth: Ints, one: Ints, cell: Cell) -> Offers:
     """The Offers in a Cell, given the ``dearest``; those that another of their kind makes up for are left out."""
     count, cache, power_w = cell.size, cell.cache, cell.power_w
     many = len(options.kind)

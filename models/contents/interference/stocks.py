@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from provision.models.contents.interference.tables import Demand, Tables, tables_of
+from provision.models.contents.interference.tables import Demand, PointTables, tables_of
 from provision.models.performance.igniter import igniter_data
 from provision.models.problem.instance import Instance
 
@@ -19,14 +19,14 @@ Tier = tuple[int, int | None]
 
 @dataclass(frozen=True)
 class Stock:
-    """GPUs of one type, the Tables of all classes on it, how many there are and their ``tiers``, cheapest first.
+    """GPUs of one type, the PointTables of all classes on it, how many there are and their ``tiers``, cheapest first.
 
     A tier is (price, count), the price in whole units. The last is without limit, None: a price of the fleet, or that
     of GPUs which it has not.
     """
 
     gpu: str
-    tables: Tables
+    tables: PointTables
     count: int | None
     tiers: tuple[Tier, ...]
 
@@ -91,7 +91,7 @@ def fleet_of(instance: Instance, demands: Sequence[Demand], replicas: int) -> Fl
     return Fleet(tuple(stocks), tuple(prices), unit)
 
 
-def _stock(gpu: str, tables: Tables, tiers: Iterable[Tier], beyond: int) -> Stock:
+def _stock(gpu: str, tables: PointTables, tiers: Iterable[Tier], beyond: int) -> Stock:
     """The Stock of a GPU type; tiers dearer than one without limit are left out."""
     order = sorted(tiers, key=lambda tier: tier[0])
     unlimited = [index for index, (_, count) in enumerate(order) if count is None]

@@ -1,4 +1,4 @@
-"""Tables for planning under interference: classes of equal demands and the operating points worth considering.
+"""PointTables for planning under interference: classes of equal demands and the operating points worth considering.
 
 The points of a class are those of all its models, which are the variants of its workloads. A replica keeps its SLO and
 rate exactly when it needs no more time (see ``laws``) than its room: the shorter of its budget and of what its rate
@@ -42,7 +42,7 @@ Columns = dict[str, NDArray[Any]]
 """Arrays over operating points, by name."""
 
 
-class Tables(NamedTuple):
+class PointTables(NamedTuple):
     """Operating points of all classes on one GPU type, those of a class together, by units and then by burden.
 
     Arrays over points: ``model`` counts in the models of the class, ``units``, ``batch``; ``base_ms`` to ``power_w`` as
@@ -160,9 +160,10 @@ def models_apart(demands: Iterable[Demand]) -> Ints:
     return np.array([numbers[demand[0]] for demand in demands])
 
 
-def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand]) -> Tables:
-    """The Tables of some demands on whole GPUs of a type, in their order; those that it cannot serve have no points.
+def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand]) -> PointTables:
+    """The tables of some demands on whole GPUs of a type, in the order of the demands.
 
+    A demand that the GPU type cannot serve has no points.
     ``rule`` is the latency rule that they keep.
     """
     law = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
@@ -171,7 +172,7 @@ def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand
     by_power = [_order(one, "power_w", "cache", "units") for one in points]
     limit = units_of(law.unit_share)
     steps = np.arange(limit + 2)
-    return Tables(
+    return PointTables(
         first=np.array([start + np.searchsorted(one["units"], steps)
                         for start, one in zip(offsets, points, strict=False)]),
         by_power=np.concatenate([start + order for start, order in zip(offsets, by_power, strict=False)]),
@@ -192,7 +193,7 @@ def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand
     )
 
 
-def least_units(tables: Tables) -> Ints:
+def least_units(tables: PointTables) -> Ints:
     """(classes,) units that each needs at least; more than there are where the GPU cannot serve it."""
     return (tables.first == tables.first[:, :1]).sum(axis=1) - 1
 

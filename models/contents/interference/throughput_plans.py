@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from provision.models.base.arrays import Ints
-from provision.models.contents.interference.boxes import CLOSE, NOTHING, Found, most_throughput
+from provision.models.contents.interference.boxes import CLOSE, NOTHING, BestPoints, most_throughput
 from provision.models.contents.interference.laws import shares_of
 from provision.models.contents.interference.menus import Menu, menu_of
 from provision.models.contents.interference.shared_plans import FEATURES as SHARED_FEATURES
@@ -27,13 +27,13 @@ BOXES = 20_000
 class ThroughputProblem(SharedProblem):
     """A SharedProblem whose patterns are worth their throughput; a Menu for every Stock of its fleet.
 
-    ``known`` are the best Found so far of patterns, and the boxes that these took.
+    ``known`` are the best BestPoints so far of patterns, and the boxes that these took.
     """
 
     menus: tuple[Menu, ...]
-    known: dict[Pattern, tuple[Found, int]] = field(default_factory=dict)
+    known: dict[Pattern, tuple[BestPoints, int]] = field(default_factory=dict)
 
-    def found(self, pattern: Pattern, boxes: int = BOXES) -> Found:
+    def found(self, pattern: Pattern, boxes: int = BOXES) -> BestPoints:
         """What a pattern is worth, as far as so many boxes tell or more."""
         if pattern not in self.known or self.known[pattern][1] < boxes:
             stock, members = pattern
