@@ -25,6 +25,8 @@ COUNTED = 128
 """Replica limits above so many are not seen by bounds."""
 LEAST_RPS = 1e-9
 """Credit of a role for workloads without requests."""
+PROHIBITIVE = 10**15
+"""The price of roles that plans do not credit with anything: no sane number of them carries a rate."""
 
 
 class Menu(NamedTuple):
@@ -75,7 +77,8 @@ def menus_of(problem: Problem, left_out: frozenset[int]) -> list[Menu]:
         if at not in left_out:
             exact = group.most <= COUNTED
             counted = int(group.most) if exact else group.least
-            key = (group.workload_class, group.cap_rps, counted, exact, problem.alone_rps[at].tobytes())
+            idle = group.rate_rps == 0
+            key = (group.workload_class, group.cap_rps, counted, exact, idle, problem.alone_rps[at].tobytes())
             alike.setdefault(key, []).append(at)
     return [_menu(problem, tuple(groups), by_class.get(problem.groups[groups[0]].workload_class, []), kinds)
             for groups in alike.values()]
@@ -106,8 +109,9 @@ def cheapest_covers(problem: Problem, menus: list[Menu], prices: NDArray[np.int6
     Within each menu they come in the order of its groups.
     """
     for menu in menus:
-        loose, strict = (Knapsack(rps, prices[menu.rows], menu.counted, menu.exact)
-                         for rps in (menu.bounded_rps, menu.planned_rps))
+        loose = Knapsack(menu.bounded_rps, prices[menu.rows], menu.counted, menu.exact)
+        useless = (menu.planned_rps <= LEAST_RPS) & (problem.groups[menu.groups[0]].rate_rps > 0)
+        strict = Knapsack(menu.planned_rps, np.where(useless, PROHIBITIVE, prices[menu.rows]), menu.counted, menu.exact)
         for at in menu.groups:
             group = problem.groups[at]
             found = loose.cheapest(group.rate_rps * (1 - MISSING), group.least)
@@ -124,8 +128,10 @@ def cheapest_covers(problem: Problem, menus: list[Menu], prices: NDArray[np.int6
 
 def _plannable(menu: Menu, group: Group, cover: Cover) -> bool:
     """Whether a cover carries the whole rate by replicas as a plan has them, no more of them than allowed."""
-    carried_rps = float(cover.counts @ menu.planned_rps)
-    return carried_rps >= group.rate_rps * (1 - 2 * ROUNDING) and int(cover.counts.sum()) <= group.most
+    useful = menu.planned_rps > LEAST_RPS if group.rate_rps > 0 else np.ones(len(cover.counts), bool)
+    carried_rps = float(cover.counts[useful] @ menu.planned_rps[useful])
+    return (carried_rps >= group.rate_rps * (1 - 2 * ROUNDING) and int(cover.counts.sum()) <= group.most
+            and not cover.counts[~useful].any())
 
 
 def _use(group: int, menu: Menu, cover: Cover) -> CoverUse:

@@ -21,7 +21,6 @@ from provision.applier.layout import MachineLayout
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Record, Text
-from provision.models.base.known import known
 
 if TYPE_CHECKING:
     from provision.instances.files.files import FilePath
@@ -87,7 +86,7 @@ class Journal:
                 if entry["event"] == "begin":
                     run = Run.model_validate(entry["run"])
                 elif entry["event"] == "end":
-                    run = known(run).model_copy(update={"outcome": entry["outcome"]})
+                    run = run.model_copy(update={"outcome": entry["outcome"]})  # type: ignore[union-attr]  # None is told below
         except (LookupError, TypeError, AttributeError, ValidationError):
             strange = "has lines that this version of the applier did not write"
             raise InputError(f"{self.path}: {strange}; see that the GPUs stand as they should, move it away") from None

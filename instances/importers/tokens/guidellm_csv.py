@@ -18,6 +18,8 @@ from provision.models.performance.tokens.loads import Figures, TokenBenchmark, T
 
 HEADERS = 3
 CELLS = 4
+LARGEST_CELL = 2**30
+"""Characters; one cell holds all requests of a run."""
 MS_PER_S = 1000
 
 
@@ -29,8 +31,11 @@ def read_guidellm_csv(path: str | Path) -> list[TokenBenchmark]:
     InputError
         When the file cannot be read, or a column or cell is not as GuideLLM writes it.
     """
-    csv.field_size_limit(2**30)
-    rows = list(csv.reader(io.StringIO(read_text(path), newline="")))
+    usual = csv.field_size_limit(LARGEST_CELL)
+    try:
+        rows = list(csv.reader(io.StringIO(read_text(path), newline="")))
+    finally:
+        csv.field_size_limit(usual)
     if len(rows) <= HEADERS or "Run Info" not in rows[0]:
         raise InputError(f"{path}: has not GuideLLM's three header rows and a run below; export the benchmark as CSV")
     return [

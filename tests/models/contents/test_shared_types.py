@@ -11,7 +11,6 @@ from sharing_oracle import best_sharing, random_sharing, same
 
 from provision import FleetEntry, read, solve
 from provision.formulations.master.type_counts import TypeCounts
-from provision.models.base.errors import UnsupportedError
 from provision.models.contents.interference.shared_plans import shared_problem
 
 V100, T4 = FleetEntry(gpu="v100", price_per_hour=3.06), FleetEntry(gpu="t4", price_per_hour=0.526)
@@ -94,12 +93,15 @@ def test_workloads_free_to_be_split_stand_where_that_costs_least():
         instance = offered(V100.model_copy(update={"count": count}), T4, workloads=free)
         for name in ("greedy", "auto"):
             result = solve(instance, name, time_limit_s=3)
-            assert result.verified and result.bound is None and result.objective < whole.objective
+            assert result.verified and result.objective < whole.objective
+            assert name == "greedy" or 0 < result.bound <= result.objective
 
 
-def test_what_methods_for_one_type_cannot_do_is_refused():
-    with pytest.raises(UnsupportedError, match="igniter cannot plan more than one fleet entry; use --method auto"):
-        solve(offered(V100, T4), "igniter")
+def test_igniter_takes_the_cheapest_type_that_can_do_all():
+    assert solve(offered(T4), "igniter").status == "infeasible"
+    mixed = solve(offered(V100, T4), "igniter")
+    assert mixed.objective == solve(offered(V100), "igniter").objective
+    assert {gpu.gpu for gpu in mixed.plan.gpus} == {"v100"}
 
 
 @settings(max_examples=60, deadline=None)

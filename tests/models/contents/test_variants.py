@@ -156,10 +156,10 @@ def test_systems_for_isolated_slices_refuse_them_too(name):
         provision.solve(instance, name)
 
 
-def test_slices_that_workloads_share_take_no_variants():
-    """mixed-slices refuses them; auto plans without sharing and proves nothing."""
+def test_variants_on_slices_that_workloads_share():
+    """mixed-slices refuses them; auto plans and bounds them."""
     varied = with_variants(provision.read("parvagpu-s1-shared"), 0)
     with pytest.raises(provision.UnsupportedError, match="mixed-slices cannot plan variants"):
         provision.solve(varied, "mixed-slices")
     result = provision.solve(varied, "auto", time_limit_s=5)
-    assert result.verified and result.bound is None
+    assert result.verified and 0 < result.bound <= result.objective

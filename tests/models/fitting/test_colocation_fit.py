@@ -188,8 +188,8 @@ def test_bad_rows_are_one_line(tmp_path, row, message):
 
 
 def test_options_for_colocation_are_refused_elsewhere(tables, capsys):
-    assert main(["fit", str(tables[0].parent), "--gpu", "v100"]) == 2
-    assert "--gpu is for --format colocation" in capsys.readouterr().err
+    assert main(["fit", str(tables[0].parent), "--pairs", str(tables[1])]) == 2
+    assert "--pairs is for --format colocation" in capsys.readouterr().err
 
 
 @NEEDS_TABLES
