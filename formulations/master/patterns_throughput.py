@@ -114,35 +114,35 @@ class _Run:
         """All sets that can share a GPU, as patterns; None when they are too many or time is up."""
         counts = self.problem.classes.counts
         found: list[Pattern] = []
-        for stock in range(len(self.problem.fleet.stocks)):
+        for supply in range(len(self.problem.fleet.supplies)):
             grown: list[tuple[int, ...]] = [()]
             can_be: set[tuple[int, ...]] = {()}
             for members in grown:
                 for one in range(members[-1] if members else 0, len(counts)):
                     larger = (*members, one)
-                    if members.count(one) < counts[one] and self._can_be(stock, larger, can_be):
+                    if members.count(one) < counts[one] and self._can_be(supply, larger, can_be):
                         grown.append(larger)
                         can_be.add(larger)
                 if len(found) + len(grown) > MOST_SETS or self._late():
                     return None
-            found += [(stock, members) for members in grown[1:]]
+            found += [(supply, members) for members in grown[1:]]
         return found
 
-    def _can_be(self, stock: int, members: tuple[int, ...], can_be: Collection[tuple[int, ...]]) -> bool:
+    def _can_be(self, supply: int, members: tuple[int, ...], can_be: Collection[tuple[int, ...]]) -> bool:
         """Whether a set can share a GPU, when it is known which of the smaller sets can."""
         smaller = (members[:at] + members[at + 1 :] for at in range(len(members)))
-        return all(one in can_be for one in smaller) and self.problem.found((stock, members), 1).bound > NOTHING
+        return all(one in can_be for one in smaller) and self.problem.found((supply, members), 1).bound > NOTHING
 
     def _chosen(self, sets: Sequence[Pattern]) -> OptimizeResult:
         """SciPy's result for sets of the most worth, by their bounds, in which every replica stands once."""
-        classes, stocks = self.problem.classes, self.problem.fleet.stocks
+        classes, supplies = self.problem.classes, self.problem.fleet.supplies
         worth = np.array([self.problem.found(pattern, 1).bound for pattern in sets])
         holds = np.array([np.bincount(members, minlength=len(classes.counts)) for _, members in sets]).T
-        of_stock = np.array([[kind == stock for kind, _ in sets] for stock in range(len(stocks))], float)
+        of_supply = np.array([[kind == supply for kind, _ in sets] for supply in range(len(supplies))], float)
         return milp(
             -worth, integrality=np.ones(len(sets), int), bounds=Bounds(0, np.where(worth > NOTHING, np.inf, 0)),
             constraints=[LinearConstraint(holds, classes.counts, classes.counts),
-                         LinearConstraint(of_stock, ub=[stock.count or 0 for stock in stocks])],
+                         LinearConstraint(of_supply, ub=[supply.count or 0 for supply in supplies])],
             options={"time_limit": max(self.deadline - perf_counter(), 0.1), "mip_rel_gap": 0.0},
         )
 

@@ -19,7 +19,7 @@ ROUNDING = 1e-9
 
 def throughput_bound(problem: ThroughputProblem) -> float:
     """Upper bound on the requests/s of all plans with one replica per part of a ThroughputProblem."""
-    pairs = [(alone(menu), stock.count) for menu, stock in zip(problem.menus, problem.fleet.stocks, strict=True)]
+    pairs = [(alone(menu), supply.count) for menu, supply in zip(problem.menus, problem.fleet.supplies, strict=True)]
     worth = np.concatenate([one for one, _ in pairs], axis=1)
     units = np.concatenate([np.arange(1, one.shape[1] + 1) for one, _ in pairs])
     of_type = np.repeat(np.arange(len(pairs)), [one.shape[1] for one, _ in pairs])

@@ -32,7 +32,7 @@ class TypeCounts:
         self.solver.parameters.num_workers = 1
         self.solver.parameters.max_time_in_seconds = MOST_S
         tiers = [[(price, self.model.new_int_var(0, replicas if count is None else min(count, replicas), ""))
-                  for price, count in stock.offered] for stock in supplies]
+                  for price, count in supply.offered] for supply in supplies]
         self.gpus: list[cp_model.LinearExprT] = [sum(many for _, many in offered) for offered in tiers]
         self.model.minimize(sum(price * many for offered in tiers for price, many in offered))
 

@@ -37,7 +37,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 def packed(problem: SharedProblem, start: Plan | None = None) -> list[Pattern]:
     """The cheapest patterns at hand, those of a plan to start with among them."""
-    kinds, costs = len(problem.fleet.stocks), costs_of(problem)
+    kinds, costs = len(problem.fleet.supplies), costs_of(problem)
     leans = np.where(np.eye(kinds + 1, kinds, -1), FOREMOST, 1.0)[: kinds + 1 if kinds > 1 else 1]
     found = [_pack(problem, costs._replace(lean=lean), eager) for lean in leans for eager in EAGERNESS]
     found += [patterns for plan in (start, *_igniter(problem)) if (patterns := problem.patterns(plan))]
@@ -52,18 +52,18 @@ def patterns_in(packings: Sequence[Packing]) -> list[Pattern]:
 
 def costs_of(problem: SharedProblem) -> Costs:
     """The Costs of up to as many GPUs as there are replicas, or twice as many, as a search may need."""
-    stocks, dearest, most = problem.fleet.stocks, problem.fleet.dearest, 2 * len(problem.classes.parts)
+    supplies, dearest, most = problem.fleet.supplies, problem.fleet.dearest, 2 * len(problem.classes.parts)
     return Costs(
-        least=np.array([least_units(stock.tables) for stock in stocks]),
-        rent=np.array([[stock.cost(many) / dearest for many in range(most + 2)] for stock in stocks]),
-        worth=np.array([stock.worth / dearest for stock in stocks]),
-        lean=np.ones(len(stocks)),
+        least=np.array([least_units(supply.tables) for supply in supplies]),
+        rent=np.array([[supply.cost(many) / dearest for many in range(most + 2)] for supply in supplies]),
+        worth=np.array([supply.worth / dearest for supply in supplies]),
+        lean=np.ones(len(supplies)),
     )
 
 
 def types_of(problem: SharedProblem) -> Types:
     """PointTables of every GPU type."""
-    return tuple(stock.tables for stock in problem.fleet.stocks)
+    return tuple(supply.tables for supply in problem.fleet.supplies)
 
 
 def _pack(problem: SharedProblem, costs: Costs, eager: float) -> list[Pattern]:
@@ -81,9 +81,9 @@ def _igniter(problem: SharedProblem) -> Iterator[Plan | None]:
     instance = problem.instance
     if len(instance.workloads) > IGNITER_UP_TO or "variants" in needs(instance):
         return
-    for stock in problem.fleet.stocks:
-        if (least_units(stock.tables) <= stock.tables.limit).all():
-            entry = next(entry for entry in instance.fleet if entry.gpu == stock.gpu)
+    for supply in problem.fleet.supplies:
+        if (least_units(supply.tables) <= supply.tables.limit).all():
+            entry = next(entry for entry in instance.fleet if entry.gpu == supply.gpu)
             alone = instance.replace(fleet=(entry.model_copy(update={"count": None}),), objective="min_gpus")
             outcome = IGNITER[0].run(alone, Search())
             yield outcome.plan if outcome.status == "feasible" else None

@@ -43,8 +43,8 @@ def solve(instance: Instance, control: Search) -> Outcome:
 def _spread(problem: ThroughputProblem, patterns: Sequence[Pattern], until: float) -> list[Pattern]:
     """Patterns that no move or swap makes better, or those at hand when time is up."""
     used = problem.used(patterns)
-    empty: list[Pattern] = [(stock, ()) for stock, one in enumerate(problem.fleet.stocks)
-                            for _ in range((one.count or 0) - used[stock])]
+    empty: list[Pattern] = [(supply, ()) for supply, one in enumerate(problem.fleet.supplies)
+                            for _ in range((one.count or 0) - used[supply])]
     patterns = [*empty, *patterns]
     improving = True
     while improving:
@@ -78,11 +78,11 @@ def _exchanged(one: Pattern, other: Pattern) -> Iterator[Pair]:
 
 def _with(pattern: Pattern, gone: int | None, come: int | None) -> Pattern:
     """A pattern without one class and with another, None for none."""
-    stock, members = pattern
+    supply, members = pattern
     left = list(members)
     if gone is not None:
         left.remove(gone)
-    return stock, tuple(sorted(left if come is None else [*left, come]))
+    return supply, tuple(sorted(left if come is None else [*left, come]))
 
 
 def _value(problem: ThroughputProblem, patterns: Iterable[Pattern]) -> float:

@@ -1,9 +1,9 @@
-"""Cells of the space of one-GPU patterns: how many members, and ranges of their cache demand and power together.
+"""Cells, the nodes of the search for patterns: a number of members, and ranges of their total cache demand and power.
 
-In a cell every member meets at least the neighbourhood that the cell begins with, so what each option is worth there
-is known, and the dearest patterns are those of a knapsack: so many offers, no more units than the GPU has, no more
-cache demand and power than where the cell ends. The last two are side constraints with multipliers (Lagrangian
-relaxation, Geoffrion 1974); steps by Polyak's rule.
+A lower end of the ranges tells how much every member of the cell is slowed at least, so the value of each option is
+known there. The best pattern of a cell is then a knapsack: a given number of offers, within the units of the GPU and
+within the upper ends of cache demand and power. The last two constraints are relaxed with multipliers (Lagrangian
+relaxation, Geoffrion 1974), which are improved by Polyak's rule.
 """
 
 from typing import NamedTuple
@@ -37,10 +37,11 @@ class Cell(NamedTuple):
 
 
 class CellBound(NamedTuple):
-    """A cell's knapsack: no pattern in it is worth more than ``most``.
+    """The knapsack of a cell, solved: no pattern in the cell is worth more than ``most``.
 
-    ``values`` (offers) are less what the multipliers take, ``best`` is as in ``fill``; what a set of offers is
-    worth exceeds the sum of its values by no more than ``allowance``.
+    ``values`` (offers,) are the offers' values less the price of their cache demand and power at the multipliers;
+    ``best`` is as in ``fill``. The true value of a set of offers exceeds the sum of its ``values`` by at most
+    ``allowance``.
     """
 
     most: int
@@ -52,7 +53,7 @@ class CellBound(NamedTuple):
 
 @compiled
 def first_cells(tables: PointTables, options: Options, count: int) -> tuple[Cell, Cell]:
-    """The two cells, below and above the power cap, of all patterns of so many members."""
+    """The two cells, below and above the power cap, that hold all patterns of ``count`` members."""
     cache = (0.0, count * options.cache[1])
     full_w = max(tables.cap_w - tables.idle_w, 0.0)
     above_w = (full_w, max(count * options.power_w[1], full_w))
@@ -61,7 +62,7 @@ def first_cells(tables: PointTables, options: Options, count: int) -> tuple[Cell
 
 @compiled
 def halves(tables: PointTables, cell: Cell) -> tuple[Cell, Cell]:
-    """A cell cut in two along the side that matters more; power below the cap does not."""
+    """A cell cut in two along the range that slows replicas more; power below the cap slows nobody."""
     cache, power_w = cell.cache, cell.power_w
     capped = power_w[0] + tables.idle_w >= tables.cap_w
     slower = _spread(tables, power_w) * tables.slows[1] if capped else 0.0
@@ -76,13 +77,13 @@ def halves(tables: PointTables, cell: Cell) -> tuple[Cell, Cell]:
 
 @compiled
 def _spread(tables: PointTables, side: Range) -> float:
-    """How far apart the ends of a side are in what they slow replicas by."""
+    """The difference between the ends of a range in how much they slow replicas."""
     return side[1] ** tables.root - side[0] ** tables.root
 
 
 @compiled
 def _middle(tables: PointTables, side: Range) -> float:
-    """What slows replicas halfway between the ends of a side."""
+    """The demand that slows replicas halfway between the ends of a range."""
     return ((side[0] ** tables.root + side[1] ** tables.root) / 2) ** (1 / tables.root)
 
 
@@ -138,7 +139,7 @@ def _priced(offers: Offers, cell: Cell, limit: int) -> CellBound:
 
 @compiled
 def fill(units: Ints, values: Ints, best: Ints) -> None:
-    """Fill ``best`` (offers, count, units): most value of exactly so many offers from one on, in so many units."""
+    """Fill ``best``: entry [o, n, u] is the highest value of exactly n offers, all from o on, in at most u units."""
     many, counts, limits = best.shape
     best[many - 1] = NEVER
     best[many - 1, 0] = 0
@@ -154,7 +155,7 @@ def fill(units: Ints, values: Ints, best: Ints) -> None:
 
 @compiled
 def _brought(offers: Offers, best: Ints, count: int, limit: int) -> tuple[float, float]:
-    """Cache demand and power of the set that ``best`` stands for."""
+    """Cache demand and power (W) of the offers behind the entry ``best[0, count, limit]``."""
     at, cache, power_w = 0, 0.0, 0.0
     while count > 0:
         while best[at + 1, count, limit] == best[at, count, limit]:

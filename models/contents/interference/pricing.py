@@ -1,9 +1,9 @@
 """Pricing of one-GPU patterns under interference: the dearest sets of classes at given duals.
 
-Best-first branch and bound over ``cells``. In each the sets of offers that are worth more than what is known are
-listed by depth-first search under the bound of its knapsack, and checked exactly; a cell with sets that fail, or too
-many, is cut in two. All cells together contain every pattern, so the search always bounds all values.
-Duals are whole numbers, so sums are exact.
+Best-first branch and bound over ``cells``. In each cell a depth-first search, bounded by the cell's knapsack, lists the
+sets of offers that are worth more than the patterns found so far, and checks them exactly. A cell with sets that fail,
+or with too many sets, is cut in two. All cells together contain every pattern, so the search always has a bound.
+Duals are whole numbers, so that sums are exact.
 """
 
 import heapq
@@ -36,8 +36,11 @@ class FoundPatterns(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What a search has found: patterns, how many and the highest value as arrays of 1, and by class the most
-    that a pattern is worth whose member of most units it is.
+    """What a search has found so far.
+
+    ``members`` and ``size`` are as in FoundPatterns; ``taken`` and ``highest`` (arrays of one entry) are the number of
+    patterns and the highest value; ``target`` (classes,) is the highest value of a pattern in which this class has the
+    most units.
     """
 
     members: Ints
@@ -49,7 +52,7 @@ class _Known(NamedTuple):
 
 @compiled
 def search(tables: PointTables, options: Options, values: Ints, floor: int, cells: int, room: int) -> FoundPatterns:
-    """Patterns of value above ``floor``: for every class the best that it has most units in, and those on the way.
+    """Patterns of value above ``floor``: for every class the best in which it has the most units, and others met.
 
     Parameters
     ----------
@@ -93,7 +96,7 @@ def search(tables: PointTables, options: Options, values: Ints, floor: int, cell
 
 @compiled
 def _listed(tables: PointTables, offers: Offers, copies: Ints, relaxed: CellBound, known: _Known) -> int:
-    """Note patterns in a cell; returns the most that those left there may be worth, 0 when none are."""
+    """Note the patterns of a cell; returns a bound on the value of those not noted, 0 when all are."""
     count, limit, many, best = relaxed.cell.size, tables.limit, len(offers.units), relaxed.best
     members = np.empty(count, np.int64)
     position, used = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
@@ -133,7 +136,7 @@ def _listed(tables: PointTables, offers: Offers, copies: Ints, relaxed: CellBoun
 
 @compiled
 def _noted(tables: PointTables, members: Ints, worth: int, top: int, known: _Known) -> bool:
-    """Check a set and note it; returns whether it can be, at least loosely."""
+    """Check a set exactly and note it if it can be planned; returns whether it holds within the limits of bounds."""
     units, points = np.empty(len(members), np.int64), np.empty(len(members), np.int64)
     total = arrange(tables, members, len(members), units, points, TRIES)
     if total == NONE:
