@@ -1,4 +1,4 @@
-"""What a request costs: duals of the linear program over MIG partitions, the master over one-GPU patterns.
+"""The marginal cost of a request: duals of the linear program over MIG partitions.
 
 Minimise the weight of GPUs such that every workload's rate is carried by segments (x, fractional) in the slots of
 partitions (y, fractional). The dual of a rate row is the cost of one more request/s; a change of SLO moves
@@ -19,7 +19,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 
 SLO_STEP = 0.1
-"""Relative change of an SLO whose cost is told."""
+"""The relative change of an SLO whose cost is computed."""
 
 
 class RatePrices(NamedTuple):

@@ -1,8 +1,9 @@
-"""An upper bound on throughput under interference, at any size: as if nobody shared a GPU with anybody.
+"""An upper bound on throughput under interference, for any number of replicas: as if none had neighbours.
 
-Every replica takes units of some GPU type and carries what it could alone on so many; together they take no more units
-than the GPUs of a type have. At prices of the units, each replica takes the units that are worth most beyond their
-price (Lagrangian relaxation, Geoffrion 1974): with any prices a bound, with the duals of the linear program a good one.
+Every replica takes units of some GPU type and carries the rate that it would carry there alone; together replicas take
+no more units than the GPUs of a type have. The unit constraint is relaxed with prices (Lagrangian relaxation, Geoffrion
+1974): each replica takes the units of the highest throughput beyond their price. Any prices give a bound, and the duals
+of the linear program give a good one.
 """
 
 import numpy as np

@@ -2,8 +2,8 @@
 
 A level fixes how replicas affect each other (by a slowdown, or by the length of a cycle), so that each role takes fixed
 amounts of the resources there. A level without utilisation, or without a limit on processes, has only one resource.
-Memory is a third resource, charged at a price per GiB: at any price, no content that fits is worth more than the gain of
-the knapsack plus the price of all memory (Lagrangian relaxation).
+Memory is a third resource, charged at a price per GiB. At any price, no content that fits is worth more than the gain
+of the knapsack plus the price of all memory (Lagrangian relaxation).
 """
 
 from typing import NamedTuple

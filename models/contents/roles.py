@@ -63,8 +63,8 @@ def hardness(role: Role) -> tuple[tuple[str, ...], float, float]:
 def split_rates(rates_rps: Iterable[float], least_rps: float, most_rps: float) -> list[float]:
     """Rates, in requests/s and ascending, at which replicas are considered when a workload may be split.
 
-    Every planned rate is among them, so that a workload with one replica loses nothing. So is the rate that the smallest
-    replica carries, so that small replicas are not credited with more than that.
+    Every planned rate is among them, so that a workload with one replica loses nothing. The rate that the smallest
+    replica carries is among them too, so that small replicas are not credited with more than that.
 
     Parameters
     ----------

@@ -106,9 +106,9 @@ class TurnTables:
     def _fit(self, share: int, load: Load, pressure: float) -> tuple[int, ...] | None:
         """Indices of the smallest batches with which a load meets its SLOs on a share; None when there are none.
 
-        ``load`` is a tuple of (workload, rate). Over a period of time, a replica needs the batch that holds the requests
-        which arrive in it. The shortest period long enough for all these executions gives the smallest batches. Only
-        periods at which some batch is exactly full need to be tried.
+        ``load`` is a tuple of (workload, rate). Over a period of time, a replica needs the batch that holds the
+        requests which arrive in it. The shortest period long enough for all these executions gives the smallest
+        batches. Only periods at which some batch is exactly full need to be tried.
         """
         who, rates = np.array([one for one, _ in load]), np.array([rate for _, rate in load])
         period_ms = np.sort((1000 * self.batches / rates[:, None]).ravel())

@@ -118,5 +118,5 @@ def test_counts_of_types_are_the_cheapest_that_satisfy_all_cuts(data):
         kept = [counts for counts in product(range(min(owned.count + 2, 8) + 1), range((later.count or 8) + 1))
                 if all(most @ np.array(counts) >= worth for worth, most in cuts)
                 and (later.count is None or counts[1] <= later.count)]
-        prices = [sum(supply.cost(many) for supply, many in zip(fleet.supplies, counts, strict=True)) for counts in kept]
+        prices = [sum(one.cost(many) for one, many in zip(fleet.supplies, counts, strict=True)) for counts in kept]
         assert proof.bound == min(prices, default=inf)
