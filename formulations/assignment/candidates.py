@@ -1,4 +1,4 @@
-"""What the GPUs of a fleet may hold, as tables over slice kinds and contents, and the plan of what was chosen."""
+"""The contents that GPUs of a fleet may hold, as tables over slice kinds, and the plan from a choice of them."""
 
 import math
 from collections import defaultdict
@@ -35,7 +35,7 @@ Held = list[tuple[str, int, SliceContent]]
 class ContentCandidates(Candidates):
     """The contents of every slice kind; ``part`` and ``replicas`` are (contents, workloads) of a kind.
 
-    ``relaxed`` says what shared slices of a kind give at most where their contents are not all known.
+    ``relaxed`` bounds what shared slices of a kind carry where their contents are not all listed.
     """
 
     too_small: tuple[Status, str] = "infeasible", "proved: no plan fits the fleet; allow more GPUs, or fewer replicas"
@@ -55,7 +55,7 @@ class ContentCandidates(Candidates):
 
     @property
     def loose(self) -> bool:
-        """Whether some plans are known by a relaxation alone."""
+        """Whether the model contains some plans only as a relaxation."""
         return any(one is not None for one in self.relaxed)
 
     @property
@@ -85,7 +85,7 @@ class ContentCandidates(Candidates):
         return most_slices(self.instance, self.kinds[kind])
 
     def _unrouted(self, kind: SliceKind, workloads: Sequence[int]) -> list[SliceContent]:
-        """The contents of some workloads that hold at any rates."""
+        """The contents of some workloads that hold at any routed rates up to their capacities."""
         return [*alone(self.instance, kind, workloads),
                 *interference.shared(self.instance, kind, workloads, self.worth)]
 
@@ -112,7 +112,7 @@ class ContentCandidates(Candidates):
         )
 
     def _own(self, w: int, e: int) -> tuple[float, float]:
-        """GPUs of an entry that serve a workload with no other beside it, and the most that it can be on usefully."""
+        """The least GPUs of an entry that serve a workload by itself, and the most on which it can be of use."""
         one = self.instance.workloads[w]
         if not self.can(w, e):
             return math.inf, 0
@@ -121,7 +121,7 @@ class ContentCandidates(Candidates):
         return own, own if one.max_replicas is None else min(own, one.max_replicas)
 
     def _alike(self, w: int, k: int, content: SliceContent) -> float:
-        """GPUs with one content in all slices that serve a workload; infinite where they break its limits."""
+        """The number of GPUs with one content in all slices that serves a workload; infinite where its limits break."""
         one, each = self.instance.workloads[w], len(content.replicas)
         part = float(self._table([content])[0][0, w])
         carried = min(one.max_share_per_gpu, self.most(k) * part)
@@ -153,7 +153,7 @@ class ContentCandidates(Candidates):
         return ContentRows(self, copies, program, name)
 
     def plan(self, copies: Iterable[int], held: list[Held], name: str) -> Plan | None:
-        """The plan of chosen contents, rates dealt out; None where they do not carry what is asked for."""
+        """The plan of chosen contents, with rates for replicas; None where they do not carry the planned rates."""
         kept = [(int(e), slices) for e, slices in zip(copies, held, strict=True) if slices]
         rates = [[[0.0] * len(content.replicas) for _, _, content in slices] for _, slices in kept]
         for w in range(len(self.instance.workloads)):
@@ -171,7 +171,8 @@ class ContentCandidates(Candidates):
     def _dealt(self, w: int, places: list[tuple[int, ContentReplica, bool]]) -> list[float] | None:
         """Rates of a workload's replicas, each given with its GPU; None where they cannot carry the planned rate.
 
-        What routed replicas leave is dealt out in proportion to capacity, up to the largest share of every GPU.
+        Routed replicas get exactly their capacities; the rest is dealt out in proportion to capacity, up to the largest
+        share of every GPU.
         """
         one, planned = self.instance.workloads[w], float(self.worth.planned_rps[w])
         limit = one.max_share_per_gpu * planned if one.max_share_per_gpu < 1 else math.inf

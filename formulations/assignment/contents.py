@@ -1,8 +1,8 @@
-"""Contents: what one slice can hold, as a table that the assignment model chooses from.
+"""Contents of one slice, as a table from which the assignment model chooses.
 
-A content is some replicas that keep their latency budgets together. Each carries any rate up to its capacity, so rates
-are continuous and need no grid; where batch times depend on the rates (closed networks on a shared slice) a content
-holds at the rates that it names alone.
+A content is a set of replicas that keep their latency budgets together. Each carries any rate up to its capacity, so
+rates are continuous and need no grid. Where batch times depend on the rates (closed networks on a shared slice), a
+content holds only at the rates that it names.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ TOLERANCE = 1e-9
 
 
 class ContentReplica(NamedTuple):
-    """One replica of a content: indices of its workload and of its model among that one's, and how it runs."""
+    """One replica of a content: its workload by index, the index of its model in that workload's, and how it runs."""
 
     workload: int
     model: int
@@ -35,7 +35,7 @@ class ContentReplica(NamedTuple):
 class SliceContent(NamedTuple):
     """The replicas on one slice; ``routed`` says that each carries exactly its capacity, no less.
 
-    ``throughput_rps`` is what the replicas could carry together, what ``max_throughput`` counts.
+    ``throughput_rps`` is the rate that the replicas could carry together, which ``max_throughput`` counts.
     """
 
     replicas: tuple[ContentReplica, ...]
@@ -68,13 +68,13 @@ def capacity_rps(
 ) -> NDArray[np.float64]:
     """Most requests/s that replicas may be routed on a slice that they share, 0 where they break the latency budget.
 
-    This is the place for a rule under which the longest batch time depends on the rate: the batch times of a content
-    do not, so such a rule is again a capacity, the highest rate at which it allows that batch time.
+    A latency rule may allow longer batches at lower rates. The batch times of a content do not depend on the rates, so
+    that such a rule also gives a capacity: the highest rate at which it allows these batch times.
 
     Parameters
     ----------
     instance, workload
-        Whose policy and SLO count.
+        The problem and the workload, for policy and SLO.
     latency_ms, throughput_rps
         Arrays of one shape: batch latency and throughput among all the neighbours.
     """
@@ -83,7 +83,7 @@ def capacity_rps(
 
 
 def alone(instance: Instance, kind: SliceKind, workloads: Sequence[int]) -> list[SliceContent]:
-    """Each of some workloads' content of one replica that carries most, for data that describes isolated slices."""
+    """For each of some workloads the content of one replica that carries most, by data for isolated slices."""
     found = (_alone(instance, kind, number) for number in workloads)
     return [content for content in found if content is not None]
 
@@ -119,7 +119,7 @@ def _best(
 
 
 class Worth:
-    """What contents count for: parts of the planned rates, replicas, and throughput where that is the objective."""
+    """The value of contents: parts of the planned rates, replicas, and throughput where that is the objective."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -153,10 +153,10 @@ class Worth:
         return np.concatenate(columns).T.astype(float)
 
     def undominated(self, contents: Iterable[SliceContent]) -> list[SliceContent]:
-        """Contents that no other is as good as in everything, one of equals.
+        """Contents that no other dominates in all criteria; one of each set of equal ones.
 
-        Those that hold at some rates alone do not stand in the way of others: a GPU may not be given more of a rate
-        than its largest share.
+        A routed content never dominates another kind: at its fixed rates a GPU might carry more than its largest share
+        of a workload.
         """
         found = list(contents)
         apart = ([one for one in found if one.routed is routed] for routed in (False, True))
@@ -173,7 +173,7 @@ class Worth:
 
 
 def undominated(costs: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Indices of the rows of (rows, criteria) costs that no other is below or equal to, one of equals."""
+    """Indices of the rows of ``costs`` (rows, criteria) that no other row dominates; one of each set of equal rows."""
     order = np.lexsort((*costs.T, costs.sum(axis=1)))
     kept = []
     while len(order):

@@ -1,6 +1,6 @@
-"""Assignment in CP-SAT: whole numbers rounded to a known side, operating points as enforcement literals.
+"""Assignment in CP-SAT: numbers rounded to a known side, operating points as enforcement literals.
 
-Its workers race, so of equally good plans it may return another each time.
+Its workers race, so that of several optimal plans it may return another one each time.
 """
 
 import math
@@ -15,9 +15,9 @@ from provision.models.problem.search import Search
 
 NAME = "assignment-cpsat"
 STEP = 2.0**-20
-"""Unit of a level; relative rounding of one part in a million."""
+"""The unit of a level: rounding to it changes a part in a million."""
 SCALE = 2**40
-"""Factor on rows that are not of whole numbers: a unit of a level keeps as many digits."""
+"""The factor on rows with fractions, so that a unit of a level keeps its digits."""
 WORKERS = 2
 
 
@@ -58,7 +58,7 @@ class CpSatProgram:
         return math.floor(limit * scale) if self.safe else math.ceil(limit * scale)
 
     def minimise(self, terms: LinearTerms) -> None:
-        """Weights relative to the largest, rounded down: the bound stays one."""
+        """The objective, with weights relative to the largest and rounded down, so that its bound holds."""
         self.most_weight = max((abs(weight) for weight, _ in terms), default=0) or 1.0
         weights = [math.floor(weight / self.most_weight * SCALE) for weight, _ in terms]
         self.model.minimize(cp_model.LinearExpr.weighted_sum([v for _, v in terms], weights))
@@ -86,7 +86,7 @@ class CpSatProgram:
 
 
 class _Callback(cp_model.CpSolverSolutionCallback):
-    """Hands every solution on."""
+    """Passes the values of every solution on."""
 
     def __init__(self, found: Callable[[Value], None]) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Contents of whole GPUs that replicas share under MPS, by iGniter's model: every set of operating points that holds.
 
-Neighbours only slow a replica down, so what does not hold is not enlarged. Batch times do not depend on routed rates:
-a replica carries anything up to its throughput beside its neighbours.
+Neighbours only slow a replica down, so a set that does not hold is not enlarged. Batch times do not depend on routed
+rates: a replica carries anything up to its throughput beside its neighbours.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from provision.models.performance.igniter import IgniterProfiles, Terms, solo_te
 from provision.models.problem.instance import SHARED, Instance
 
 MOST_SETS = 400_000
-"""So many sets of operating points are looked at for one number of replicas; beyond that an instance is too large."""
+"""Most sets of operating points with one number of replicas; an instance with more is refused."""
 
 
 class Ways(NamedTuple):
@@ -62,7 +62,7 @@ def shared(instance: Instance, kind: SliceKind, workloads: Sequence[int], worth:
 def _listed(
     instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads: Sequence[int], worth: Worth
 ) -> Iterator[SliceContent]:
-    """The contents of every number of replicas that no other of that number is as good as."""
+    """The contents that no other content with as many replicas dominates."""
     ways = _ways(instance, kind, data, workloads)
     most = min(data.hardware.units, clients_of(instance.fleet[kind.entry], WHOLE))
     for sets, rates, throughput in _sets(instance, data, ways, most):

@@ -12,7 +12,7 @@ from provision.models.problem.search import Search
 
 NAME = "assignment-milp"
 MARGIN = 1e-6
-"""Part of a row of fractions that a solver's tolerances may take; it is given or kept on top."""
+"""The part of a row with fractions that a solver's tolerance may take: added to or subtracted from the limit."""
 
 
 class PulpProgram:

@@ -1,9 +1,9 @@
-"""Ruin and recreate on given GPUs: slices emptied and filled anew until they carry every rate.
+"""Ruin and recreate on given GPUs: slices are emptied and filled again until the GPUs carry every rate.
 
-On every slice stands a segment, or processes of several workloads at one setting (`mixed_tables`). One or two GPUs at
-a time are emptied and partitioned anew at random; their slices are filled greedily with what is not carried
-elsewhere, by what the rates are worth, drawn apart at random. What leaves less worth uncarried than before, or hardly
-more, is kept.
+A slice holds one segment, or processes of several workloads at one setting (``tables``). In each step one or two GPUs
+are emptied and partitioned again at random. Their slices are filled greedily with rates that no other slice carries, in
+the order of what these are worth, times random factors. The step is kept if the worth of the rates that are not carried
+falls, or hardly rises.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from provision.models.base.compiled import compiled
 
 NONE = -1
 SPREAD = 0.7
-"""How far the worth of rates is drawn apart, relative."""
+"""The random factors on the worth of rates lie within this of 1."""
 WORSE = 0.01
-"""Worth, in GPUs, by which what is kept may be worse than the best so far."""
+"""A step is kept if it is worse than the best by up to this worth, in GPUs."""
 ANEW = 0.3
-"""How often the GPUs are partitioned anew, not only some of their slices filled again."""
+"""Probability that a step partitions its GPUs again, rather than filling some of their slices again."""
 REPLICA = 0.02
-"""Worth of a replica that is lacking, in GPUs."""
+"""The worth of a missing replica, in GPUs."""
 ROUNDING = 1e-12
 """Part of a rate that counts as nothing."""
 
@@ -41,7 +41,7 @@ class State(NamedTuple):
         (GPUs, places, ways) part of the rate and number of processes of each way of the setting; a segment has them
         first.
     left, lacking
-        (workloads,) part of each rate that nobody carries, and replicas that are lacking.
+        (workloads,) part of each rate that is not carried, and number of missing replicas.
     """
 
     entry: Ints
@@ -55,7 +55,7 @@ class State(NamedTuple):
 
 
 def empty_state(tables: SettingTables, entries: Sequence[int], rates: Sequence[bool], replicas: Sequence[int]) -> State:
-    """GPUs of some fleet entries with nothing on them; ``rates`` says who has one, ``replicas`` how many are asked."""
+    """Empty GPUs of some fleet entries; ``rates`` flags workloads with a rate, ``replicas`` is their least number."""
     places = int(tables.slots.sum(axis=1).max(initial=1))
     ways = int(np.diff(tables.first).max(initial=1))
     kind, setting, alone = np.full((3, len(entries), places), NONE)
@@ -66,7 +66,7 @@ def empty_state(tables: SettingTables, entries: Sequence[int], rates: Sequence[b
 
 @compiled
 def improve(tables: SettingTables, state: State, rounds: int, seed: int) -> float:
-    """Ruin and recreate; the worth that stays uncarried, 0 once nothing does."""
+    """Ruin and recreate, in place; returns the worth of what is not carried, 0 once everything is."""
     np.random.seed(seed)
     least = uncarried(tables, state)
     for _ in range(rounds):
@@ -115,7 +115,7 @@ def take_off(tables: SettingTables, state: State, gpu: int, entry: int) -> State
 
 @compiled
 def uncarried(tables: SettingTables, state: State) -> float:
-    """Worth of the rates and replicas that are not there."""
+    """The worth of the rates that are not carried and of the missing replicas."""
     return np.sum(tables.worth * state.left) + REPLICA * np.sum(np.maximum(state.lacking, 0))
 
 
@@ -140,7 +140,7 @@ def vacate(tables: SettingTables, state: State, gpu: int, place: int) -> None:
 
 @compiled
 def account(tables: SettingTables, state: State, setting: int, parts: Floats, counts: Ints, sign: int) -> None:
-    """Book what the ways of a setting carry, or with ``sign`` -1 no longer do."""
+    """Record that the ways of a setting carry their parts, or with ``sign`` -1 that they no longer do."""
     begin, seen = tables.first[setting], np.zeros(len(state.left), np.bool_)
     for here in range(tables.first[setting + 1] - begin):
         w = tables.workload[begin + here]
@@ -152,7 +152,7 @@ def account(tables: SettingTables, state: State, setting: int, parts: Floats, co
 
 @compiled
 def carry(tables: SettingTables, state: State, w: int, part: float, replicas: int) -> None:
-    """Book a part of a workload's rate and some replicas."""
+    """Record that a part of a workload's rate is carried, by some replicas; both may be negative."""
     left = state.left[w] - part
     state.left[w] = left if left > ROUNDING else 0.0
     state.lacking[w] -= replicas
@@ -172,7 +172,7 @@ def furnish(tables: SettingTables, state: State, gpu: int, worth: Floats) -> Non
 
 @compiled
 def occupy(tables: SettingTables, state: State, gpu: int, place: int, worth: Floats) -> None:
-    """Put on a slice what is worth most: a segment, or what a setting is filled with in either order."""
+    """Put the most valuable on a slice: a segment, or a setting filled in either order."""
     kind, best = state.kind[gpu, place], 0.0
     parts, counts = np.zeros(state.parts.shape[2]), np.zeros(state.parts.shape[2], np.int64)
     for w in range(len(worth)):
@@ -196,9 +196,9 @@ def occupy(tables: SettingTables, state: State, gpu: int, place: int, worth: Flo
 def fill(
     tables: SettingTables, state: State, setting: int, worth: Floats, dense: bool, parts: Floats, counts: Ints
 ) -> float:
-    """Fill ``parts`` and ``counts`` of a setting greedily; what they are worth, 0 when of fewer than two workloads.
+    """Fill ``parts`` and ``counts`` of a setting greedily; returns their worth, 0 for fewer than two workloads.
 
-    What is worth most comes first, ``dense`` what is worth most per utilisation.
+    The most valuable processes come first, or where ``dense`` those of the most value per utilisation.
     """
     begin, end = tables.first[setting], tables.first[setting + 1]
     room, free, memory_gib = tables.room[setting], tables.clients[setting], tables.memory_gib[setting]

@@ -1,10 +1,10 @@
 """Mixed slices: GPUs whose slices hold segments, or are shared by different workloads.
 
-The plan comes from a search on ever fewer or cheaper GPUs (`mixed_plan`, `mixed_search`). The bound comes from a
-relaxation of partition counts in which slices may be shared at levels (`mixed_levels`): beside ``x`` and ``y`` of
-`partition_counts` there are integers ``m[k, l]`` (slices of kind k shared at level l), ``n[w, k, l]`` (processes of
-workload w on them, in fractions) and ``share[w, k, l]``, parts of the workload's rate. It knows no memory and no
-single slices, and in each interval of utilisation it has the slowdown of the lower and the capacity of the upper end.
+The plan comes from a search on ever fewer or cheaper GPUs (``plan``, ``search``). The bound comes from a relaxation of
+``partition_counts`` in which slices may be shared at levels (``levels``): beside ``x`` and ``y`` there are integers
+``m[k, l]`` (slices of kind k shared at level l), fractions ``n[w, k, l]`` (processes of workload w on them) and parts
+``share[w, k, l]`` of the workload's rate. The relaxation ignores memory and does not tell slices of a kind apart; in
+each interval of utilisation it has the slowdown of the lower and the capacity of the upper end.
 """
 
 import math
@@ -26,7 +26,7 @@ from provision.models.problem.method import ISOLATED, Method
 from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
 GENEROUS = 1 + 1e-8
-"""What the relaxation grants: more than the verifier's tolerances add up to."""
+"""The factor by which the relaxation loosens limits: more than the verifier's tolerances add up to."""
 FIRST_S, FIRST_PART = 1.0, 0.1
 """Seconds, and part of the time limit, that the search may take at most before the bound."""
 BOUND_PART = 0.4
@@ -100,7 +100,7 @@ class Relaxation(PartitionCounts):
             self.problem += pulp.lpSum(self.n[at] for at in self.on[k, level]) <= most * slices
 
     def state(self) -> None:
-        """All rows."""
+        """Add the objective and all rows."""
         self.aim()
         self.carry_rates()
         self.keep_replicas()

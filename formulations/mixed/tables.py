@@ -1,4 +1,4 @@
-"""What can stand on the slices of mixed plans, flat for kernels: settings of shared slices, their ways, segments."""
+"""The contents of slices in mixed plans, as flat arrays for kernels: settings of shared slices, ways, segments."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from provision.models.contents.alone.segments import Segments, SliceKind
 from provision.models.problem.instance import Instance
 
 MARGIN = 1 - 1e-9
-"""Slices and processes are planned for this part of what they can do, so that rounding breaks nothing."""
+"""The part of their capacity that slices and processes are planned for; the rest leaves room for rounding."""
 
 
 class SettingTables(NamedTuple):
@@ -34,7 +34,7 @@ class SettingTables(NamedTuple):
     split
         (workloads,) whether every process is a replica of its own, since several are asked for.
     worth
-        (workloads,) part of a GPU that the rate takes at least.
+        (workloads,) the least part of a GPU that carries the rate.
     """
 
     kind: Ints

@@ -92,7 +92,7 @@ def planned_levels(clients: int) -> list[Level]:
 
 
 def bounded_levels(clients: int) -> list[Level]:
-    """Levels that together cover every way to share a slice: the slowdown of their lower, the room of their upper end."""
+    """Levels that cover every way to share a slice: their lower end gives the slowdown, their upper end the room."""
     counted = range(2, min(clients, MOST_PROCESSES) + 1)
     more = [number for number in MORE_PROCESSES if number <= clients]
     found = []
