@@ -1,8 +1,8 @@
-"""Greedy under interference: hardest replicas first, each where it makes the units of all grow least.
+"""Greedy under interference: hardest replicas first, each on the GPU whose total units grow least.
 
-Unlike iGniter's (TPDS 2022, Algorithm 1) every trial chooses the batches of all on the GPU anew. Several weights of
-fullness against growth are tried, and the best packing kept. Of several GPU types, a new GPU is of the type on which
-the replica's units cost least; also tried is each type wherever it can serve.
+Unlike in iGniter (TPDS 2022, Algorithm 1), every trial chooses the batches of all replicas on the GPU again. Several
+weights of free units against growth are tried, and the best packing is kept. With several GPU types, a new GPU is of
+the type on which the replica's units cost least; each type is also tried as the preferred one wherever it can serve.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +20,11 @@ from provision.models.problem.method import needs
 from provision.models.problem.search import Outcome, Search
 
 EAGERNESS = (0.01, 0.1, 0.3, 1.0)
-"""Weights of the units that a GPU has left, against the units by which it grows."""
+"""Weights of the units that a GPU has left, against the units by which its replicas grow."""
 FOREMOST = 1e-6
-"""Factor for the price of a type that is tried wherever it can serve."""
+"""The factor on the price of a GPU type that makes it the preferred one."""
 IGNITER_UP_TO = 150
-"""Up to so many workloads iGniter's own plan is made too, and the better one returned."""
+"""Up to this number of workloads iGniter's own plan is made too, and the better plan returned."""
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
@@ -36,7 +36,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 def packed(problem: SharedProblem, start: Plan | None = None) -> list[Pattern]:
-    """The cheapest patterns at hand, those of a plan to start with among them."""
+    """The cheapest of several packings, iGniter's plans, and the plan to start with, as patterns."""
     kinds, costs = len(problem.fleet.supplies), costs_of(problem)
     leans = np.where(np.eye(kinds + 1, kinds, -1), FOREMOST, 1.0)[: kinds + 1 if kinds > 1 else 1]
     found = [_pack(problem, costs._replace(lean=lean), eager) for lean in leans for eager in EAGERNESS]
@@ -51,7 +51,7 @@ def patterns_in(packings: Sequence[Packing]) -> list[Pattern]:
 
 
 def costs_of(problem: SharedProblem) -> Costs:
-    """The Costs of up to as many GPUs as there are replicas, or twice as many, as a search may need."""
+    """The Costs, with prices of up to twice as many GPUs as replicas, since a search keeps spare GPUs."""
     supplies, dearest, most = problem.fleet.supplies, problem.fleet.dearest, 2 * len(problem.classes.parts)
     return Costs(
         least=np.array([least_units(supply.tables) for supply in supplies]),
@@ -77,7 +77,7 @@ def _pack(problem: SharedProblem, costs: Costs, eager: float) -> list[Pattern]:
 
 
 def _igniter(problem: SharedProblem) -> Iterator[Plan | None]:
-    """iGniter's plans on each GPU type; none where they are dear to make or break SLOs, nor of variants."""
+    """iGniter's plan on each GPU type, None where it breaks SLOs; no plans for many workloads or for variants."""
     instance = problem.instance
     if len(instance.workloads) > IGNITER_UP_TO or "variants" in needs(instance):
         return

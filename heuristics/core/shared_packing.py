@@ -11,9 +11,10 @@ from provision.models.contents.interference.tables import PointTables
 
 
 class Packing(NamedTuple):
-    """GPUs of one type being filled: who is on each, (GPUs, places), with least units; how many, and their units.
+    """GPUs of one type being filled; empty ones may stand anywhere.
 
-    Empty GPUs may stand anywhere.
+    ``members`` (GPUs, places) are the classes of the replicas on each GPU and ``units`` (GPUs, places) their units;
+    ``size`` (GPUs,) is the number of replicas and ``used`` (GPUs,) the sum of their units.
     """
 
     members: Ints
@@ -42,7 +43,7 @@ class Costs(NamedTuple):
 
 
 def empty_packing(gpus: int, tables: PointTables) -> Packing:
-    """No replicas on any of some GPUs."""
+    """A Packing of empty GPUs."""
     members = np.zeros((gpus, tables.most + 1), np.int64)
     return Packing(members, np.zeros_like(members), np.zeros(gpus, np.int64), np.zeros(gpus, np.int64))
 
@@ -51,7 +52,7 @@ def empty_packing(gpus: int, tables: PointTables) -> Packing:
 def place(
     types: Types, packings: Packings, costs: Costs, one: int, eager: float
 ) -> tuple[int, int]:
-    """Put a replica where it makes the worth of the units of all grow least, else on an empty GPU.
+    """Put a replica on the GPU in use where the worth of all units grows least, else on an empty one.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def place(
     one
         Class of the replica.
     eager
-        Weight of the units that the GPU then has left, against the growth.
+        Weight of the units that the GPU has left afterwards, against the growth.
 
     Returns
     -------
@@ -133,6 +134,6 @@ def _vacant(tables: PointTables, packing: Packing, costs: Costs, kind: int, one:
 
 @compiled
 def pack(types: Types, packings: Packings, costs: Costs, order: Ints, eager: float) -> None:
-    """Place replicas, given by class, one after the other; there must be a GPU for each."""
+    """Place replicas one after the other; ``order`` holds their classes. There must be a GPU for each."""
     for one in order:
         place(types, packings, costs, one, eager)
