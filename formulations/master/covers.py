@@ -130,8 +130,8 @@ def _plannable(menu: Menu, group: Group, cover: Cover) -> bool:
     """Whether a cover carries the whole rate at the credits of plans, with no more replicas than allowed."""
     useful = menu.planned_rps > LEAST_RPS if group.rate_rps > 0 else np.ones(len(cover.counts), bool)
     carried_rps = float(cover.counts[useful] @ menu.planned_rps[useful])
-    return (carried_rps >= group.rate_rps * (1 - 2 * ROUNDING) and int(cover.counts.sum()) <= group.most
-            and not cover.counts[~useful].any())
+    enough = carried_rps >= group.rate_rps * (1 - 2 * ROUNDING)
+    return enough and int(cover.counts.sum()) <= group.most and not cover.counts[~useful].any()
 
 
 def _use(group: int, menu: Menu, cover: Cover) -> CoverUse:
