@@ -1,4 +1,4 @@
-"""What the GPUs of a fleet may hold, as tables over slice kinds and contents, and the plan of what was chosen."""
+"""The contents that GPUs of a fleet may hold, as tables over slice kinds, and the plan from a choice of them."""
 
 import math
 from collections import defaultdict
@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from provision.formulations.assignment import interference, network
 from provision.formulations.assignment.contents import (
     TOLERANCE,
-    Content,
-    Running,
-    SliceKind,
+    ContentReplica,
+    SliceContent,
     Worth,
     alone,
     kinds_of,
@@ -24,19 +23,19 @@ from provision.formulations.assignment.slices import ContentRows
 from provision.formulations.isolated.cover_bound import cover_bound
 from provision.models.contents.alone.feasibility import fastest_ms
 from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.segments import best_segments, cap_rps
+from provision.models.contents.alone.segments import SliceKind, best_segments, cap_rps
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Status
 
-Held = list[tuple[str, int, Content]]
+Held = list[tuple[str, int, SliceContent]]
 """Slices of a GPU: profile, start and content."""
 
 
 class ContentCandidates(Candidates):
     """The contents of every slice kind; ``part`` and ``replicas`` are (contents, workloads) of a kind.
 
-    ``relaxed`` says what shared slices of a kind give at most where their contents are not all known.
+    ``relaxed`` bounds what shared slices of a kind carry where their contents are not all listed.
     """
 
     too_small: tuple[Status, str] = "infeasible", "proved: no plan fits the fleet; allow more GPUs, or fewer replicas"
@@ -56,7 +55,7 @@ class ContentCandidates(Candidates):
 
     @property
     def loose(self) -> bool:
-        """Whether some plans are known by a relaxation alone."""
+        """Whether the model contains some plans only as a relaxation."""
         return any(one is not None for one in self.relaxed)
 
     @property
@@ -85,12 +84,12 @@ class ContentCandidates(Candidates):
         """Slots of a kind on one GPU."""
         return most_slices(self.instance, self.kinds[kind])
 
-    def _unrouted(self, kind: SliceKind, workloads: Sequence[int]) -> list[Content]:
-        """The contents of some workloads that hold at any rates."""
+    def _unrouted(self, kind: SliceKind, workloads: Sequence[int]) -> list[SliceContent]:
+        """The contents of some workloads that hold at any routed rates up to their capacities."""
         return [*alone(self.instance, kind, workloads),
                 *interference.shared(self.instance, kind, workloads, self.worth)]
 
-    def _table(self, contents: list[Content]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _table(self, contents: list[SliceContent]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         parts, replicas = np.zeros((2, len(contents), len(self.worth.planned_rps)))
         for q, content in enumerate(contents):
             for one in content.replicas:
@@ -101,7 +100,7 @@ class ContentCandidates(Candidates):
             replicas.astype(int)
 
     @staticmethod
-    def _fixed(contents: list[Content]) -> NDArray[np.bool_]:
+    def _fixed(contents: list[SliceContent]) -> NDArray[np.bool_]:
         return np.array([[one.routed] for one in contents])
 
     def can(self, workload: int, entry: int) -> bool:
@@ -113,7 +112,7 @@ class ContentCandidates(Candidates):
         )
 
     def _own(self, w: int, e: int) -> tuple[float, float]:
-        """GPUs of an entry that serve a workload with no other beside it, and the most that it can be on usefully."""
+        """The least GPUs of an entry that serve a workload by itself, and the most on which it can be of use."""
         one = self.instance.workloads[w]
         if not self.can(w, e):
             return math.inf, 0
@@ -121,8 +120,8 @@ class ContentCandidates(Candidates):
                    for content in self._unrouted(self.kinds[k], [w])), default=math.inf)
         return own, own if one.max_replicas is None else min(own, one.max_replicas)
 
-    def _alike(self, w: int, k: int, content: Content) -> float:
-        """GPUs with one content in all slices that serve a workload; infinite where they break its limits."""
+    def _alike(self, w: int, k: int, content: SliceContent) -> float:
+        """The number of GPUs with one content in all slices that serves a workload; infinite where its limits break."""
         one, each = self.instance.workloads[w], len(content.replicas)
         part = float(self._table([content])[0][0, w])
         carried = min(one.max_share_per_gpu, self.most(k) * part)
@@ -154,7 +153,7 @@ class ContentCandidates(Candidates):
         return ContentRows(self, copies, program, name)
 
     def plan(self, copies: Iterable[int], held: list[Held], name: str) -> Plan | None:
-        """The plan of chosen contents, rates dealt out; None where they do not carry what is asked for."""
+        """The plan of chosen contents, with rates for replicas; None where they do not carry the planned rates."""
         kept = [(int(e), slices) for e, slices in zip(copies, held, strict=True) if slices]
         rates = [[[0.0] * len(content.replicas) for _, _, content in slices] for _, slices in kept]
         for w in range(len(self.instance.workloads)):
@@ -169,10 +168,11 @@ class ContentCandidates(Candidates):
         gpus = tuple(self._gpu(e, slices, mine) for (e, slices), mine in zip(kept, rates, strict=True))
         return Plan(version=1, instance=self.instance.name, digest=self.instance.digest, method=name, gpus=gpus)
 
-    def _dealt(self, w: int, places: list[tuple[int, Running, bool]]) -> list[float] | None:
+    def _dealt(self, w: int, places: list[tuple[int, ContentReplica, bool]]) -> list[float] | None:
         """Rates of a workload's replicas, each given with its GPU; None where they cannot carry the planned rate.
 
-        What routed replicas leave is dealt out in proportion to capacity, up to the largest share of every GPU.
+        Routed replicas get exactly their capacities; the rest is dealt out in proportion to capacity, up to the largest
+        share of every GPU.
         """
         one, planned = self.instance.workloads[w], float(self.worth.planned_rps[w])
         limit = one.max_share_per_gpu * planned if one.max_share_per_gpu < 1 else math.inf
@@ -199,7 +199,7 @@ class ContentCandidates(Candidates):
         entry = self.instance.fleet[e]
         return PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(sorted(pieces, key=lambda one: one.start)))
 
-    def _replica(self, one: Running, rate_rps: float) -> Replica:
+    def _replica(self, one: ContentReplica, rate_rps: float) -> Replica:
         workload = self.instance.workloads[one.workload]
         return Replica(workload=workload.name, batch=one.batch, processes=one.processes, sm_share=one.sm_share,
                        rate_rps=rate_rps, model=workload.named(one.model))

@@ -1,8 +1,8 @@
-"""Contents: what one slice can hold, as a table that the assignment model chooses from.
+"""Contents of one slice, as a table from which the assignment model chooses.
 
-A content is some replicas that keep their latency budgets together. Each carries any rate up to its capacity, so rates
-are continuous and need no grid; where batch times depend on the rates (closed networks on a shared slice) a content
-holds at the rates that it names alone.
+A content is a set of replicas that keep their latency budgets together. Each carries any rate up to its capacity, so
+rates are continuous and need no grid. Where batch times depend on the rates (closed networks on a shared slice), a
+content holds only at the rates that it names.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.models.contents.alone.segments import SliceKind
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.operating_points import OperatingPoints
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -20,17 +21,8 @@ TOLERANCE = 1e-9
 """Relative excess that counts as rounding: the verifier's own tolerance."""
 
 
-class SliceKind(NamedTuple):
-    """A profile on the GPUs of one fleet entry; ``compute`` and ``memory`` count slices, 1 for a whole GPU."""
-
-    entry: int
-    profile: str
-    compute: int
-    memory: int
-
-
-class Running(NamedTuple):
-    """One replica of a content: indices of its workload and of its model among that one's, and how it runs."""
+class ContentReplica(NamedTuple):
+    """One replica of a content: its workload by index, the index of its model in that workload's, and how it runs."""
 
     workload: int
     model: int
@@ -40,13 +32,13 @@ class Running(NamedTuple):
     capacity_rps: float
 
 
-class Content(NamedTuple):
+class SliceContent(NamedTuple):
     """The replicas on one slice; ``routed`` says that each carries exactly its capacity, no less.
 
-    ``throughput_rps`` is what the replicas could carry together, what ``max_throughput`` counts.
+    ``throughput_rps`` is the rate that the replicas could carry together, which ``max_throughput`` counts.
     """
 
-    replicas: tuple[Running, ...]
+    replicas: tuple[ContentReplica, ...]
     throughput_rps: float
     routed: bool = False
 
@@ -76,13 +68,13 @@ def capacity_rps(
 ) -> NDArray[np.float64]:
     """Most requests/s that replicas may be routed on a slice that they share, 0 where they break the latency budget.
 
-    This is the place for a rule under which the longest batch time depends on the rate: the batch times of a content
-    do not, so such a rule is again a capacity, the highest rate at which it allows that batch time.
+    A latency rule may allow longer batches at lower rates. The batch times of a content do not depend on the rates, so
+    that such a rule also gives a capacity: the highest rate at which it allows these batch times.
 
     Parameters
     ----------
     instance, workload
-        Whose policy and SLO count.
+        The problem and the workload, for policy and SLO.
     latency_ms, throughput_rps
         Arrays of one shape: batch latency and throughput among all the neighbours.
     """
@@ -90,13 +82,13 @@ def capacity_rps(
     return np.where(in_time, throughput_rps, 0.0)
 
 
-def alone(instance: Instance, kind: SliceKind, workloads: Sequence[int]) -> list[Content]:
-    """Each of some workloads' content of one replica that carries most, for data that describes isolated slices."""
+def alone(instance: Instance, kind: SliceKind, workloads: Sequence[int]) -> list[SliceContent]:
+    """For each of some workloads the content of one replica that carries most, by data for isolated slices."""
     found = (_alone(instance, kind, number) for number in workloads)
     return [content for content in found if content is not None]
 
 
-def _alone(instance: Instance, kind: SliceKind, number: int) -> Content | None:
+def _alone(instance: Instance, kind: SliceKind, number: int) -> SliceContent | None:
     workload, entry, best = instance.workloads[number], instance.fleet[kind.entry], None
     for at, model in enumerate(workload.models):
         data = instance.performance_of(entry.gpu, model)
@@ -104,8 +96,8 @@ def _alone(instance: Instance, kind: SliceKind, number: int) -> Content | None:
             continue
         row = _best(instance, workload, data.operating_points(model, kind.profile), clients_of(entry, kind.profile))
         if row is not None and (best is None or row[0] > best.capacity_rps):
-            best = Running(number, at, round(row[1]), round(row[2]), 1.0, row[0])
-    return None if best is None else Content((best,), best.capacity_rps)
+            best = ContentReplica(number, at, round(row[1]), round(row[2]), 1.0, row[0])
+    return None if best is None else SliceContent((best,), best.capacity_rps)
 
 
 def _best(
@@ -127,7 +119,7 @@ def _best(
 
 
 class Worth:
-    """What contents count for: parts of the planned rates, replicas, and throughput where that is the objective."""
+    """The value of contents: parts of the planned rates, replicas, and throughput where that is the objective."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -160,17 +152,17 @@ class Worth:
         columns += [-throughput_rps[None]] if self.counted else []
         return np.concatenate(columns).T.astype(float)
 
-    def undominated(self, contents: Iterable[Content]) -> list[Content]:
-        """Contents that no other is as good as in everything, one of equals.
+    def undominated(self, contents: Iterable[SliceContent]) -> list[SliceContent]:
+        """Contents that no other dominates in all criteria; one of each set of equal ones.
 
-        Those that hold at some rates alone do not stand in the way of others: a GPU may not be given more of a rate
-        than its largest share.
+        A routed content never dominates another kind: at its fixed rates a GPU might carry more than its largest share
+        of a workload.
         """
         found = list(contents)
         apart = ([one for one in found if one.routed is routed] for routed in (False, True))
         return [alike[at] for alike in apart if alike for at in undominated(self._costs(alike))]
 
-    def _costs(self, contents: list[Content]) -> NDArray[np.float64]:
+    def _costs(self, contents: list[SliceContent]) -> NDArray[np.float64]:
         width = max(len(one.replicas) for one in contents)
         owner, rate = np.full((len(contents), width), -1), np.zeros((len(contents), width))
         for at, content in enumerate(contents):
@@ -181,7 +173,7 @@ class Worth:
 
 
 def undominated(costs: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Indices of the rows of (rows, criteria) costs that no other is below or equal to, one of equals."""
+    """Indices of the rows of ``costs`` (rows, criteria) that no other row dominates; one of each set of equal rows."""
     order = np.lexsort((*costs.T, costs.sum(axis=1)))
     kept = []
     while len(order):

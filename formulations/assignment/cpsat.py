@@ -1,6 +1,6 @@
-"""Assignment in CP-SAT: whole numbers rounded to a known side, operating points as enforcement literals.
+"""Assignment in CP-SAT: numbers rounded to a known side, operating points as enforcement literals.
 
-Its workers race, so of equally good plans it may return another each time.
+Its workers race, so that of several optimal plans it may return another one each time.
 """
 
 import math
@@ -9,15 +9,15 @@ from functools import partial
 
 from ortools.sat.python import cp_model
 
-from provision.formulations.assignment.gpus import Ended, Terms, Value
+from provision.formulations.assignment.gpus import Ended, LinearTerms, Value
 from provision.formulations.assignment.model import TAKEN, SmallInstances, solve
 from provision.models.problem.search import Search
 
 NAME = "assignment-cpsat"
 STEP = 2.0**-20
-"""Unit of a level; relative rounding of one part in a million."""
+"""The unit of a level: rounding to it changes a part in a million."""
 SCALE = 2**40
-"""Factor on rows that are not of whole numbers: a unit of a level keeps as many digits."""
+"""The factor on rows with fractions, so that a unit of a level keeps its digits."""
 WORKERS = 2
 
 
@@ -33,32 +33,32 @@ class CpSatProgram:
         """A whole number."""
         return self.model.new_int_var(0, int(most), name)
 
-    def level(self, name: str, terms: Terms, beyond: float, most: float) -> tuple[float, cp_model.IntVar]:
+    def level(self, name: str, terms: LinearTerms, beyond: float, most: float) -> tuple[float, cp_model.IntVar]:
         """An amount in whole steps."""
         level = self.model.new_int_var(0, math.ceil(most / STEP) + len(terms) + 1, name)
         self.model.add(self._sum([*terms, (-STEP, level)], 1 / STEP) <= self._limit(beyond, 1 / STEP))
         return STEP, level
 
-    def exactly(self, terms: Terms, value: int) -> None:
+    def exactly(self, terms: LinearTerms, value: int) -> None:
         """A sum of whole numbers has a value."""
         self.model.add(self._sum(terms, 1) == value)
 
-    def at_most(self, terms: Terms, limit: float, when: cp_model.IntVar | None = None) -> None:
+    def at_most(self, terms: LinearTerms, limit: float, when: cp_model.IntVar | None = None) -> None:
         """A sum keeps a limit, where a literal is given only when that is true."""
         scale = 1 if all(float(number).is_integer() for number in (limit, *(c for c, _ in terms))) else SCALE
         row = self.model.add(self._sum(terms, scale) <= self._limit(limit, scale))
         if when is not None:
             row.only_enforce_if(when)
 
-    def _sum(self, terms: Terms, scale: float) -> cp_model.LinearExprT:
+    def _sum(self, terms: LinearTerms, scale: float) -> cp_model.LinearExprT:
         rounded = math.ceil if self.safe else math.floor
         return cp_model.LinearExpr.weighted_sum([v for _, v in terms], [rounded(c * scale) for c, _ in terms])
 
     def _limit(self, limit: float, scale: float) -> int:
         return math.floor(limit * scale) if self.safe else math.ceil(limit * scale)
 
-    def minimise(self, terms: Terms) -> None:
-        """Weights relative to the largest, rounded down: the bound stays one."""
+    def minimise(self, terms: LinearTerms) -> None:
+        """The objective, with weights relative to the largest and rounded down, so that its bound holds."""
         self.most_weight = max((abs(weight) for weight, _ in terms), default=0) or 1.0
         weights = [math.floor(weight / self.most_weight * SCALE) for weight, _ in terms]
         self.model.minimize(cp_model.LinearExpr.weighted_sum([v for _, v in terms], weights))
@@ -86,7 +86,7 @@ class CpSatProgram:
 
 
 class _Callback(cp_model.CpSolverSolutionCallback):
-    """Hands every solution on."""
+    """Passes the values of every solution on."""
 
     def __init__(self, found: Callable[[Value], None]) -> None:
         super().__init__()

@@ -15,14 +15,14 @@ from provision.models.plans.plan import Plan, PlannedGpu
 from provision.models.problem.instance import THROUGHPUT, Instance
 
 MOST_GPUS = 20
-"""Largest instances; beyond a dozen workloads under interference nothing is proven in minutes."""
+"""Most GPUs to choose from: larger instances, or a dozen workloads under interference, are not proven in minutes."""
 TOLERANCE = 1e-9
 """Relative excess that counts as rounding: the verifier's own tolerance."""
 
 
 Variable = Any
 """A variable of a program, in its own type."""
-Terms = Sequence[tuple[float, Variable]]
+LinearTerms = Sequence[tuple[float, Variable]]
 """A linear expression: pairs of coefficient and variable."""
 Level = tuple[float, Variable]
 """An amount: a unit, and a variable that counts units."""
@@ -43,19 +43,19 @@ class Program(Protocol):
         """A whole number up to ``most``."""
         ...
 
-    def level(self, name: str, terms: Terms, beyond: float, most: float) -> Level:
+    def level(self, name: str, terms: LinearTerms, beyond: float, most: float) -> Level:
         """An amount up to ``most`` that is at least 0 and at least ``terms - beyond``."""
         ...
 
-    def exactly(self, terms: Terms, value: int) -> None:
+    def exactly(self, terms: LinearTerms, value: int) -> None:
         """A row: a sum of whole numbers has a value."""
         ...
 
-    def at_most(self, terms: Terms, limit: float, when: Variable | None = None) -> None:
+    def at_most(self, terms: LinearTerms, limit: float, when: Variable | None = None) -> None:
         """A row: a sum keeps a limit; where the variable ``when`` is given, only if that is 1."""
         ...
 
-    def minimise(self, terms: Terms) -> None:
+    def minimise(self, terms: LinearTerms) -> None:
         """The objective."""
         ...
 
@@ -71,8 +71,8 @@ class Program(Protocol):
 class Candidates:
     """What all candidates have in common.
 
-    ``own[w, e]`` is how many GPUs of entry e serve workload w with no other beside it, infinite where they cannot;
-    ``most_own[w, e]`` how many of them it can usefully be on, which its largest number of replicas may limit further.
+    ``own[w, e]`` is the number of GPUs of entry e that serve workload w by itself, infinite where they cannot;
+    ``most_own[w, e]`` is the most of them on which it can be of use, given also its largest number of replicas.
     """
 
     instance: Instance
@@ -82,9 +82,9 @@ class Candidates:
     def copies(self, start: Plan | None = None) -> NDArray[np.int64]:
         """(GPUs,) fleet entry of every GPU that may be used; for the most throughput all there are.
 
-        A plan with more GPUs of an entry than all workloads can be on can be rebuilt: those GPUs that hold no workload
-        with a limit on replicas are more than the others need by themselves. An optimal plan takes no more GPUs either
-        than a plan that is known, or one GPU type for every workload, pays for.
+        No plan needs more GPUs of an entry than those on which all workloads can be of use: with more, the GPUs that
+        hold only workloads without a replica limit would outnumber those that these need by themselves. An optimal plan
+        also costs no more than a known plan, or than every workload by itself on the GPU type that is cheapest for it.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class Candidates:
         return np.repeat(np.arange(len(fleet)), most.astype(int))
 
     def _paid(self, count: NDArray[np.float64], start: Plan | None) -> NDArray[np.float64]:
-        """(entries,) GPUs of each that cost no more than a plan that is known."""
+        """(entries,) the number of GPUs of each entry that costs no more than a known plan."""
         weight = np.array([self.instance.weight(entry) for entry in self.instance.fleet])
         unlimited, known = np.where(np.isinf(count), 1.0, np.inf), self.instance.value(start) if start else np.inf
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -143,7 +143,7 @@ class Rows:
 
 
 def rounded_up(total: float, weights: Sequence[float]) -> float:
-    """A bound on the objective from a fractional one: GPUs of one weight come in whole numbers."""
+    """A fractional bound on the objective, rounded up to a multiple of the GPUs' weight where they all have one."""
     if len(set(weights)) == 1 and weights[0] > 0:
         return weights[0] * math.ceil(total / weights[0] - TOLERANCE)
     return total * (1 - TOLERANCE)

@@ -1,7 +1,7 @@
 """Contents of whole GPUs that replicas share under MPS, by iGniter's model: every set of operating points that holds.
 
-Neighbours only slow a replica down, so what does not hold is not enlarged. Batch times do not depend on routed rates:
-a replica carries anything up to its throughput beside its neighbours.
+Neighbours only slow a replica down, so a set that does not hold is not enlarged. Batch times do not depend on routed
+rates: a replica carries anything up to its throughput beside its neighbours.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,21 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.assignment.contents import (
-    Content,
-    Running,
-    SliceKind,
+    ContentReplica,
+    SliceContent,
     Worth,
     capacity_rps,
     clients_of,
     undominated,
 )
 from provision.models.base.errors import UnsupportedError
+from provision.models.contents.alone.segments import SliceKind
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterProfiles, Terms, solo_terms, together
 from provision.models.problem.instance import SHARED, Instance
 
 MOST_SETS = 400_000
-"""So many sets of operating points are looked at for one number of replicas; beyond that an instance is too large."""
+"""Most sets of operating points with one number of replicas; an instance with more is refused."""
 
 
 class Ways(NamedTuple):
@@ -44,7 +44,7 @@ class Ways(NamedTuple):
     elsewhere: NDArray[np.bool_]
 
 
-def shared(instance: Instance, kind: SliceKind, workloads: Sequence[int], worth: Worth) -> list[Content]:
+def shared(instance: Instance, kind: SliceKind, workloads: Sequence[int], worth: Worth) -> list[SliceContent]:
     """The best contents of some workloads on whole GPUs of a kind; none where there is no data of iGniter's.
 
     Raises
@@ -61,8 +61,8 @@ def shared(instance: Instance, kind: SliceKind, workloads: Sequence[int], worth:
 
 def _listed(
     instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads: Sequence[int], worth: Worth
-) -> Iterator[Content]:
-    """The contents of every number of replicas that no other of that number is as good as."""
+) -> Iterator[SliceContent]:
+    """The contents that no other content with as many replicas dominates."""
     ways = _ways(instance, kind, data, workloads)
     most = min(data.hardware.units, clients_of(instance.fleet[kind.entry], WHOLE))
     for sets, rates, throughput in _sets(instance, data, ways, most):
@@ -144,10 +144,10 @@ def _enlarged(sets: NDArray[np.int64], units: NDArray[np.int64], limit: int) -> 
 
 def _content(
     data: IgniterProfiles, ways: Ways, chosen: NDArray[np.int64], rates: NDArray[np.float64], throughput_rps: float
-) -> Content:
+) -> SliceContent:
     replicas = tuple(
-        Running(int(ways.workload[at]), int(ways.model[at]), int(ways.batch[at]), 1,
+        ContentReplica(int(ways.workload[at]), int(ways.model[at]), int(ways.batch[at]), 1,
                 min(round(float(ways.units[at]) * data.hardware.unit_share, 9), 1.0), float(rate))
         for at, rate in zip(chosen, rates, strict=True)
     )
-    return Content(replicas, throughput_rps)
+    return SliceContent(replicas, throughput_rps)

@@ -5,14 +5,14 @@ from functools import partial
 
 import pulp
 
-from provision.formulations.assignment.gpus import Ended, Terms, Value
+from provision.formulations.assignment.gpus import Ended, LinearTerms, Value
 from provision.formulations.assignment.model import TAKEN, SmallInstances, solve
 from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
 from provision.models.problem.search import Search
 
 NAME = "assignment-milp"
 MARGIN = 1e-6
-"""Part of a row of fractions that a solver's tolerances may take; it is given or kept on top."""
+"""The part of a row with fractions that a solver's tolerance may take: added to or subtracted from the limit."""
 
 
 class PulpProgram:
@@ -26,17 +26,17 @@ class PulpProgram:
         """A whole number."""
         return self.problem.add_variable(name, 0, int(most), cat="Integer")
 
-    def level(self, name: str, terms: Terms, beyond: float, most: float) -> tuple[float, pulp.LpVariable]:
+    def level(self, name: str, terms: LinearTerms, beyond: float, most: float) -> tuple[float, pulp.LpVariable]:
         """An amount, a fraction."""
         level = self.problem.add_variable(name, 0, most)
         self.at_most([*terms, (-1, level)], beyond)
         return 1, level
 
-    def exactly(self, terms: Terms, value: int) -> None:
+    def exactly(self, terms: LinearTerms, value: int) -> None:
         """A sum has a value."""
         self.problem += _sum(terms) == value
 
-    def at_most(self, terms: Terms, limit: float, when: pulp.LpVariable | None = None) -> None:
+    def at_most(self, terms: LinearTerms, limit: float, when: pulp.LpVariable | None = None) -> None:
         """A sum keeps a limit; where a literal is given only when that is 1, and else what its terms can reach."""
         if not all(float(number).is_integer() for number in (limit, *(c for c, _ in terms))):
             limit = limit - MARGIN if self.safe else limit + MARGIN
@@ -47,7 +47,7 @@ class PulpProgram:
         if slack > 0:
             self.problem += _sum([*terms, (slack, when)]) <= limit + slack
 
-    def minimise(self, terms: Terms) -> None:
+    def minimise(self, terms: LinearTerms) -> None:
         """The objective."""
         self.problem += _sum(terms)
 
@@ -65,7 +65,7 @@ class PulpProgram:
         return "infeasible" if self.problem.status == pulp.LpStatusInfeasible and not late else "time_limit", None
 
 
-def _sum(terms: Terms) -> pulp.LpAffineExpression:
+def _sum(terms: LinearTerms) -> pulp.LpAffineExpression:
     return pulp.lpSum(coefficient * variable for coefficient, variable in terms)
 
 

@@ -1,9 +1,9 @@
-"""Assignment on explicit GPUs: what it takes, and the search that both twins run.
+"""Assignment on explicit GPUs: the instances that it takes, and the search that CP-SAT and PuLP share.
 
-Rows are first rounded in favour of plans, so what is proven about them is proven about the instance; a plan found so
-is kept when it holds exactly. It nearly always does; else the rows are rounded against plans and solved again. Where
-slices are shared at rates that their batch times depend on, the first rows are a relaxation and the second ones
-leave some plans out: bound and plan may then stay apart.
+Rows are first rounded in favour of plans, so that bounds on them are bounds on the instance. A plan found this way is
+kept if it holds exactly, which is nearly always so; otherwise the rows are rounded against plans and solved again.
+Where slices are shared at rates on which batch times depend, the first rows are a relaxation and the second ones
+exclude some plans: a gap between bound and plan may remain.
 """
 
 import math
@@ -53,7 +53,7 @@ class SmallInstances(Method):
 
 
 class _ByDigest:
-    """An instance as a key of what is kept for it."""
+    """An instance as a cache key, compared by its digest."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.assignment.contents import TOLERANCE, Content, Running, SliceKind, clients_of
+from provision.formulations.assignment.contents import TOLERANCE, ContentReplica, SliceContent, clients_of
+from provision.models.contents.alone.segments import SliceKind
 from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.operating_points import Member, Prediction
@@ -23,7 +24,7 @@ MOST_PREDICTIONS = 10_000
 """So many sets of replicas and rates are tried on one kind of slice, those of fewer replicas first."""
 
 
-class Relaxed(NamedTuple):
+class SharedSliceBound(NamedTuple):
     """What workloads may at most be given on shared slices of one kind: arrays (workloads,), all parts of a rate.
 
     ``time`` is the part of a slice that a whole rate takes at least, infinite where the workload cannot run there;
@@ -56,7 +57,7 @@ def networks_of(instance: Instance, kind: SliceKind) -> list[FittedNetworks]:
     return [data for data in files if data.kind == "closed-network" and kind.profile in data.profiles]
 
 
-def relaxed(instance: Instance, kind: SliceKind) -> Relaxed | None:
+def relaxed(instance: Instance, kind: SliceKind) -> SharedSliceBound | None:
     """What no plan exceeds on shared slices of a kind; None where workloads do not share it.
 
     Closed networks give a batch of f requests a slice time S(f), and a replica's batches fill to f <= b. While the
@@ -78,7 +79,7 @@ def relaxed(instance: Instance, kind: SliceKind) -> Relaxed | None:
             carried = 1000 * way.processes * way.batch / batch_ms
             time[way.workload] = min(time[way.workload], least_ms * planned / 1000)
             most[way.workload] = max(most[way.workload], carried / planned if planned else 1.0)
-    return Relaxed(time, most, clients)
+    return SharedSliceBound(time, most, clients)
 
 
 def _least_ms(network: ClosedNetwork, way: Way, compute: int) -> float:
@@ -100,7 +101,7 @@ def _ways(instance: Instance, kind: SliceKind, data: FittedNetworks, clients: in
                         yield way
 
 
-def shared(instance: Instance, kind: SliceKind) -> Iterator[Content]:
+def shared(instance: Instance, kind: SliceKind) -> Iterator[SliceContent]:
     """Contents of several replicas at rates on a grid, all of which hold."""
     tried = 0
     clients = clients_of(instance.fleet[kind.entry], kind.profile)
@@ -156,6 +157,6 @@ def _holds(
     )
 
 
-def _content(chosen: tuple[Way, ...], rates: tuple[float, ...]) -> Content:
-    replicas = tuple(Running(*way, 1.0, rate) for way, rate in zip(chosen, rates, strict=True))
-    return Content(replicas, sum(rates), routed=True)
+def _content(chosen: tuple[Way, ...], rates: tuple[float, ...]) -> SliceContent:
+    replicas = tuple(ContentReplica(*way, 1.0, rate) for way, rate in zip(chosen, rates, strict=True))
+    return SliceContent(replicas, sum(rates), routed=True)

@@ -143,12 +143,12 @@ class PointCandidates(Candidates):
 
     @cached_property
     def bound(self) -> float:
-        """Lower bound on the objective: every workload pays for its least units of the GPUs that cost it least."""
+        """Lower bound on the objective: every workload pays for its least units, on the GPU type cheapest for it."""
         weights = [self.instance.weight(entry) for entry in self.instance.fleet]
         return rounded_up(sum(self._least(row, weights) for row in self.points), weights)
 
     def _least(self, row: Sequence[Points], weights: Sequence[float]) -> float:
-        """Least part of the objective that one workload takes."""
+        """The least part of the objective that one workload adds."""
         gpus = zip(row, weights, self.instance.fleet, strict=True)
         return min(weight * float(points.units.min()) / self.data[entry.gpu].hardware.units
                    for points, weight, entry in gpus if len(points))

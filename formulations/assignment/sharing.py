@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.formulations.assignment.gpus import Level, Program, Rows, Terms, Value, Variable
+from provision.formulations.assignment.gpus import Level, LinearTerms, Program, Rows, Value, Variable
 from provision.models.base.arrays import Ints
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
@@ -69,9 +69,9 @@ class SharingRows(Rows):
                     self.program.at_most(terms, self.points[w, g].room[o], when=x)
 
     def _environment(self, g: int) -> tuple[Level, Variable, Level, Level]:
-        """Neighbours of each, whether there are any, L2 utilisation, and excess of power over the cap.
+        """Variables of a GPU: neighbours of each replica, whether there are any, L2 utilisation, power above the cap.
 
-        Levels may lie higher than what they measure, which helps nobody; so no row keeps them down.
+        Levels have no upper rows: a level above the true amount only makes other rows harder to meet.
         """
         members, program = [(1, self.on[w, g]) for w in self._on(g)], self.program
         shared = program.whole(f"shared_{g}", 1)
@@ -85,7 +85,7 @@ class SharingRows(Rows):
         return others, shared, cache, excess
 
     def _fullest(self, g: int, what: str) -> float:
-        """Most of something that fits the units of a GPU: a knapsack with one point per workload."""
+        """The highest sum of a column of points within the units of a GPU: a knapsack with one point per workload."""
         limit = self.hardware[g].units
         best = np.zeros(limit + 1)
         for w in self._on(g):
@@ -95,7 +95,7 @@ class SharingRows(Rows):
         return float(best.max())
 
     def order_gpus(self) -> None:
-        """GPUs of one entry stand in the order of their first workloads: others have a lower one on the GPU before."""
+        """Break symmetry: GPUs of one entry come in the order of the lowest workload on each."""
         for (w, g), on in self.on.items():
             if self.alike(g) is not None:
                 lower = [(-1, self.on[v, g - 1]) for v in self._on(g - 1) if v < w]
@@ -104,8 +104,8 @@ class SharingRows(Rows):
     def _on(self, g: int) -> list[int]:
         return [w for w in self.workloads if (w, g) in self.points]
 
-    def _sum(self, g: int, what: str) -> Terms:
-        """Terms of what the points on a GPU add up to."""
+    def _sum(self, g: int, what: str) -> LinearTerms:
+        """The sum of a column over the chosen points of a GPU, as linear terms."""
         return [pair for w in self._on(g) for pair in
                 zip(getattr(self.points[w, g], what).tolist(), self.x[w, g], strict=True)]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.formulations.assignment.gpus import TOLERANCE, Level, Program, Rows, Terms, Value, Variable
+from provision.formulations.assignment.gpus import TOLERANCE, Level, LinearTerms, Program, Rows, Value, Variable
 from provision.models.base.arrays import Ints
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from provision.formulations.assignment.candidates import ContentCandidates, Held
 
 GIVEN = 1e-5
-"""Part of a rate or of a slice that a relaxation gives away to rounding."""
+"""The part of a rate or of a slice by which a relaxation is loosened for rounding."""
 
 
 class ContentRows(Rows):
@@ -59,7 +59,7 @@ class ContentRows(Rows):
         return (0,) if profile == WHOLE else self.entry[g].type.profiles[profile].starts
 
     def share_out(self) -> None:
-        """Open slices give their time to workloads, a whole slice at most (see `network.relaxed`)."""
+        """The time of an open slice is shared by workloads, at most one whole slice (see ``network.relaxed``)."""
         for k, relaxed in enumerate(self.candidates.relaxed):
             if relaxed is None:
                 continue
@@ -117,12 +117,12 @@ class ContentRows(Rows):
                     self.program.at_most(self._parts(w, g, routed=True), workload.max_share_per_gpu)
             self.program.at_most([*carried, *wasted, *offers], (GIVEN if offers else 3 * TOLERANCE) - 1)
 
-    def _parts(self, w: int, g: int, routed: bool = False) -> Terms:
-        """Terms of the parts of a rate that contents on a GPU can carry; of routed ones alone, if asked for."""
+    def _parts(self, w: int, g: int, routed: bool = False) -> LinearTerms:
+        """The part of a workload's rate that contents on a GPU carry, as linear terms; only routed ones if asked."""
         return [(float(self.candidates.part[k][q, w]), count) for (_, k, q), count in self._on(g)
                 if self.candidates.part[k][q, w] and (self.candidates.contents[k][q].routed or not routed)]
 
-    def _wasted(self, w: int, g: int, on_gpu: Terms) -> Level:
+    def _wasted(self, w: int, g: int, on_gpu: LinearTerms) -> Level:
         """Part of a workload's rate on a GPU beyond its largest share there."""
         most = sum(self.candidates.most(k) * float(self.candidates.part[k][:, w].max(initial=0)) for k in self.kinds[g])
         return self.program.level(f"wasted_{w}_{g}", on_gpu, self.instance.workloads[w].max_share_per_gpu, most)
@@ -145,7 +145,7 @@ class ContentRows(Rows):
                                       in self.count.items() if self.candidates.replicas[k][q, w]], -int(needed))
 
     def order_gpus(self) -> None:
-        """GPUs of one entry stand in descending order of a sum over their contents; with open slices, in use first."""
+        """Break symmetry: GPUs of one entry stand in descending order of a sum over contents, or used ones first."""
         keys = {(k, q): 1 + number for number, (k, q) in enumerate(sorted({at[1:] for at in self.count}))}
         for g in self.gpus:
             before = self.alike(g)

@@ -1,9 +1,10 @@
 """A proven lower bound from cheapest covers, in whole numbers, within milliseconds.
 
-Price every kind of slice at a small whole number. No plan serves a workload with less than its cheapest cover
-(`contents.alone.cover`), and no GPU holds more than its dearest partition. The sum of the first over the
-largest of the second is a lower bound on the number of GPUs: linear programming duality, with the dual solution
-given and nothing rounded the wrong way. Prices by compute slices, by memory slices and by both are tried.
+Every kind of slice gets a price, a small whole number. A plan spends on each workload at least the price of its
+cheapest cover (`contents.alone.cover`), and a GPU offers at most the price of its dearest partition. The sum of all
+cheapest covers, divided by the price of the dearest partition, is therefore a lower bound on the number of GPUs. (This
+is linear programming duality with a given dual solution, and every rounding is safe.) Three prices are tried: by
+compute slices, by memory slices and by both.
 """
 
 import math
@@ -12,18 +13,18 @@ from fractions import Fraction
 import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
-from provision.models.contents.alone.cover import Cover, cheapest_cover
+from provision.models.contents.alone.cover import SegmentCovers, cheapest_cover
 from provision.models.contents.alone.partitions import Partitions
 from provision.models.contents.alone.segments import Segments
 from provision.models.problem.instance import Instance
 
 ROUNDING = 3e-9
-"""Part of a rate that a plan may miss for the verifier, which grants 1e-9 on rates, throughputs and shares each."""
+"""The part of a rate that a verified plan may miss: the verifier tolerates 1e-9 on rates, throughputs and shares."""
 
 
 def cover_bound(
     instance: Instance, useful_rps: Floats, segments: Segments, partitions: Partitions
-) -> tuple[float, Cover]:
+) -> tuple[float, SegmentCovers]:
     """Lower bound on the objective, and the cheapest covers by compute slices.
 
     Parameters
@@ -40,7 +41,7 @@ def cover_bound(
     bound
         Proven for every plan of isolated segments.
     cover
-        The Cover by compute slices: what each workload needs at least, up to rounding.
+        The SegmentCovers by compute slices: what each workload needs at least, up to rounding.
     """
     compute, memory = (np.array([getattr(kind, what) for kind in segments.kinds]) for what in ("compute", "memory"))
     rate = np.array([instance.planned_rps(one) for one in instance.workloads])
@@ -55,7 +56,7 @@ def cover_bound(
 
 
 def _bound(instance: Instance, partitions: Partitions, needed: int, costs: Ints) -> float:
-    """The bound for one price vector: what is needed against what a unit of the objective buys at most."""
+    """The bound for one price vector: the prices of all covers over the most that a unit of the objective buys."""
     if not needed:
         return 0.0
     held = partitions.slots @ costs

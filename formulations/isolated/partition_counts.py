@@ -1,9 +1,10 @@
-"""Partition counts: how many GPUs take each MIG partition, how many segments of each kind each workload gets.
+"""Partition counts: how many GPUs take each MIG partition, and how many segments of each kind each workload gets.
 
 Exact for isolated segments, whatever the number of GPUs, because GPUs of equal partition are never told apart.
 Integer variables: ``y[c]`` GPUs with partition c, ``x[w, k]`` segments of workload w on slices of kind k, each
-at its best-throughput operating point under the latency budget. Rows as named below. The cheapest-cover rows are
-implied by the rate rows in whole numbers, not in fractions: they close most of the gap before any branching.
+at its best-throughput operating point under the latency budget. Each method of the class adds the rows of its name. In
+whole numbers the rate rows imply the cheapest-cover rows, in fractions they do not: so these close most of the gap
+before any branching.
 """
 
 import math
@@ -20,7 +21,7 @@ from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
 from provision.formulations.linear.dual_bound import dual_bound, highs, safe_most
 from provision.models.base.arrays import Bools, Ints
 from provision.models.contents.alone.assemble import Layout, assemble
-from provision.models.contents.alone.cover import Cover, cheapest_cover
+from provision.models.contents.alone.cover import SegmentCovers, cheapest_cover
 from provision.models.contents.alone.deal import deal
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.partitions import partitions_of
@@ -45,7 +46,7 @@ class PartitionCounts:
     segments
         Its segments.
     sense
-        PuLP's, for the objective.
+        PuLP's sense of the objective.
     """
 
     def __init__(self, instance: Instance, segments: Segments, sense: int = pulp.LpMinimize) -> None:
@@ -59,8 +60,8 @@ class PartitionCounts:
         self.kinds_of = [np.flatnonzero(row) for row in self.useful_rps]
 
     @cached_property
-    def covers(self) -> tuple[float, Cover]:
-        """Cover bound on the objective, and the cheapest covers by compute slices; every workload must have one."""
+    def covers(self) -> tuple[float, SegmentCovers]:
+        """The cover bound on the objective, and the cheapest covers by compute slices; every workload must have one."""
         return cover_bound(self.instance, self.useful_rps, self.segments, self.partitions)
 
     @property
@@ -99,7 +100,7 @@ class PartitionCounts:
                 self.problem += pulp.lpSum(terms) >= share
 
     def keep_replicas(self) -> None:
-        """A workload has at least its least and at most its largest number of segments."""
+        """The number of a workload's segments is between its min_replicas and its max_replicas."""
         for w, workload in enumerate(self.instance.workloads):
             replicas = pulp.lpSum(self.x[w, k] for k in self.kinds_of[w])
             self.problem += replicas >= workload.min_replicas
@@ -119,14 +120,14 @@ class PartitionCounts:
             self.problem += taken <= pulp.lpDot(self.partitions.slots[:, k].tolist(), self.y)
 
     def respect_fleet(self) -> None:
-        """No fleet entry gives more GPUs than it has."""
+        """No more GPUs of a fleet entry are used than there are."""
         for index, entry in enumerate(self.instance.fleet):
             if entry.count is not None:
                 mine = [self.y[c] for c in np.flatnonzero(self.partitions.entry == index)]
                 self.problem += pulp.lpSum(mine) <= entry.count
 
     def spread(self) -> None:
-        """There are enough GPUs for the workload that must be spread most."""
+        """There are at least as many GPUs as the smallest max_share_per_gpu requires."""
         shares = [one.max_share_per_gpu for one in self.instance.workloads if one.rate_rps > 0]
         self.problem += pulp.lpSum(self.y) >= max((math.ceil(1 / share - TOLERANCE) for share in shares), default=0)
 
@@ -143,7 +144,7 @@ class PartitionCounts:
 
 
 class ThroughputCounts(PartitionCounts):
-    """The model of an instance whose throughput counts: there may be more segments than its rates take."""
+    """The model for the objective max_throughput: there may be more segments than the rates need."""
 
     @cached_property
     def bound(self) -> float:
@@ -215,10 +216,10 @@ def _outcome(model: PartitionCounts, until: float) -> Outcome:
 
 
 def _layouts(model: PartitionCounts, until: float) -> list[Layout] | None:
-    """The solution's segments on its GPUs; None when the fleet has no GPU left for those that must be spread.
+    """The solution's segments on its GPUs; None when the fleet has no GPU left for workloads that must be spread.
 
-    Solvers keep rows within a tolerance of their own: a workload that they leave short gets its cheapest cover, and
-    there is no plan when that has too many replicas.
+    Solvers meet rows only within a tolerance. A workload whose rate they leave short gets its cheapest cover instead;
+    there is no plan when that cover has too many replicas.
     """
     chosen = model.chosen()
     short = (chosen * model.useful_rps).sum(axis=1) < model.rate_rps * (1 - TOLERANCE)

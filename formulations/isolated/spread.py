@@ -2,7 +2,7 @@
 
 Counting GPUs by partition does not see which segments share a GPU. Here every GPU stands for itself: it takes
 one partition of its fleet entry, and a workload's segments on it count for no more than its largest share.
-Throughputs are scaled to whole numbers, rounded down: what is found holds.
+Throughputs are scaled to whole numbers and rounded down, so that every solution holds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 UNITS = 10**12
 """Whole-number units that a workload's rate is divided into."""
 MOST_GPUS = 64
-"""Beyond this many GPUs the search is not tried."""
+"""The largest number of GPUs with which the search is tried."""
 EXTRA_GPUS = 2
 """How many GPUs more than asked for are tried."""
 MOST_SECONDS = 20.0

@@ -1,4 +1,4 @@
-"""Lower bounds by a second solver: SciPy's HiGHS on the very model that PuLP's solver has found a plan for.
+"""Lower bounds by a second solver: SciPy's HiGHS, on the same model for which PuLP's solver has found a plan.
 
 The bundled CBC has been seen to cut off optima: its probing called 2 optimal where 1 was feasible. So it is trusted for
 plans, which the verifier checks, and never for bounds.
@@ -30,7 +30,7 @@ def dual_bound(problem: pulp.LpProblem, weights: Iterable[float], limit_s: float
     weights
         What one GPU of each kind adds to the objective; the bound is rounded up to a sum of whole multiples of these.
     limit_s
-        Seconds; the bound is then the best that was proven.
+        Seconds until the solver stops with the best bound proven by then.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def highs(problem: pulp.LpProblem, limit_s: float, gap: float = 0.0) -> Optimize
 
 
 def safe_bound(found: OptimizeResult) -> float:
-    """The bound of a result of ``highs`` whose costs are 0 or more, less a tolerance; 0 when nothing was proven."""
+    """The lower bound in a result of ``highs`` without negative costs, less a tolerance; 0 when nothing was proven."""
     value = getattr(found, "mip_dual_bound", None)
     if value is None or not math.isfinite(value):
         return 0.0
@@ -66,9 +66,9 @@ def safe_bound(found: OptimizeResult) -> float:
 
 
 def safe_most(found: OptimizeResult) -> float:
-    """The upper bound of a result of ``milp`` that minimises the negative, a tolerance added.
+    """The upper bound in a result of ``milp`` that minimises the negative objective, plus a tolerance.
 
-    Infinite when nothing was proven; negatively so when the model has no solution.
+    Infinite when nothing was proven, negative infinity when the model has no solution.
     """
     if found.status == 2:
         return -math.inf
@@ -79,7 +79,7 @@ def safe_most(found: OptimizeResult) -> float:
 
 
 def _common_unit(weights: Iterable[float]) -> Fraction:
-    """The largest number of which all weights, as decimals, are multiples; 0 when all are 0."""
+    """The largest number that divides all weights, taken as decimals; 0 when all are 0."""
     fractions = [Fraction(str(float(weight))) for weight in weights]
     denominator = math.lcm(*(one.denominator for one in fractions))
     return Fraction(math.gcd(*(int(one * denominator) for one in fractions)), denominator)
@@ -99,7 +99,7 @@ def _bounds(problem: pulp.LpProblem) -> Bounds:
 
 
 def _constraints(at: Mapping[str, int], problem: pulp.LpProblem) -> LinearConstraint:
-    """All rows as one sparse constraint."""
+    """All rows of a program as one sparse constraint."""
     rows: list[int] = []
     columns: list[int] = []
     values: list[float] = []

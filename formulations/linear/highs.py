@@ -1,4 +1,4 @@
-"""Linear and integer programs by SciPy's HiGHS: one table of statuses, and Ctrl-C that is heard while it works."""
+"""Linear and integer programs by SciPy's HiGHS: one table of statuses, and Ctrl-C that works while it solves."""
 
 import threading
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from scipy.sparse import csc_array, csr_array
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 STATUSES: dict[int, Status] = {0: "optimal", 1: "unknown", 2: "infeasible", 3: "unknown", 4: "unknown"}
-"""What SciPy's numbers mean; 1 is a limit, 3 an unbounded program, 4 trouble with numbers."""
+"""The meaning of SciPy's status numbers; 1 is a limit, 3 an unbounded program, 4 numerical difficulties."""
 LEAST_S = 0.1
-"""A solver is given so many seconds at least: it needs some to read the program."""
+"""The least time limit of a solver, in seconds: it needs some time to read the program."""
 POLL_S = 0.1
 """Seconds between two looks at whether Ctrl-C was pressed."""
 Answer = TypeVar("Answer")
@@ -40,7 +40,7 @@ class LinearSolution(NamedTuple):
 
 
 class IntegerSolution(NamedTuple):
-    """What was found: x (None for nothing), and the solver's own lower bound (negatively infinite for none)."""
+    """The best solution x found, None for none, and the solver's own lower bound, negative infinity for none."""
 
     status: Status
     x: NDArray[np.float64] | None
@@ -57,7 +57,7 @@ def solve_linear(rows: Rows) -> LinearSolution | None:
 
 
 def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap: float = 0.0) -> IntegerSolution:
-    """Solve a program whose flagged columns are whole numbers, for so many seconds or up to a relative gap."""
+    """Solve a program whose flagged columns are whole numbers, up to a time limit or a relative gap."""
     found = milp(
         rows.cost, integrality=whole.astype(int), bounds=Bounds(rows.least, rows.most),
         constraints=LinearConstraint(rows.matrix, lb=rows.right),
@@ -81,7 +81,7 @@ def milp(*args: Any, **options: Any) -> Any:
 
 
 def interruptible(call: Callable[[], Answer]) -> Answer:
-    """The answer of a call that releases Python's lock; Ctrl-C ends the waiting for it, not the call."""
+    """The answer of a call that releases Python's lock; Ctrl-C stops the wait for it, but not the call itself."""
     if threading.current_thread() is not threading.main_thread():
         return call()
     answer: list[Answer] = []

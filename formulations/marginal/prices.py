@@ -1,4 +1,4 @@
-"""What a request costs: duals of the linear program over MIG partitions, the master over one-GPU patterns.
+"""The marginal cost of a request: duals of the linear program over MIG partitions.
 
 Minimise the weight of GPUs such that every workload's rate is carried by segments (x, fractional) in the slots of
 partitions (y, fractional). The dual of a rate row is the cost of one more request/s; a change of SLO moves
@@ -19,10 +19,10 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 
 SLO_STEP = 0.1
-"""Relative change of an SLO whose cost is told."""
+"""The relative change of an SLO whose cost is computed."""
 
 
-class Relaxed(NamedTuple):
+class RatePrices(NamedTuple):
     """The linear program solved: its value and the duals of the rates, per request/s."""
 
     value: float
@@ -63,7 +63,7 @@ def marginal_prices(instance: Instance) -> list[Marginal]:
     return sorted(rows, key=lambda row: -row.share)
 
 
-def relaxed(instance: Instance) -> Relaxed:
+def relaxed(instance: Instance) -> RatePrices:
     """The linear program of an instance: value (infinite when infeasible) and duals of the rates."""
     segments = best_segments(instance)
     partitions = partitions_of(instance, segments)
@@ -72,7 +72,7 @@ def relaxed(instance: Instance) -> Relaxed:
     weights = [instance.weight(instance.fleet[entry]) for entry in partitions.entry]
     rows, kinds = np.nonzero(useful_rps)
     if not len(rows):
-        return Relaxed(np.inf if rate_rps.any() else 0.0, np.zeros(len(rate_rps)))
+        return RatePrices(np.inf if rate_rps.any() else 0.0, np.zeros(len(rate_rps)))
     count = np.arange(len(rows))
     carried = coo_array((-useful_rps[rows, kinds], (rows, count)), (len(rate_rps), len(rows)))
     taken = coo_array((np.ones(len(rows)), (kinds, count)), (len(segments.kinds), len(rows)))
@@ -87,11 +87,11 @@ def relaxed(instance: Instance) -> Relaxed:
         method="highs",
     )
     if found.status != 0:
-        return Relaxed(np.inf, np.zeros(len(rate_rps)))
-    return Relaxed(found.fun, -found.ineqlin.marginals[: len(rate_rps)])
+        return RatePrices(np.inf, np.zeros(len(rate_rps)))
+    return RatePrices(found.fun, -found.ineqlin.marginals[: len(rate_rps)])
 
 
-def _marginal(instance: Instance, index: int, now: Relaxed) -> Marginal:
+def _marginal(instance: Instance, index: int, now: RatePrices) -> Marginal:
     workload, step_ms = instance.workloads[index], SLO_STEP * instance.workloads[index].slo_ms
     dearer = relaxed(_with_slo(instance, index, workload.slo_ms - step_ms)).value - now.value
     looser = now.value - relaxed(_with_slo(instance, index, workload.slo_ms + step_ms)).value

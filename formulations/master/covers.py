@@ -1,8 +1,8 @@
 """Covers: replicas that together carry a workload's rate within its replica limits, and the cheapest ones at prices.
 
-A role is credited with what its replicas can surely carry in plans, and with the most that whoever has the role may
-carry in bounds (`Role`). Limits on the share of one GPU count as limits of a replica: that is as much as can be told
-without knowing which slices stand on one GPU.
+In plans a role is credited with the rate that its replicas can carry for certain; in bounds it is credited with the
+highest rate of any replica that has the role (`Role`). Limits on the share of one GPU are applied to each replica: a
+cover does not know which slices stand on the same GPU.
 """
 
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from provision.formulations.master.program import CoverUse
 from provision.models.contents.problem import Group, Problem
 
 MISSING = 1.2e-9
-"""Part of a rate that a bound forgives: more than the verifier does."""
+"""The part of a rate that a bound lets a plan miss; it is more than the verifier tolerates."""
 BOUNDARY = 1.5e-9
 """A replica that carries its role's rate less this part still has the role: MISSING and a little more."""
 LOOSE = 3e-9
-"""Part by which a bound takes replicas that stand alone to carry more than they can: what oracles forgive."""
+"""The part by which a bound credits replicas that stand alone with more than they carry, as the oracles do."""
 COUNTED = 128
-"""Replica limits above so many are not seen by bounds."""
+"""Bounds ignore limits of more replicas than this."""
 LEAST_RPS = 1e-9
 """Credit of a role for workloads without requests."""
 PROHIBITIVE = 10**15
@@ -30,11 +30,11 @@ PROHIBITIVE = 10**15
 
 
 class Menu(NamedTuple):
-    """What covers of some like groups are made from.
+    """The replicas from which covers of some like groups are made.
 
     ``rows`` are rows of the master program: slice kinds for replicas that stand alone, then roles. ``planned_rps`` and
-    ``bounded_rps`` are the credits of a replica. Replicas are ``counted`` up to that number, which is the most that
-    are allowed when ``exact``, else the least.
+    ``bounded_rps`` are the rates that a replica is credited with in plans and in bounds. Covers count their replicas up
+    to ``counted``, which is the most that are allowed when ``exact``, else the least.
     """
 
     groups: tuple[int, ...]
@@ -45,7 +45,7 @@ class Menu(NamedTuple):
     exact: bool
 
 
-class Priced(NamedTuple):
+class PricedCover(NamedTuple):
     """The cheapest covers of one workload of a group: one for bounds, and one for plans (None when there is none)."""
 
     group: int
@@ -55,7 +55,7 @@ class Priced(NamedTuple):
 
 
 def forced_roles(problem: Problem) -> dict[int, int]:
-    """The role of each group that has no other cover, by group: one replica, on a shared slice."""
+    """By group, the role of each group whose only cover is one replica on a shared slice."""
     roles = {role[:3]: at for at, role in enumerate(problem.roles)}
     found = {}
     for at, group in enumerate(problem.groups):
@@ -85,7 +85,7 @@ def menus_of(problem: Problem, left_out: frozenset[int]) -> list[Menu]:
 
 
 def _menu(problem: Problem, groups: tuple[int, ...], shared: list[int], kinds: int) -> Menu:
-    """The menu of like groups, from slices to themselves and the roles of their class."""
+    """The menu of like groups: replicas with a slice to themselves, and the roles of their class."""
     group, alone = problem.groups[groups[0]], np.flatnonzero(problem.alone_rps[groups[0]])
     alone_rps = problem.alone_rps[groups[0]][alone]
     planned = np.array([problem.roles[at].rate_rps for at in shared])
@@ -103,7 +103,7 @@ def _credits(rps: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
     return np.maximum(np.minimum(rps, group.cap_rps * (1 + LOOSE)), LEAST_RPS)
 
 
-def cheapest_covers(problem: Problem, menus: list[Menu], prices: NDArray[np.int64]) -> Iterator[Priced | None]:
+def cheapest_covers(problem: Problem, menus: list[Menu], prices: NDArray[np.int64]) -> Iterator[PricedCover | None]:
     """The cheapest covers of every group at whole-number prices of rows; None for a group that has none.
 
     Within each menu they come in the order of its groups.
@@ -119,15 +119,15 @@ def cheapest_covers(problem: Problem, menus: list[Menu], prices: NDArray[np.int6
                 yield None
                 continue
             if _plannable(menu, group, found):
-                yield Priced(at, found.bound, _use(at, menu, found), _use(at, menu, found))
+                yield PricedCover(at, found.bound, _use(at, menu, found), _use(at, menu, found))
                 continue
             exact = strict.cheapest(group.rate_rps, group.least)
             planned = _use(at, menu, exact) if exact is not None and _plannable(menu, group, exact) else None
-            yield Priced(at, found.bound, _use(at, menu, found), planned)
+            yield PricedCover(at, found.bound, _use(at, menu, found), planned)
 
 
 def _plannable(menu: Menu, group: Group, cover: Cover) -> bool:
-    """Whether a cover carries the whole rate by replicas as a plan has them, no more of them than allowed."""
+    """Whether a cover carries the whole rate at the credits of plans, with no more replicas than allowed."""
     useful = menu.planned_rps > LEAST_RPS if group.rate_rps > 0 else np.ones(len(cover.counts), bool)
     carried_rps = float(cover.counts[useful] @ menu.planned_rps[useful])
     enough = carried_rps >= group.rate_rps * (1 - 2 * ROUNDING)

@@ -1,8 +1,8 @@
-"""Further bounds, which do not divide rates in steps: for slices shared at routed rates, and for turns.
+"""Further bounds without steps of rates: for slices shared at routed rates, and for replicas that take turns.
 
-Roles are credited with the upper end of their step, which is much where a workload takes little of a GPU. Slices that
-are shared at routed rates have the relaxation of mixed slices, which knows no single slices but divides rates as it
-likes. gpu-lets have the list of all ways to use a GPU where it is not too long.
+The master credits a role with the upper end of its step of rates, which is loose where a workload takes little of a
+GPU. For slices shared at routed rates there is the relaxation of mixed slices, which divides rates freely but does not
+tell single slices apart. For gpu-lets there is the set covering over all ways to use a GPU, unless they are too many.
 """
 
 import math

@@ -1,9 +1,9 @@
 """Column generation for the master program: rounds of linear program and pricing, and the bound that these prove.
 
-At any prices of slices and roles the cheapest covers of all workloads together cost no more than what the GPUs of a
-plan are worth, each no more than its dearest partition (Lagrange; for one GPU type Farley 1990). `type_counts` turns
-that into a bound for several types, tiers and counts. Prices are rounded down to whole numbers before covers and
-contents are priced, so all sums are exact; oracles forgive more than the verifier does.
+Take any prices of slices and roles. A plan's GPUs are together worth at least the cheapest covers of all workloads, and
+no GPU is worth more than its dearest partition: that bounds the number of GPUs (Lagrangian bound; for one GPU type
+Farley 1990). `type_counts` turns it into a bound for several types, tiers and counts. Prices are rounded down to whole
+numbers before covers and contents are priced, so that all sums are exact; oracles tolerate more than the verifier does.
 """
 
 from collections.abc import Iterator
@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.master.covers import cheapest_covers, forced_roles, menus_of
-from provision.formulations.master.program import Program, Relaxed
+from provision.formulations.master.program import MasterDuals, Program
 from provision.formulations.master.type_counts import TypeCounts
 from provision.models.contents.problem import Group, Problem
 
 FINE = 10**6
-"""Whole-number units of the dearest GPU's price where no cover has several replicas."""
+"""The price of the dearest GPU in whole-number units, where no cover has several replicas."""
 COARSE, REFINED = 1500, (6_000, 24_000)
-"""The same where covers have several, since the knapsack's table has a column for each; and what follows in the end."""
+"""The same where covers have several replicas, as the knapsack's table has a column for each unit; and later steps."""
 SLIGHT = 2e-5
-"""Contents worth no more than so much above the price of their slice, in GPUs, are not worth a column."""
+"""A content gets a column only if it is worth this much more than its slice's price, in GPUs."""
 FEW = 0.02
-"""A round that adds fewer columns than this part of the rows looks harder next time."""
+"""After a round that adds fewer columns than this part of the rows, the oracles' effort rises."""
 HARDEST = 6
 """The greatest effort of an oracle."""
 
@@ -40,8 +40,8 @@ class Generation:
     problem
         The Problem.
     proves
-        Whether its bounds are of interest. If so columns are also sought at the numbers of GPUs of each type that the
-        bound stands for.
+        Whether its bounds are used. If so, columns are also sought at the numbers of GPUs of each type behind the
+        bound.
     """
 
     def __init__(self, problem: Problem, proves: bool = True) -> None:
@@ -63,7 +63,7 @@ class Generation:
         self.aim: tuple[int, ...] | None = None
         self.effort, self.took_s, self.converged, self.round = 0, 0.0, False, 0
         self.impossible = False
-        self.last: Relaxed | None = None
+        self.last: MasterDuals | None = None
         for kind, oracles in problem.oracles.items():
             for oracle in oracles:
                 self.program.add_contents(kind, oracle.seeds())
@@ -77,7 +77,7 @@ class Generation:
     def rounds(self, end: float) -> Iterator[float]:
         """Add columns until none is missing or the time ``end`` would pass; yields the bound after every round.
 
-        The first round is not left out.
+        The first round always runs.
         """
         while not self.converged and not self.impossible and (not self.round or perf_counter() + self.took_s < end):
             started = perf_counter()
@@ -108,8 +108,8 @@ class Generation:
             self.converged = self.aim is None or (self.aim == aimed and settled)
         return not exhaustive and new < FEW * max(len(self.forced) + len(self.covered), 1)
 
-    def _price(self, duals: Relaxed) -> tuple[bool, int]:
-        """Columns at some duals, and what they prove; returns whether the search was exhaustive and what is new."""
+    def _price(self, duals: MasterDuals) -> tuple[bool, int]:
+        """Add columns at some duals and prove a bound; returns whether pricing was exhaustive, and how many are new."""
         kinds, roles = (np.floor(one * self.scale + 1e-9).astype(np.int64) for one in (duals.kinds, duals.roles))
         needed, new = self._cover_all(np.concatenate([kinds, roles]))
         most, exhaustive = kinds.copy(), True
@@ -149,8 +149,8 @@ class Generation:
     def _cover_all(self, prices: NDArray[np.int64]) -> tuple[int | None, int]:
         """Add the cheapest covers of every group.
 
-        Returns a price that all covers together are not below (None when some group has no cover), and how many are
-        new.
+        Returns a lower bound on the price of all covers together (None when some group has no cover), and the number
+        of new covers.
         """
         needed, new = 0, 0
         for priced in cheapest_covers(self.problem, self.menus, prices):
@@ -164,7 +164,7 @@ class Generation:
         return needed, new
 
     def _first_prices(self) -> NDArray[np.int64]:
-        """Prices to begin with: slices by their part of a GPU, roles by their part of what their class can carry."""
+        """First prices: of a slice by its part of a GPU, of a role by its part of the highest rate of its class."""
         kinds = np.ones(self.kinds)
         for supply in self.problem.supplies:
             size = np.array([self.problem.segments.kinds[kind].compute for kind in supply.kinds], float)
@@ -179,7 +179,7 @@ class Generation:
 def hand_on(source: Generation, target: Generation) -> None:
     """Give a Generation the contents of another one of the same instance, as far as they are valid there.
 
-    A role is handed on as that of the groups its workloads are in: of several, the one with the least rate.
+    A role is replaced by the role of the groups that its workloads are in, of several by the one of the least rate.
     """
     group_of = {member: group for group in target.problem.groups for member in group.members}
     roles = {role[:3]: at for at, role in enumerate(target.problem.roles)}

@@ -1,8 +1,8 @@
 """The cheapest cover of a rate by roles at whole-number prices: a covering knapsack.
 
-For one class of workloads a table tells the most that replicas carry at every price and number of replicas; the
-cheapest cover of any rate is then the first price at which so much is carried. Workloads of a class share the table.
-Rates that take a great many replicas are carried by the role of the best price per request/s up to a rest.
+A table for a class of workloads holds the highest rate that replicas carry at every price and number of replicas. The
+cheapest cover of a rate is at the first price at which the table reaches the rate. Workloads of a class share the
+table. A rate that needs very many replicas is carried by the role of the least price per request/s, up to a rest.
 """
 
 import math
@@ -18,11 +18,11 @@ ROUNDING = 1e-12
 LONGEST = 200_000
 """Most prices of a table."""
 SAME, START = -1, -2
-"""Instead of a role: a lower price carries as much; nothing is taken yet."""
+"""Entries in place of a role: a lower price carries as much; or nothing is taken yet."""
 
 
 class Cover(NamedTuple):
-    """A cover: its price, a price that no cover is below, and how many replicas take each role."""
+    """A cover: its price, a lower bound on the price of any cover, and (roles,) how many replicas take each role."""
 
     cost: int
     bound: int
@@ -39,9 +39,9 @@ class Knapsack:
     costs
         (roles,) whole-number prices, at least 0.
     counted
-        The number of replicas up to which they are counted.
+        The number up to which the table counts replicas.
     exact
-        Whether a cover has no more than ``counted`` replicas. Else it has at least so many.
+        Whether a cover may have no more replicas than ``counted``; otherwise it may have any number above it.
     """
 
     def __init__(self, credit_rps: NDArray[np.float64], costs: NDArray[np.int64], counted: int, exact: bool) -> None:
@@ -83,14 +83,14 @@ class Knapsack:
         return Cover(first[best], first[best], self._trace(first[best], best + least))
 
     def _alike(self, role: int, rate_rps: float, least: int) -> Cover:
-        """The cover by one role."""
+        """The cover whose replicas all have one role."""
         counts = np.zeros(len(self.costs), np.int64)
         counts[role] = max(math.ceil(rate_rps / self.credit_rps[role]), least)
         cost = int(counts[role] * self.costs[role])
         return Cover(cost, cost, counts)
 
     def _reach(self, rate_rps: float, least: int) -> int:
-        """The price of the cheapest cover by one role."""
+        """The price of the cheapest cover whose replicas all have one role."""
         number = np.maximum(np.ceil(rate_rps / self.credit_rps), least)
         return int((number * self.costs).min())
 
@@ -118,10 +118,10 @@ class Knapsack:
 def _table(
     credit_rps: NDArray[np.float64], costs: NDArray[np.int64], size: int, counted: int, exact: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """(replicas, prices) the most that is carried, and the role taken last.
+    """(replicas, prices) the highest rate that is carried, and the role taken last.
 
-    Row j is for j replicas; the last row is for so many or more unless ``exact``. A role beyond the number of roles
-    stands for that role, taken within the last row.
+    Row j is for j replicas; the last row also stands for more replicas unless ``exact``. An entry of ``len(costs)`` or
+    more stands for that many less: a role that was taken without leaving the last row.
     """
     carried, chosen = np.full((counted + 1, size), -np.inf), np.full((counted + 1, size), START)
     carried[0, 0] = 0.0

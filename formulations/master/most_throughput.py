@@ -1,8 +1,8 @@
-"""Most throughput on a fixed fleet: a bound for every way of sharing, and GPUs filled that a plan leaves idle.
+"""Most throughput on a fixed fleet: a bound for every way of sharing, and replicas for GPUs that a plan leaves idle.
 
 No slice carries more than its best content, no GPU more than its best partition: the sum over all GPUs of the fleet is
 an upper bound, whatever else must be served. A replica whose throughput lies between two rates of its class's grid has
-the role of the lower one and is worth the upper one.
+the role of the lower one and counts with the upper one.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 STEPS_PER_RPS = 16
 """Whole-number worth of a request/s."""
 LOOSE = 1 + 1e-8
-"""Throughput that a bound grants beyond the verifier's tolerances."""
+"""The factor on throughput in bounds, which covers more than the verifier's tolerances."""
 EFFORT = 1
 """How hard the oracles look for the best content."""
 
@@ -35,7 +35,7 @@ def throughput_bound(problem: Problem) -> float:
 
 
 def filled(problem: Problem, plan: Plan) -> Plan:
-    """A plan on all GPUs of the fleet: those that it leaves idle get what carries most, as far as limits allow."""
+    """A plan extended to all GPUs of the fleet: idle ones get the contents that carry most, as far as limits allow."""
     used = Counter((gpu.gpu, gpu.mig) for gpu in plan.gpus)
     places = _Places(problem, plan)
     added: list[PlannedGpu] = []
@@ -81,7 +81,7 @@ def _best_contents(problem: Problem, kinds: tuple[int, ...]
 
 def _slices(problem: Problem, entry: int, kinds: tuple[int, ...], partition: NDArray[np.int64],
             contents: dict[int, tuple[ContentOracle, Content]], places: _Places) -> Iterator[Slice]:
-    """The slices of one more GPU with what carries most on each."""
+    """The slices of one more GPU, each with the content that carries most."""
     fleet = problem.instance.fleet[entry]
     names = [problem.segments.kinds[kind].profile for kind in kinds]
     state = geometry(fleet.type, names).place(partition[list(kinds)].tolist()) if fleet.partitioned else ((0, 0),)

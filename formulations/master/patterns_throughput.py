@@ -1,10 +1,10 @@
 """Most throughput on a fixed fleet under interference, exactly: InSS's problem (1) on iGniter's model.
 
-Replicas are dealt to the GPUs in sets. A set is worth the most throughput of its operating points (``igniter_boxes``).
-What cannot share a GPU cannot with more beside it either, so sets that can are listed from the smaller to the larger.
-An integer program takes sets of the most worth in which every replica stands once, on no more GPUs than there are.
-Sets are worth their bounds at first; the exact worth of those taken is found and the program solved again, until it
-takes sets of exact worth alone: these are the best.
+Every GPU takes a set of replicas, and the value of a set is the highest throughput of its operating points (``boxes``).
+Replicas that cannot share a GPU cannot share it with further ones either, so all possible sets are listed from smaller
+to larger. An integer program chooses sets of the highest total value in which every replica stands once, on no more
+GPUs than there are. At first the value of a set is an upper bound; the exact values of the chosen sets are then
+computed and the program is solved again, until all chosen sets have exact values. These are optimal.
 
 The bound holds for one replica per workload, as in the paper: it is given when every workload says ``max_replicas: 1``.
 """
@@ -35,12 +35,12 @@ from provision.models.problem.search import Incumbent, Outcome, Search
 
 NAME = "patterns-throughput"
 MOST_SETS = 20_000
-"""More sets are not listed."""
+"""The search gives up when more sets than this can share a GPU."""
 TOO_SMALL = "the workloads do not fit on so few GPUs; objective min_gpus tells how many they take"
 INFEASIBLE = 2
 """SciPy's status."""
 SEARCHES = (200, 2000, BOXES)
-"""Boxes in which the operating points of a set are sought, more as long as time is left."""
+"""Limits on the boxes of the search for a set's operating points, tried in turn as long as time is left."""
 LATE = "no plan found in time"
 TOO_MANY = f"more than {MOST_SETS} sets of workloads can share a GPU, too many to list; use greedy"
 
@@ -78,7 +78,7 @@ class _Run:
         self._tell()
 
     def search(self) -> tuple[str, str]:
-        """Why the search ends, and the reason for ending without a plan."""
+        """Search; returns the termination and, should there be no plan, the reason."""
         sets = self._listed()
         if sets is None:
             return ("time_limit", LATE) if self._late() else ("completed", TOO_MANY)
@@ -95,7 +95,7 @@ class _Run:
         return "time_limit", LATE
 
     def told(self, termination: str, reason: str) -> dict[str, Any]:
-        """The end of the search as fields of an Outcome; it proves something for one replica per workload alone."""
+        """The fields of the Outcome; the search proves something only for one replica per workload."""
         whole = self.problem.classes.whole
         if termination == "infeasible":
             status, termination = ("infeasible", "proved") if whole else ("unknown", "completed")
@@ -115,40 +115,40 @@ class _Run:
         """All sets that can share a GPU, as patterns; None when they are too many or time is up."""
         counts = self.problem.classes.counts
         found: list[Pattern] = []
-        for stock in range(len(self.problem.fleet.stocks)):
+        for supply in range(len(self.problem.fleet.supplies)):
             grown: list[tuple[int, ...]] = [()]
             can_be: set[tuple[int, ...]] = {()}
             for members in grown:
                 for one in range(members[-1] if members else 0, len(counts)):
                     larger = (*members, one)
-                    if members.count(one) < counts[one] and self._can_be(stock, larger, can_be):
+                    if members.count(one) < counts[one] and self._can_be(supply, larger, can_be):
                         grown.append(larger)
                         can_be.add(larger)
                 if len(found) + len(grown) > MOST_SETS or self._late():
                     return None
-            found += [(stock, members) for members in grown[1:]]
+            found += [(supply, members) for members in grown[1:]]
         return found
 
-    def _can_be(self, stock: int, members: tuple[int, ...], can_be: Collection[tuple[int, ...]]) -> bool:
-        """Whether a set can share a GPU, when it is known which of the smaller sets can."""
+    def _can_be(self, supply: int, members: tuple[int, ...], can_be: Collection[tuple[int, ...]]) -> bool:
+        """Whether a set can share a GPU; ``can_be`` holds all smaller sets that can."""
         smaller = (members[:at] + members[at + 1 :] for at in range(len(members)))
-        return all(one in can_be for one in smaller) and self.problem.found((stock, members), 1).bound > NOTHING
+        return all(one in can_be for one in smaller) and self.problem.found((supply, members), 1).bound > NOTHING
 
     def _chosen(self, sets: Sequence[Pattern]) -> OptimizeResult:
         """SciPy's result for sets of the most worth, by their bounds, in which every replica stands once."""
-        classes, stocks = self.problem.classes, self.problem.fleet.stocks
+        classes, supplies = self.problem.classes, self.problem.fleet.supplies
         worth = np.array([self.problem.found(pattern, 1).bound for pattern in sets])
         holds = np.array([np.bincount(members, minlength=len(classes.counts)) for _, members in sets]).T
-        of_stock = np.array([[kind == stock for kind, _ in sets] for stock in range(len(stocks))], float)
+        of_supply = np.array([[kind == supply for kind, _ in sets] for supply in range(len(supplies))], float)
         return milp(
             -worth, integrality=np.ones(len(sets), int), bounds=Bounds(0, np.where(worth > NOTHING, np.inf, 0)),
             constraints=[LinearConstraint(holds, classes.counts, classes.counts),
-                         LinearConstraint(of_stock, ub=[stock.count or 0 for stock in stocks])],
+                         LinearConstraint(of_supply, ub=[supply.count or 0 for supply in supplies])],
             options={"time_limit": max(self.deadline - perf_counter(), 0.1), "mip_rel_gap": 0.0},
         )
 
     def _settle(self, taken: list[Pattern]) -> bool:
-        """Find the exact worth of sets, and keep them if they are better than the best; whether that was open."""
+        """Compute the exact value of sets and keep them if they are better; returns whether some value was open."""
         open_ = [pattern for pattern in set(taken) if not self.problem.settled(pattern)]
         for pattern, boxes in product(open_, SEARCHES):
             if not self._late():

@@ -31,7 +31,7 @@ class _Use(NamedTuple):
 
 
 def plan_of(problem: Problem, chosen: Chosen, forced: dict[int, int], method: str) -> Plan | None:
-    """The plan of a solution; None when the fleet is too small or a share per GPU does not come out.
+    """The plan of a solution; None when the fleet is too small or some GPU would carry more than its share.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _slices(problem: Problem, chosen: Chosen, uses: list[_Use]) -> Iterator[tupl
 
 
 def _next(waiting: list[_Use], beside: list[_Use | None]) -> _Use | None:
-    """The next use of a role; rather of a workload that does not stand in the same slice already."""
+    """The next use of a role, preferably of a workload that is not yet in the same slice."""
     here = {use.workload for use in beside if use is not None}
     for at in range(len(waiting) - 1, max(len(waiting) - 50, 0) - 1, -1):
         if waiting[at].workload not in here:
@@ -187,9 +187,9 @@ def _takers(problem: Problem, offered: Counter[int], uses: list[_Use]) -> dict[i
 
 
 def _running(problem: Problem, kind: int, content: Content, taken: list[_Use | None]) -> tuple[Replica, ...]:
-    """The replicas of a content for those who take its places.
+    """The replicas of a content for the uses that take its places.
 
-    The operating points are those of the roles that are asked for; those of the places themselves will do too.
+    Their operating points are those of the roles that the uses ask for, or else those of the places' own roles.
     """
     used = [use for use in taken if use is not None]
     if not used:
@@ -203,7 +203,7 @@ def _running(problem: Problem, kind: int, content: Content, taken: list[_Use | N
 
 
 def _first(oracles: list[ContentOracle], content: Content) -> list[Running] | None:
-    """Operating points by the first oracle that has some."""
+    """Operating points from the first oracle that finds some; None when none does."""
     return next((found for oracle in oracles if (found := oracle.running(content)) is not None), None)
 
 

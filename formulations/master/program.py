@@ -7,8 +7,8 @@
     demand     every workload of a group has a cover
 
 Contents and covers are columns, found by pricing (`generation`). A cover uses slices of some kinds, one replica each,
-and places of some roles. Where no workload of a class may be split and none can stand alone, its covers are its roles:
-these stand on the right of the places rows.
+and places of some roles. Where no workload of a class may be split and none can stand alone, its only cover is its
+role: such roles are constants on the right-hand side of the places rows.
 """
 
 from collections.abc import Sequence
@@ -26,16 +26,16 @@ Tier = tuple[int, int | None]
 
 
 class CoverUse(NamedTuple):
-    """What a cover of one workload of a group takes: (row, number) pairs, rows being slice kinds and then roles."""
+    """A cover of one workload of a group, as (row, number) pairs; rows are slice kinds and then roles."""
 
     group: int
     uses: tuple[tuple[int, int], ...]
 
 
-class Relaxed(NamedTuple):
+class MasterDuals(NamedTuple):
     """A solution of the linear program; prices are in multiples of the dearest GPU's.
 
-    ``kinds``, ``roles``, ``groups`` and ``supplies`` are the duals: what a slice, a place, a cover and a GPU are worth.
+    ``kinds``, ``roles``, ``groups`` and ``supplies`` are the duals: the worth of a slice, a place, a cover and a GPU.
     The ``parts`` and ``reduced`` costs are those of all columns.
     """
 
@@ -89,15 +89,15 @@ class Program:
         self.covers[cover] = strict or self.covers.get(cover, False)
         return new
 
-    def relaxed(self, strict: bool = False, at: Sequence[int] | None = None) -> Relaxed | None:
-        """Solve the linear program; None when these columns cannot meet the demand.
+    def relaxed(self, strict: bool = False, at: Sequence[int] | None = None) -> MasterDuals | None:
+        """The solution of the linear program; None when these columns cannot meet the demand.
 
         Parameters
         ----------
         strict
             Whether only covers that plans may use count.
         at
-            GPUs of each supply at hand for nothing, further ones at the price of the dearest offered.
+            Numbers of GPUs of each supply that are free of charge; further GPUs cost the price of the dearest tier.
         """
         tiers = self._tiers(at)
         cost, least, most = self._bounds(tiers)
@@ -107,7 +107,7 @@ class Program:
         if found is None:
             return None
         supplies, kinds, roles, groups = np.split(found.duals, np.cumsum(self._sizes())[:-1])
-        return Relaxed(found.value, kinds, roles, groups, supplies, found.x, found.reduced)
+        return MasterDuals(found.value, kinds, roles, groups, supplies, found.x, found.reduced)
 
     def integral(self, kept: NDArray[np.bool_], least: NDArray[np.float64], time_limit_s: float, gap: float = 0.0
                  ) -> Chosen | None:
@@ -201,5 +201,5 @@ class Program:
 
 
 def _tiers_at(supply: Supply, many: int | None) -> Sequence[Tier]:
-    """The tiers of a supply, or those of so many GPUs at hand and more at the price of the dearest."""
+    """The tiers of a supply; where ``many`` is given, so many GPUs are free and others cost the dearest price."""
     return supply.tiers if many is None else ((0, many), (supply.worth, None))

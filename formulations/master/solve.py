@@ -29,15 +29,15 @@ STRICT_SHARE = 0.3
 MIP_SHARE = 0.5
 """Part of the time left that an integer program may take."""
 REDUCED_COST, MOST_COLUMNS = 0.02, 4000
-"""The integer program has the columns of no more reduced cost, in GPUs, and so many in any case."""
+"""The integer program takes columns up to this reduced cost, in GPUs, and at least this number of columns."""
 FIX_FROM = 1500
-"""With so many replicas, the whole parts of the linear solution are fixed."""
+"""From this number of replicas on, the whole parts of the linear solution are fixed in the integer program."""
 BOUND_GROUPS, PLAN_GROUPS = 1000, 2000
-"""With more groups on shared slices, so many stand for them: rounded down for bounds, up for plans."""
+"""More groups than these on shared slices are aggregated to this number, for bounds and for plans."""
 VARIED = 20
-"""How often columns are sought around the duals before a plan counts as the best to be had."""
+"""How often columns are sought around the duals before the search for a better plan ends."""
 FURTHER_SHARE = 0.2
-"""Part of the time left that a bound without roles may take."""
+"""Part of the time left that a further bound (``further_bounds``) may take."""
 STRICT_ROUNDS = 12
 """Rounds of pricing for plans, where plans and bounds have different covers."""
 
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def infeasible(self) -> bool:
-        """Whether every plan takes GPUs that the fleet has not."""
+        """Whether it is proven that every plan needs GPUs that the fleet lacks."""
         return math.isinf(self.bounds.bound)
 
     @property
@@ -79,7 +79,7 @@ class Run:
         return self.progress.proved or self.infeasible
 
     def until_proved(self) -> Termination:
-        """Columns and plans in turn until proved, out of time, or neither can improve; returns why it ended."""
+        """Find columns and plans in turn until proved, out of time, or without progress; returns why it ended."""
         draw, varied = np.random.default_rng(self.search.seed), 0
         if self.progress.plan is None:
             self.improve(0, FIRST_SHARE)
@@ -103,7 +103,7 @@ class Run:
         return "proved"
 
     def improve(self, rounds: int = STRICT_ROUNDS, share: float = MIP_SHARE) -> bool:
-        """A plan from the columns at hand and some rounds more; returns whether it is better.
+        """Make a plan from the present columns, and add columns for some rounds; returns whether the plan is better.
 
         The integer program may take this share of the time left.
         """
@@ -153,7 +153,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
 
 
 def _too_small(problem: Problem, needed: int) -> str:
-    """What a fleet lacks, and what would help, in words."""
+    """A sentence: how many GPUs the fleet lacks, and what would help."""
     held = [f"{supply.count} {supply.gpu}" for supply in problem.supplies if supply.count is not None]
     remedy = "allow more GPUs or lower the rates"
     if len(problem.supplies) == 1 and needed:

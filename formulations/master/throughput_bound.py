@@ -1,8 +1,9 @@
-"""An upper bound on throughput under interference, at any size: as if nobody shared a GPU with anybody.
+"""An upper bound on throughput under interference, for any number of replicas: as if none had neighbours.
 
-Every replica takes units of some GPU type and carries what it could alone on so many; together they take no more units
-than the GPUs of a type have. At prices of the units, each replica takes the units that are worth most beyond their
-price (Lagrangian relaxation, Geoffrion 1974): with any prices a bound, with the duals of the linear program a good one.
+Every replica takes units of some GPU type and carries the rate that it would carry there alone; together replicas take
+no more units than the GPUs of a type have. The unit constraint is relaxed with prices (Lagrangian relaxation, Geoffrion
+1974): each replica takes the units of the highest throughput beyond their price. Any prices give a bound, and the duals
+of the linear program give a good one.
 """
 
 import numpy as np
@@ -19,7 +20,7 @@ ROUNDING = 1e-9
 
 def throughput_bound(problem: ThroughputProblem) -> float:
     """Upper bound on the requests/s of all plans with one replica per part of a ThroughputProblem."""
-    pairs = [(alone(menu), stock.count) for menu, stock in zip(problem.menus, problem.fleet.stocks, strict=True)]
+    pairs = [(alone(menu), supply.count) for menu, supply in zip(problem.menus, problem.fleet.supplies, strict=True)]
     worth = np.concatenate([one for one, _ in pairs], axis=1)
     units = np.concatenate([np.arange(1, one.shape[1] + 1) for one, _ in pairs])
     of_type = np.repeat(np.arange(len(pairs)), [one.shape[1] for one, _ in pairs])

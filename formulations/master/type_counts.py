@@ -1,4 +1,4 @@
-"""How many GPUs of each type a plan must have: what duals of the patterns prove, and the least price that this allows.
+"""How many GPUs of each type a plan must have, as duals of the patterns prove, and the least price of such GPUs.
 
 If no pattern on a type t is worth more than v_t at some duals of the classes, and all replicas together are worth w,
 any plan with x_t GPUs has sum(v_t x_t) >= w. For one type that is Farley's bound (1990), rounded up; for several
@@ -14,14 +14,14 @@ from ortools.sat.python import cp_model
 from provision.models.contents.problem import Supply
 
 MOST_S = 1.0
-"""Time for one solution; what is proven by then counts."""
+"""Seconds for one solution; the bound proven by then is used."""
 
 
 class TypeCounts:
-    """The cuts so far, the ``bound`` that they prove, in units of price, and ``counts`` of GPUs at this price.
+    """The cuts so far, the ``bound`` that they prove, in units of price, and (types,) ``counts`` of GPUs at this price.
 
-    Where the fleet is too small the bound is infinite, and there are no counts. Of one type so many GPUs are ``needed``
-    at least.
+    Where the fleet is too small, the bound is infinite and ``counts`` is None. With a single GPU type, ``needed`` is
+    the least number of GPUs.
     """
 
     def __init__(self, supplies: Sequence[Supply], replicas: int) -> None:
@@ -32,16 +32,16 @@ class TypeCounts:
         self.solver.parameters.num_workers = 1
         self.solver.parameters.max_time_in_seconds = MOST_S
         tiers = [[(price, self.model.new_int_var(0, replicas if count is None else min(count, replicas), ""))
-                  for price, count in stock.offered] for stock in supplies]
+                  for price, count in supply.offered] for supply in supplies]
         self.gpus: list[cp_model.LinearExprT] = [sum(many for _, many in offered) for offered in tiers]
         self.model.minimize(sum(price * many for offered in tiers for price, many in offered))
 
     def at_least(self, gpus: int) -> None:
-        """Every plan has so many GPUs."""
+        """Add the cut that every plan has at least this number of GPUs."""
         self.model.add(sum(self.gpus) >= gpus)
 
     def add(self, worth: int, most: Sequence[int]) -> None:
-        """Add the cut of duals at which all replicas are worth so much, and patterns of each type at most so much."""
+        """Add the cut of some duals: ``worth`` is that of all replicas, ``most`` (types,) the highest of a pattern."""
         self.model.add(sum(int(value) * many for value, many in zip(most, self.gpus, strict=True)) >= int(worth))
         if len(most) == 1 and most[0] > 0:
             self.needed = max(self.needed, -(-int(worth) // int(most[0])))

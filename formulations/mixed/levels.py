@@ -1,4 +1,4 @@
-"""Levels at which slices are shared, and what each workload does on every kind of slice at every level.
+"""Levels at which slices are shared, and the operating points of each workload on every kind of slice at each.
 
 A *level* bounds how much slower work gets on a shared slice: P when P processes share it, 1/(1 - U) when it is used
 up to U. Then a batch takes Z + slowdown S at most, so that the largest batch under the latency budget, the slice
@@ -23,13 +23,13 @@ from provision.models.problem.workload import Workload
 MOST_PROCESSES = 12
 """Processes on one shared slice, at most: launching slows with their number."""
 UTILISATIONS = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9, 1 - 1 / (MOST_PROCESSES + 1))
-"""Ends of intervals; the last is where more processes than the most are no slower than utilisation alone."""
+"""Lower ends of intervals of utilisation; at the last, more than MOST_PROCESSES slow no more than utilisation does."""
 
 
-class Level(NamedTuple):
+class SharingLevel(NamedTuple):
     """How a shared slice is run: work slows by ``slowdown`` while it is used to ``capacity`` by ``processes``.
 
-    ``launching`` is the number of processes whose launching is reckoned with.
+    ``launching`` is the number of processes that count as launching batches.
     """
 
     slowdown: float
@@ -38,20 +38,20 @@ class Level(NamedTuple):
     launching: int
 
 
-def _by_use(utilisations: Sequence[float], processes: int = MOST_PROCESSES) -> list[Level]:
+def _by_use(utilisations: Sequence[float], processes: int = MOST_PROCESSES) -> list[SharingLevel]:
     """Levels of slices that are used up to these utilisations, where that slows less than the number of processes."""
-    return [Level(1 / (1 - u), u, processes, processes) for u in utilisations if 1 / (1 - u) < processes]
+    return [SharingLevel(1 / (1 - u), u, processes, processes) for u in utilisations if 1 / (1 - u) < processes]
 
 
-def _by_number(most: int) -> list[Level]:
+def _by_number(most: int) -> list[SharingLevel]:
     """Levels of slices shared by 2 up to ``most`` processes."""
-    return [Level(p, 1.0, p, p) for p in range(2, most + 1)]
+    return [SharingLevel(p, 1.0, p, p) for p in range(2, most + 1)]
 
 
-def _relaxed() -> list[Level]:
-    """Levels that cover every way to run a shared slice: an interval slows as its lower and holds as its upper end."""
+def _relaxed() -> list[SharingLevel]:
+    """Levels that cover every way to share a slice: their lower end gives the slowdown, their upper end the room."""
     ends = zip(UTILISATIONS, (*UTILISATIONS[1:], 1.0), strict=True)
-    return _by_number(MOST_PROCESSES) + [Level(1 / (1 - low), high, math.inf, 2) for low, high in ends]
+    return _by_number(MOST_PROCESSES) + [SharingLevel(1 / (1 - low), high, math.inf, 2) for low, high in ends]
 
 
 RELAXED = _relaxed()
@@ -60,9 +60,9 @@ _USES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 LEVELS = [*_by_number(6), *(level for most in (3, 4, 6, MOST_PROCESSES) for level in _by_use(_USES, most))]
 """Levels at which slices are planned."""
 CHOICES = 3
-"""Batch sizes that a workload may have at a level: a part of its rate fills smaller ones only."""
+"""Most batch sizes of a workload at a level; it needs several because a part of its rate fills only smaller ones."""
 FILLED = 1 + 1e-6
-"""Processes get this much more than the rate that fills their batches, so that rounding leaves none short."""
+"""The least rate of a process, as a factor on the rate that fills its batches: more than rounding takes away."""
 
 
 Row = tuple[float, ...]
@@ -70,7 +70,7 @@ Row = tuple[float, ...]
 
 
 class Shared(NamedTuple):
-    """What a process does on a shared slice, arrays (workloads, kinds, levels, choices); a batch of 0 for cannot.
+    """How a process runs on a shared slice: arrays (workloads, kinds, levels, choices); batch is 0 where it cannot.
 
     ``rps`` is the rate that one process carries at most and ``least_rps`` at least, so that its batches fill;
     ``busy`` is the utilisation that one request/s causes, ``memory_gib`` that of one process, ``processes`` how many
@@ -88,8 +88,8 @@ class Shared(NamedTuple):
 def shared(instance: Instance, segments: Segments) -> Shared:
     """The best batch sizes of every workload on every kind of slice at every one of LEVELS.
 
-    They need least slice time per request within the latency budget, and the workload's rate fills them in time.
-    Budget and memory have the verifier's tolerance.
+    These take the least slice time per request within the latency budget, and the workload's rate fills them in time.
+    Budget and memory are exceeded by no more than the verifier tolerates.
 
     Raises
     ------
@@ -100,19 +100,19 @@ def shared(instance: Instance, segments: Segments) -> Shared:
 
 
 def relaxed(instance: Instance, segments: Segments) -> Shared:
-    """What no batch betters at RELAXED levels, in one choice: the highest rate, the least slice time."""
+    """Bounds on every batch size at RELAXED levels, as one choice: the highest rate and the least slice time."""
     return _tables(instance, segments, RELAXED, _most, 1)
 
 
-def clients(instance: Instance, kind: SliceKind, level: Level) -> float:
-    """Processes that may share a slice of a SliceKind at a Level."""
+def clients(instance: Instance, kind: SliceKind, level: SharingLevel) -> float:
+    """Processes that may share a slice of a SliceKind at a SharingLevel."""
     return min(level.processes, instance.fleet[kind.entry].type.slice_mps_clients(kind.profile))
 
 
 def _tables(
     instance: Instance,
     segments: Segments,
-    levels: Sequence[Level],
+    levels: Sequence[SharingLevel],
     choose: Callable[["_Ways", int], list[Row]],
     choices: int,
 ) -> Shared:
@@ -131,7 +131,7 @@ def _tables(
 
 
 def _refuse_several_files(instance: Instance, gpu: str) -> None:
-    """Which pairs share a slice would depend on the file."""
+    """Refuse networks of one GPU type in several files: which workloads may share a slice would depend on the file."""
     models = sorted({one.model for one in instance.workloads if instance.sharing_of(gpu, [one.model])})
     if models and instance.sharing_of(gpu, models) is None:
         raise UnsupportedError(f"mixed-slices needs the closed networks of {gpu} in one file; merge the files")
@@ -154,7 +154,7 @@ class _Ways(NamedTuple):
     processes: int
 
 
-def _ways(instance: Instance, workload: Workload, kind: SliceKind, levels: Sequence[Level]) -> _Ways | None:
+def _ways(instance: Instance, workload: Workload, kind: SliceKind, levels: Sequence[SharingLevel]) -> _Ways | None:
     """The _Ways at some levels; None when the data does not describe the workload on slices of this kind."""
     entry = instance.fleet[kind.entry]
     data = instance.sharing_of(entry.gpu, [workload.model])

@@ -1,4 +1,4 @@
-"""Plans with mixed slices: fewer or cheaper GPUs, as long as ruin and recreate carries every rate on them."""
+"""Plans with mixed slices: ever fewer or cheaper GPUs, while ruin and recreate still carries every rate on them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from time import perf_counter
@@ -21,17 +21,17 @@ A_MOMENT_S = 0.05
 """Seconds on a number of GPUs before another one is opened."""
 
 
-class Search:
-    """Looks for plans of one instance; ``plans`` yields ever better ones.
+class RuinAndRecreate:
+    """The search for plans of one instance; ``plans`` yields ever better ones.
 
     Parameters
     ----------
     instance, segments
         The problem, and its segments.
     ruins
-        After so many without everything carried a number of GPUs is given up.
+        Ruins after which a number of GPUs is given up if the rates are not all carried.
     seed
-        Of all draws.
+        Seed of the random numbers.
     """
 
     def __init__(self, instance: Instance, segments: Segments, ruins: int, seed: int) -> None:
@@ -48,7 +48,7 @@ class Search:
         start
             A Plan or None.
         bound
-            Cost below which nothing is looked for.
+            A lower bound on the cost; the search stops there.
         until
             The perf_counter at which to end.
         """
@@ -102,7 +102,7 @@ class Search:
         return found
 
     def _first_carried(self, states: Iterable[State], until: float) -> State | None:
-        """The first of some states on which everything is carried after ruins in turn; None when there is none."""
+        """Ruin and recreate some states in turn; returns the first that carries all rates, None when none does."""
         for _ in range(0, self.ruins, ROUNDS):
             for state in states if perf_counter() < until else ():
                 if improve(self.tables, state, ROUNDS, self.draw.integers(2**31)) == 0:
@@ -125,7 +125,7 @@ class Search:
         return assemble(self.instance, self.segments, layouts, NAME, shared)
 
     def _replicas(self, state: State, gpu: int, place: int) -> tuple[Replica, ...]:
-        """The replicas of a shared slice; a workload of which several are asked for has one per process."""
+        """The replicas of a shared slice; of a workload with min_replicas above 1 every process is a replica."""
         first = self.tables.first[state.setting[gpu, place]]
         found: list[Replica] = []
         for here in np.flatnonzero(state.counts[gpu, place]):

@@ -1,9 +1,9 @@
-"""Ruin and recreate on given GPUs: slices emptied and filled anew until they carry every rate.
+"""Ruin and recreate on given GPUs: slices are emptied and filled again until the GPUs carry every rate.
 
-On every slice stands a segment, or processes of several workloads at one setting (`mixed_tables`). One or two GPUs at
-a time are emptied and partitioned anew at random; their slices are filled greedily with what is not carried
-elsewhere, by what the rates are worth, drawn apart at random. What leaves less worth uncarried than before, or hardly
-more, is kept.
+A slice holds one segment, or processes of several workloads at one setting (``tables``). In each step one or two GPUs
+are emptied and partitioned again at random. Their slices are filled greedily with rates that no other slice carries, in
+the order of what these are worth, times random factors. The step is kept if the worth of the rates that are not carried
+falls, or hardly rises.
 """
 
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.mixed.tables import Tables
+from provision.formulations.mixed.tables import SettingTables
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 
 NONE = -1
 SPREAD = 0.7
-"""How far the worth of rates is drawn apart, relative."""
+"""The random factors on the worth of rates lie within this of 1."""
 WORSE = 0.01
-"""Worth, in GPUs, by which what is kept may be worse than the best so far."""
+"""A step is kept if it is worse than the best by up to this worth, in GPUs."""
 ANEW = 0.3
-"""How often the GPUs are partitioned anew, not only some of their slices filled again."""
+"""Probability that a step partitions its GPUs again, rather than filling some of their slices again."""
 REPLICA = 0.02
-"""Worth of a replica that is lacking, in GPUs."""
+"""The worth of a missing replica, in GPUs."""
 ROUNDING = 1e-12
 """Part of a rate that counts as nothing."""
 
@@ -41,7 +41,7 @@ class State(NamedTuple):
         (GPUs, places, ways) part of the rate and number of processes of each way of the setting; a segment has them
         first.
     left, lacking
-        (workloads,) part of each rate that nobody carries, and replicas that are lacking.
+        (workloads,) part of each rate that is not carried, and number of missing replicas.
     """
 
     entry: Ints
@@ -54,8 +54,8 @@ class State(NamedTuple):
     lacking: Ints
 
 
-def empty_state(tables: Tables, entries: Sequence[int], rates: Sequence[bool], replicas: Sequence[int]) -> State:
-    """GPUs of some fleet entries with nothing on them; ``rates`` says who has one, ``replicas`` how many are asked."""
+def empty_state(tables: SettingTables, entries: Sequence[int], rates: Sequence[bool], replicas: Sequence[int]) -> State:
+    """Empty GPUs of some fleet entries; ``rates`` flags workloads with a rate, ``replicas`` is their least number."""
     places = int(tables.slots.sum(axis=1).max(initial=1))
     ways = int(np.diff(tables.first).max(initial=1))
     kind, setting, alone = np.full((3, len(entries), places), NONE)
@@ -65,8 +65,8 @@ def empty_state(tables: Tables, entries: Sequence[int], rates: Sequence[bool], r
 
 
 @compiled
-def improve(tables: Tables, state: State, rounds: int, seed: int) -> float:
-    """Ruin and recreate; the worth that stays uncarried, 0 once nothing does."""
+def improve(tables: SettingTables, state: State, rounds: int, seed: int) -> float:
+    """Ruin and recreate, in place; returns the worth of what is not carried, 0 once everything is."""
     np.random.seed(seed)
     least = uncarried(tables, state)
     for _ in range(rounds):
@@ -92,7 +92,7 @@ def improve(tables: Tables, state: State, rounds: int, seed: int) -> float:
 
 
 @compiled
-def refill(tables: Tables, state: State, gpus: Ints, worth: Floats) -> None:
+def refill(tables: SettingTables, state: State, gpus: Ints, worth: Floats) -> None:
     """Empty some slices of some GPUs and fill them again."""
     chosen = [(gpu, place) for gpu in gpus for place in range(state.kind.shape[1])
               if state.kind[gpu, place] != NONE and np.random.random() < 0.5]
@@ -102,7 +102,7 @@ def refill(tables: Tables, state: State, gpus: Ints, worth: Floats) -> None:
         occupy(tables, state, chosen[at][0], chosen[at][1], worth)
 
 
-def take_off(tables: Tables, state: State, gpu: int, entry: int) -> State:
+def take_off(tables: SettingTables, state: State, gpu: int, entry: int) -> State:
     """A copy of a State without a GPU, or with an empty one of another fleet entry in its place (NONE for none)."""
     copy = State._make(field.copy() for field in state)
     clear(tables, copy, gpu)
@@ -114,13 +114,13 @@ def take_off(tables: Tables, state: State, gpu: int, entry: int) -> State:
 
 
 @compiled
-def uncarried(tables: Tables, state: State) -> float:
-    """Worth of the rates and replicas that are not there."""
+def uncarried(tables: SettingTables, state: State) -> float:
+    """The worth of the rates that are not carried and of the missing replicas."""
     return np.sum(tables.worth * state.left) + REPLICA * np.sum(np.maximum(state.lacking, 0))
 
 
 @compiled
-def clear(tables: Tables, state: State, gpu: int) -> None:
+def clear(tables: SettingTables, state: State, gpu: int) -> None:
     """Take everything off a GPU, its partition too."""
     for place in range(state.kind.shape[1]):
         vacate(tables, state, gpu, place)
@@ -128,7 +128,7 @@ def clear(tables: Tables, state: State, gpu: int) -> None:
 
 
 @compiled
-def vacate(tables: Tables, state: State, gpu: int, place: int) -> None:
+def vacate(tables: SettingTables, state: State, gpu: int, place: int) -> None:
     """Take everything off a slice."""
     setting, alone = state.setting[gpu, place], state.alone[gpu, place]
     if alone != NONE:
@@ -139,8 +139,8 @@ def vacate(tables: Tables, state: State, gpu: int, place: int) -> None:
 
 
 @compiled
-def account(tables: Tables, state: State, setting: int, parts: Floats, counts: Ints, sign: int) -> None:
-    """Book what the ways of a setting carry, or with ``sign`` -1 no longer do."""
+def account(tables: SettingTables, state: State, setting: int, parts: Floats, counts: Ints, sign: int) -> None:
+    """Record that the ways of a setting carry their parts, or with ``sign`` -1 that they no longer do."""
     begin, seen = tables.first[setting], np.zeros(len(state.left), np.bool_)
     for here in range(tables.first[setting + 1] - begin):
         w = tables.workload[begin + here]
@@ -151,15 +151,15 @@ def account(tables: Tables, state: State, setting: int, parts: Floats, counts: I
 
 
 @compiled
-def carry(tables: Tables, state: State, w: int, part: float, replicas: int) -> None:
-    """Book a part of a workload's rate and some replicas."""
+def carry(tables: SettingTables, state: State, w: int, part: float, replicas: int) -> None:
+    """Record that a part of a workload's rate is carried, by some replicas; both may be negative."""
     left = state.left[w] - part
     state.left[w] = left if left > ROUNDING else 0.0
     state.lacking[w] -= replicas
 
 
 @compiled
-def furnish(tables: Tables, state: State, gpu: int, worth: Floats) -> None:
+def furnish(tables: SettingTables, state: State, gpu: int, worth: Floats) -> None:
     """Partition an empty GPU at random and fill its slices."""
     mine = np.flatnonzero(tables.entry == state.entry[gpu])
     slots, place = tables.slots[mine[np.random.randint(len(mine))]], 0
@@ -171,8 +171,8 @@ def furnish(tables: Tables, state: State, gpu: int, worth: Floats) -> None:
 
 
 @compiled
-def occupy(tables: Tables, state: State, gpu: int, place: int, worth: Floats) -> None:
-    """Put on a slice what is worth most: a segment, or what a setting is filled with in either order."""
+def occupy(tables: SettingTables, state: State, gpu: int, place: int, worth: Floats) -> None:
+    """Put the most valuable on a slice: a segment, or a setting filled in either order."""
     kind, best = state.kind[gpu, place], 0.0
     parts, counts = np.zeros(state.parts.shape[2]), np.zeros(state.parts.shape[2], np.int64)
     for w in range(len(worth)):
@@ -193,10 +193,12 @@ def occupy(tables: Tables, state: State, gpu: int, place: int, worth: Floats) ->
 
 
 @compiled
-def fill(tables: Tables, state: State, setting: int, worth: Floats, dense: bool, parts: Floats, counts: Ints) -> float:
-    """Fill ``parts`` and ``counts`` of a setting greedily; what they are worth, 0 when of fewer than two workloads.
+def fill(
+    tables: SettingTables, state: State, setting: int, worth: Floats, dense: bool, parts: Floats, counts: Ints
+) -> float:
+    """Fill ``parts`` and ``counts`` of a setting greedily; returns their worth, 0 for fewer than two workloads.
 
-    What is worth most comes first, ``dense`` what is worth most per utilisation.
+    The most valuable processes come first, or where ``dense`` those of the most value per utilisation.
     """
     begin, end = tables.first[setting], tables.first[setting + 1]
     room, free, memory_gib = tables.room[setting], tables.clients[setting], tables.memory_gib[setting]

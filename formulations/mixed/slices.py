@@ -1,10 +1,10 @@
 """Mixed slices: GPUs whose slices hold segments, or are shared by different workloads.
 
-The plan comes from a search on ever fewer or cheaper GPUs (`mixed_plan`, `mixed_search`). The bound comes from a
-relaxation of partition counts in which slices may be shared at levels (`mixed_levels`): beside ``x`` and ``y`` of
-`partition_counts` there are integers ``m[k, l]`` (slices of kind k shared at level l), ``n[w, k, l]`` (processes of
-workload w on them, in fractions) and ``share[w, k, l]``, parts of the workload's rate. It knows no memory and no
-single slices, and in each interval of utilisation it has the slowdown of the lower and the capacity of the upper end.
+The plan comes from a search on ever fewer or cheaper GPUs (``plan``, ``search``). The bound comes from a relaxation of
+``partition_counts`` in which slices may be shared at levels (``levels``): beside ``x`` and ``y`` there are integers
+``m[k, l]`` (slices of kind k shared at level l), fractions ``n[w, k, l]`` (processes of workload w on them) and parts
+``share[w, k, l]`` of the workload's rate. The relaxation ignores memory and does not tell slices of a kind apart; in
+each interval of utilisation it has the slowdown of the lower and the capacity of the upper end.
 """
 
 import math
@@ -17,17 +17,16 @@ import pulp
 
 from provision.formulations.isolated.partition_counts import PartitionCounts
 from provision.formulations.mixed.levels import RELAXED, clients, relaxed
-from provision.formulations.mixed.plan import NAME, Search
+from provision.formulations.mixed.plan import NAME, RuinAndRecreate
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.segments import Segments, best_segments
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method
-from provision.models.problem.search import Incumbent, Outcome, Termination
-from provision.models.problem.search import Search as Control
+from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
 GENEROUS = 1 + 1e-8
-"""What the relaxation grants: more than the verifier's tolerances add up to."""
+"""The factor by which the relaxation loosens limits: more than the verifier's tolerances add up to."""
 FIRST_S, FIRST_PART = 1.0, 0.1
 """Seconds, and part of the time limit, that the search may take at most before the bound."""
 BOUND_PART = 0.4
@@ -101,7 +100,7 @@ class Relaxation(PartitionCounts):
             self.problem += pulp.lpSum(self.n[at] for at in self.on[k, level]) <= most * slices
 
     def state(self) -> None:
-        """All rows."""
+        """Add the objective and all rows."""
         self.aim()
         self.carry_rates()
         self.keep_replicas()
@@ -116,10 +115,10 @@ class Relaxation(PartitionCounts):
         return replace(self.segments, throughput_rps=np.maximum(self.segments.throughput_rps, most_rps))
 
 
-def solve(instance: Instance, control: Control) -> Outcome:
+def solve(instance: Instance, control: Search) -> Outcome:
     """Plan an instance whose policy lets workloads share slices; Ctrl-C returns the best so far."""
     segments = best_segments(instance)
-    run = _Run(instance, Search(instance, segments, control.positive("ruins", int), control.seed), control)
+    run = _Run(instance, RuinAndRecreate(instance, segments, control.positive("ruins", int), control.seed), control)
     started = perf_counter()  # now that the search has compiled its kernels
     try:
         found = run.ended(segments, started)
@@ -131,7 +130,7 @@ def solve(instance: Instance, control: Control) -> Outcome:
 class _Run:
     """The best plan so far, None if none, and the bound, 0 if none."""
 
-    def __init__(self, instance: Instance, search: Search, control: Control) -> None:
+    def __init__(self, instance: Instance, search: RuinAndRecreate, control: Search) -> None:
         self.instance, self.search, self.control = instance, search, control
         self.plan: Plan | None = None
         self.bound = 0.0

@@ -1,20 +1,20 @@
-"""What can stand on the slices of mixed plans, flat for kernels: settings of shared slices, their ways, segments."""
+"""The contents of slices in mixed plans, as flat arrays for kernels: settings of shared slices, ways, segments."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.mixed.levels import LEVELS, Level, clients, shared
+from provision.formulations.mixed.levels import LEVELS, SharingLevel, clients, shared
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import Segments, SliceKind
 from provision.models.problem.instance import Instance
 
 MARGIN = 1 - 1e-9
-"""Slices and processes are planned for this part of what they can do, so that rounding breaks nothing."""
+"""The part of their capacity that slices and processes are planned for; the rest leaves room for rounding."""
 
 
-class Tables(NamedTuple):
+class SettingTables(NamedTuple):
     """A *setting* is a kind of slice shared at a level; its *ways* are workloads at batch sizes.
 
     Attributes
@@ -34,7 +34,7 @@ class Tables(NamedTuple):
     split
         (workloads,) whether every process is a replica of its own, since several are asked for.
     worth
-        (workloads,) part of a GPU that the rate takes at least.
+        (workloads,) the least part of a GPU that carries the rate.
     """
 
     kind: Ints
@@ -57,8 +57,8 @@ class Tables(NamedTuple):
     worth: Floats
 
 
-def tables_of(instance: Instance, segments: Segments) -> Tables:
-    """The Tables of an instance."""
+def tables_of(instance: Instance, segments: Segments) -> SettingTables:
+    """The SettingTables of an instance."""
     rate_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
     safe_rps = np.maximum(rate_rps, 1e-9)
     split = np.array([one.min_replicas > 1 for one in instance.workloads])
@@ -72,7 +72,7 @@ def tables_of(instance: Instance, segments: Segments) -> Tables:
     partitions = partitions_of(instance, segments)
     part_of_gpu = np.array([_part_of_gpu(instance, one) for one in segments.kinds])
     setting_kind, setting_level = setting.reshape(-1, 2).T
-    return Tables(
+    return SettingTables(
         setting_kind, setting_level, room, most_clients, memory_gib, np.append(first, len(w)),
         w, batch, rps * MARGIN / safe_rps[w], least_rps / safe_rps[w], busy * rate_rps[w], held_gib,
         np.where(split[w], np.inf, processes), segment, partitions.slots, partitions.entry, split,
@@ -80,7 +80,7 @@ def tables_of(instance: Instance, segments: Segments) -> Tables:
     )
 
 
-def _limits(instance: Instance, kind: SliceKind, level: Level) -> tuple[float, float, float]:
+def _limits(instance: Instance, kind: SliceKind, level: SharingLevel) -> tuple[float, float, float]:
     """(utilisation, processes, GiB) that a shared slice allows."""
     memory_gib = instance.fleet[kind.entry].type.slice_memory_gib(kind.profile)
     return level.capacity * MARGIN, clients(instance, kind, level), memory_gib * MARGIN

@@ -1,11 +1,11 @@
-"""Replanning: new demand and the plan that runs, for the least sum of cost and disturbance; exact for isolated slices.
+"""Replanning: from a running plan to one for new demand, at the least sum of cost and disturbance.
 
-GPUs of one layout are counted together. Integer variables: ``z[l, t]`` GPUs of layout l that take turn t (stay in part,
-with room for new slices) or are given back, ``y[c]`` new GPUs with partition c, ``stay[s]`` slices that go on with
-their replica at its best batch size, ``x[w, k]`` replicas of workload w started on slices of kind k, ``n[e]`` GPUs
-paid for at the price of fleet entry e. Rows: turns of a layout add up to its GPUs, slices that stay are kept, replicas
-find slots, rates are carried, the fleet suffices.
-The model is PuLP's, solved by HiGHS through SciPy.
+The model is exact for isolated slices. It counts running GPUs of one layout together. Integer variables: ``z[l, t]``
+GPUs of layout l that take turn t (some slices stay, there is room for new ones) or are given back; ``y[c]`` new GPUs
+with partition c; ``stay[s]`` slices that go on with their replica at its best batch size; ``x[w, k]`` replicas of
+workload w started on slices of kind k; ``n[e]`` GPUs paid at the price of fleet entry e. Rows: the turns of a layout
+add up to its GPUs, slices that go on are kept, replicas find slots, rates are carried, the fleet suffices. The model is
+written in PuLP and solved by SciPy's HiGHS.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +22,7 @@ from provision.models.base.errors import UnsupportedError
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.rearrange import Choice, rearranged
-from provision.models.contents.alone.running import Going, Running, Turn, running
+from provision.models.contents.alone.running import Going, RunningPlan, Turn, running
 from provision.models.contents.alone.segments import Segments, best_segments
 from provision.models.performance.operating_points import ROUNDING
 from provision.models.plans.plan import Plan
@@ -32,14 +32,14 @@ from provision.models.problem.method import needs
 MARGIN = 1e-5
 """Added to every rate, as a part of it, where the solver's tolerance has let a plan carry a little less."""
 ALLOWED = ("batches", "replicas", "slices")
-"""What may change: batch sizes and rate shares; replicas, new slices and GPUs too; everything."""
+"""What may change: only batch sizes and rates; also replicas, new slices and new GPUs; or everything."""
 CANNOT = {"interference", "other_sharing", "share_slices", "max_share_per_gpu", "max_throughput"}
 GIVEN_BACK = Turn((), ())
 
 
 RunningLayout = tuple[int, tuple[Going, ...], tuple[Turn, ...]]
-"""What running GPUs of one layout have in common: fleet entry, what their slices do, the turns that they can take."""
-Terms = list[pulp.LpAffineExpression]
+"""Running GPUs alike in fleet entry, what their slices do, and the turns that they can take."""
+LinearTerms = list[pulp.LpAffineExpression]
 
 
 class Replanned(NamedTuple):
@@ -60,7 +60,7 @@ class _Solved(NamedTuple):
 
 def replan_counts(instance: Instance, plan: Plan, slice_cost: float, replica_cost: float, allow: str = "slices",
                   limit_s: float = 60.0, gap: float = 1e-6) -> Replanned:
-    """Solve the model.
+    """Replan exactly.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def replan_counts(instance: Instance, plan: Plan, slice_cost: float, replica_cos
     return Replanned(found.status, found.bound, new)
 
 
-def _outside(now: Running) -> int:
+def _outside(now: RunningPlan) -> int:
     """The number of slices on GPUs that are not in the fleet."""
     return sum(len(gpu.slices) for gpu, entry in zip(now.plan.gpus, now.entry, strict=True) if entry < 0)
 
@@ -119,7 +119,7 @@ class _Model:
         self,
         instance: Instance,
         segments: Segments,
-        now: Running,
+        now: RunningPlan,
         allow: str,
         slice_cost: float,
         replica_cost: float,
@@ -149,7 +149,7 @@ class _Model:
         return self.problem.add_variable(name, 0, most, cat="Integer")
 
     def _turns(self, layout: RunningLayout) -> list[Turn]:
-        """Turns that a layout may take, the last one being given back to the fleet."""
+        """Turns that a layout may take; where its GPUs may be given back, that is the last one."""
         _, going, turns = layout
         whole = [turn for turn in turns if len(turn.kept) == len(going)]
         if self.allow == "slices" or not going:
@@ -178,10 +178,10 @@ class _Model:
         for first, indices in self.running.tiers.items():
             add(pulp.lpSum(self.n[index] for index in indices) == pulp.lpSum(self._gpus(first)))
 
-    def _kept_and_slots(self) -> tuple[dict[Going, Terms], dict[int, Terms]]:
-        """Terms of the slices that could go on, by how they go, and of all slots, by kind."""
-        kept: dict[Going, Terms] = defaultdict(list)
-        slots: dict[int, Terms] = defaultdict(list)
+    def _kept_and_slots(self) -> tuple[dict[Going, LinearTerms], dict[int, LinearTerms]]:
+        """Linear terms that count the slices that could go on, by their Going, and all slots, by kind."""
+        kept: dict[Going, LinearTerms] = defaultdict(list)
+        slots: dict[int, LinearTerms] = defaultdict(list)
         for variable, (_, going, _), turn in self._chosen():
             for one, number in Counter(going[at] for at in turn.kept).items():
                 kept[one].append(number * variable)
@@ -210,8 +210,8 @@ class _Model:
             if workload.max_replicas is not None:
                 self.problem += pulp.lpSum(variable for variable, _, _ in mine) <= workload.max_replicas
 
-    def _gpus(self, entry: int) -> Terms:
-        """Terms that count the GPUs of a type, by its first fleet entry."""
+    def _gpus(self, entry: int) -> LinearTerms:
+        """Linear terms that count the GPUs of a type, given by its first fleet entry."""
         new = [variable for c, variable in self.y.items() if self.partitions.entry[c] == entry]
         return new + [one for one, layout, turn in self._chosen() if layout[0] == entry and turn is not GIVEN_BACK]
 

@@ -1,4 +1,4 @@
-"""Everything that can run on one part of a GPU: which workloads take turns there, with which batches."""
+"""All ways to use one part of a GPU: sets of workloads that take turns there, with their batches."""
 
 import numpy as np
 
@@ -6,19 +6,19 @@ from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.contents.turns.tables import ALONE, ROUNDING, TurnTables
 
 MOST_CONFIGURATIONS = 200_000
-"""More ways to use one share are not listed."""
+"""Most ways to use one share that are listed."""
 
 
 class TooManyError(Exception):
-    """There are too many ways to use a share to list them."""
+    """Raised when there are more ways to use a share than can be listed."""
 
 
 class Parts:
     """All ways to use one share, under every pressure that the other part of the GPU may exert.
 
-    ``size`` is (ways, workloads), the batch as an index from 1 on and 0 for absent workloads; ``emitted`` (ways,) the
-    pressure exerted; ``covered`` (pressures, ways, workloads) the part of each rate that is carried, at most 1, and 0
-    throughout where an SLO breaks.
+    ``size`` is (ways, workloads): indices of batches, counted from 1, and 0 for absent workloads. ``emitted`` (ways,)
+    is the pressure exerted on the other part. ``covered`` (pressures, ways, workloads) is the part of each rate that is
+    carried, at most 1; it is 0 for all workloads of a way that breaks an SLO.
     """
 
     def __init__(self, tables: TurnTables, share: int, pressures: Floats) -> None:

@@ -1,11 +1,12 @@
 """Fewest GPUs for gpu-lets, exactly: every way to use one GPU is a column of a set covering problem.
 
-A column says what a GPU carries of each rate: its split, and on every part the replicas that take turns, with their
-batches, beside the other part under the worst pressure that it exerts. With the batch sizes of the data there are few
-enough to list. From any prices of the rates follows a bound: no GPU is worth more than the best column. Good prices
-come from the linear relaxation (HiGHS), solved by generating columns; the bound does not rest on the solver. Then for
-rising numbers of GPUs an integer program over the columns that can be part of so good a cover; when it has no solution,
-with a tolerance given away, that number is disproved.
+A column is one way to use a GPU: its split, and for each part the replicas that take turns there with their batches.
+Its entries are the parts of the rates that the GPU carries under the worst pressure between its parts. With the batch
+sizes of the data there are few enough columns to list. Any prices of the rates give a bound, as no GPU is worth more
+than the best column; good prices come from the linear relaxation (HiGHS), solved by column generation, and the bound
+does not depend on the solver being right. Then, for rising numbers of GPUs, an integer program over the columns that
+could be part of a cover by so many tries to find one. When it has none even with a tolerance, that number of GPUs is
+impossible.
 """
 
 import math
@@ -28,11 +29,11 @@ from provision.models.problem.method import Method
 from provision.models.problem.search import Incumbent, Outcome, Search
 
 GIVEN_AWAY = 1e-6
-"""Part of a rate that a cover may lack before it counts as disproved."""
+"""The part of a rate that a cover may lack before a number of GPUs counts as impossible."""
 EXACT = 1e-10
 MOST_ROUNDS = 1000
 FEW = 1000
-"""Columns among which a cover is looked for before all that could be part of one."""
+"""A cover is first sought among this many columns of the highest value."""
 
 
 Listed = tuple[tuple[Parts, ...], Ints, Floats]
@@ -40,9 +41,10 @@ Listed = tuple[tuple[Parts, ...], Ints, Floats]
 
 
 class Columns(NamedTuple):
-    """Ways to use a GPU: ``covered`` (columns, workloads) parts of the rates; per column the ways of its parts.
+    """Ways to use a GPU: ``covered`` (columns, workloads) is the part of each rate that a column carries.
 
-    ``ways`` is (columns, 2) with -1 for no second part, ``split`` (columns,) an index into ``pairs`` of Parts.
+    ``split`` (columns,) is the index of the column's one or two Parts in ``pairs``; ``ways`` (columns, 2) is the way
+    that it uses of each, -1 for no second part.
     """
 
     pairs: tuple[tuple[Parts, ...], ...]
@@ -122,7 +124,7 @@ def _search(tables: GpuletTables, columns: Columns, control: Search, started: fl
 
 
 def relaxed_prices(covered: Floats) -> Floats:
-    """Prices of the rates at which no column is worth more than 1, as dear as generating columns makes them."""
+    """(workloads,) prices of the rates, found by column generation, at which no column is worth more than 1."""
     generated = np.unique(covered.argmax(axis=0))
     best = np.zeros(covered.shape[1])
     for _ in range(MOST_ROUNDS):
@@ -138,10 +140,10 @@ def relaxed_prices(covered: Floats) -> Floats:
 
 
 def _cover(columns: Columns, prices: Floats, number: int, left_s: float) -> tuple[Columns | None, bool]:
-    """Columns for so many GPUs that carry all rates, or None; and whether it is proven that there are none.
+    """Columns for ``number`` GPUs that carry all rates, or None; and whether it is proven that there are none.
 
-    In a cover by ``number`` columns none is worth less than 1 by more than the number exceeds the sum of the prices.
-    Those worth most are tried first on their own.
+    All columns of a cover are together worth at least the sum of the prices, and each at most 1. So none is worth less
+    than 1 by more than the number exceeds that sum. The most valuable columns are tried first on their own.
     """
     worth = columns.covered @ prices
     useful = np.argsort(-worth, kind="stable")[: np.count_nonzero(worth >= 1 - (number - prices.sum()) - GIVEN_AWAY)]
@@ -153,7 +155,7 @@ def _cover(columns: Columns, prices: Floats, number: int, left_s: float) -> tupl
 
 
 def _cover_by(columns: Columns, number: int, left_s: float) -> tuple[Columns | None, bool]:
-    """The same with these columns only."""
+    """As ``_cover``, with all of these columns."""
     columns = columns.take(_undominated(columns.covered))
     for needed in (1 - GIVEN_AWAY, 1 + GIVEN_AWAY):
         many, proven = _integers(columns.covered, number, needed, left_s) if left_s > 0 else (None, False)
@@ -166,7 +168,7 @@ def _cover_by(columns: Columns, number: int, left_s: float) -> tuple[Columns | N
 
 
 def _undominated(covered: Floats) -> Ints:
-    """Rows that no other row is at least equal to everywhere; of equal rows one."""
+    """Indices of the rows that no other row equals or exceeds everywhere; one of each set of equal rows."""
     left = np.argsort(-covered.sum(axis=1), kind="stable")
     chosen = []
     while len(left):
@@ -176,7 +178,7 @@ def _undominated(covered: Floats) -> Ints:
 
 
 def _integers(covered: Floats, number: int, needed: float, left_s: float) -> tuple[Ints | None, bool]:
-    """How often each column is used when at most so many cover a part of every rate; whether none is proven."""
+    """(columns,) uses of each so that ``number`` carry a part ``needed`` of all rates; None without, and if proven."""
     size = len(covered)
     rows = [LinearConstraint(covered.T, lb=needed), LinearConstraint(np.ones((1, size)), ub=number)]
     found = milp(np.ones(size), constraints=rows, integrality=np.ones(size, int), bounds=Bounds(0, number),
@@ -198,12 +200,12 @@ def _found(tables: GpuletTables, chosen: Columns, bound: int, started: float, bu
 
 
 def _value(tables: GpuletTables, gpus: int) -> float:
-    """The objective of so many GPUs."""
+    """The objective of a number of GPUs."""
     return gpus * tables.instance.weight(tables.instance.fleet[0])
 
 
 def _deal(tables: TurnTables, columns: Columns) -> list[list[Part]]:
-    """GPUs as lists of (share, load): rates go to replicas in turn, as much as each carries."""
+    """GPUs as lists of (share, load); rates are dealt to the replicas in order, each up to what it carries."""
     left = tables.rates.copy()
     gpus: list[list[Part]] = []
     for split, ways in zip(columns.split, columns.ways, strict=True):

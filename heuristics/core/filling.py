@@ -1,8 +1,8 @@
-"""Filling a fleet for throughput: what is left beside segments that carry all rates, and what they can spare.
+"""Filling a fleet for throughput: free slots beside the segments that carry all rates, and segments not needed.
 
 1. Every GPU, used or not, takes the partition with the most throughput that has slots for the segments it holds; free
    slots go to the workload that has most throughput there.
-2. A segment that its workload can spare goes to that workload too, those that gain most first.
+2. A segment that its workload does not need goes to that workload too, those of the largest gain first.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def _full(segments: Segments, partitions: Partitions, best: Ints, layout: Layout
 
 
 def _traded(instance: Instance, segments: Segments, best: Ints, layouts: Sequence[Layout]) -> list[Layout]:
-    """Layouts whose segments that can be spared serve the best workload of their kind."""
+    """Layouts in which segments that their workloads do not need serve the best workload of their kind."""
     rps, held = segments.throughput_rps, [list(layout.segments) for layout in layouts]
     spare_rps = -np.array([instance.planned_rps(one) for one in instance.workloads])
     spare = -np.array([one.min_replicas for one in instance.workloads])

@@ -1,4 +1,4 @@
-"""Ours: cheapest covers under several prices of a slice, mixed by a small linear program, packed exactly.
+"""The greedy method: cheapest covers under several prices of slices, mixed by a linear program, packed exactly.
 
 1. Every workload gets a few candidate covers of its rate: the cheapest by compute slices, by memory slices, by
    both, and by the dual prices of step 2, on each fleet entry (`provision.models.contents.alone.cover`).
@@ -38,12 +38,15 @@ from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.search import Outcome, Search
 
 PRICE_STEPS = 15
-"""Whole numbers that a dual price is rounded to; covers cost time and memory in proportion."""
+"""The highest dual price becomes this whole number; covers cost time and memory in proportion to it."""
 
 
 @dataclass(frozen=True)
 class _Demand:
-    """Distinct workloads with how often each occurs: useful throughput (classes, kinds), rate, replicas."""
+    """Classes of equal workloads: useful throughput (classes, kinds), rates in requests/s, least replicas.
+
+    ``members`` are the indices of the workloads of each class.
+    """
 
     throughput_rps: Floats
     rate_rps: Floats
@@ -103,7 +106,7 @@ def _plan(instance: Instance, segments: Segments) -> list[Layout] | None:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Covers to choose from: the class each is for, (covers,), and its segments, (covers, kinds)."""
+    """Covers to choose from: ``demand`` (covers,) is the class of each, ``counts`` (covers, kinds) its segments."""
 
     demand: Ints
     counts: Ints
@@ -140,7 +143,7 @@ def _covers(demand: _Demand, kinds: list[int], costs: Ints) -> _Candidates:
 
 
 def _with(old: _Candidates, new: _Candidates) -> _Candidates:
-    """All distinct candidates of both."""
+    """The distinct candidates of two sets together."""
     table = np.unique(
         np.vstack([np.column_stack([old.demand, old.counts]), np.column_stack([new.demand, new.counts])]), axis=0
     )
@@ -150,7 +153,7 @@ def _with(old: _Candidates, new: _Candidates) -> _Candidates:
 def _mix(
     instance: Instance, partitions: Partitions, demand: _Demand, candidates: _Candidates
 ) -> tuple[Floats, Floats] | None:
-    """How many of each class take each candidate, fractional, and the price of each kind of slice.
+    """(covers,) how many workloads take each candidate, in fractions, and (kinds,) the price of each slice kind.
 
     Returns None when the fleet is too small for these candidates.
     """

@@ -1,8 +1,8 @@
 """Ruin and recreate (Schrimpf et al. 2000; large neighbourhood search, Shaw 1998) on plans of shared GPUs.
 
-Begins with ``control.start`` or the greedy plan; takes a few GPUs apart, rather the emptier ones, and packs their
-replicas again in an order that is random around hardest first, onto GPUs of types that are random around the
-cheapest. A lower price of all GPUs, and at the same price uneven free units, are better.
+The search begins with ``control.start`` or the greedy plan. Each step takes a few GPUs apart, preferably emptier ones,
+and packs their replicas again: in an order that is random around hardest first, onto GPU types that are random around
+the cheapest. A lower price of all GPUs is better; at the same price, free units on few GPUs are better than on many.
 """
 
 from time import perf_counter
@@ -27,11 +27,11 @@ from provision.models.problem.search import Incumbent, Outcome, Search, Terminat
 
 NAME = "lns"
 MOST_GPUS = 4
-"""GPUs taken apart at a time."""
+"""Most GPUs that a step takes apart."""
 EAGER = 0.3
 """Weight of a GPU's free units against its growth."""
 CHUNK_S = 0.1
-"""Compiled steps go on for about so long before the clock, and Ctrl-C, are looked at."""
+"""About how long compiled steps run before the clock and Ctrl-C are checked."""
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
@@ -81,9 +81,9 @@ class _Search:
             self._tell()
 
     def _packings(self) -> tuple[Packing, ...]:
-        """The best patterns as packings, with a GPU to spare, or for every replica where types are several.
+        """The best patterns as packings with an empty GPU, or with one per replica where there are several types.
 
-        Patterns that stand only at operating points which packing does not find are ``kept`` as they are.
+        Patterns whose operating points packing does not find are ``kept`` as they are.
         """
         spare = 1 if len(self.types) == 1 else len(self.problem.classes.parts)
         packings = tuple(map(empty_packing, [many + spare for many in self.problem.used(self.best)], self.types))

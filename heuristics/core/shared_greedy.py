@@ -1,8 +1,8 @@
-"""Greedy under interference: hardest replicas first, each where it makes the units of all grow least.
+"""Greedy under interference: hardest replicas first, each on the GPU whose total units grow least.
 
-Unlike iGniter's (TPDS 2022, Algorithm 1) every trial chooses the batches of all on the GPU anew. Several weights of
-fullness against growth are tried, and the best packing kept. Of several GPU types, a new GPU is of the type on which
-the replica's units cost least; also tried is each type wherever it can serve.
+Unlike in iGniter (TPDS 2022, Algorithm 1), every trial chooses the batches of all replicas on the GPU again. Several
+weights of free units against growth are tried, and the best packing is kept. With several GPU types, a new GPU is of
+the type on which the replica's units cost least; each type is also tried as the preferred one wherever it can serve.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from provision.heuristics.core.shared_packing import Costs, Packing, empty_packing, pack
+from provision.heuristics.core.shared_packing import Costs, Packing, Types, empty_packing, pack
 from provision.heuristics.igniter.igniter import METHODS as IGNITER
 from provision.models.contents.interference.shared_plans import Pattern, SharedProblem, plan_shared, shared_problem
-from provision.models.contents.interference.tables import Tables, least_units
+from provision.models.contents.interference.tables import least_units
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.search import Outcome, Search
 
 EAGERNESS = (0.01, 0.1, 0.3, 1.0)
-"""Weights of the units that a GPU has left, against the units by which it grows."""
+"""Weights of the units that a GPU has left, against the units by which its replicas grow."""
 FOREMOST = 1e-6
-"""Factor for the price of a type that is tried wherever it can serve."""
+"""The factor on the price of a GPU type that makes it the preferred one."""
 IGNITER_UP_TO = 150
-"""Up to so many workloads iGniter's own plan is made too, and the better one returned."""
+"""Up to this number of workloads iGniter's own plan is made too, and the better plan returned."""
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
@@ -36,8 +36,8 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 def packed(problem: SharedProblem, start: Plan | None = None) -> list[Pattern]:
-    """The cheapest patterns at hand, those of a plan to start with among them."""
-    kinds, costs = len(problem.fleet.stocks), costs_of(problem)
+    """The cheapest of several packings, iGniter's plans, and the plan to start with, as patterns."""
+    kinds, costs = len(problem.fleet.supplies), costs_of(problem)
     leans = np.where(np.eye(kinds + 1, kinds, -1), FOREMOST, 1.0)[: kinds + 1 if kinds > 1 else 1]
     found = [_pack(problem, costs._replace(lean=lean), eager) for lean in leans for eager in EAGERNESS]
     found += [patterns for plan in (start, *_igniter(problem)) if (patterns := problem.patterns(plan))]
@@ -51,19 +51,19 @@ def patterns_in(packings: Sequence[Packing]) -> list[Pattern]:
 
 
 def costs_of(problem: SharedProblem) -> Costs:
-    """The Costs of up to as many GPUs as there are replicas, or twice as many, as a search may need."""
-    stocks, dearest, most = problem.fleet.stocks, problem.fleet.dearest, 2 * len(problem.classes.parts)
+    """The Costs, with prices of up to twice as many GPUs as replicas, since a search keeps spare GPUs."""
+    supplies, dearest, most = problem.fleet.supplies, problem.fleet.dearest, 2 * len(problem.classes.parts)
     return Costs(
-        least=np.array([least_units(stock.tables) for stock in stocks]),
-        rent=np.array([[stock.cost(many) / dearest for many in range(most + 2)] for stock in stocks]),
-        worth=np.array([stock.worth / dearest for stock in stocks]),
-        lean=np.ones(len(stocks)),
+        least=np.array([least_units(supply.tables) for supply in supplies]),
+        rent=np.array([[supply.cost(many) / dearest for many in range(most + 2)] for supply in supplies]),
+        worth=np.array([supply.worth / dearest for supply in supplies]),
+        lean=np.ones(len(supplies)),
     )
 
 
-def types_of(problem: SharedProblem) -> tuple[Tables, ...]:
-    """Tables of every GPU type."""
-    return tuple(stock.tables for stock in problem.fleet.stocks)
+def types_of(problem: SharedProblem) -> Types:
+    """PointTables of every GPU type."""
+    return tuple(supply.tables for supply in problem.fleet.supplies)
 
 
 def _pack(problem: SharedProblem, costs: Costs, eager: float) -> list[Pattern]:
@@ -77,13 +77,13 @@ def _pack(problem: SharedProblem, costs: Costs, eager: float) -> list[Pattern]:
 
 
 def _igniter(problem: SharedProblem) -> Iterator[Plan | None]:
-    """iGniter's plans on each GPU type; none where they are dear to make or break SLOs, nor of variants."""
+    """iGniter's plan on each GPU type, None where it breaks SLOs; no plans for many workloads or for variants."""
     instance = problem.instance
     if len(instance.workloads) > IGNITER_UP_TO or "variants" in needs(instance):
         return
-    for stock in problem.fleet.stocks:
-        if (least_units(stock.tables) <= stock.tables.limit).all():
-            entry = next(entry for entry in instance.fleet if entry.gpu == stock.gpu)
+    for supply in problem.fleet.supplies:
+        if (least_units(supply.tables) <= supply.tables.limit).all():
+            entry = next(entry for entry in instance.fleet if entry.gpu == supply.gpu)
             alone = instance.replace(fleet=(entry.model_copy(update={"count": None}),), objective="min_gpus")
             outcome = IGNITER[0].run(alone, Search())
             yield outcome.plan if outcome.status == "feasible" else None

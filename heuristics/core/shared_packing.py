@@ -7,19 +7,25 @@ import numpy as np
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.contents.interference.kernels import NONE, settle
-from provision.models.contents.interference.tables import Tables
+from provision.models.contents.interference.tables import PointTables
 
 
 class Packing(NamedTuple):
-    """GPUs of one type being filled: who is on each, (GPUs, places), with least units; how many, and their units.
+    """GPUs of one type being filled; empty ones may stand anywhere.
 
-    Empty GPUs may stand anywhere.
+    ``members`` (GPUs, places) are the classes of the replicas on each GPU and ``units`` (GPUs, places) their units;
+    ``size`` (GPUs,) is the number of replicas and ``used`` (GPUs,) the sum of their units.
     """
 
     members: Ints
     units: Ints
     size: Ints
     used: Ints
+
+
+Types = tuple[PointTables, ...]
+Packings = tuple[Packing, ...]
+"""One for each GPU type."""
 
 
 class Costs(NamedTuple):
@@ -36,28 +42,28 @@ class Costs(NamedTuple):
     lean: Floats
 
 
-def empty_packing(gpus: int, tables: Tables) -> Packing:
-    """No replicas on any of some GPUs."""
+def empty_packing(gpus: int, tables: PointTables) -> Packing:
+    """A Packing of empty GPUs."""
     members = np.zeros((gpus, tables.most + 1), np.int64)
     return Packing(members, np.zeros_like(members), np.zeros(gpus, np.int64), np.zeros(gpus, np.int64))
 
 
 @compiled
 def place(
-    types: tuple[Tables, ...], packings: tuple[Packing, ...], costs: Costs, one: int, eager: float
+    types: Types, packings: Packings, costs: Costs, one: int, eager: float
 ) -> tuple[int, int]:
-    """Put a replica where it makes the worth of the units of all grow least, else on an empty GPU.
+    """Put a replica on the GPU in use where the worth of all units grows least, else on an empty one.
 
     Parameters
     ----------
     types, packings
-        Tables and Packing of each type; the packings change.
+        PointTables and Packing of each type; the packings change.
     costs
         Costs.
     one
         Class of the replica.
     eager
-        Weight of the units that the GPU then has left, against the growth.
+        Weight of the units that the GPU has left afterwards, against the growth.
 
     Returns
     -------
@@ -81,7 +87,7 @@ def place(
 
 
 @compiled
-def put(tables: Tables, packing: Packing, gpu: int, one: int, least: int) -> None:
+def put(tables: PointTables, packing: Packing, gpu: int, one: int, least: int) -> None:
     """Put a replica on a GPU."""
     size = packing.size[gpu]
     points = np.empty(packing.members.shape[1], np.int64)
@@ -91,7 +97,7 @@ def put(tables: Tables, packing: Packing, gpu: int, one: int, least: int) -> Non
 
 
 @compiled
-def _least_growth(tables: Tables, packing: Packing, one: int, least: int, eager: float) -> tuple[int, float]:
+def _least_growth(tables: PointTables, packing: Packing, one: int, least: int, eager: float) -> tuple[int, float]:
     """The GPU in use on which the units of all grow least, and the score; NONE when there is none."""
     most = packing.members.shape[1]
     members, units, points = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
@@ -113,7 +119,7 @@ def _least_growth(tables: Tables, packing: Packing, one: int, least: int, eager:
 
 
 @compiled
-def _vacant(tables: Tables, packing: Packing, costs: Costs, kind: int, one: int) -> tuple[int, float]:
+def _vacant(tables: PointTables, packing: Packing, costs: Costs, kind: int, one: int) -> tuple[int, float]:
     """An empty GPU, NONE when there is none, and what the units of a replica on it would cost."""
     units, many, vacant = costs.least[kind, one], 0, NONE
     for gpu in range(len(packing.size)):
@@ -127,7 +133,7 @@ def _vacant(tables: Tables, packing: Packing, costs: Costs, kind: int, one: int)
 
 
 @compiled
-def pack(types: tuple[Tables, ...], packings: tuple[Packing, ...], costs: Costs, order: Ints, eager: float) -> None:
-    """Place replicas, given by class, one after the other; there must be a GPU for each."""
+def pack(types: Types, packings: Packings, costs: Costs, order: Ints, eager: float) -> None:
+    """Place replicas one after the other; ``order`` holds their classes. There must be a GPU for each."""
     for one in order:
         place(types, packings, costs, one, eager)

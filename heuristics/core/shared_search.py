@@ -2,21 +2,21 @@
 
 import numpy as np
 
-from provision.heuristics.core.shared_packing import Costs, Packing, place
+from provision.heuristics.core.shared_packing import Costs, Packing, Packings, Types, place
 from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled
 from provision.models.contents.interference.kernels import NONE
-from provision.models.contents.interference.tables import Tables
+from provision.models.contents.interference.tables import PointTables
 
 TOURNAMENT = 3
-"""Of so many random GPUs the emptiest is taken apart."""
+"""The GPU to take apart is the emptiest of this many random ones."""
 
 
 @compiled
 def ruin_and_recreate(
-    types: tuple[Tables, ...],
-    packings: tuple[Packing, ...],
-    before: tuple[Packing, ...],
+    types: Types,
+    packings: Packings,
+    before: Packings,
     costs: Costs,
     steps: int,
     most_gpus: int,
@@ -25,8 +25,9 @@ def ruin_and_recreate(
 ) -> None:
     """Take a few GPUs apart and pack their replicas again, ``steps`` times; the packings change.
 
-    A step that makes the price of the GPUs in use, less what the squared free part of each is worth, grow is undone.
-    ``before`` are copies of the packings; of several types, how much new GPUs of each are sought is random.
+    The measure is the price of the GPUs in use less the worth of the squared free part of each; a step that raises it
+    is undone. ``before`` are copies of the packings. With several GPU types, the preference for new GPUs of each is
+    random.
     """
     kinds, places = len(types), 0
     for kind in range(kinds):
@@ -67,8 +68,8 @@ def ruin_and_recreate(
 
 
 @compiled
-def _victim(types: tuple[Tables, ...], packings: tuple[Packing, ...], draw: np.random.Generator) -> tuple[int, int]:
-    """A random GPU in use, rather an empty one: its type and number."""
+def _victim(types: Types, packings: Packings, draw: np.random.Generator) -> tuple[int, int]:
+    """The type and number of a random GPU in use, preferably an emptier one."""
     found, emptiest, tried, gpus = (NONE, NONE), np.inf, 0, 0
     for kind in range(len(types)):
         gpus += len(packings[kind].size)
@@ -92,9 +93,9 @@ def _copy_row(source: Packing, target: Packing, gpu: int) -> None:
 
 @compiled
 def _change(
-    types: tuple[Tables, ...], packings: tuple[Packing, ...], before: tuple[Packing, ...], costs: Costs, touched: Ints
+    types: Types, packings: Packings, before: Packings, costs: Costs, touched: Ints
 ) -> float:
-    """How much the measure grew on the GPUs that were touched, some perhaps named twice."""
+    """The change of the measure by the GPUs that were touched; a GPU may be listed twice."""
     change = 0.0
     for kind in range(len(types)):
         change += costs.rent[kind, _in_use(packings[kind])] - costs.rent[kind, _in_use(before[kind])]
@@ -115,6 +116,6 @@ def _in_use(packing: Packing) -> int:
 
 
 @compiled
-def _free(tables: Tables, packing: Packing, gpu: int) -> float:
+def _free(tables: PointTables, packing: Packing, gpu: int) -> float:
     """The squared free part of a GPU in use."""
     return ((tables.limit - packing.used[gpu]) / tables.limit) ** 2 if packing.size[gpu] else 0.0

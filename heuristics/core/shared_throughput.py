@@ -16,7 +16,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Search
 
 BOXES, MORE_BOXES = 10, 1000
-"""Boxes to search for the operating points of a set that is tried, and of one that is kept."""
+"""Boxes in the search for operating points of a set: of a set that is tried, and of one that is kept."""
 CLEARLY = 1e-9
 """The least relative growth of throughput for which an exchange is made."""
 
@@ -41,10 +41,10 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 def _spread(problem: ThroughputProblem, patterns: Sequence[Pattern], until: float) -> list[Pattern]:
-    """Patterns that no move or swap makes better, or those at hand when time is up."""
+    """Patterns improved by moves and swaps until none helps or time is up."""
     used = problem.used(patterns)
-    empty: list[Pattern] = [(stock, ()) for stock, one in enumerate(problem.fleet.stocks)
-                            for _ in range((one.count or 0) - used[stock])]
+    empty: list[Pattern] = [(supply, ()) for supply, one in enumerate(problem.fleet.supplies)
+                            for _ in range((one.count or 0) - used[supply])]
     patterns = [*empty, *patterns]
     improving = True
     while improving:
@@ -78,11 +78,11 @@ def _exchanged(one: Pattern, other: Pattern) -> Iterator[Pair]:
 
 def _with(pattern: Pattern, gone: int | None, come: int | None) -> Pattern:
     """A pattern without one class and with another, None for none."""
-    stock, members = pattern
+    supply, members = pattern
     left = list(members)
     if gone is not None:
         left.remove(gone)
-    return stock, tuple(sorted(left if come is None else [*left, come]))
+    return supply, tuple(sorted(left if come is None else [*left, come]))
 
 
 def _value(problem: ThroughputProblem, patterns: Iterable[Pattern]) -> float:
@@ -91,7 +91,7 @@ def _value(problem: ThroughputProblem, patterns: Iterable[Pattern]) -> float:
 
 
 def _bound(problem: ThroughputProblem, patterns: Iterable[Pattern]) -> float:
-    """Most that patterns can be worth, at a glance."""
+    """A quick upper bound on the requests/s of patterns."""
     return sum(problem.found(pattern, 1).bound for pattern in _filled(patterns))
 
 

@@ -53,7 +53,7 @@ class Packing:
         gpu.segments.remove(segment)
 
     def layouts(self) -> list[Layout]:
-        """What stands on the GPUs in use."""
+        """The layouts of the GPUs in use."""
         return [Layout(0, tuple(gpu.segments)) for gpu in self.gpus if gpu.segments]
 
     def _levels(self, kind: int) -> list[list[Partition]]:
@@ -72,7 +72,7 @@ class Packing:
         return None
 
     def _first(self, state: Partition) -> bool:
-        """Whether a GPU is in a state; the queue is rid of those that have left it."""
+        """Whether some GPU is in a state; GPUs that have left the state are dropped from the front of its queue."""
         queue = self._queues[state]
         while queue and self.gpus[queue[0]].state != state:
             heappop(queue)

@@ -1,4 +1,4 @@
-"""Fewer groups for large instances: near demands rounded down for bounds, and up for plans.
+"""Aggregation for large instances: similar demands rounded down together for bounds, and up for plans.
 
 Workloads of the same models and replica limits are sorted by SLO and rate and cut into chunks. A chunk whose workloads
 all take its longest SLO and least rate is a relaxation; one whose workloads all take its shortest SLO and highest rate
@@ -39,7 +39,7 @@ def rounded(groups: Sequence[Group], target: int, up: bool) -> list[Group]:
 
 
 def _chunks(groups: Sequence[Group], share: float) -> list[list[Group]]:
-    """Groups of near SLOs and rates together: as large a part of the SLOs as of the rates, where both are many."""
+    """Groups cut into chunks of similar SLOs and rates, about as many cuts along SLOs as along rates."""
     slos = sorted({group.slo_ms for group in groups})
     bins = np.array_split(np.array(slos), min(len(slos), int(np.sqrt(len(groups) * share)) + 1))
     chunks = []

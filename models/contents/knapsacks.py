@@ -1,9 +1,9 @@
-"""Knapsacks by levels: what is worth most within two resources, at every one of many levels at once.
+"""Knapsacks by levels: the most valuable content within two resources, at each of many levels.
 
-A level fixes what replicas do to each other (a slowdown, the length of a cycle), so that each role takes fixed amounts
-of the resources there. A level without utilisation, or without a limit on the number of processes, has one resource.
-Memory is a third resource, charged at a price per GiB: whatever the price, no content that fits is worth more than
-what the knapsack gains plus the price of all memory (Lagrange).
+A level fixes how replicas affect each other (by a slowdown, or by the length of a cycle), so that each role takes fixed
+amounts of the resources there. A level without utilisation, or without a limit on processes, has only one resource.
+Memory is a third resource, charged at a price per GiB. At any price, no content that fits is worth more than the gain
+of the knapsack plus the price of all memory (Lagrangian relaxation).
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ PARTS_OF_WORTH = (0.25, 0.5, 1.0)
 
 
 class Levels(NamedTuple):
-    """Ways to have each role at each level.
+    """The ways in which a replica of each role can run at each level, and the resources that they take.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Levels(NamedTuple):
 
 def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float, near: float
              ) -> NDArray[np.int64]:
-    """(levels,) the most that roles at these values gain, memory paid for, each taken no more often than its copies.
+    """(levels,) the highest gain of a content at these values of roles, the price of its memory subtracted.
 
     Parameters
     ----------
@@ -58,14 +58,14 @@ def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64
     gib_price
         The price of memory.
     near
-        A level that by a quick estimate gains less than this part of the most is left at 0.
+        A level is skipped, its gain left at 0, when a quick bound on it is below this part of the best gain found.
     """
     return np.asarray(_most(*levels, values, copies, gib_price, near))
 
 
 def content_at(levels: Levels, level: int, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
                ) -> list[int]:
-    """The ways of a content that gains most at a level; a way stands there as often as it is taken."""
+    """The ways of a content of highest gain at a level, each as often as it is taken."""
     taken = _content(*levels, level, values, copies, gib_price)
     return [int(way) for way in taken]
 
@@ -83,7 +83,7 @@ def _most(
     gib_price: float,
     near: float,
 ) -> Ints:
-    """The most gained at every level; the most promising come first."""
+    """(levels,) the highest gain at every level; levels of the highest estimate are solved first."""
     found, estimates = np.zeros(len(room), np.int64), np.zeros(len(room))
     none, best = np.zeros((0, 0, 0), np.int16), 0
     for level in range(len(room)):
@@ -113,7 +113,7 @@ def _content(
     copies: Ints,
     gib_price: float,
 ) -> list[int]:
-    """The ways behind the most at one level."""
+    """The ways behind the highest gain at one level."""
     gains = _gains(start, first[level], memory_gib[level], values, gib_price)
     table = np.zeros((room[level] + 1, units + 1), np.int64)
     rounds = _rounds(start, first[level], second[level], gains, copies, room[level], units)
@@ -136,7 +136,7 @@ def _content(
 
 @compiled
 def _gains(start: Ints, first: Units, memory_gib: NDArray[np.float32], values: Ints, gib_price: float) -> Ints:
-    """(ways,) what each gains after paying for memory; at most 0 for those that are not allowed."""
+    """(ways,) value of each way less the price of its memory; 0 for ways that are not allowed."""
     gains = np.zeros(len(first), np.int64)
     for role in range(len(start) - 1):
         for way in range(start[role], start[role + 1]):
@@ -147,7 +147,7 @@ def _gains(start: Ints, first: Units, memory_gib: NDArray[np.float32], values: I
 
 @compiled
 def _estimate(start: Ints, first: Units, second: Units, room: int, units: int, gains: Ints, copies: Ints) -> float:
-    """What no choice gains more than: by either resource, or by both weighed alike, as if replicas could be divided."""
+    """A bound on the gain: the least of three fractional knapsacks, on either resource or on both weighed alike."""
     roles, least = len(start) - 1, np.inf
     for weight in (0.0, 0.5, 1.0):
         size, gain = np.full(roles, np.inf), np.zeros(roles)
@@ -172,7 +172,7 @@ def _estimate(start: Ints, first: Units, second: Units, room: int, units: int, g
 def _endless(
     start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, role: int, room: int, units: int
 ) -> bool:
-    """Whether the copies of a role are no limit: resources run out before."""
+    """Whether the copies of a role do not limit it because the resources run out before."""
     for way in range(start[role], start[role + 1]):
         if gains[way] > 0 and copies[role] * max(first[way] / max(room, 1), second[way] / units) < 1:
             return False
@@ -194,7 +194,10 @@ def _rounds(start: Ints, first: Units, second: Units, gains: Ints, copies: Ints,
 def _fill(
     start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, table: Ints, chosen: NDArray[np.int16]
 ) -> None:
-    """Fill a table of the most gained within so much of both resources, and the way taken last in every pass."""
+    """Fill ``table`` with the highest gain within each amount of both resources, and ``chosen`` with the last ways.
+
+    ``chosen`` (passes, first + 1, second + 1) is the way, counted within its role, that a pass took; -1 for none.
+    """
     room, units = table.shape[0] - 1, table.shape[1] - 1
     rounds = _rounds(start, first, second, gains, copies, room, units)
     row = 0
@@ -212,7 +215,7 @@ def _fill(
 def _take(
     before: Ints, table: Ints, one: int, other: int, gain: int, chosen: NDArray[np.int16], row: int, number: int
 ) -> None:
-    """Take a way once more wherever that gains; from the same table, as often as it fits."""
+    """Take a way once more wherever that gains. Where ``before`` is ``table`` itself, a way repeats while it fits."""
     for at in range(one, table.shape[0]):
         for to in range(other, table.shape[1]):
             gained = before[at - one, to - other] + gain

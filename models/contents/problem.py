@@ -29,7 +29,7 @@ FULL = 1 - 1e-12
 ROUNDING = 1e-8
 """Excess over a whole number that counts as rounding."""
 LEAST_REST = 0.02
-"""Replicas that fill up leave a rest of a rate; it becomes a role from this part of what one replica carries."""
+"""Full replicas may leave a rest of a rate; it gets a role when it is above this part of what one replica carries."""
 ENDLESS = 10**6
 """A number of replicas that stands for no limit."""
 
@@ -61,7 +61,7 @@ class Supply:
 
     ``entry`` is the first fleet entry of the type; ``kinds`` are its slice kinds; ``partitions`` is (partitions, all
     slice kinds). ``tiers`` are (price in units, count), cheapest first; a count of None is without limit. Where the
-    fleet is limited, the last tier stands for GPUs that it has not.
+    fleet is limited, the last tier stands for GPUs that the fleet lacks.
     """
 
     gpu: str
@@ -109,7 +109,7 @@ class Problem:
     groups
         Its groups, by default of workloads that are alike.
     eased
-        Whether a group of workloads that differ stands for the easiest of them rather than the hardest.
+        Whether a group of different workloads counts as easy as its easiest one, for bounds, not as its hardest.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class Problem:
     single_rps
         (groups, kinds) requests/s of a replica that is alone on a slice.
     alone_rps
-        The same as covers use it: within the limit per GPU, and 0 where an oracle knows single replicas as well.
+        The same within the limit per GPU, as covers use it; 0 where an oracle plans single replicas as well.
     """
 
     def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, eased: bool = False) -> None:
@@ -201,7 +201,7 @@ class Problem:
 
     @property
     def fills(self) -> bool:
-        """Whether replicas count for what they could carry, not for what they are routed."""
+        """Whether the objective counts what replicas could carry, rather than the rates that they are routed."""
         return self.instance.objective == THROUGHPUT
 
     @cached_property
@@ -215,7 +215,7 @@ class Problem:
         return self.instance.planned_rps(self.instance.workloads[workload])
 
     def objective(self, units: float) -> float:
-        """What whole units of price add to the objective."""
+        """The value that a number of price units adds to the objective."""
         return float(int(units) * self.unit) if math.isfinite(units) else units
 
     def _alone(self) -> NDArray[np.float64]:
@@ -236,9 +236,9 @@ class Problem:
         return group.models[self.segments.model[group.members[0], kind]]
 
     def _shared_range(self, group: Group) -> tuple[float, float]:
-        """What a replica of a class carries at least and at most on shareable slices, in requests/s; 0 where it cannot.
+        """The least and the most that a replica of a group's class carries on shareable slices, in requests/s.
 
-        The least is that of the smallest share of a slice that keeps the SLO.
+        The least is for the smallest share of a slice that keeps the SLO. Both are 0 where no slice can run it.
         """
         at, smallest, most = self.groups.index(group), math.inf, 0.0
         budget_ms = self.instance.policy.budget_ms(group.slo_ms)
@@ -258,12 +258,12 @@ class Problem:
 
 
 def _least(rps: NDArray[np.float64]) -> float:
-    """The least that is above 0."""
+    """The least of some rates that is above 0."""
     return float(rps[rps > 0].min())
 
 
 def _copies(role: Role, groups: Sequence[Group]) -> int:
-    """How many replicas of the workloads of some groups may take a role."""
+    """How many replicas of some groups' workloads may take a role at once: their rates allow no more."""
     if all(group.most == 1 for group in groups):
         return sum(len(group.members) for group in groups if group.rate_rps == role.rate_rps)
     if role.rate_rps == 0:
@@ -287,10 +287,10 @@ def groups_of(instance: Instance) -> list[Group]:
 
 def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], least_rps: float, most_rps: float,
               fills: bool, rests: Iterable[float]) -> list[Role]:
-    """The roles of one class: rates at which its workloads may be split, or their planned rates alone.
+    """The roles of one workload class: rates at which its workloads may be split, or else their planned rates.
 
-    Where replicas count for what they could carry, rates go up to the most that one carries. ``rests`` are further
-    rates.
+    Where ``fills``, the throughput of replicas counts, so that rates go up to ``most_rps``. ``rests`` are further rates
+    to include.
     """
     rates = {group.rate_rps for group in groups} | ({most_rps} if fills else set())
     if all(group.most == 1 for group in groups) and not fills:
@@ -312,7 +312,7 @@ def _units(instance: Instance) -> tuple[Fraction, list[int]]:
 
 
 def _supplies(instance: Instance, segments: Segments, prices: Sequence[int], replicas: int) -> tuple[Supply, ...]:
-    """The supplies of a fleet, those without a slice that serves anybody left out."""
+    """The supplies of a fleet; GPUs without a slice that can serve some workload are left out."""
     table = partitions_of(instance, segments)
     found: dict[tuple[str, bool], list[tuple[int, int, int | None]]] = {}
     for index, (entry, price) in enumerate(zip(instance.fleet, prices, strict=True)):
@@ -331,7 +331,7 @@ def _supplies(instance: Instance, segments: Segments, prices: Sequence[int], rep
 
 def _tiers(offers: Sequence[tuple[int, int | None]], beyond: int
            ) -> tuple[tuple[tuple[int, int | None], ...], int | None]:
-    """Tiers by price, those dearer than one without limit left out, and the number of GPUs (None: no limit)."""
+    """Tiers in order of price up to the first without limit, and the number of GPUs, None for no limit."""
     order = sorted(offers, key=lambda tier: tier[0])
     endless = [index for index, (_, count) in enumerate(order) if count is None]
     if endless:

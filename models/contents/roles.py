@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 FRACTIONS = tuple(sorted({j / m for m in range(1, 5) for j in range(1, m + 1)}))
 """Parts of a rate that a replica may carry: halves, thirds and quarters."""
 FEW = 16
-"""Up to so many distinct rates of one class are each divided into these parts; more get a common grid of rates."""
+"""Most distinct rates of one class that are each divided into FRACTIONS; more share one grid of rates."""
 STEP, WIDE = 1.08, 1.25
-"""Factors from one rate of such a grid to the next, and between the rates below all parts of few."""
+"""Factor from one rate to the next on the shared grid, and on the grid below the smallest part of few rates."""
 
 
 class Role(NamedTuple):
@@ -34,9 +34,9 @@ class Role(NamedTuple):
 
 
 def serving(harder: Sequence[Role], easier: Sequence[Role]) -> NDArray[np.bool_]:
-    """(harder, easier) flags: a replica of one role can take another.
+    """(harder, easier) flags: whether a replica of a harder role can serve an easier one in its place.
 
-    That is so when both have the same models, the SLO is no longer and the rate no lower.
+    That is so when both have the same models, and the harder role's SLO is no longer and its rate no lower.
     """
     numbers = {models: number for number, models in enumerate({role.models for role in (*harder, *easier)})}
     (models, slo_ms, rate_rps), (other, slo, rate) = (
@@ -47,7 +47,7 @@ def serving(harder: Sequence[Role], easier: Sequence[Role]) -> NDArray[np.bool_]
 
 
 def dominance(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Harder and easier ends of the edges of the dominance order of distinct roles (its Hasse diagram)."""
+    """The dominance order of distinct roles, as edges of its Hasse diagram: (edges,) harder and easier ends."""
     serves = serving(roles, roles)
     np.fill_diagonal(serves, False)
     steps = serves.astype(np.float32)
@@ -56,22 +56,22 @@ def dominance(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def hardness(role: Role) -> tuple[tuple[str, ...], float, float]:
-    """A sort key: no role can serve one that stands before it."""
+    """Sort key: a role can never serve a role that sorts before it."""
     return role.models, role.slo_ms, -role.rate_rps
 
 
 def split_rates(rates_rps: Iterable[float], least_rps: float, most_rps: float) -> list[float]:
     """Rates, in requests/s and ascending, at which replicas are considered when a workload may be split.
 
-    Every planned rate is among them, so that a workload of one replica loses nothing; and what the smallest replica
-    carries, so that small ones are not credited with more than that.
+    Every planned rate is among them, so that a workload with one replica loses nothing. The rate that the smallest
+    replica carries is among them too, so that small replicas are not credited with more than that.
 
     Parameters
     ----------
     rates_rps
         The planned rates of the workloads of one class, in requests/s.
     least_rps, most_rps
-        What one replica of the class carries where it has the smallest part of a slice, and at most.
+        What one replica of the class carries on the smallest part of a slice, and at most anywhere, in requests/s.
     """
     whole = sorted({rate for rate in rates_rps if rate > 0})
     if not whole:

@@ -35,11 +35,11 @@ Step = Callable[[Instance, Search], Outcome]
 MOMENT_S, FEW_ITERATIONS = 0.5, 10
 """Seconds and steps of a rehearsal."""
 DISTINCT = 200
-"""Up to so many distinct workloads the integer program over partitions and segments comes before the master."""
+"""Up to this number of distinct workloads partition-counts runs before the master."""
 
 
 def run(instance: Instance, search: Search) -> Outcome:
-    """Best plan and best bound of all steps; Ctrl-C ends the search, not the result."""
+    """The best plan and the best bound of all steps; after Ctrl-C those found so far."""
     progress, found = Progress(instance, search), Outcome("unknown", "time_limit")
     built, reason = 0.0, ""
     try:
@@ -101,7 +101,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
 
 
 def _where_able(method: Method) -> Step:
-    """A method as a step that finds nothing where it cannot plan the instance."""
+    """A method as a step of the ladder, with an empty outcome where it cannot plan the instance."""
     def step(instance: Instance, search: Search) -> Outcome:
         try:
             method.check(instance)
@@ -137,7 +137,7 @@ def _with_parts(method: Method) -> Step:
 
 
 def _cover(instance: Instance, search: Search) -> Outcome:
-    """The cover bound: milliseconds, and often all the proof that is needed."""
+    """The cover bound: it takes milliseconds and often proves the plan."""
     segments = best_segments(instance)
     useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
     if not useful.any(axis=1).all():
@@ -162,7 +162,7 @@ def _onward(progress: Progress, seconds: float) -> Search:
 
 
 def _rehearse(few: Instance) -> None:
-    """Every step for a moment, so that its kernels are compiled."""
+    """Run every step for a moment, so that its kernels are compiled."""
     for step, _ in _ladder(few):
         search = Search(MOMENT_S, parameters={**PARAMETERS, "iterations": FEW_ITERATIONS})
         if step(few, search).termination == "stopped":

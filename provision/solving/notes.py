@@ -1,4 +1,4 @@
-"""What should be known beside an answer: what the instance leaves unused, and what its rules do not promise."""
+"""Notes beside an answer: which parts of the instance stay unused, and what its latency rule does not promise."""
 
 from collections.abc import Iterator
 

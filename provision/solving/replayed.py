@@ -16,7 +16,7 @@ MOST_REQUESTS = 2e6
 """Requests of all replays of a plan: a few seconds of compute."""
 REPAIRS = 2
 SPARE = 0.98
-"""A repair plans for a latency so much below what the replay asks for."""
+"""A repair plans for this part of the latency that would have been in time in the replay."""
 
 
 def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
@@ -37,7 +37,7 @@ def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
 
 
 def tightened(instance: Instance, over_slo: float) -> Instance:
-    """The instance with so much less of every SLO to use that what was over it would have been inside."""
+    """The instance with a lower ``safety``, at which the latencies of the replay would have kept their SLOs."""
     safety = instance.policy.safety * SPARE / max(min(over_slo, 2.0), 1.0)
     return instance.replace(policy=instance.policy.model_copy(update={"safety": safety}))
 

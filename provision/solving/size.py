@@ -1,4 +1,4 @@
-"""A limit on the segments of a plan, so that a slip of the keyboard ends in a line, not in a swap storm."""
+"""A limit on the segments of a plan, so that a mistyped rate gives a message instead of exhausting the memory."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ MOST_SEGMENTS = 300_000
 
 
 def check_size(instance: Instance) -> None:
-    """Refuse an instance that needs more segments than anybody plans at once.
+    """Refuse an instance that needs more than MOST_SEGMENTS segments.
 
     Raises
     ------

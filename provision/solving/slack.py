@@ -1,8 +1,8 @@
 """The most slack at the same cost: of plans that cost the same, one that would carry the most extra traffic.
 
-Under half_slo a plan may run its replicas at full throughput, where queues of random arrivals grow without end. What
-the GPUs of the best plan have left over is therefore given to all workloads alike: the largest headroom for which a
-step of the search still finds a plan of that cost, by bisection.
+Under half_slo a plan may run its replicas at full throughput, where queues of random arrivals grow without end. So the
+spare capacity of the plan's GPUs is given to all workloads alike: bisection finds the largest headroom at which a quick
+method still finds a plan of the same cost.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from provision.models.problem.workload import MOST_HEADROOM
 from provision.verification.verify import verify
 
 WIDEST, STEPS = 1.0, 7
-"""Headrooms up to so much are tried, halving so often."""
+"""The largest headroom that is tried, and the number of bisection steps."""
 MOST_WORKLOADS = 200
-"""With more workloads a step is not quick any more."""
+"""With more workloads the method is no longer quick, and no slack is sought."""
 
 
 def with_slack(
@@ -31,7 +31,7 @@ def with_slack(
     instance, plan
         The problem and its best plan.
     step
-        The entry function of a method, quick enough to be called a few times.
+        The entry function of a quick method; it is called several times.
     control
         Its Search; the search ends with its time limit.
     started
@@ -52,7 +52,7 @@ def with_slack(
 
 
 def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Outcome], control: Search) -> Plan | None:
-    """A plan for so much more traffic, its rates those of the instance; None without one."""
+    """A plan for traffic higher by the part ``extra``, with the instance's own rates; None where none is found."""
     headroom = (1 + instance.policy.headroom) * (1 + extra) - 1
     if headroom > MOST_HEADROOM:
         return None
@@ -74,4 +74,4 @@ def _scaled(plan: Plan, instance: Instance, factor: float) -> Plan:
 
 
 def _quiet(incumbent: Incumbent) -> None:
-    """What the trials find is no news."""
+    """Reports of the trials are dropped: their plans are for other traffic."""

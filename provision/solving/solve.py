@@ -24,7 +24,7 @@ from provision.verification.verify import verify
 
 LONGEST_S = 1e7
 FIRST = 0.7
-"""The part of the time that comes before repairs."""
+"""The part of the time limit for the search; the rest is for repairs."""
 FEW, FEWER, ITERATIONS, REHEARSAL_S = 12, 3, 10, 0.5
 """Workloads, or FEWER where all sets of them are listed, steps of ``lns`` and seconds at most of a rehearsal."""
 _rehearsed: set[tuple[str, int]] = set()
@@ -60,9 +60,9 @@ def solve(
         A plan to begin with, of a like instance; it counts where it holds on this one.
     replay
         Whether to replay the plan under the instance's traffic (seconds of compute, beyond the time limit); by default
-        where the latency rule is for random arrivals. Under a
-        rule for random arrivals ``auto`` then keeps a part of its time for repairs: where the replay is late it plans
-        again, with less of the SLOs to use. The bound is that of the instance as it is.
+        where the latency rule is for random arrivals. Under such a rule ``auto`` then keeps a part of its time for
+        repairs: where the replay is late it plans again, with less of the SLOs to use. The bound is that of the
+        instance as it is.
     parameters
         The method's own.
 
@@ -136,7 +136,7 @@ def solve(
 
 
 def _unheard(news: Incumbent) -> None:
-    """Plans of a tightened instance are no news of the instance itself."""
+    """Reports on a tightened instance are dropped: they are not about the instance itself."""
 
 
 def _repaired(instance: Instance, method: Method, outcome: Outcome, found: Replay, search: Search, seconds: float
@@ -169,7 +169,7 @@ def _with_plan(instance: Instance, outcome: Outcome, plan: Plan) -> Outcome:
 
 
 class _Listener:
-    """Passes news on to a callback; an exception of it ends the search, not the result."""
+    """Passes incumbents on to a callback; an exception in it ends the search, but the best plan is kept."""
 
     def __init__(self, report: Callable[[Incumbent], None] | None) -> None:
         self.report = report
@@ -185,7 +185,7 @@ class _Listener:
             raise Stopped from error
 
     def attend(self, method: Method, instance: Instance, search: Search) -> Outcome:
-        """What a method finds; the callback's own exception where the method keeps nothing."""
+        """The outcome of a method; raises the callback's own exception where the method returns nothing."""
         try:
             return method.run(instance, search)
         except Stopped:
@@ -195,7 +195,7 @@ class _Listener:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What became of the callback, in a line."""
+        """A line on the exception of the callback, if there was one."""
         if self.failure is None:
             return ()
         what = f"{type(self.failure).__name__}: {self.failure}"
@@ -213,7 +213,7 @@ def _chosen(method: str | Method | Callable[[Instance, Search], Outcome]) -> Met
 
 
 def check_time_limit(time_limit_s: float) -> None:
-    """Refuse a time limit that is none.
+    """Refuse a time limit out of range.
 
     Raises
     ------
@@ -272,6 +272,6 @@ def _holding(instance: Instance, plan: Plan | None) -> Plan | None:
 
 @cache
 def _versions() -> dict[str, str]:
-    """Versions of what an answer depends on."""
+    """Versions of Python and of the packages that an answer depends on."""
     packages = ("provision", "numba", "numpy", "scipy", "pulp", "ortools")
     return {"python": platform.python_version()} | {name: version(name) for name in packages}

@@ -1,10 +1,9 @@
 """The cheapest set of segments that carries a workload's rate, exactly, for many workloads at once.
 
-An unbounded covering knapsack with small integer costs. If a cheapest cover used as many segments of other
-kinds as the cost of the kind with the best throughput per cost, some of them would together cost a multiple
-of it (pigeonhole on partial sums), and best segments for the same cost would carry at least as much. So all
-but a bounded part of a cheapest cover are best segments: the bounded part is tabulated by dynamic
-programming, the rest is a division.
+This is an unbounded covering knapsack with small integer costs. Call the kind with the most throughput per cost the
+best kind, and its cost c. Of any c segments of other kinds, some together cost a multiple of c (pigeonhole on partial
+sums), and best segments of the same cost carry at least as much. So some cheapest cover has fewer than c segments of
+other kinds. That bounded part is found by dynamic programming; the best segments beside it follow by division.
 """
 
 from dataclasses import dataclass
@@ -21,14 +20,14 @@ MOST_CELLS = 2**22
 
 
 @dataclass(frozen=True)
-class Cover:
+class SegmentCovers:
     """The (workloads,) total cost of each workload's segments, and their (workloads, kinds) number of each kind."""
 
     cost: Ints
     counts: Ints
 
 
-def cheapest_cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Cover:
+def cheapest_cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> SegmentCovers:
     """The cheapest covers of all workloads.
 
     Parameters
@@ -45,7 +44,7 @@ def cheapest_cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_re
 
     Returns
     -------
-    Cover
+    SegmentCovers
         Exact up to ``SLACK``; among equally cheap covers kinds that stand first are preferred.
     """
     total = np.zeros(len(rate_rps), int)
@@ -60,11 +59,11 @@ def cheapest_cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_re
             size = max(1, MOST_CELLS // ((reach + 1) * (int(least) + 1)))
             rows, left = left[:size], left[size:]
             total[rows], counts[rows] = _cover(throughput_rps[rows], costs, rate_rps[rows], int(least), reach)
-    return Cover(total, counts)
+    return SegmentCovers(total, counts)
 
 
 def _alike(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Floats:
-    """(workloads,) cost of the cheapest cover by segments of one kind."""
+    """(workloads,) cost of the cheapest cover whose segments are all of one kind."""
     with np.errstate(divide="ignore", invalid="ignore"):
         number = np.where(throughput_rps > 0, np.ceil(rate_rps[:, None] / throughput_rps), np.inf)
     return (np.maximum(number, min_replicas[:, None]) * costs).min(axis=1)
@@ -85,11 +84,10 @@ def _cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: int, re
 
 
 def _table(throughput_rps: Floats, costs: Ints, least: int, reach: int) -> tuple[Floats, NDArray[np.int16]]:
-    """Most that can be carried with at least j segments for a cost of at most g, and the last choice.
+    """The highest rate carried with at least j segments at a cost of at most g, and the last segment chosen for it.
 
-    At least j - 1 segments and one more are at least j, and nothing is lost by asking no more than that.
-
-    Arrays are indexed [j][g, workload], j up to ``least``; a choice of -1 spends one unit on nothing.
+    Arrays are indexed [j][g, workload], j up to ``least``. A choice of -1 spends one unit of cost on nothing. A segment
+    added to at least ``least`` segments leaves j at ``least``.
     """
     shape = (least + 1, reach + 1, len(throughput_rps))
     carried = np.full(shape, -np.inf)
@@ -107,7 +105,7 @@ def _table(throughput_rps: Floats, costs: Ints, least: int, reach: int) -> tuple
 
 
 def _trace(chosen: NDArray[np.int16], costs: Ints, spent: Ints, least: int) -> Ints:
-    """Counts of kinds behind each workload's entry of the table."""
+    """(workloads, kinds) segments behind each workload's entry of the table, followed back choice by choice."""
     rows = np.arange(len(spent))
     counts = np.zeros((len(spent), len(costs)), int)
     spent, needed = spent.copy(), np.full(len(spent), least)

@@ -7,7 +7,7 @@ import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
 from provision.models.contents.alone.partitions import Partitions
-from provision.models.contents.alone.running import Running, Turn
+from provision.models.contents.alone.running import RunningPlan, Turn
 from provision.models.contents.alone.segments import Segments
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
@@ -45,7 +45,7 @@ class _Slot:
 
 
 def rearranged(
-    instance: Instance, segments: Segments, partitions: Partitions, running: Running, choice: Choice
+    instance: Instance, segments: Segments, partitions: Partitions, running: RunningPlan, choice: Choice
 ) -> Plan:
     """The Plan of a Choice.
 
@@ -73,7 +73,7 @@ def rearranged(
                 gpus=tuple(gpu for gpu in gpus if gpu.slices))
 
 
-def _kept(running: Running, gpu: int, position: int, stays: Iterable[tuple[int, int]]) -> _Slot:
+def _kept(running: RunningPlan, gpu: int, position: int, stays: Iterable[tuple[int, int]]) -> _Slot:
     """The slot of a slice that is kept."""
     piece, going = running.plan.gpus[gpu].slices[position], running.going[gpu][position]
     slot = _Slot(going.kind, piece.profile, piece.start, kept=True)

@@ -1,8 +1,8 @@
-"""The plan that runs, seen from a new demand: how each slice could go on, and into what its GPUs can turn.
+"""The running plan, seen from a new demand: how each slice could go on, and which states its GPUs can be brought to.
 
-A slice goes on serving its workload at another batch size without a restart (InSS's Algorithm 1 changes no more than
-that); anything else starts server processes. A GPU turns into a maximal state of its geometry: slices that are in it
-stay, the others are destroyed.
+A slice can go on with its workload at another batch size without a restart, the only change that InSS's Algorithm 1
+makes; any other change starts server processes. A GPU is brought to a maximal state of its geometry: its slices that
+are in the state stay, the others are destroyed.
 """
 
 from collections.abc import Mapping
@@ -40,12 +40,12 @@ class Turn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningPlan:
     """A running plan on an instance: per GPU its fleet entry (-1: not in the fleet), slices and possible turns.
 
-    Of several entries of one type, at different prices, GPUs have the first: which of them is given back makes no
-    difference to the bill. ``tiers`` are all entries of a type by that first one. ``capacity`` maps every Going that
-    can go on within its latency budget to (throughput_rps, batch).
+    Where a type has several entries at different prices, its GPUs count for the first entry, and ``tiers`` maps that
+    entry to all of them: which GPU is given back makes no difference to the cost. ``capacity`` maps every Going that
+    keeps its latency budget to (throughput_rps, batch).
     """
 
     plan: Plan
@@ -56,7 +56,7 @@ class Running:
     capacity: dict[Going, tuple[float, int]]
 
 
-def running(instance: Instance, segments: Segments, plan: Plan) -> Running:
+def running(instance: Instance, segments: Segments, plan: Plan) -> RunningPlan:
     """Look at a running plan from an instance.
 
     Parameters
@@ -88,7 +88,7 @@ def running(instance: Instance, segments: Segments, plan: Plan) -> Running:
     turns = [_turns(instance, segments, at, gpu) if at >= 0 else () for at, gpu in zip(entry, plan.gpus, strict=True)]
     known = {one: _capacity(instance, segments, one) for one in {one for gpu in going for one in gpu}}
     tiers = {indices[0]: indices for indices in by_type.values()}
-    return Running(plan, entry, tiers, going, turns, {one: found for one, found in known.items() if found})
+    return RunningPlan(plan, entry, tiers, going, turns, {one: found for one, found in known.items() if found})
 
 
 def _going(piece: Slice, kind: int, rows: Mapping[str, int]) -> Going:
@@ -104,7 +104,7 @@ def _going(piece: Slice, kind: int, rows: Mapping[str, int]) -> Going:
 
 
 def _turns(instance: Instance, segments: Segments, entry: int, gpu: PlannedGpu) -> tuple[Turn, ...]:
-    """Every Turn of one GPU, those that lose nothing first."""
+    """Every Turn of one GPU; those that keep the most slices come first."""
     kinds, places = segments.of_entry(entry), {(piece.start, piece.profile) for piece in gpu.slices}
     if len(places) < len(gpu.slices) or not (gpu.mig or places <= {(0, WHOLE)}):
         raise InputError(APART)
@@ -126,7 +126,7 @@ def _turns(instance: Instance, segments: Segments, entry: int, gpu: PlannedGpu) 
 
 
 def _capacity(instance: Instance, segments: Segments, going: Going) -> tuple[float, int] | None:
-    """(throughput_rps, batch) of the best batch at which a slice goes on as it is; None when there is none."""
+    """(throughput_rps, batch) of the best batch at which a slice can go on; None when no batch keeps the budget."""
     if going.kind < 0 or going.workload < 0:
         return None
     kind, workload = segments.kinds[going.kind], instance.workloads[going.workload]

@@ -25,10 +25,11 @@ ROUNDS = 4
 """How often the least demands of the members are raised at each box."""
 
 
-class Found(NamedTuple):
-    """``value`` (requests/s) of the best ``points`` (members, 2), units and batch as positions; NOTHING without any.
+class BestPoints(NamedTuple):
+    """The best operating points that a search found for some replicas, and a bound on all.
 
-    No points are worth more than ``bound``; it is NOTHING when no points can hold.
+    ``points`` is (members, 2): positions of units and batch; ``value`` is their requests/s, NOTHING where none were
+    found. No points carry more than ``bound``, which is NOTHING when no points can hold.
     """
 
     value: float
@@ -37,7 +38,7 @@ class Found(NamedTuple):
 
 
 @compiled
-def most_throughput(menu: Menu, members: Ints, boxes: int) -> Found:
+def most_throughput(menu: Menu, members: Ints, boxes: int) -> BestPoints:
     """The best operating points of some replicas that share a GPU, as far as a limited search tells.
 
     Parameters
@@ -51,13 +52,13 @@ def most_throughput(menu: Menu, members: Ints, boxes: int) -> Found:
 
     Returns
     -------
-    Found
+    BestPoints
     """
     size, value, left = len(members), NOTHING, NOTHING
     best = np.zeros((size, 2), np.int64)
     units, batches = menu.active_ms.shape[1:]
     if size > min(menu.most, units):
-        return Found(value, left, best)
+        return BestPoints(value, left, best)
     kept, made = np.empty((2 * boxes + 1, size, 4), np.int64), 1
     kept[0] = np.array([0, units - 1, 0, batches - 1])
     heap = [(-np.inf, 0)]
@@ -82,7 +83,7 @@ def most_throughput(menu: Menu, members: Ints, boxes: int) -> Found:
         made += 2
     if len(heap):
         left = max(left, -heap[0][0])
-    return Found(value, max(value, left), best)
+    return BestPoints(value, max(value, left), best)
 
 
 @compiled
@@ -200,7 +201,7 @@ def throughput(
 
 @compiled
 def alone(menu: Menu) -> Floats:
-    """(demands, units) most requests/s of a replica alone on a GPU, with so many units; NOTHING where it cannot."""
+    """(demands, units) most requests/s of a replica alone on a GPU, by its units; NOTHING where it cannot run."""
     demands, (_, units, batches) = len(menu.model), menu.active_ms.shape
     worth = np.empty((demands, units))
     for one in range(demands):
@@ -211,7 +212,7 @@ def alone(menu: Menu) -> Floats:
 
 @compiled
 def _tried(menu: Menu, members: Ints, points: Ints) -> tuple[float, Ints]:
-    """What points are worth together, the batches of members that break lowered until none does: value and points."""
+    """Try points: lower the batch of whichever member breaks its SLO or rate until none does; value and points."""
     tried = points.copy()
     while True:
         value, late = _together(menu, members, tried)
@@ -241,7 +242,10 @@ def _together(menu: Menu, members: Ints, points: Ints) -> tuple[float, int]:
 
 @compiled
 def _cut(halves: Ints, point: Ints) -> None:
-    """Cut a member's ranges, given twice, between their least and a point, along the side where that is further."""
+    """Cut a member's ranges in two, in place, between their low end and a point, along the longer side.
+
+    ``halves`` is (2, 4): the ranges of units and of batches, given twice.
+    """
     low, high = halves[0, ::2], halves[0, 1::2]
     far = point - low
     if far.max() == 0:

@@ -1,9 +1,9 @@
-"""Cells of the space of one-GPU patterns: how many members, and ranges of their cache demand and power together.
+"""Cells, the nodes of the search for patterns: a number of members, and ranges of their total cache demand and power.
 
-In a cell every member meets at least the neighbourhood that the cell begins with, so what each option is worth there
-is known, and the dearest patterns are those of a knapsack: so many offers, no more units than the GPU has, no more
-cache demand and power than where the cell ends. The last two are side constraints with multipliers (Lagrangian
-relaxation, Geoffrion 1974); steps by Polyak's rule.
+A lower end of the ranges tells how much every member of the cell is slowed at least, so the value of each option is
+known there. The best pattern of a cell is then a knapsack: a given number of offers, within the units of the GPU and
+within the upper ends of cache demand and power. The last two constraints are relaxed with multipliers (Lagrangian
+relaxation, Geoffrion 1974), which are improved by Polyak's rule.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled
 from provision.models.contents.interference.options import SLIGHT, Offers, Options
-from provision.models.contents.interference.tables import Tables
+from provision.models.contents.interference.tables import PointTables
 
 NEVER = -(1 << 60)
 STEPS = 4
@@ -36,11 +36,12 @@ class Cell(NamedTuple):
     power_price: float
 
 
-class Relaxed(NamedTuple):
-    """A cell's knapsack: no pattern in it is worth more than ``most``.
+class CellBound(NamedTuple):
+    """The knapsack of a cell, solved: no pattern in the cell is worth more than ``most``.
 
-    ``values`` (offers) are less what the multipliers take, ``best`` is as in ``fill``; what a set of offers is
-    worth exceeds the sum of its values by no more than ``allowance``.
+    ``values`` (offers,) are the offers' values less the price of their cache demand and power at the multipliers;
+    ``best`` is as in ``fill``. The true value of a set of offers exceeds the sum of its ``values`` by at most
+    ``allowance``.
     """
 
     most: int
@@ -51,8 +52,8 @@ class Relaxed(NamedTuple):
 
 
 @compiled
-def first_cells(tables: Tables, options: Options, count: int) -> tuple[Cell, Cell]:
-    """The two cells, below and above the power cap, of all patterns of so many members."""
+def first_cells(tables: PointTables, options: Options, count: int) -> tuple[Cell, Cell]:
+    """The two cells, below and above the power cap, that hold all patterns of ``count`` members."""
     cache = (0.0, count * options.cache[1])
     full_w = max(tables.cap_w - tables.idle_w, 0.0)
     above_w = (full_w, max(count * options.power_w[1], full_w))
@@ -60,8 +61,8 @@ def first_cells(tables: Tables, options: Options, count: int) -> tuple[Cell, Cel
 
 
 @compiled
-def halves(tables: Tables, cell: Cell) -> tuple[Cell, Cell]:
-    """A cell cut in two along the side that matters more; power below the cap does not."""
+def halves(tables: PointTables, cell: Cell) -> tuple[Cell, Cell]:
+    """A cell cut in two along the range that slows replicas more; power below the cap slows nobody."""
     cache, power_w = cell.cache, cell.power_w
     capped = power_w[0] + tables.idle_w >= tables.cap_w
     slower = _spread(tables, power_w) * tables.slows[1] if capped else 0.0
@@ -75,23 +76,23 @@ def halves(tables: Tables, cell: Cell) -> tuple[Cell, Cell]:
 
 
 @compiled
-def _spread(tables: Tables, side: Range) -> float:
-    """How far apart the ends of a side are in what they slow replicas by."""
+def _spread(tables: PointTables, side: Range) -> float:
+    """The difference between the ends of a range in how much they slow replicas."""
     return side[1] ** tables.root - side[0] ** tables.root
 
 
 @compiled
-def _middle(tables: Tables, side: Range) -> float:
-    """What slows replicas halfway between the ends of a side."""
+def _middle(tables: PointTables, side: Range) -> float:
+    """The demand that slows replicas halfway between the ends of a range."""
     return ((side[0] ** tables.root + side[1] ** tables.root) / 2) ** (1 / tables.root)
 
 
 @compiled
-def relaxed(tables: Tables, offers: Offers, cell: Cell, floor: int) -> Relaxed:
-    """The Relaxed of a cell at the best multipliers found; ``most`` is NEVER when no set fits the units."""
+def relaxed(tables: PointTables, offers: Offers, cell: Cell, floor: int) -> CellBound:
+    """The CellBound of a cell at the best multipliers found; ``most`` is NEVER when no set fits the units."""
     limit = tables.limit
     if not len(offers.units) or cell.size * offers.units[-1] > limit:
-        return Relaxed(NEVER, cell, offers.value, np.empty((0, 0, 0), np.int64), 0)
+        return CellBound(NEVER, cell, offers.value, np.empty((0, 0, 0), np.int64), 0)
     found = at = _priced(offers, cell, limit)
     for _ in range(STEPS - 1):
         if found.most <= floor:
@@ -124,8 +125,8 @@ def _within(price: float, amount: float) -> float:
 
 
 @compiled
-def _priced(offers: Offers, cell: Cell, limit: int) -> Relaxed:
-    """The Relaxed of a cell at its multipliers. Rounding down what these take can only raise the bound."""
+def _priced(offers: Offers, cell: Cell, limit: int) -> CellBound:
+    """The CellBound of a cell at its multipliers. Rounding down what these take can only raise the bound."""
     taken = np.floor(cell.cache_price * offers.cache + cell.power_price * offers.power_w)
     values = offers.value - taken.astype(np.int64)
     best = np.empty((len(values) + 1, cell.size + 1, limit + 1), np.int64)
@@ -133,12 +134,12 @@ def _priced(offers: Offers, cell: Cell, limit: int) -> Relaxed:
     most = best[0, cell.size, limit]
     given = cell.cache_price * (cell.cache[1] + SLIGHT) + cell.power_price * (cell.power_w[1] + SLIGHT)
     allowance = int(np.ceil(given)) + 1
-    return Relaxed(most + allowance if most > NEVER // 2 else NEVER, cell, values, best, allowance)
+    return CellBound(most + allowance if most > NEVER // 2 else NEVER, cell, values, best, allowance)
 
 
 @compiled
 def fill(units: Ints, values: Ints, best: Ints) -> None:
-    """Fill ``best`` (offers, count, units): most value of exactly so many offers from one on, in so many units."""
+    """Fill ``best``: entry [o, n, u] is the highest value of exactly n offers, all from o on, in at most u units."""
     many, counts, limits = best.shape
     best[many - 1] = NEVER
     best[many - 1, 0] = 0
@@ -154,7 +155,7 @@ def fill(units: Ints, values: Ints, best: Ints) -> None:
 
 @compiled
 def _brought(offers: Offers, best: Ints, count: int, limit: int) -> tuple[float, float]:
-    """Cache demand and power of the set that ``best`` stands for."""
+    """Cache demand and power (W) of the offers behind the entry ``best[0, count, limit]``."""
     at, cache, power_w = 0, 0.0, 0.0
     while count > 0:
         while best[at + 1, count, limit] == best[at, count, limit]:

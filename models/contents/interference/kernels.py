@@ -1,8 +1,8 @@
 """Compiled kernels for sets of replicas that share a GPU under interference (see ``laws`` and ``tables``).
 
-Two answers about a set: ``settle`` finds operating points that hold together, ``relax`` tells what no choice of
-points can do without. Both are least fixpoints: start where every member is alone, let each take what the present
-neighbours force on it, repeat until nothing changes.
+A set of replicas has two questions: ``settle`` finds operating points that hold together, ``relax`` finds the units
+that any operating points need at least. Both compute a least fixpoint: every member starts as if it were alone, then
+takes what its present neighbours force on it, until nothing changes.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from provision.models.base.compiled import compiled
 if TYPE_CHECKING:
     from provision.models.base.arrays import Bools, Floats, Ints
     from provision.models.contents.interference.menus import Menu
-    from provision.models.contents.interference.tables import Tables
+    from provision.models.contents.interference.tables import PointTables
 
 NONE = -1
 UNKNOWN = -2
 TRIES = 20000
 """Most operating points to try for one set."""
 ROUNDED = 1e-13
-"""Rounding of a difference of sums of demands, as a part of the sum."""
+"""Rounding error of a difference of sums of demands, as a part of the sum."""
 
 
 @compiled
 def unbeaten(costs: Floats) -> Bools:
-    """Flags of the rows of (points, criteria) costs to which no earlier row is below or equal throughout."""
+    """(points,) flags of the rows of ``costs`` (points, criteria) that no earlier row equals or beats throughout."""
     kept = np.empty(len(costs), np.int64)
     keep = np.zeros(len(costs), np.bool_)
     many = 0
@@ -50,23 +50,23 @@ def unbeaten(costs: Floats) -> Bools:
 
 
 @compiled
-def clock_at(tables: Tables | Menu, power_w: float) -> float:
-    """The clock as a part of its maximum at a power above idle (eq. 9)."""
+def clock_at(tables: PointTables | Menu, power_w: float) -> float:
+    """The clock, as a part of its maximum, at a power in W above idle (iGniter, eq. 9)."""
     return 1 - tables.clock_loss * max(tables.idle_w + power_w - tables.cap_w, 0.0)
 
 
 @compiled
-def delay_at(tables: Tables | Menu, count: int) -> float:
+def delay_at(tables: PointTables | Menu, count: int) -> float:
     """Extra scheduling delay of a kernel among ``count`` replicas (eq. 6), in ms."""
     return tables.delay_slope_ms * count + tables.delay_intercept_ms if count > 1 else 0.0
 
 
 @compiled
-def busy_ms(tables: Tables, point: int, count: int, cache: float, power_w: float, planned: bool) -> float:
-    """What a batch at a point takes at full clock among ``count`` replicas whose others bring some cache and power.
+def busy_ms(tables: PointTables, point: int, count: int, cache: float, power_w: float, planned: bool) -> float:
+    """Time of a batch at a point at full clock, in ms, among ``count`` replicas.
 
-    Rounding is on the safe side of a plan, or else of a bound. There is no division: one that may fail costs callers
-    as much as all the rest.
+    The others bring a cache demand of ``cache`` and a power of ``power_w`` (W). Rounding errs against a plan where
+    ``planned``, else in favour of one. The kernel divides nowhere: the check for a zero divisor would double its cost.
     """
     alone_ms = tables.base_ms[point] + tables.kernels[point] * delay_at(tables, count)
     if count == 1:
@@ -78,9 +78,10 @@ def busy_ms(tables: Tables, point: int, count: int, cache: float, power_w: float
 
 @compiled
 def _combined(root: float, beside: float, own: float, planned: bool) -> float:
-    """What demands of neighbours that sum up to ``beside`` come to together.
+    """The joint effect of neighbours' demands that sum up to ``beside``: the sum to the power ``root``.
 
-    The sum is that of all replicas less a replica's ``own``. A root magnifies the rounding of what is next to nothing.
+    ``beside`` is the sum over all replicas less a replica's ``own`` demand. Its rounding error is added or subtracted
+    because a root below 1 magnifies it where the sum is close to 0.
     """
     if root == 1:
         return max(beside, 0.0)
@@ -89,16 +90,16 @@ def _combined(root: float, beside: float, own: float, planned: bool) -> float:
 
 
 @compiled
-def settle(tables: Tables, members: Ints, size: int, units: Ints, points: Ints) -> int:
+def settle(tables: PointTables, members: Ints, size: int, units: Ints, points: Ints) -> int:
     """Operating points under which all members of a set keep SLO and rate.
 
-    Every member has the least burden that does at its units, and gets more units when none does. When units
-    change, all begin again with the least burden: so a larger batch on fewer units is not missed.
+    At its units every member takes the point of least burden that holds, and gets another unit when none holds. When
+    units change, all members start again at the least burden, so that a larger batch on fewer units is not missed.
 
     Parameters
     ----------
     tables
-        Tables.
+        PointTables.
     members
         Classes; the first ``size`` count.
     units
@@ -146,18 +147,18 @@ def settle(tables: Tables, members: Ints, size: int, units: Ints, points: Ints) 
 
 
 @compiled
-def relax(tables: Tables, members: Ints, size: int, by_units: Ints, by_power: Ints) -> int:
+def relax(tables: PointTables, members: Ints, size: int, by_units: Ints, by_power: Ints) -> int:
     """Units that a set needs at least, whatever its operating points.
 
-    Each member's units and power are lower bounds found apart: the least units of any point, and the least power of
-    any point, that holds beside neighbours that bring their least power and cache demand. The last is that of any
-    point with so much power. All only grow, as they do with more members; so a search may begin from the answer for a
+    Each member has lower bounds on its units and on its power, found apart: the least of any point that holds beside
+    neighbours with their least power and cache demand. A member's least cache demand is that of all points with at
+    least its power. The bounds only grow, also when members are added, so a search may start from the answer for a
     part of the set.
 
     Parameters
     ----------
     tables
-        Tables.
+        PointTables.
     members
         Classes; the first ``size`` count.
     by_units
@@ -206,16 +207,19 @@ def relax(tables: Tables, members: Ints, size: int, by_units: Ints, by_power: In
 
 
 @compiled
-def holds(tables: Tables, point: int, count: int, cache: float, power_w: float, planned: bool) -> bool:
-    """Whether a point keeps SLO and rate beside neighbours of some cache demand and power: in a plan, or loosely."""
+def holds(tables: PointTables, point: int, count: int, cache: float, power_w: float, planned: bool) -> bool:
+    """Whether a point keeps SLO and rate among ``count`` replicas whose others bring ``cache`` and ``power_w`` (W).
+
+    ``planned`` asks for a plan; else the looser limits of bounds count.
+    """
     room_ms = tables.room_ms[point] if planned else tables.loose_ms[point]
     clock = clock_at(tables, power_w + tables.power_w[point])
     return clock > 0 and busy_ms(tables, point, count, cache, power_w, planned) <= clock * room_ms
 
 
 @compiled
-def arrange(tables: Tables, members: Ints, size: int, units: Ints, points: Ints, tries: int) -> int:
-    """Operating points for a set, as ``settle`` finds them or else by trying all that ``relax`` leaves.
+def arrange(tables: PointTables, members: Ints, size: int, units: Ints, points: Ints, tries: int) -> int:
+    """Operating points for a set: those of ``settle``, or else found by trying all that ``relax`` leaves.
 
     Burdens are not monotone in the units, so a set on which ``settle`` fails may still be possible.
 
@@ -229,8 +233,8 @@ def arrange(tables: Tables, members: Ints, size: int, units: Ints, points: Ints,
     Returns
     -------
     int
-        All units together; NONE when the set is impossible even loosely; UNKNOWN when it is possible no more than
-        loosely or the tries did not suffice.
+        All units together; NONE when no points hold even within the looser limits of bounds; UNKNOWN when points hold
+        only within these, or the tries did not suffice.
     """
     by_units, by_power = np.empty(size, np.int64), np.empty(size, np.int64)
     for at in range(size):
@@ -250,7 +254,7 @@ def arrange(tables: Tables, members: Ints, size: int, units: Ints, points: Ints,
 
 @compiled
 def _tried(
-    tables: Tables,
+    tables: PointTables,
     members: Ints,
     points: Ints,
     tries: int,
@@ -259,9 +263,10 @@ def _tried(
     least_cache: Floats,
     least_w: Floats,
 ) -> int:
-    """What ``arrange`` returns, by depth-first search: from ``by_units`` on, so many units more than these to spare.
+    """What ``arrange`` returns, by depth-first search over points from ``by_units`` on.
 
-    Whoever has no point yet brings the least cache demand and power, which are given by member.
+    The search may take ``spare`` units more than these points do. A member without a point yet counts with its
+    ``least_cache`` and ``least_w``, both (members,).
     """
     size, total = len(members), tables.units[by_units].sum()
     depth, taken, answer = 0, 0, NONE
@@ -296,8 +301,8 @@ def _tried(
 
 
 @compiled
-def all_hold(tables: Tables, points: Ints, count: int, cache: float, power_w: float, planned: bool) -> bool:
-    """Whether points keep SLO and rate among ``count`` replicas of so much cache demand and power together."""
+def all_hold(tables: PointTables, points: Ints, count: int, cache: float, power_w: float, planned: bool) -> bool:
+    """Whether some points keep SLO and rate among ``count`` replicas that together bring ``cache`` and ``power_w``."""
     for point in points:
         if not holds(tables, point, count, cache - tables.cache[point], power_w - tables.power_w[point], planned):
             return False

@@ -1,4 +1,4 @@
-"""Laws of interference: what the performance models of shared GPUs come to for planning, in one form.
+"""Laws of interference: the performance models of shared GPUs, brought into one form for planning.
 
 A replica at an operating point beside n - 1 neighbours, whose demands for two resources sum up to C and P, needs
 
@@ -21,17 +21,17 @@ from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.sm_shares import units_of
 
 RESOURCES = 2
-"""Shared resources that sets of replicas are searched for."""
+"""The number of shared resources that the search for sets of replicas can handle."""
 
 Floats = NDArray[np.float64]
 
 
 class Grid(NamedTuple):
-    """A model at all operating points: arrays (units, batches), or what broadcasts to it.
+    """A model at all operating points: arrays (units, batches), or arrays that broadcast to that shape.
 
     ``base_ms`` to ``power_w`` are as in the law; ``alone_ms`` is what it needs alone, infinite where no clock remains.
-    A batch is also loaded for ``load_ms`` while the one before runs, and holds its GPU ``after_ms`` longer: less than 0
-    where that time includes the loading. ``burden`` is a guess at what part a point slows its neighbours by.
+    A batch is also loaded for ``load_ms`` while the one before it runs, and holds its GPU ``after_ms`` longer; this is
+    negative where the other times include the loading. ``burden`` estimates by what part a point slows its neighbours.
     """
 
     batch: Floats
@@ -50,8 +50,8 @@ class Grid(NamedTuple):
 class Law(NamedTuple):
     """How models slow each other down on a GPU type: the Grid of each, and scalars of the GPU.
 
-    ``root`` is 1 / r. ``clock_loss`` is the part of the clock lost per W above the cap. ``usual`` are usual demands of
-    a replica, ``slows`` the parts by which each unit of the demands slows a replica; both guide searches.
+    ``root`` is 1 / r. ``clock_loss`` is the part of the clock lost per W above the cap. ``usual`` are typical
+    demands of a replica for both resources, ``slows`` the part by which a unit of each slows one; they guide searches.
     """
 
     grids: dict[str, Grid]
@@ -67,9 +67,9 @@ class Law(NamedTuple):
 
 
 def law_of(data: PerformanceFile, models: Collection[str], partly_filled: bool) -> Law:
-    """The Law of performance data, with grids of those models that it knows, or else of one that nobody asked for.
+    """The Law of performance data, with the grids of the ``models`` that it knows, or of any one if it knows none.
 
-    Where batches may be ``partly_filled``, a point demands as much as any with no larger batch.
+    Where batches may be ``partly_filled``, a point demands as much as any smaller batch would.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def _axes(unit_share: float, max_batch: int) -> tuple[Floats, Floats]:
 
 
 def _positive(pair: Floats) -> tuple[float, float]:
-    """Two numbers above 0: where one is not, nobody demands that resource, and any scale will do."""
+    """Two numbers with 1 in place of a 0: no replica demands that resource, so any scale works."""
     first, second = np.where(pair > 0, pair, 1.0)
     return float(first), float(second)
 

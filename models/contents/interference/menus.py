@@ -1,10 +1,10 @@
-"""What replicas may choose from when throughput counts: every batch and number of units, under iGniter's model.
+"""The operating points of replicas when throughput counts: every batch and number of units, under iGniter's model.
 
 A replica of batch b on u units beside others answers a batch within
 
     t_gpu = (t_sched + n_k delay(n) + k_act(b, u) (1 + alpha_cache S)) / clock(P)
 
-(eqs. 4-9; see ``igniter_tables``) and carries b / (t_gpu + t_feedback) requests/s (eq. 2). It keeps SLO and rate
+(eqs. 4-9; see ``tables``) and carries b / (t_gpu + t_feedback) requests/s (eq. 2). It keeps SLO and rate
 exactly when t_gpu is no more than room(b).
 """
 
@@ -26,7 +26,7 @@ class Menu(NamedTuple):
 
     Arrays (models, units, batches): ``active_ms``, ``power_w``, ``cache``; (models, batches): ``feedback_ms``;
     (models,): ``scheduling_ms``, ``kernels``, ``sensitivity``. Of demands: ``model`` and (demands, batches) ``room_ms``
-    for plans and ``loose_ms`` for bounds. Scalars of the GPU as in Tables.
+    for plans and ``loose_ms`` for bounds. Scalars of the GPU are those of PointTables.
     """
 
     active_ms: Floats

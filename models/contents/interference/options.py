@@ -1,9 +1,9 @@
-"""Options of pricing: the ways in which a class can stand on a GPU, and what the dearest of them are worth.
+"""Options of pricing: the ways in which a class can stand on a GPU, and the highest value of each.
 
-Operating points of one model with equal units and batch bring the same power and cache demand and take the same
-time: they differ in the room that their classes leave. So models with many classes offer one option for each variant,
-units and batch, worth as much as the dearest class with room enough; how often that class occurs is then forgotten,
-which bounds forgive. Models with few offer every class apart.
+Operating points of one model with equal units and batch have the same power, cache demand and time; they differ only in
+the room, the longest time that their class allows. So a model with many classes has one option per variant, units and
+batch, worth as much as the most valuable class with enough room. How often that class may occur is ignored then, which
+can only raise a bound. A model with few classes has its own options for every class.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.contents.interference.kernels import busy_ms, clock_at
-from provision.models.contents.interference.tables import Demand, Tables, models_apart
+from provision.models.contents.interference.tables import Demand, PointTables, models_apart
 
 if TYPE_CHECKING:
     from provision.models.contents.interference.cells import Cell
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 MANY = 20
 """Models with at least so many replicas offer their classes together."""
 SLIGHT = 1e-9
-"""Rounding of sums of cache demand and power (W)."""
+"""Rounding error of sums of cache demand and of power (W)."""
 
 
 class Options(NamedTuple):
-    """Points by option, those of an option by room; the points of option o are ``first[o]`` up to ``first[o + 1]``.
+    """Points sorted by option, within an option by room: ``first[o]`` up to ``first[o + 1]`` are those of option o.
 
-    ``owner`` (points) is the class of each, ``room_ms`` its room, ``kind`` (options) tells apart what is offered
-    apart, and ``copies`` (classes) is how often a pattern may hold a class. ``cache`` and ``power_w`` are the least and
-    most that a point brings.
+    ``owner`` (points,) is the class of each point and ``room_ms`` (points,) its room; ``kind`` (options,) numbers the
+    models or classes that the options belong to; ``copies`` (classes,) is how often a pattern may hold a class.
+    ``cache`` and ``power_w`` are the (least, most) of any point.
     """
 
     points: Ints
@@ -55,8 +55,8 @@ class Offers(NamedTuple):
     one: Ints
 
 
-def options_of(tables: Tables, demands: Sequence[Demand], counts: Ints) -> Options:
-    """The Options of some demands, each for so many replicas."""
+def options_of(tables: PointTables, demands: Sequence[Demand], counts: Ints) -> Options:
+    """The Options of some demands; ``counts`` (demands,) is the number of replicas of each."""
     models = models_apart(demands)
     many = (np.bincount(models, counts) >= MANY)[models]
     kind = np.where(many, models, models.max() + 1 + np.arange(len(demands)))
@@ -73,7 +73,7 @@ def options_of(tables: Tables, demands: Sequence[Demand], counts: Ints) -> Optio
 
 @compiled
 def dearest(options: Options, values: Ints) -> tuple[Ints, Ints]:
-    """For every point the most that it or a roomier one of its option is worth, and the class that is."""
+    """(points,) the highest value of a class at this point or a roomier one of its option, and that class."""
     worth, one = np.empty(len(options.points), np.int64), np.empty(len(options.points), np.int64)
     for option in range(len(options.kind)):
         value, owner = np.int64(0), np.int64(0)
@@ -85,8 +85,8 @@ def dearest(options: Options, values: Ints) -> tuple[Ints, Ints]:
 
 
 @compiled
-def offers_in(tables: Tables, options: Options, worth: Ints, one: Ints, cell: Cell) -> Offers:
-    """The Offers in a Cell, given the ``dearest``; those that another of their kind makes up for are left out."""
+def offers_in(tables: PointTables, options: Options, worth: Ints, one: Ints, cell: Cell) -> Offers:
+    """The Offers in a Cell, given the ``dearest``; an offer that another of its kind dominates is left out."""
     count, cache, power_w = cell.size, cell.cache, cell.power_w
     many = len(options.kind)
     kept = Offers(np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many), np.empty(many),
@@ -127,7 +127,7 @@ def _first_above(sorted_: Floats, start: int, end: int, value: float) -> int:
 
 @compiled
 def _beaten(kept: Offers, begin: int, size: int, value: int, cache: float, power_w: float) -> bool:
-    """Whether one of the offers from ``begin`` on, none of which has more units, is no worse."""
+    """Whether an offer from ``begin`` up to ``size`` dominates the given one; none of them has more units."""
     for other in range(begin, size):
         if kept.value[other] >= value and kept.cache[other] <= cache and kept.power_w[other] <= power_w:
             return True

@@ -1,9 +1,9 @@
 """Pricing of one-GPU patterns under interference: the dearest sets of classes at given duals.
 
-Best-first branch and bound over ``cells``. In each the sets of offers that are worth more than what is known are
-listed by depth-first search under the bound of its knapsack, and checked exactly; a cell with sets that fail, or too
-many, is cut in two. All cells together contain every pattern, so the search always bounds all values.
-Duals are whole numbers, so sums are exact.
+Best-first branch and bound over ``cells``. In each cell a depth-first search, bounded by the cell's knapsack, lists the
+sets of offers that are worth more than the patterns found so far, and checks them exactly. A cell with sets that fail,
+or with too many sets, is cut in two. All cells together contain every pattern, so the search always has a bound.
+Duals are whole numbers, so that sums are exact.
 """
 
 import heapq
@@ -13,16 +13,16 @@ import numpy as np
 
 from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled
-from provision.models.contents.interference.cells import NEVER, Relaxed, first_cells, halves, relaxed
+from provision.models.contents.interference.cells import NEVER, CellBound, first_cells, halves, relaxed
 from provision.models.contents.interference.kernels import NONE, TRIES, UNKNOWN, arrange, settle
 from provision.models.contents.interference.options import SLIGHT, Offers, Options, dearest, offers_in
-from provision.models.contents.interference.tables import Tables
+from provision.models.contents.interference.tables import PointTables
 
 NODES = 3000
 """Nodes that the search of a cell may visit before it is cut."""
 
 
-class Found(NamedTuple):
+class FoundPatterns(NamedTuple):
     """Result of a search.
 
     ``members`` (patterns, places) and ``size`` hold patterns that can be planned; ``most`` is a value that
@@ -36,8 +36,11 @@ class Found(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What a search has found: patterns, how many and the highest value as arrays of 1, and by class the most
-    that a pattern is worth whose member of most units it is.
+    """What a search has found so far.
+
+    ``members`` and ``size`` are as in FoundPatterns; ``taken`` and ``highest`` (arrays of one entry) are the number of
+    patterns and the highest value; ``target`` (classes,) is the highest value of a pattern in which this class has the
+    most units.
     """
 
     members: Ints
@@ -48,13 +51,13 @@ class _Known(NamedTuple):
 
 
 @compiled
-def search(tables: Tables, options: Options, values: Ints, floor: int, cells: int, room: int) -> Found:
-    """Patterns of value above ``floor``: for every class the best that it has most units in, and those on the way.
+def search(tables: PointTables, options: Options, values: Ints, floor: int, cells: int, room: int) -> FoundPatterns:
+    """Patterns of value above ``floor``: for every class the best in which it has the most units, and others met.
 
     Parameters
     ----------
     tables, options
-        Tables and their Options.
+        PointTables and their Options.
     values
         (classes,) whole numbers.
     floor
@@ -66,7 +69,7 @@ def search(tables: Tables, options: Options, values: Ints, floor: int, cells: in
 
     Returns
     -------
-    Found
+    FoundPatterns
     """
     worth, one = dearest(options, values)
     known = _Known(np.empty((room, tables.most), np.int64), np.empty(room, np.int64), np.zeros(1, np.int64),
@@ -88,12 +91,12 @@ def search(tables: Tables, options: Options, values: Ints, floor: int, cells: in
                 opened += 1
     highest, taken = known.highest[0], known.taken[0]
     most = max(highest, -heap[0][0]) if len(heap) else highest
-    return Found(known.members[:taken], known.size[:taken], most, most == highest)
+    return FoundPatterns(known.members[:taken], known.size[:taken], most, most == highest)
 
 
 @compiled
-def _listed(tables: Tables, offers: Offers, copies: Ints, relaxed: Relaxed, known: _Known) -> int:
-    """Note patterns in a cell; returns the most that those left there may be worth, 0 when none are."""
+def _listed(tables: PointTables, offers: Offers, copies: Ints, relaxed: CellBound, known: _Known) -> int:
+    """Note the patterns of a cell; returns a bound on the value of those not noted, 0 when all are."""
     count, limit, many, best = relaxed.cell.size, tables.limit, len(offers.units), relaxed.best
     members = np.empty(count, np.int64)
     position, used = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
@@ -132,8 +135,8 @@ def _listed(tables: Tables, offers: Offers, copies: Ints, relaxed: Relaxed, know
 
 
 @compiled
-def _noted(tables: Tables, members: Ints, worth: int, top: int, known: _Known) -> bool:
-    """Check a set and note it; returns whether it can be, at least loosely."""
+def _noted(tables: PointTables, members: Ints, worth: int, top: int, known: _Known) -> bool:
+    """Check a set exactly and note it if it can be planned; returns whether it holds within the limits of bounds."""
     units, points = np.empty(len(members), np.int64), np.empty(len(members), np.int64)
     total = arrange(tables, members, len(members), units, points, TRIES)
     if total == NONE:
@@ -149,7 +152,7 @@ def _noted(tables: Tables, members: Ints, worth: int, top: int, known: _Known) -
 
 
 @compiled
-def hardened(tables: Tables, found: Found, harder_first: Ints, harder: Ints) -> None:
+def hardened(tables: PointTables, found: FoundPatterns, harder_first: Ints, harder: Ints) -> None:
     """Replace, in every pattern, classes by harder ones of the same models as long as the pattern can be planned.
 
     ``harder[harder_first[c] : harder_first[c + 1]]`` are the next harder classes of c.

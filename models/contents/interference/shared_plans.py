@@ -13,7 +13,7 @@ from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.interference.kernels import TRIES, arrange
 from provision.models.contents.interference.laws import shares_of
-from provision.models.contents.interference.stocks import Fleet, Stock, fleet_of
+from provision.models.contents.interference.supplies import Fleet, GpuSupply, fleet_of
 from provision.models.contents.interference.tables import Classes, Demand, classes_of, serves
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
@@ -26,15 +26,12 @@ FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "int
 
 
 Pattern = tuple[int, tuple[int, ...]]
-"""The index of a Stock, and the classes that share a GPU of it in ascending order."""
+"""One shared GPU: the index of its GpuSupply, and the classes that share it in ascending order."""
 
 
 @dataclass(frozen=True)
 class SharedProblem:
-    """An instance with its classes and the GPU types to plan on.
-
-    A pattern is (type, classes): the index of a Stock of the fleet and a tuple of the classes that share a GPU of it.
-    """
+    """An instance with its classes of equal demands and the GPU types to plan on."""
 
     instance: Instance
     classes: Classes
@@ -42,9 +39,9 @@ class SharedProblem:
 
     def points(self, pattern: Pattern) -> Ints | None:
         """Operating points of a pattern; None when none are found."""
-        stock, members = pattern
+        supply, members = pattern
         points, units = np.zeros((2, len(members)), int)
-        tables = self.fleet.stocks[stock].tables
+        tables = self.fleet.supplies[supply].tables
         total = arrange(tables, np.array(members), len(members), units, points, TRIES)
         return points if total > 0 else None
 
@@ -55,13 +52,13 @@ class SharedProblem:
         return found
 
     def used(self, patterns: Iterable[Pattern]) -> list[int]:
-        """How many GPUs of each type patterns take, in the order of the fleet's stocks."""
-        counts = Counter(stock for stock, _ in patterns)
-        return [counts[stock] for stock in range(len(self.fleet.stocks))]
+        """How many GPUs of each type patterns take, in the order of the fleet's supplies."""
+        counts = Counter(supply for supply, _ in patterns)
+        return [counts[supply] for supply in range(len(self.fleet.supplies))]
 
     def cost(self, patterns: Iterable[Pattern]) -> int:
         """Price of the GPUs of patterns, in units."""
-        return sum(stock.cost(many) for stock, many in zip(self.fleet.stocks, self.used(patterns), strict=True))
+        return sum(supply.cost(many) for supply, many in zip(self.fleet.supplies, self.used(patterns), strict=True))
 
     @property
     def dearest(self) -> int:
@@ -70,21 +67,21 @@ class SharedProblem:
 
     def alone(self) -> list[Pattern]:
         """The patterns with every replica on a GPU of its own, of the cheapest type that can serve it."""
-        order = sorted(range(len(self.fleet.stocks)), key=lambda stock: self.fleet.stocks[stock].cost(1))
+        order = sorted(range(len(self.fleet.supplies)), key=lambda supply: self.fleet.supplies[supply].cost(1))
         pairs = zip(range(len(self.classes.demands)), self.classes.counts, strict=True)
         return [found for one, many in pairs for found in many * [self._alone(one, order)]]
 
     def _alone(self, one: int, order: Iterable[int]) -> Pattern:
-        return next((stock, (one,)) for stock in order if self.points((stock, (one,))) is not None)
+        return next((supply, (one,)) for supply in order if self.points((supply, (one,))) is not None)
 
     def short(self, patterns: Iterable[Pattern]) -> list[str]:
         """In words, the GPUs that patterns take beyond those of the fleet, by type."""
-        pairs = zip(self.fleet.stocks, self.used(patterns), strict=True)
-        return [f"{many} {stock.gpu} GPUs and the fleet has {stock.count}" for stock, many in pairs
-                if stock.count is not None and many > stock.count]
+        pairs = zip(self.fleet.supplies, self.used(patterns), strict=True)
+        return [f"{many} {supply.gpu} GPUs and the fleet has {supply.count}" for supply, many in pairs
+                if supply.count is not None and many > supply.count]
 
     def outcome(self, patterns: Sequence[Pattern] | None, method: str, **found: Any) -> Outcome:
-        """The Outcome of a method that ends with these patterns; without a plan when the fleet is smaller."""
+        """The Outcome of a method that ends with these patterns; without a plan when the fleet has too few GPUs."""
         if patterns is None:
             return Outcome(**found)
         short = self.short(patterns)
@@ -95,7 +92,7 @@ class SharedProblem:
         return Outcome(plan=self.plan(patterns, method), **found)
 
     def plan(self, patterns: Iterable[Pattern], method: str) -> Plan:
-        """The Plan of patterns that together have a place for every part."""
+        """The Plan of patterns that together have a place for every replica."""
         waiting = [list(parts) for parts in self.classes.members]
         return Plan(
             version=1, instance=self.instance.name, digest=self.instance.digest, method=method,
@@ -103,15 +100,15 @@ class SharedProblem:
         )
 
     def _gpu(self, pattern: Pattern, waiting: Sequence[list[int]]) -> PlannedGpu:
-        stock = self.fleet.stocks[pattern[0]]
+        supply = self.fleet.supplies[pattern[0]]
         pairs = zip(pattern[1], self.chosen(pattern), strict=True)
-        replicas = tuple(self._replica(stock, point, waiting[one].pop()) for one, point in pairs)
-        return PlannedGpu(gpu=stock.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=replicas),))
+        replicas = tuple(self._replica(supply, point, waiting[one].pop()) for one, point in pairs)
+        return PlannedGpu(gpu=supply.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=replicas),))
 
-    def _replica(self, stock: Stock, point: Any, part: int) -> Replica:
+    def _replica(self, supply: GpuSupply, point: Any, part: int) -> Replica:
         index, rate_rps = self.classes.parts[part]
-        workload, tables = self.instance.workloads[index], stock.tables
-        shares = shares_of(stock.tables.unit_share)
+        workload, tables = self.instance.workloads[index], supply.tables
+        shares = shares_of(supply.tables.unit_share)
         return Replica(
             workload=workload.name,
             batch=int(tables.batch[point]),
@@ -121,27 +118,27 @@ class SharedProblem:
         )
 
     def patterns(self, plan: Plan | None) -> list[Pattern] | None:
-        """The patterns of a Plan; None when there is no plan or these classes and tables do not bear it out."""
+        """The patterns of a Plan; None without a plan, or when it does not hold with these classes and tables."""
         if plan is None:
             return None
         parts: dict[str, list[int]] = {}
         of_part = self.classes.of_part
         for part, (workload, _) in enumerate(self.classes.parts):
             parts.setdefault(self.instance.workloads[workload].name, []).append(int(of_part[part]))
-        found, stocks = [], {stock.gpu: index for index, stock in enumerate(self.fleet.stocks)}
+        found, supplies = [], {supply.gpu: index for index, supply in enumerate(self.fleet.supplies)}
         for gpu in plan.gpus:
             names = [replica.workload for piece in gpu.slices for replica in piece.replicas]
-            if gpu.gpu not in stocks or any(len(parts[name]) < many for name, many in Counter(names).items()):
+            if gpu.gpu not in supplies or any(len(parts[name]) < many for name, many in Counter(names).items()):
                 return None
-            found.append((stocks[gpu.gpu], tuple(sorted(parts[name].pop() for name in names))))
+            found.append((supplies[gpu.gpu], tuple(sorted(parts[name].pop() for name in names))))
         bears = not any(parts.values()) and all(self.points(pattern) is not None for pattern in set(found))
         return found if bears else None
 
     def matched(self, patterns: Sequence[Pattern], slots: Sequence[Demand]) -> list[Pattern]:
-        """Patterns of classes from patterns of slots, which are demands; slots that nobody needs stay empty."""
+        """Patterns of classes from patterns of slots, which are places for demands; unneeded slots stay empty."""
         takers = _takers(self.classes, slots, Counter(slot for _, members in patterns for slot in members))
-        found = [(stock, [takers[slot].pop() for slot in members if takers[slot]]) for stock, members in patterns]
-        return [(stock, tuple(sorted(members))) for stock, members in found if members]
+        found = [(supply, [takers[slot].pop() for slot in members if takers[slot]]) for supply, members in patterns]
+        return [(supply, tuple(sorted(members))) for supply, members in found if members]
 
 
 AnyProblem = TypeVar("AnyProblem", bound=SharedProblem)
@@ -191,10 +188,10 @@ def is_shared(instance: Instance) -> bool:
 
 
 def _takers(classes: Classes, slots: Sequence[Demand], counts: Mapping[int, int]) -> dict[int, list[int]]:
-    """Classes that take the slots of each demand, hardest first.
+    """For every slot the classes that take it, matched greedily from the hardest class on.
 
-    The hardest has the shortest budget, of equals the highest rate; among the slots that serve it, it takes one
-    of the smallest sufficient rate, of equals the longest budget: the others have least use for that.
+    A class is harder the shorter its budget and, at equal budgets, the higher its rate. It takes the slot of the
+    smallest sufficient rate and, of equal ones, the longest budget, because that slot is of least use to the others.
     """
     takers: dict[int, list[int]] = {slot: [] for slot in counts}
     free, by_model = dict(counts), dict[tuple[str, ...], list[int]]()

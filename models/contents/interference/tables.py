@@ -1,13 +1,13 @@
 """Tables for planning under interference: classes of equal demands and the operating points worth considering.
 
 The points of a class are those of all its models, which are the variants of its workloads. A replica keeps its SLO and
-rate exactly when it needs no more time (see ``laws``) than its room: the shorter of its budget and of what its rate
-leaves for a batch. Of the points with equal units and room, the one of least demands suits all neighbours best. Where
-neither of two demands less of both resources, that is told by the *burden*, a guess at what a point slows its
-neighbours by.
+rate exactly when it needs no more time (see ``laws``) than its *room*: the shorter of its latency budget and the time
+that its rate leaves for a batch. Of two points with equal units and room, the one that demands less of both shared
+resources is better for all neighbours. Where neither does, points are ordered by their *burden*, an estimate of how
+much a point slows its neighbours.
 
-Whatever is planned here has one replica per workload, as in the paper, with its SM share in whole units. Only a
-workload that a GPU cannot serve alone is split, into the least number of equal parts.
+Plans made from these tables have one replica per workload, as in the paper, with its SM share in whole units. Only a
+workload that one GPU cannot serve is split, into the least number of equal parts.
 """
 
 import math
@@ -29,7 +29,7 @@ from provision.models.problem.instance import Instance
 from provision.models.traffic.rule import LatencyRule
 
 LOOSE = 3e-9
-"""Relative excess over SLOs and rates that a bound forgives: more than the verifier does."""
+"""Relative excess over SLOs and rates that a bound tolerates; it is more than the verifier tolerates."""
 ROUNDING = 1e-12
 """Relative excess that is rounding: a plan may meet a limit exactly."""
 POINTS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w", "burden")
@@ -42,7 +42,7 @@ Columns = dict[str, NDArray[Any]]
 """Arrays over operating points, by name."""
 
 
-class Tables(NamedTuple):
+class PointTables(NamedTuple):
     """Operating points of all classes on one GPU type, those of a class together, by units and then by burden.
 
     Arrays over points: ``model`` counts in the models of the class, ``units``, ``batch``; ``base_ms`` to ``power_w`` as
@@ -123,10 +123,10 @@ def classes_of(instance: Instance) -> Classes:
 
 
 def _part_rps(instance: Instance) -> Floats:
-    """(workloads,) most that a replica may have to carry, in requests/s.
+    """(workloads,) the rate up to which one replica carries a workload, in requests/s.
 
-    Where max_replicas is set that is what the fastest GPU type can; else what the type with the least price for it can,
-    one without limited count where there is one.
+    Where max_replicas is set, it is that of the fastest GPU type; else that of the type with the least price per
+    request/s, among types without a limited count where there are any.
     """
     segments = best_segments(instance)
     rps, entries = segments.throughput_rps, [instance.fleet[kind.entry] for kind in segments.kinds]
@@ -144,7 +144,7 @@ def one_replica_each(instance: Instance) -> bool:
 
 
 def hardness(demand: Demand) -> Demand:
-    """Sort key: no demand can serve one that comes before it, but for equals."""
+    """Sort key: a place for a demand can never serve a demand that sorts before it, unless they are equal."""
     models, budget_ms, rate_rps = demand
     return models, budget_ms, -rate_rps
 
@@ -160,10 +160,10 @@ def models_apart(demands: Iterable[Demand]) -> Ints:
     return np.array([numbers[demand[0]] for demand in demands])
 
 
-def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand]) -> Tables:
-    """The Tables of some demands on whole GPUs of a type, in their order; those that it cannot serve have no points.
+def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand]) -> PointTables:
+    """The tables of some demands on whole GPUs of a type, in the order of the demands.
 
-    ``rule`` is the latency rule that they keep.
+    A demand that the GPU type cannot serve has no points. ``rule`` is the latency rule that the points keep.
     """
     law = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
     points = [_points(law.grids, rule, *demand) for demand in demands]
@@ -171,7 +171,7 @@ def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand
     by_power = [_order(one, "power_w", "cache", "units") for one in points]
     limit = units_of(law.unit_share)
     steps = np.arange(limit + 2)
-    return Tables(
+    return PointTables(
         first=np.array([start + np.searchsorted(one["units"], steps)
                         for start, one in zip(offsets, points, strict=False)]),
         by_power=np.concatenate([start + order for start, order in zip(offsets, by_power, strict=False)]),
@@ -192,8 +192,8 @@ def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand
     )
 
 
-def least_units(tables: Tables) -> Ints:
-    """(classes,) units that each needs at least; more than there are where the GPU cannot serve it."""
+def least_units(tables: PointTables) -> Ints:
+    """(classes,) units that each class needs at least; more than the GPU has where it cannot serve the class."""
     return (tables.first == tables.first[:, :1]).sum(axis=1) - 1
 
 
@@ -210,9 +210,9 @@ def _merged(parts: Sequence[Columns]) -> Columns:
 def _points(
     grids: Mapping[str, Grid], rule: LatencyRule, models: Sequence[str], budget_ms: float, rate_rps: float
 ) -> Columns:
-    """The points of one demand that can hold alone and are worth considering, as arrays by name.
+    """The points of one demand that can hold alone and that no other dominates, as arrays by name.
 
-    A point without another of no more units, power, cache, time alone and slowdown, and no less room, is worth it.
+    A point is left out when another has no more units, power, cache demand, time alone and slowdown, and no less room.
     """
     known = [(number, grids[model]) for number, model in enumerate(models) if model in grids]
     nothing = [_possible(0, next(iter(grids.values())), rule, 0.0, 0.0)]
@@ -225,7 +225,7 @@ def _points(
 
 
 def _possible(number: int, grid: Grid, rule: LatencyRule, budget_ms: float, rate_rps: float) -> Columns:
-    """The points at which one model, of this number, can hold alone."""
+    """The points at which one model can hold alone; ``number`` is its index in the models of the class."""
     batch, load_ms, after_ms = grid.batch[:1], grid.load_ms[:1], grid.after_ms[:1]
     room, loose = (
         np.broadcast_to(rule.room_ms(batch, rate_rps / slack, load_ms, budget_ms * slack) - after_ms, grid.batch.shape)

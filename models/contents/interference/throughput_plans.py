@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from provision.models.base.arrays import Ints
-from provision.models.contents.interference.boxes import CLOSE, NOTHING, Found, most_throughput
+from provision.models.contents.interference.boxes import CLOSE, NOTHING, BestPoints, most_throughput
 from provision.models.contents.interference.laws import shares_of
 from provision.models.contents.interference.menus import Menu, menu_of
 from provision.models.contents.interference.shared_plans import FEATURES as SHARED_FEATURES
 from provision.models.contents.interference.shared_plans import Pattern, SharedProblem, shared_problem
-from provision.models.contents.interference.stocks import Stock
+from provision.models.contents.interference.supplies import GpuSupply
 from provision.models.plans.plan import Replica
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
@@ -25,19 +25,19 @@ BOXES = 20_000
 
 @dataclass(frozen=True)
 class ThroughputProblem(SharedProblem):
-    """A SharedProblem whose patterns are worth their throughput; a Menu for every Stock of its fleet.
+    """A SharedProblem whose patterns are worth their throughput; a Menu for every GpuSupply of its fleet.
 
-    ``known`` are the best Found so far of patterns, and the boxes that these took.
+    ``known`` are the best BestPoints so far of patterns, and the boxes that these took.
     """
 
     menus: tuple[Menu, ...]
-    known: dict[Pattern, tuple[Found, int]] = field(default_factory=dict)
+    known: dict[Pattern, tuple[BestPoints, int]] = field(default_factory=dict)
 
-    def found(self, pattern: Pattern, boxes: int = BOXES) -> Found:
+    def found(self, pattern: Pattern, boxes: int = BOXES) -> BestPoints:
         """What a pattern is worth, as far as so many boxes tell or more."""
         if pattern not in self.known or self.known[pattern][1] < boxes:
-            stock, members = pattern
-            found = most_throughput(self.menus[stock], np.array(members), boxes)
+            supply, members = pattern
+            found = most_throughput(self.menus[supply], np.array(members), boxes)
             exact = found.bound <= found.value * (1 + CLOSE)
             self.known[pattern] = found, BOXES if exact else boxes
         return self.known[pattern][0]
@@ -56,13 +56,13 @@ class ThroughputProblem(SharedProblem):
         found = self.found(pattern, 1)
         if found.value > NOTHING:
             return found.points
-        tables, points = self.fleet.stocks[pattern[0]].tables, super().chosen(pattern)
+        tables, points = self.fleet.supplies[pattern[0]].tables, super().chosen(pattern)
         return np.column_stack([tables.units[points], tables.batch[points]]) - 1
 
-    def _replica(self, stock: Stock, point: Any, part: int) -> Replica:
+    def _replica(self, supply: GpuSupply, point: Any, part: int) -> Replica:
         workload, rate_rps = self.classes.parts[part]
         unit, batch = point.tolist()
-        shares = shares_of(stock.tables.unit_share)
+        shares = shares_of(supply.tables.unit_share)
         return Replica(
             workload=self.instance.workloads[workload].name, batch=batch + 1, sm_share=float(shares[unit]),
             rate_rps=rate_rps,
@@ -72,7 +72,7 @@ class ThroughputProblem(SharedProblem):
 def throughput_problem(instance: Instance) -> ThroughputProblem:
     """The ThroughputProblem of an instance that methods with FEATURES can do."""
     plain = shared_problem(instance)
-    menus = tuple(menu_of(instance, stock.gpu, plain.classes.demands) for stock in plain.fleet.stocks)
+    menus = tuple(menu_of(instance, supply.gpu, plain.classes.demands) for supply in plain.fleet.supplies)
     return ThroughputProblem(instance, plain.classes, plain.fleet, menus)
 
 

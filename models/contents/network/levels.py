@@ -1,11 +1,11 @@
-"""Levels at which a slice is shared by closed networks, and what every role takes of the slice at each.
+"""Levels at which closed networks share a slice, and the resources of the slice that every role takes at each.
 
 On a shared slice a batch takes Z + s S: think time Z, slice time S, and the slowdown s = min(P, 1 / (1 - U)) of P
 processes that use the slice up to U. A *level* bounds s, so that the processes that a role needs, the time that it
 uses the slice for, and its memory no longer depend on its neighbours.
 
-Utilisation is not monotone in a rate: as more requests come, batches fill better. So a role takes, for plans, the most
-that any smaller rate needs however well batches fill; for bounds, the least that any rate of the role needs.
+Utilisation is not monotone in the rate, because more requests fill batches better. So for plans a role takes the most
+that any rate up to its own needs; for bounds it takes the least that any rate of the role needs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ class Level(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """Ways to have roles at levels.
+    """The ways in which a replica of each role can run at each level.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Ways(NamedTuple):
 
 
 def planned_levels(clients: int) -> list[Level]:
-    """Levels for plans on a slice of so many MPS clients: their slowdown holds up to their limits."""
+    """Levels for plans, whose slowdown holds up to their limits, on a slice with this number of MPS clients."""
     last = min(clients, MOST_PROCESSES)
     found = []
     for most in (*(number for number in PLANNED_PROCESSES if number < last), last):
@@ -92,7 +92,7 @@ def planned_levels(clients: int) -> list[Level]:
 
 
 def bounded_levels(clients: int) -> list[Level]:
-    """Levels that cover every way to share a slice: each slows as its lower and holds as its upper ends do."""
+    """Levels that cover every way to share a slice: their lower end gives the slowdown, their upper end the room."""
     counted = range(2, min(clients, MOST_PROCESSES) + 1)
     more = [number for number in MORE_PROCESSES if number <= clients]
     found = []
@@ -183,7 +183,7 @@ def busy_per_item_s(network: ClosedNetwork, compute: int) -> NDArray[np.float64]
 
 
 def most_use(busy_s: NDArray[np.float64], batch: int, role: Role, fill_s: float) -> float:
-    """The most of the slice's time that any rate up to a role's takes, with batches filled as they are or better."""
+    """The largest part of the slice's time that any rate up to a role's takes, however well its batches fill."""
     filled = np.arange(batch)
     here = filled <= role.rate_rps * fill_s * (1 + FORGIVEN)
     longest_s = np.maximum.accumulate(busy_s[:batch][::-1])[::-1]
@@ -201,7 +201,7 @@ def least_use(busy_s: NDArray[np.float64], batch: int, role: Role, fill_s: float
 
 
 def _undominated(ways: _Columns) -> _Columns:
-    """At each level the allowed ways that no other one equals or betters in every resource, in as few rows as hold."""
+    """At each level the allowed ways that no other dominates in every resource, packed into as few rows as possible."""
     resources = (ways.processes, ways.use, ways.memory_gib)
     no_more = np.logical_and.reduce([field[:, None] <= field for field in resources])
     first = np.tri(len(ways.use), k=-1, dtype=bool).T[:, :, None]

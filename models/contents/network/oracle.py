@@ -23,7 +23,7 @@ UNITS = (64, 120)
 MOST_FOUND = 40
 """Most contents from one search."""
 NEAR = 0.8
-"""Levels that promise less than this part of the best content are passed over."""
+"""Levels whose estimate is below this part of the best content are skipped."""
 
 
 class NetworkOracle:
@@ -69,7 +69,7 @@ class NetworkOracle:
         return self.runner.of(content)
 
     def _contents(self, levels: Levels, values: NDArray[np.int64], floor: int) -> list[Content]:
-        """Contents of the levels that are worth most, memory dearer and dearer while some do not fit."""
+        """Contents of the most valuable levels; the price of memory rises while some of them do not fit."""
         found: dict[Content, None] = {}
         highest = 0
         for part in (0.0, *PARTS_OF_WORTH):
@@ -90,7 +90,7 @@ class NetworkOracle:
         return list(found)
 
     def _most(self, levels: Levels, values: NDArray[np.int64], floor: int) -> int:
-        """What no content is worth more than."""
+        """An upper bound on the value of any content."""
         most = worth_of(levels, values, self.copies, 0.0, 1.0)
         highest = least = int(most.max(initial=0))
         if highest <= floor:

@@ -1,8 +1,8 @@
 """The batches that gpu-lets run with: the largest that hold (ATC 2022, Algorithm 1, line 27).
 
-Methods reckon with the smallest batches that carry the rates. A server takes what waits up to its batch, so that a
-larger one costs nothing while little waits, and after a burst fewer rounds make up for it. A larger batch presses
-harder on the other part, though: where interference was not looked at, the smallest stay.
+Methods search with the smallest batches that carry the rates. A server takes the requests that wait, up to its batch
+size. So a larger size costs nothing while few requests wait, and after a burst it catches up in fewer rounds. But a
+larger batch also slows the other part of the GPU more, so plans made without interference keep the smallest batches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +17,10 @@ Batches = Sequence[Sequence[int]]
 
 
 def largest_batches(tables: TurnTables, parts: Sequence[Part]) -> Batches:
-    """Batches for the parts of one GPU beside each other that no replica can grow from.
+    """The largest batches for the parts of one GPU: no single batch can be one size larger.
 
-    From the smallest on, the fullest replica at its rate grows where every SLO and rate still holds.
+    Starting from the smallest batches, the replica whose batch is fullest at its rate gets the next size, as long as
+    every SLO and rate still holds.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ def largest_batches(tables: TurnTables, parts: Sequence[Part]) -> Batches:
 
 
 def _grown(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> Iterator[Batches]:
-    """Batches with the next size for one replica, for the fullest first."""
+    """The batches with the next size for one replica, each replica in turn, the fullest first."""
     full = [
         (load_rps * busy_ms.sum() / tables.batches[size], part, at)
         for part, ((_, load), busy_ms) in enumerate(zip(parts, _busy(tables, parts, batches), strict=True))

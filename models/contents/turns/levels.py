@@ -40,9 +40,9 @@ def pressures_of(tables: TurnTables, share: int, ranges: int) -> Pressures:
 
 
 UNDISTURBED = Pressures(np.array([ALONE]), np.array([ALONE]))
-"""What a part receives that has the GPU to itself."""
+"""The pressures that a part with the GPU to itself receives: none."""
 UNLIMITED = Pressures(np.array([np.inf]), np.array([np.inf]))
-"""What such a part may exert."""
+"""The pressures that such a part may exert: any."""
 
 
 def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received: Pressures, exerted: Pressures,

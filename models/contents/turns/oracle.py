@@ -1,8 +1,8 @@
 """The content oracle of gpu-lets (ATC 2022): a GPU in one or two parts, replicas in turns on each.
 
-A replica can carry its batch once in a cycle, whatever is routed to it, so a role's rate is a capacity. Parts are
-priced as knapsacks at levels of cycle and pressure; the best pair of parts whose pressures agree is the best content.
-Nothing is listed, so many replicas on a part do no harm; what bounds know of cycles and pressures are intervals.
+A replica can carry one batch per cycle, whatever rate is routed to it, so a role's rate is a capacity. Parts are priced
+as knapsacks at levels of cycle length and pressure; the best content is the best pair of parts whose pressures agree.
+Contents are never enumerated, so that many replicas on a part cost little. Bounds use intervals of cycle and pressure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,11 +23,11 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
 GRIDS = (Grid(48, 1.12, 3), Grid(120, 1.05, 5))
-"""How fine levels are in the quickest search, and in the others."""
+"""How fine the levels are in the quickest search, and in all others."""
 MOST_FOUND = 20
 """Most contents from one search."""
 ALL = -1.0
-"""No level is passed over: two parts are worth what neither promises alone."""
+"""A threshold below which no level falls: none may be skipped, as the value of a pair shows in neither part alone."""
 
 Parts = tuple[tuple[int, tuple[int, ...]], ...]
 """The parts of a GPU: an index of a share, and what takes turns there, each a role with one of its models."""
@@ -119,7 +119,7 @@ class TurnsOracle:
 
     def _contents(self, splits: list[list[_Side]], values: NDArray[np.int64], copies: NDArray[np.int64], floor: int
                   ) -> list[Content]:
-        """Contents of the best pairs of parts, memory dearer and dearer while some do not fit."""
+        """Contents of the best pairs of parts; the price of memory rises while some of them do not fit."""
         found: dict[Content, None] = {}
         highest = 0
         for part in (0.0, *PARTS_OF_WORTH):
@@ -146,7 +146,7 @@ class TurnsOracle:
         return list(found)
 
     def _most(self, splits: list[list[_Side]], values: NDArray[np.int64], floor: int) -> int:
-        """What no content is worth more than."""
+        """An upper bound on the value of any content."""
         least = self._highest(splits, values, 0.0)
         for part in PARTS_OF_WORTH if least > floor else ():
             gib_price = part * least / self.memory_gib
@@ -155,12 +155,12 @@ class TurnsOracle:
         return least
 
     def _highest(self, splits: list[list[_Side]], values: NDArray[np.int64], gib_price: float) -> int:
-        """The most that a pair of parts gains, memory paid for."""
+        """The highest gain of a pair of parts, the price of memory subtracted."""
         return max(pair[0] for sides in splits for pair in self._pairs(sides, values, self.copies, gib_price))
 
     def _pairs(self, sides: list[_Side], values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
                ) -> Iterator[tuple[int, list[_Side], list[int]]]:
-        """What the parts of a split gain together for every pair of pressures, and the levels at which they do."""
+        """The joint gain of the parts of a split for every pair of pressures, and the levels that reach it."""
         gained, levels = [], []
         for side in sides:
             most = worth_of(side.levels, values, copies, gib_price, ALL).reshape(*side.shape, -1)

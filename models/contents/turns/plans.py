@@ -1,4 +1,4 @@
-"""Plans of gpu-lets from what methods decide: which load each part of a GPU has."""
+"""Plans of gpu-lets from the decisions of a method: the load of each part of every GPU."""
 
 from collections.abc import Iterable, Sequence
 from time import perf_counter
@@ -48,9 +48,9 @@ def _replicas(tables: GpuletTables, parts: Sequence[Part]) -> tuple[Replica, ...
 def outcome(
     tables: GpuletTables, gpus: Sequence[Sequence[Part]] | None, method: str, started: float, stuck: str = ""
 ) -> Outcome:
-    """What a method found: a plan of GPUs given as lists of (share, load), or None and where it got stuck.
+    """The Outcome of a method that found ``gpus``, lists of (share, load), or None and got ``stuck`` for a reason.
 
-    A plan that misses an SLO or rate by the data, made without looking at interference, is ``unknown``.
+    A plan that was made without regard to interference and misses an SLO or rate by the data is ``unknown``.
     """
     count, plan, reason = tables.instance.fleet[0].count, None, stuck
     if gpus is not None and count is not None and len(gpus) > count:

@@ -17,7 +17,7 @@ from provision.models.problem.instance import Instance
 ROUNDING = 1e-10
 """Relative excess that counts as rounding; the verifier allows a little more."""
 LEAST_RPS = 1e-6
-"""A workload without requests keeps a replica, planned for this."""
+"""The rate, in requests/s, that a workload without requests is planned for, so that it keeps a replica."""
 ALONE = -np.inf
 """The pressure on a part that has the GPU to itself."""
 
@@ -31,8 +31,8 @@ Part = tuple[int, Load]
 class TurnTables:
     """Executions and pressures, arrays (shares, workloads, batches), with interference or as if there were none.
 
-    ``own`` is c5 and what a replica adds to its own slowdown, ``pressure`` what it adds to that of the other part;
-    both of the worst batch up to its own.
+    ``own`` is the constant c5 plus a replica's contribution to its own slowdown; ``pressure`` is its contribution to
+    the slowdown of the other part. Both are the highest of all batches up to the replica's own.
 
     Parameters
     ----------
@@ -106,9 +106,9 @@ class TurnTables:
     def _fit(self, share: int, load: Load, pressure: float) -> tuple[int, ...] | None:
         """Indices of the smallest batches with which a load meets its SLOs on a share; None when there are none.
 
-        ``load`` is a tuple of (workload, rate). For a period the batches are what arrives in it; the shortest period
-        that holds all their executions has the smallest batches, none of which can be less. Only periods that
-        just fill a batch matter.
+        ``load`` is a tuple of (workload, rate). Over a period of time, a replica needs the batch that holds the
+        requests which arrive in it. The shortest period long enough for all these executions gives the smallest
+        batches. Only periods at which some batch is exactly full need to be tried.
         """
         who, rates = np.array([one for one, _ in load]), np.array([rate for _, rate in load])
         period_ms = np.sort((1000 * self.batches / rates[:, None]).ravel())
@@ -124,8 +124,9 @@ class TurnTables:
     def settle(self, parts: Sequence[Part]) -> list[tuple[int, ...]] | None:
         """Smallest batches for the parts of one GPU beside each other; None when an SLO, rate or the memory breaks.
 
-        ``parts`` are (share, load) with non-empty loads. Pressures rise from none until they hold: slower executions
-        never allow smaller batches, so this ends at the smallest batches that any solution has.
+        ``parts`` are (share, load) with non-empty loads. The pressures between the parts start at none and rise until
+        they are consistent. Slower executions never allow smaller batches, so the result is the smallest of all
+        solutions.
         """
         if not self.fits_memory(one for _, load in parts for one, _ in load):
             return None
@@ -141,7 +142,7 @@ class TurnTables:
             received = felt[::-1]
 
     def pressures(self, parts: Sequence[Part]) -> list[float]:
-        """What every part of a GPU that holds exerts on the other, at the smallest batches."""
+        """The pressure that every part of a GPU exerts on the other at the smallest batches; the parts must hold."""
         settled = self.settle(parts)
         assert settled is not None, "the parts hold"
         return [self.felt(share, load, batches) for (share, load), batches in zip(parts, settled, strict=True)]

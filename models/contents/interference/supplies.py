@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from provision.models.contents.interference.tables import Demand, Tables, tables_of
+from provision.models.contents.interference.tables import Demand, PointTables, tables_of
 from provision.models.performance.igniter import igniter_data
 from provision.models.problem.instance import Instance
 
@@ -18,15 +18,14 @@ Tier = tuple[int, int | None]
 
 
 @dataclass(frozen=True)
-class Stock:
-    """GPUs of one type, the Tables of all classes on it, how many there are and their ``tiers``, cheapest first.
+class GpuSupply:
+    """GPUs of one type, the PointTables of all classes on it, how many there are and their ``tiers``, cheapest first.
 
-    A tier is (price, count), the price in whole units. The last is without limit, None: a price of the fleet, or that
-    of GPUs which it has not.
+    The last tier has no limit: it is a price of the fleet, or stands for GPUs that the fleet lacks.
     """
 
     gpu: str
-    tables: Tables
+    tables: PointTables
     count: int | None
     tiers: tuple[Tier, ...]
 
@@ -51,9 +50,9 @@ class Stock:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The Stocks of an instance, the ``prices`` of its GPUs and what a ``unit`` of these adds to the objective."""
+    """The GPU supplies of an instance, the ``prices`` of its fleet entries in units, and the price of a ``unit``."""
 
-    stocks: tuple[Stock, ...]
+    supplies: tuple[GpuSupply, ...]
     prices: tuple[int, ...]
     unit: Fraction
 
@@ -65,17 +64,20 @@ class Fleet:
     def with_tables(self, instance: Instance, demands: Sequence[Demand]) -> "Fleet":
         """The same GPUs with the tables of other demands."""
         data = igniter_data(instance.performance)
-        tables = (tables_of(data[one.gpu], instance.shared_rule, demands) for one in self.stocks)
-        stocks = tuple(replace(stock, tables=made) for stock, made in zip(self.stocks, tables, strict=True))
-        return replace(self, stocks=stocks)
+        tables = (tables_of(data[one.gpu], instance.shared_rule, demands) for one in self.supplies)
+        supplies = tuple(replace(supply, tables=made) for supply, made in zip(self.supplies, tables, strict=True))
+        return replace(self, supplies=supplies)
 
     def objective(self, units: int) -> float:
-        """What whole units of price add to the objective."""
+        """The value that a number of price units adds to the objective."""
         return float(units * self.unit)
 
 
 def fleet_of(instance: Instance, demands: Sequence[Demand], replicas: int) -> Fleet:
-    """The Fleet of an instance, with the GPU types whose data knows some of its models; for so many replicas."""
+    """The Fleet of an instance: the GPU types whose data knows some model of the demands.
+
+    ``replicas`` is the number of replicas to place.
+    """
     weights = [Fraction(f"{instance.weight(entry):.12g}") for entry in instance.fleet]
     unit = Fraction(math.gcd(*(weight.numerator for weight in weights)) or 1,
                     math.lcm(*(weight.denominator for weight in weights)))
@@ -87,14 +89,14 @@ def fleet_of(instance: Instance, demands: Sequence[Demand], replicas: int) -> Fl
         if entry.gpu in data:
             tiers.setdefault(entry.gpu, []).append((price, entry.count))
     tables = {gpu: tables_of(data[gpu], instance.shared_rule, demands) for gpu in tiers}
-    stocks = (_stock(gpu, tables[gpu], found, beyond) for gpu, found in tiers.items())
-    return Fleet(tuple(stocks), tuple(prices), unit)
+    supplies = (_supply(gpu, tables[gpu], found, beyond) for gpu, found in tiers.items())
+    return Fleet(tuple(supplies), tuple(prices), unit)
 
 
-def _stock(gpu: str, tables: Tables, tiers: Iterable[Tier], beyond: int) -> Stock:
-    """The Stock of a GPU type; tiers dearer than one without limit are left out."""
+def _supply(gpu: str, tables: PointTables, tiers: Iterable[Tier], beyond: int) -> GpuSupply:
+    """The GpuSupply of a GPU type; tiers dearer than one without limit are left out."""
     order = sorted(tiers, key=lambda tier: tier[0])
     unlimited = [index for index, (_, count) in enumerate(order) if count is None]
     if unlimited:
-        return Stock(gpu, tables, None, tuple(order[: unlimited[0] + 1]))
-    return Stock(gpu, tables, sum(count for _, count in order if count is not None), (*order, (beyond, None)))
+        return GpuSupply(gpu, tables, None, tuple(order[: unlimited[0] + 1]))
+    return GpuSupply(gpu, tables, sum(count for _, count in order if count is not None), (*order, (beyond, None)))
