@@ -1,11 +1,13 @@
 """Jobs: what clients rely on, from submission to result, with cancelling and restarts."""
 
 import signal
+from types import SimpleNamespace
 
 import pytest
 from served import SLOW, Client, answer, ended, process, served, until
 
 import provision
+from provision.service.work import verbs, worker
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,22 @@ def test_cancelled_solve_keeps_its_best_plan(client):
     assert job["status"] == "cancelled"
     assert job["result"]["termination"] == "stopped" and job["result"]["verified"]
     assert job["result"]["plan"]["gpus"]
+
+
+@pytest.mark.parametrize("method", ["greedy", "assignment-cpsat"])
+def test_cancelled_before_the_first_incumbent_keeps_a_plan(monkeypatch, method):
+    """Ctrl-C reaches the search before it has anything: greedy's plan, made at once, is kept."""
+    def stopped(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    instance = provision.read("parvagpu-s1").model_dump(mode="json", exclude_none=True)
+    turn = worker._Turn(SimpleNamespace(value=0))
+    request = {"method": method, "time_limit_s": 5.0, "seed": 0, "parameters": {}}
+    monkeypatch.setitem(verbs.VERBS, "solve", stopped)
+    kind, result = worker._outcome(turn, 1, SimpleNamespace(tell=None), "solve", request, instance, None)
+    assert kind == "result" and result["verified"] and result["termination"] == "stopped" and result["plan"]["gpus"]
+    assert method in result["notes"][-1]
+
 
 
 def test_queued_job_is_cancelled_at_once_and_the_next_runs(client):
