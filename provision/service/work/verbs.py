@@ -128,7 +128,7 @@ def _what_if(given: Given) -> dict[str, Any]:
     values, points = (values_of(sweep), points_of(sweep)) if sweep else ({}, [])
     found: dict[str, Any] = {"base": row(solved(instance, settings, **PLAIN.get(request["method"], {})))}
     if request["prices"]:
-        found["prices"] = [price._asdict() for price in marginal_prices(instance)]
+        found["prices"] = [price._asdict() for price in marginal_prices(instance, request["prices_of"])]
     done: list[Any] = []
 
     def tell(number: int, rows: list[Any]) -> None:

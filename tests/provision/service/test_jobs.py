@@ -129,6 +129,9 @@ def test_other_verbs(client):
     plan = client.solve("parvagpu-s1", "greedy", 5).plan
     rows = client.compare("parvagpu-s1", ["greedy", "igniter"])
     assert [row["status"] for row in rows] == ["feasible", "not applicable"]
+    one = provision.read("parvagpu-s1").workloads[2].name
+    priced = client.run({"verb": "what-if", "instance": "parvagpu-s1", "prices": True, "prices_of": [one]})["prices"]
+    assert [price["workload"] for price in priced] == [one]
     sweep = client.what_if("parvagpu-s1", {"rate": [1.0, 2.0]}, method="greedy")
     assert [row["rate"] for row in sweep] == [1.0, 2.0]
     assert client.simulate("parvagpu-s1", plan, 2)["arrived"] > 0
@@ -137,6 +140,17 @@ def test_other_verbs(client):
     assert "README.md" in client.export(plan, "shell", "parvagpu-s1")
     day = client.simulate_trace("parvagpu-s1", "time_s,workload,rate_rps\n0,bert,5\n60,bert,9\n", policies=["static"])
     assert len(day["windows"]) == 2
+
+
+def test_diff_against_a_saved_status(client):
+    plan = client.solve("parvagpu-s1", "greedy", 5).plan
+    gpu = {"product": "NVIDIA A100-SXM4-80GB", "mig_capable": True, "mig": False, "mig_pending": False}
+    gpus = [gpu | {"index": at, "uuid": f"GPU-{at}", "slices": [{"profile": "whole", "devices": [f"GPU-{at}"]}]}
+            for at in range(len(plan.gpus))]
+    steps = client.diff("parvagpu-s1", plan, {"gpus": gpus, "leftovers": [], "last_run": None})
+    assert [step["action"] for step in steps].count("set_mig_mode") == len(plan.gpus)
+    with pytest.raises(provision.InputError, match="may be used"):
+        client.diff("parvagpu-s1", plan, {"gpus": gpus[:1], "leftovers": [], "last_run": None})
 
 
 def test_what_a_method_cannot_use_fails_with_a_problem(client):

@@ -105,6 +105,10 @@ def test_questions_about_a_plan(page):
     assert "next GPU is due" in page.inner_text("#what-if-result")
     page.click("#prices")
     page.wait_for_selector("#what-if-result caption:has-text('one more request')")
+    page.click("#workloads button >> nth=0")
+    page.wait_for_selector("#why li:has-text('At the margin one more request/s costs')")
+    why = page.inner_text("#why")
+    assert "stands where it does" in why and "requests/s" in why and "GPU is due" in why
     page.fill("#replay-seconds", "2")
     page.click("#replay")
     page.wait_for_selector("#replay-result .meter")
