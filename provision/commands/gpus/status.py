@@ -100,6 +100,9 @@ def _status(options: Namespace) -> int:
         ("GPU", "product", "MIG", "slice", "device", "MPS", "replicas", "processes"),
         [row for gpu in present.gpus for row in _rows(gpu)],
     )
+    for gpu in present.gpus:
+        if gpu.unknown:
+            print(f"GPU {gpu.index}: its driver does not tell {', '.join(gpu.unknown)}; they are unknown")
     for device in present.leftovers:
         print(f"{device} is gone but left files, a daemon or servers behind; the next apply clears them")
     if last and last.unfinished:
