@@ -24,7 +24,7 @@ VERBS = {
         "planning.bench",
         "solve the benchmark families and set the answers against the best known; exit 1 when one is worse",
     ),
-    "export": ("gpus.export", "write a plan for mig-parted, Kubernetes, Triton, a shell or ParvaGPU"),
+    "export": ("gpus.export", "write a plan for mig-parted, Kubernetes, Helm, KServe, Ray Serve, Triton or a shell"),
     "what-if": (
         "planning.what_if",
         "solve variations of an instance: what changes, where the next GPU is due, what a request costs",
