@@ -7,7 +7,7 @@ serving.kserve.io/v1beta1 InferenceService and v1alpha1 InferenceGraph.
 from __future__ import annotations
 
 from math import floor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from provision.exporters.claims import GATES, NEEDS, claim, wanted
 from provision.exporters.cluster import LABELLING, node_files, operator_notes
@@ -18,7 +18,6 @@ from provision.models.base.known import known
 from provision.models.plans.prediction import predict_slice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
 
     from provision.models.plans.plan import Plan, Replica, Slice
     from provision.models.problem.instance import Instance
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 LONGEST = 18
 """Most characters of a workload's slug; KServe adds to the names of services, which may have 63 in all."""
 PERCENT = 100
+Steps: TypeAlias = dict[str, tuple[float, float]]
+"""The replicas of a workload: rate and throughput in requests/s by the name of the service."""
 
 NOTES = (
     f"{NEEDS}, and a KServe whose predictors take resourceClaims. {GATES}: the nodes are partitioned beforehand.",
@@ -41,7 +42,9 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     machines = nodes(plan, gpus_per_node, name)
     check_spread(instance, machines)
     names = slugs((workload.name for workload in instance.workloads), LONGEST)
-    claims, services, steps = [], [], {workload.name: {} for workload in instance.workloads}
+    claims: list[dict[str, Any]] = []
+    services: list[dict[str, Any]] = []
+    steps: dict[str, Steps] = {workload.name: {} for workload in instance.workloads}
     for node in machines:
         for index, gpu in node.gpus:
             for position, piece in enumerate(gpu.slices):
@@ -87,8 +90,8 @@ def _service(
     }
 
 
-def _graph(name: str, workload: str, steps: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
-    """The InferenceGraph that deals a workload's requests to its replicas, ``{service: (rate, throughput)}``."""
+def _graph(name: str, workload: str, steps: Steps) -> dict[str, Any]:
+    """The InferenceGraph that deals a workload's requests to its replicas."""
     dealt = percents(workload, list(steps.values()))
     targets = [{"serviceName": service, "weight": percent} for service, percent in zip(steps, dealt, strict=True)]
     return {
