@@ -48,14 +48,20 @@ function limits(one) {
 }
 
 async function nextGpu(job, one) {
-  const result = await sweep("why-working", job.instance_digest, `rate.${one.name}`, FACTORS);
+  const name = `rate.${one.name}`, result = await sweep("why-working", job.instance_digest, name, FACTORS);
   const next = result.answers.filter((line) => line.startsWith("The next GPU"));
-  return next.length ? next : [`Up to twice the traffic of ${one.name} no further GPU is due.`];
+  const [now, more] = FACTORS.map((factor) => result.rows.find((row) => row[name] === factor)?.objective);
+  const lines = next.length ? next : [`Up to twice the traffic of ${one.name} no further GPU is due.`];
+  if (now == null || more == null) return [...lines, "A tenth more traffic cannot be served."];
+  return [...lines, `With a tenth more traffic the whole takes ${worth(more, result.unit)} instead of ${worth(now, result.unit)}.`];
 }
+
+/** A value of the objective in words: the price per hour needs no word for what is counted. */
+const worth = (value, unit) => `${shown(value)} ${unit.replace("price ", "")}`;
 
 async function price(job, one) {
   const { result } = await run("why-working", { verb: "what-if", instance: job.instance_digest, prices: true, prices_of: [one.name], time_limit_s: 20 });
   const [found] = result.prices, unit = result.unit;
   const shorter = found.tighter_per_ms === null ? "a shorter SLO cannot be met" : `one ms less SLO costs ${shown(found.tighter_per_ms)}`;
-  return [`At the margin one more request/s costs ${shown(found.per_rps)} ${unit}; ${shorter}, one ms more saves ${shown(found.looser_per_ms)}.`];
+  return [`At the margin one more request/s costs ${worth(found.per_rps, unit)}; ${shorter}, one ms more saves ${shown(found.looser_per_ms)}.`];
 }

@@ -108,7 +108,7 @@ def test_questions_about_a_plan(page):
     page.click("#workloads button >> nth=0")
     page.wait_for_selector("#why li:has-text('At the margin one more request/s costs')")
     why = page.inner_text("#why")
-    assert "stands where it does" in why and "requests/s" in why and "GPU is due" in why
+    assert "stands where it does" in why and "requests/s" in why and "GPU is due" in why and "a tenth more" in why
     page.fill("#replay-seconds", "2")
     page.click("#replay")
     page.wait_for_selector("#replay-result .meter")
