@@ -53,7 +53,8 @@ async function nextGpu(job, one) {
   const [now, more] = FACTORS.map((factor) => result.rows.find((row) => row[name] === factor)?.objective);
   const lines = next.length ? next : [`Up to twice the traffic of ${one.name} no further GPU is due.`];
   if (now == null || more == null) return [...lines, "A tenth more traffic cannot be served."];
-  return [...lines, `With a tenth more traffic the whole takes ${worth(more, result.unit)} instead of ${worth(now, result.unit)}.`];
+  const change = more === now ? "as now" : `instead of ${worth(now, result.unit)}`;
+  return [...lines, `With a tenth more traffic the whole takes ${worth(more, result.unit)}, ${change}.`];
 }
 
 /** A value of the objective in words: the price per hour needs no word for what is counted. */
