@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from hashlib import sha256
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType
     from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 
-LONGEST, LONGEST_PREFIX = 40, 20
-"""Most characters of a slug, and of the prefix of a plan's objects; both fit into the 63 of a Kubernetes name."""
+LONGEST, LONGEST_PREFIX, MARK = 40, 20, 6
+"""Most characters of a slug, and of the prefix of a plan's objects; both fit into the 63 of a Kubernetes name. MARK of
+them tell long names apart."""
 
 Attachment = tuple[dict[str, Any], dict[str, Any]]
 """How a pod gets its slice: the ``resources`` of each of its containers, and further fields of the pod."""
@@ -47,8 +49,12 @@ class Node(NamedTuple):
 
 
 def prefix(plan: Plan) -> str:
-    """What the names of a plan's objects begin with in a cluster, where other plans may stand too."""
-    return slugs([plan.instance])[plan.instance][:LONGEST_PREFIX].strip("-")
+    """What the names of a plan's objects begin with in a cluster, where plans of other instances may stand too."""
+    plain = slugs([plan.instance])[plan.instance]
+    if len(plain) <= LONGEST_PREFIX:
+        return plain
+    mark = sha256(plan.instance.encode()).hexdigest()[:MARK]
+    return f"{plain[: LONGEST_PREFIX - MARK - 1].strip('-')}-{mark}"
 
 
 def nodes(plan: Plan, gpus_per_node: int, prefix: str = "") -> list[Node]:

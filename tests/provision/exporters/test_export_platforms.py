@@ -289,14 +289,14 @@ def test_helm_lint(tmp_path):
 def test_names_begin_with_the_plan(to):
     """Objects of two plans have no name in common, and every name fits Kubernetes."""
     names = []
-    for instance, plan in (_named("first"), _named("x" * 80)):
+    for instance, plan in (_named("first"), _named("x" * 79), _named("x" * 80)):
         begin, files = prefix(plan), TARGETS[to](plan, instance, 8).files
         objects = ("claims", "deployments", "services", "graphs", "mig-config")
         text = "\n---\n".join(text for name, text in files.items() if re.split(r"[/.]", name)[-2] in objects)
         found = re.findall(r"^  name: \"?([^\"\n]+)", text, re.MULTILINE)
         assert found and all(one.startswith(f"{begin}-") and len(one) <= 63 for one in found)
         names.append(set(found))
-    assert not names[0] & names[1]
+    assert not names[0] & names[1] and not names[1] & names[2]
 
 
 def _named(name):
