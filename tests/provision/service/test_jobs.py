@@ -164,16 +164,17 @@ def test_apply_is_off(url):
     assert status == 403 and "--allow-apply" in text
 
 
-def test_full_queue_is_refused(tmp_path):
-    with served(tmp_path, queue=1) as address:
+def test_full_queue_is_refused_and_a_job_has_a_time_limit(tmp_path):
+    with served(tmp_path, queue=1, job_s=4.0) as address:
         client = Client(address)
         first = client.submit(SLOW)
         until(lambda: client.job(first)["status"] == "running")
         second = client.submit(SLOW)
         status, _, _ = answer(address, "POST", "/api/v1/jobs", SLOW)
         assert status == 429
-        for id in (second, first):
-            client.cancel(id)
+        client.cancel(second)
+        job = ended(client, first)
+        assert job["status"] == "done" and job["result"]["termination"] == "stopped" and job["result"]["verified"]
 
 
 def test_jobs_survive_a_stop_and_a_crash(tmp_path):
