@@ -5,6 +5,7 @@ partitions (y, fractional). The dual of a rate row is the cost of one more reque
 the operating points, so that its cost is the difference of two such programs.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,14 +45,23 @@ class Marginal(NamedTuple):
     looser_per_ms: float
 
 
-def marginal_prices(instance: Instance) -> list[Marginal]:
-    """Marginal prices of every workload, dearest rate first.
+def marginal_prices(instance: Instance, of: Sequence[str] = ()) -> list[Marginal]:
+    """Marginal prices of every workload, or of those named, dearest rate first.
+
+    Parameters
+    ----------
+    instance
+        The Instance.
+    of
+        Names of workloads; empty for all.
 
     Raises
     ------
     InputError
-        When workloads share slices, or some workload cannot be served.
+        When workloads share slices, some workload cannot be served, or a name is none of a workload.
     """
+    if unknown := [name for name in of if name not in instance.workload]:
+        raise InputError(f"marginal prices: the instance has no workload {unknown[0]!r}")
     if needs(instance) & {"interference", "other_sharing", "share_slices", "max_throughput"}:
         raise InputError(
             "marginal prices are those of isolated slices; not for share_slices, igniter data, max_throughput"
@@ -59,7 +69,7 @@ def marginal_prices(instance: Instance) -> list[Marginal]:
     now = relaxed(instance)
     if not np.isfinite(now.value):
         raise InputError("marginal prices: the fleet cannot carry this demand; solve says what would fit")
-    rows = [_marginal(instance, index, now) for index in range(len(instance.workloads))]
+    rows = [_marginal(instance, at, now) for at, one in enumerate(instance.workloads) if not of or one.name in of]
     return sorted(rows, key=lambda row: -row.share)
 
 

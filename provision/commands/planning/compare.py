@@ -8,39 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from provision.answers.comparison import COLUMNS, REPLAYED, Comparison
 from provision.commands import INTERRUPTED
 from provision.commands.common import add_json, print_json, print_table, progress, until_stopped
 from provision.instances.read import read
-from provision.models.base.errors import UnsupportedError
-from provision.models.base.known import known
-from provision.simulation.simulate import checked, simulate
+from provision.simulation.simulate import checked
 from provision.solving.methods import method as find_method
 from provision.solving.methods import methods
-from provision.solving.solve import solve
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from provision.models.plans.result import Result
     from provision.models.problem.instance import Instance
     from provision.sweeps.table import TableRow
 
-COLUMNS = (
-    "method",
-    "status",
-    "objective",
-    "gpus",
-    "gpcs",
-    "cost_per_hour",
-    "bound",
-    "gap",
-    "violations",
-    "build_seconds",
-    "solve_seconds",
-)
-REPLAYED = ("violated_workloads", "late_workloads", "violation_rate")
-"""With ``--simulate``: workloads with a predicted violation, workloads (and workflows) whose replayed P99 is over the
-SLO, and the part of all replayed requests that are."""
 PERCENT = ("gap", "violation_rate")
 
 
@@ -70,7 +51,8 @@ def _run(options: Namespace) -> int:
         find_method(name)
     if options.simulate is not None:
         checked(seconds=options.simulate, seed=options.seed, arrival_cv=options.arrival_cv)
-    rows = until_stopped(lambda name: _row(instance, name, options), names)
+    comparison = Comparison(options.time_limit, options.seed, options.simulate, options.arrival_cv)
+    rows = until_stopped(lambda name: _row(instance, name, comparison), names)
     columns = COLUMNS if options.simulate is None else (*COLUMNS, *REPLAYED)
     if options.json:
         print_json(rows)
@@ -82,23 +64,9 @@ def _run(options: Namespace) -> int:
     return 0 if len(rows) == len(names) else INTERRUPTED
 
 
-def _row(instance: Instance, name: str, options: Namespace) -> TableRow:
-    try:
-        with progress(f"{name} on {instance.name}") as report:
-            result = solve(instance, name, options.time_limit, options.seed, report, replay=False)
-    except UnsupportedError as error:
-        row = dict.fromkeys((*COLUMNS, *REPLAYED))
-        return row | {"method": name, "status": "not applicable", "reason": str(error)}
-    violations = len(result.report.violations) if result.report else None
-    return result.summary() | {"violations": violations} | _replayed(instance, result, options)
-
-
-def _replayed(instance: Instance, result: Result, options: Namespace) -> TableRow:
-    """What the columns of ``--simulate`` say about a plan."""
-    if options.simulate is None or result.plan is None:
-        return dict.fromkeys(REPLAYED)
-    found = simulate(instance, result.plan, options.simulate, options.seed, arrival_cv=options.arrival_cv)
-    return dict(zip(REPLAYED, (len(known(result.report).violated), len(found.late), found.violation_rate), strict=True))
+def _row(instance: Instance, name: str, comparison: Comparison) -> TableRow:
+    with progress(f"{name} on {instance.name}") as report:
+        return comparison.row(instance, name, report)[0]
 
 
 def _cell(row: TableRow, column: str) -> Any:

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 from starlette.concurrency import run_in_threadpool
 
-from provision.service.answers import ENDED
-from provision.service.jobs import Jobs
+from provision.service.messages.answers import ENDED
+from provision.service.work.jobs import Jobs
 
 QUIET_S = 15.0
 """After so long without news a comment tells the client that the connection lives."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import provision
 from provision.commands.common import print_json, print_table
-from provision.commands.fit_pairs import PROFILE_OPTIONS, refuse
+from provision.commands.measuring.fit_pairs import PROFILE_OPTIONS, refuse
 from provision.instances.files.files import check_writable, refused
 from provision.instances.importers.colocation import read_alone, read_beside
 from provision.instances.read import write

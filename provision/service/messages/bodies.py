@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from provision import InputError
 from provision.instances.files.parse import parse
-from provision.service.problems import refused, unusable
+from provision.service.messages.problems import refused, unusable
 
 KINDS = {
     "application/json": "body.json",

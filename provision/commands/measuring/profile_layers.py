@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from provision.commands.common import add_force, counting, listed
-from provision.commands.fit_layers import fitted, print_fit
+from provision.commands.measuring.fit_layers import fitted, print_fit
 from provision.instances.files.files import check_writable, validate
 from provision.instances.read import write
 from provision.models.base.errors import InputError

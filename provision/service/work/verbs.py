@@ -5,31 +5,35 @@ A result holds plans under the key ``plan``, its own or those of its ``rows``; t
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from provision import InputError, Instance, Plan, UnsupportedError, simulate, solve, verify
+from provision import InputError, Instance, Plan, simulate, solve, verify
+from provision.answers.comparison import Comparison
 from provision.applier.layout import Observed
 from provision.applier.match import target_layout
 from provision.applier.operations import apply, default_state
 from provision.applier.steps import steps_between
 from provision.applier.target import Commands
-from provision.commands.compare import COLUMNS
-from provision.commands.replan import replan_row
-from provision.commands.status import described
 from provision.exporters.export import render
 from provision.formulations.marginal.prices import marginal_prices
 from provision.instances.files.demand import TWO_WAVES, at_rates, read_demand, two_waves
 from provision.instances.files.files import validate
 from provision.models.base.known import known
+from provision.models.plans.result import Result
+from provision.models.problem.method import needs
 from provision.replanning.replan import replan
 from provision.replanning.trace import ReplanPolicy, compare_policies
+from provision.solving.methods import method
 from provision.sweeps import words
 from provision.sweeps.breakpoints import breakpoints
 from provision.sweeps.grid import made, points_of, values_of
 from provision.sweeps.parameters import changed
 from provision.sweeps.run import PLAIN, row, run, solved
 
+KEEP_S = 5.0
+"""Seconds for the plan of a solve that was stopped before it had one, where greedy cannot plan the instance."""
 Report = Callable[[str, dict[str, Any]], None]
 """Tells what happens: the kind of event (incumbent, progress) and its content."""
 
@@ -72,9 +76,26 @@ def perform(verb: str, given: Given) -> dict[str, Any]:
 
 
 def _solve(given: Given) -> dict[str, Any]:
-    method, parameters = given.request["method"], given.request["parameters"]
-    result = solve(given.instance, method, report=given.incumbent, **given.search, **parameters)
+    name, parameters = given.request["method"], given.request["parameters"]
+    result = solve(given.instance, name, report=given.incumbent, **given.search, **parameters)
+    if result.plan is None and result.termination == "stopped":
+        raise KeyboardInterrupt
+    return _solved(result)
+
+
+def _solved(result: Result) -> dict[str, Any]:
+    """What a solve found as plain content."""
     return result.summary() | {"plan_file": None} | _planned(result.plan, result.report)
+
+
+def keep(verb: str, given: Given) -> dict[str, Any] | None:
+    """The result of a job that was stopped before it had one: a solve gets greedy's plan; None where there is none."""
+    if verb != "solve":
+        return None
+    able = not needs(given.instance) - method("greedy").features
+    found = solve(given.instance, "greedy" if able else "auto", KEEP_S, given.request["seed"], replay=False)
+    note = f"stopped before {given.request['method']} had a plan; this one is of {found.method}, made at once"
+    return _solved(replace(found, termination="stopped", notes=(*found.notes, note))) if found.plan else None
 
 
 def _planned(plan: Any, report: Any) -> dict[str, Any]:
@@ -87,27 +108,17 @@ def _planned(plan: Any, report: Any) -> dict[str, Any]:
 
 def _compare(given: Given) -> dict[str, Any]:
     names = given.request["methods"]
+    comparison = Comparison(**given.search, simulate_s=given.request["simulate_s"])
     rows: list[dict[str, Any]] = []
     try:
         for name in names:
-            rows.append(_compared(given, name))
+            row, plan = comparison.row(given.instance, name, given.incumbent)
+            rows.append(row | _planned(plan, None))
             given.progress(len(rows), len(names))
     except KeyboardInterrupt:
         if not rows:
             raise
     return {"rows": rows, "complete": len(rows) == len(names)}
-
-
-def _compared(given: Given, name: str) -> dict[str, Any]:
-    try:
-        result = solve(given.instance, name, report=given.incumbent, replay=False, **given.search)
-    except UnsupportedError as error:
-        return dict.fromkeys(COLUMNS) | {"method": name, "status": "not applicable", "reason": str(error), "plan": None}
-    found = result.summary() | {"violations": len(result.report.violations) if result.report else None}
-    if given.request["simulate_s"] and result.plan is not None:
-        replayed = simulate(given.instance, result.plan, given.request["simulate_s"], given.request["seed"])
-        found |= {"late": replayed.late, "violation_rate": replayed.violation_rate}
-    return found | _planned(result.plan, None)
 
 
 def _what_if(given: Given) -> dict[str, Any]:
@@ -117,7 +128,7 @@ def _what_if(given: Given) -> dict[str, Any]:
     values, points = (values_of(sweep), points_of(sweep)) if sweep else ({}, [])
     found: dict[str, Any] = {"base": row(solved(instance, settings, **PLAIN.get(request["method"], {})))}
     if request["prices"]:
-        found["prices"] = [price._asdict() for price in marginal_prices(instance)]
+        found["prices"] = [price._asdict() for price in marginal_prices(instance, request["prices_of"])]
     done: list[Any] = []
 
     def tell(number: int, rows: list[Any]) -> None:
@@ -183,7 +194,7 @@ def _replan(given: Given) -> dict[str, Any]:
         raise InputError(f"rates_rps: the instance has no workload {unknown[0]!r}")
     instance = at_rates(instance, request["rates_rps"])
     found = replan(instance, known(given.plan), request["change_cost"], request["allow"], request["time_limit_s"])
-    return replan_row(found) | {"verified": found.plan is not None} | _planned(found.plan, found.report)
+    return found.summary() | {"verified": found.plan is not None} | _planned(found.plan, found.report)
 
 
 def _export(given: Given) -> dict[str, Any]:
@@ -197,7 +208,7 @@ def _diff(given: Given) -> dict[str, Any]:
 
 
 def _steps(present: Any, steps: Any) -> dict[str, Any]:
-    return {"steps": [described(present, step) for step in steps]}
+    return {"steps": [step.described(present) for step in steps]}
 
 
 def _apply(given: Given) -> dict[str, Any]:

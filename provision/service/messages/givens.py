@@ -8,8 +8,8 @@ from provision import InputError, Instance, Plan
 from provision.instances.files.shipped import shipped, shipped_instances
 from provision.instances.generators.families import generated
 from provision.models.traffic.arrivals import Trace
-from provision.service.answers import FieldProblem
-from provision.service.problems import RefusedError, refused, unusable, validated
+from provision.service.messages.answers import FieldProblem
+from provision.service.messages.problems import RefusedError, refused, unusable, validated
 from provision.service.settings import Settings
 from provision.service.store.store import Document, Store
 

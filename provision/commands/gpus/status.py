@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from provision.applier.operations import default_state, difference, status
 from provision.applier.target import Commands
@@ -100,6 +100,9 @@ def _status(options: Namespace) -> int:
         ("GPU", "product", "MIG", "slice", "device", "MPS", "replicas", "processes"),
         [row for gpu in present.gpus for row in _rows(gpu)],
     )
+    for gpu in present.gpus:
+        if gpu.unknown:
+            print(f"GPU {gpu.index}: its driver does not tell {', '.join(gpu.unknown)}; they are unknown")
     for device in present.leftovers:
         print(f"{device} is gone but left files, a daemon or servers behind; the next apply clears them")
     if last and last.unfinished:
@@ -135,7 +138,7 @@ def _difference(options: Namespace) -> tuple[Observed, list[Step]]:
 def _diff(options: Namespace) -> int:
     present, steps = _difference(options)
     if options.json:
-        print_json({"steps": [described(present, step) for step in steps]})
+        print_json({"steps": [step.described(present) for step in steps]})
     elif steps:
         print_steps(step_rows(present, steps))
     else:
@@ -146,21 +149,9 @@ def _diff(options: Namespace) -> int:
 def _assert(options: Namespace) -> int:
     present, steps = _difference(options)
     if options.json:
-        print_json({"ok": not steps, "differences": [described(present, step) for step in steps]})
+        print_json({"ok": not steps, "differences": [step.described(present) for step in steps]})
     else:
         print(f"differs: {len(steps)} steps away" if steps else "holds")
         for gpu, text, _ in step_rows(present, steps):
             print(f"  {'' if gpu is None else f'GPU {gpu}: '}{text}")
     return 1 if steps else 0
-
-
-def described(present: Observed, step: Step) -> dict[str, Any]:
-    """A step as a JSON object."""
-    return {
-        "gpu": known(present.gpu(step.gpu)).index if step.gpu else None,
-        "uuid": step.gpu,
-        "action": step.action,
-        "text": step.text,
-        "processes": [one.pid for one in step.clients],
-        "below_demand": [one.model_dump(mode="json") for one in step.shortfalls],
-    }

@@ -17,7 +17,7 @@ from typing import Any
 
 from provision import InputError, MethodError
 from provision.service.settings import MIB
-from provision.service.verbs import Given, perform
+from provision.service.work.verbs import Given, keep, perform
 from provision.solving.methods import methods
 
 PAUSE_S = 0.1
@@ -121,19 +121,25 @@ def _outcome(
 ) -> tuple[str, dict[str, Any]]:
     """The last message of a job."""
     try:
-        turn.number = number
-        if turn.cancelled.value == number:
-            raise KeyboardInterrupt
-        result = perform(verb, Given(request, instance, plan, messages.tell))
-        turn.number = 0
-        return "result", result
-    except KeyboardInterrupt:
-        return "cancelled", {}
+        result = _performed(turn, number, verb, Given(request, instance, plan, messages.tell))
+        return ("cancelled", {}) if result is None else ("result", result)
     except InputError as error:
         return "problem", {"status": 422, "detail": str(error)}
     except MethodError as error:
         return "problem", {"status": 500, "detail": f"{error}; try another method and report this"}
     except MemoryError:
         return "problem", {"status": 422, "detail": "not enough memory for this; make the instance smaller"}
+
+
+def _performed(turn: _Turn, number: int, verb: str, given: Given) -> dict[str, Any] | None:
+    """The result of a job; of one that is cancelled what can be kept, None where that is nothing."""
+    try:
+        turn.number = number
+        if turn.cancelled.value == number:
+            raise KeyboardInterrupt
+        return perform(verb, given)
+    except KeyboardInterrupt:
+        turn.number = 0
+        return keep(verb, given)
     finally:
         turn.number = 0

@@ -9,9 +9,9 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from provision import Instance, Plan, __version__
-from provision.service.answers import Problem
 from provision.service.api import OPERATIONS
 from provision.service.api.operation import Operation
+from provision.service.messages.answers import Problem
 
 REFERENCE = "#/components/schemas/{model}"
 Keys = dict[tuple[int, str], Any]

@@ -7,7 +7,7 @@ import yaml
 
 from provision import Instance, Plan, verify
 from provision.draw.page import render_page
-from provision.service.answers import Incumbent, Job
+from provision.service.messages.answers import Incumbent, Job
 
 WIDTH, HEIGHT, MARGIN = 720, 220, 44
 """Of the curves, in pixels."""

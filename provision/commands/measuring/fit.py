@@ -13,8 +13,8 @@ from rich.progress import track
 
 import provision
 from provision import draw
-from provision.commands import fit_colocation, fit_pairs
 from provision.commands.common import add_force, add_json, print_json, print_table
+from provision.commands.measuring import fit_colocation, fit_pairs
 from provision.draw.figures import check_picture
 from provision.instances.files.files import check_writable, refused, write_text
 from provision.instances.importers.parvagpu import GPU

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 
 from provision import InputError
 from provision.instances.files.complaints import REMEDIES, WORDS, telling
-from provision.service.answers import FieldProblem, Problem
+from provision.service.messages.answers import FieldProblem, Problem
 
 MOST_ERRORS = 50
 """Field problems in one document."""

@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from provision.service.answers import ENDED
-from provision.service.metrics import Metrics
-from provision.service.pool import Pool, Work
-from provision.service.problems import refused
+from provision.service.messages.answers import ENDED
+from provision.service.messages.problems import refused
 from provision.service.settings import Settings
 from provision.service.store.store import Store
+from provision.service.watch.metrics import Metrics
+from provision.service.work.pool import Pool, Work
 
 MOST_RESTARTS = 2
 """A job that ran when the server, or its worker, died is begun again so many times."""

@@ -11,7 +11,7 @@ from provision.applier.journal import APPLIED, RESTORED, UNRESTORED, Journal
 from provision.applier.operations import DECLINED, apply, rollback
 from provision.commands import INTERRUPTED
 from provision.commands.common import add_json, print_json
-from provision.commands.status import add_plan, add_state, commands, gpus, print_steps, step_rows
+from provision.commands.gpus.status import add_plan, add_state, commands, gpus, print_steps, step_rows
 from provision.instances.read import read_plan
 from provision.models.base.errors import InputError
 

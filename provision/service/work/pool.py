@@ -10,7 +10,7 @@ import time
 from multiprocessing import get_context
 from typing import Any, NamedTuple, Protocol
 
-from provision.service.worker import work
+from provision.service.work.worker import work
 
 TICK_S = 0.2
 """How often a slot looks whether its job is to end."""

@@ -96,13 +96,13 @@ def _replan(options: Namespace) -> int:
         if options.out or options.change_cost is not None:
             raise InputError("--curve: plans for many change costs and writes none; leave out --out and --change-cost")
         traded = curve(instance, plan, options.allow, options.time_limit)
-        return _print_curve([{"weight": weight} | replan_row(one) for weight, one in traded], options)
+        return _print_curve([{"weight": weight} | one.summary() for weight, one in traded], options)
     found = replan(instance, plan, options.change_cost, options.allow, options.time_limit)
     if options.out and found.plan is not None:
         write(found.plan, options.out, options.force)
     if options.json:
         head = {"instance": instance.name, "digest": instance.digest, "allow": options.allow}
-        print_json(head | replan_row(found) | {"plan_file": options.out if found.plan else None})
+        print_json(head | found.summary() | {"plan_file": options.out if found.plan else None})
     else:
         _print_replan(found, options)
     return verdict(found.plan is not None, found.status)
@@ -119,17 +119,6 @@ def _with_new_rates(instance: Instance, options: Namespace) -> Instance:
     if options.query:
         raise InputError("--query: asks a Prometheus server; add --prometheus URL")
     return instance
-
-
-def replan_row(found: Replan) -> TableRow:
-    """A Replan as one row."""
-    names = ("slices_destroyed", "slices_created", "replicas_started", "batch_changes", "gpus_added", "gpus_removed")
-    changes = found.changes._asdict() if found.changes else dict.fromkeys(names)
-    return {
-        "status": found.status, "objective": found.objective, "gpus": len(found.plan.gpus) if found.plan else None,
-        **changes, "staying": found.staying, "weighted": found.weighted, "bound": found.bound,
-        "seconds": round(found.seconds, 3),
-    }
 
 
 def _print_curve(rows: Sequence[TableRow], options: Namespace) -> int:

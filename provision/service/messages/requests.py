@@ -46,7 +46,7 @@ class Compare(Timed):
 
 
 class WhatIf(Timed):
-    """``provision what-if``: a sweep, breakpoints along its parameters, marginal prices."""
+    """``provision what-if``: a sweep, breakpoints along its parameters, marginal prices (of all, or those named)."""
 
     verb: Literal["what-if"]
     method: Name = "auto"
@@ -54,6 +54,7 @@ class WhatIf(Timed):
     one_at_a_time: Flag = False
     breakpoints: Annotated[tuple[Name, ...], Field(max_length=4)] = ()
     prices: Flag = False
+    prices_of: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
 
 
 class Planned(Request):
