@@ -12,6 +12,7 @@ from functools import cache
 from hashlib import sha256
 from inspect import getfile
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 from numba import njit
@@ -30,12 +31,20 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The kernel from the disk; None, said once, where it has to be compiled."""
-        found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        found = self._kept(sig, target_context)
         if found is None:
             if not _Cache.missed:
                 _logger.warning(ANNOUNCEMENT)
             _Cache.missed += 1
         return found
+
+    def _kept(self, sig: Any, target_context: Any) -> Any:
+        """The kernel from the disk; entries whose types are no longer in the code are thrown away."""
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except (AttributeError, ImportError, EOFError, UnpicklingError):
+            self.flush()  # type: ignore[no-untyped-call]
+            return None
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         files = sorted({getfile(function) for function in _reached(self._py_func)})

@@ -1,6 +1,7 @@
 """The cache of compiled kernels: used again, not after a callee in another file changes, and not insisted on."""
 
 import os
+import pickle
 import subprocess
 import sys
 
@@ -44,3 +45,13 @@ def test_without_a_folder_for_the_cache_kernels_still_work(monkeypatch):
 
     monkeypatch.setattr(compiled, "_Cache", nowhere)
     assert compiled.compiled(lambda: 5)() == 5
+
+
+def test_entries_of_a_type_that_is_gone_are_compiled_anew(tmp_path):
+    """A kernel's index names the classes of its arguments; one of these has another name now."""
+    assert run(tmp_path, 1) == ["2", "0"]
+    for index in (tmp_path / "__pycache__").glob("*twice*.nbi"):
+        with open(index, "rb") as file:
+            version = pickle.load(file)
+        index.write_bytes(pickle.dumps(version) + b"cfractions\nNoSuchClass\n.")
+    assert [run(tmp_path, 1), run(tmp_path, 1)] == [["2", "0"], ["2", "1"]]
