@@ -236,6 +236,6 @@ METHODS = (
         run=solve,
         compiled=True,
         source="this package",
-        features=ISOLATED | {"interference", "share_slices", "max_throughput"},
+        features=ISOLATED | {"interference", "share_slices", "max_throughput", "full_batches"},
     ),
 )

@@ -85,7 +85,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
             yield patterns_throughput.solve, 0.5
         elif partition_counts.METHODS[0].features >= asked:
             yield partition_counts.solve, 1.0
-        if not partition_counts.METHODS[0].features >= asked:
+        if not partition_counts.METHODS[0].features >= asked and "full_batches" not in asked:
             yield fill_fleet, 1.0
         return
     if is_shared(instance):
@@ -174,7 +174,7 @@ METHODS = (
         exact=True,
         source="this package",
         features=ISOLATED | {"max_replicas", "interference", "gpulets", "other_sharing", "share_slices",
-                             "max_throughput"},
+                             "max_throughput", "full_batches"},
         parameters=PARAMETERS,
         rehearse=_rehearse,
     ),
