@@ -6,8 +6,8 @@ execution latencies of section 4.1 are those of the instance's performance data,
 effects of neighbours and one more, the clock that falls with power; InSS publishes its program, but not its
 coefficients.
 
-Here the actor decides for every instance, in which nothing stands yet and nothing waits; ``workflow`` follows rates that
-change. The shipped policy is for the instance ``inss`` at any rates.
+Here the actor decides for every instance, in which nothing stands yet and nothing waits; ``workflow`` follows rates
+that change. The shipped policy is for the instance ``inss`` at any rates.
 """
 
 from __future__ import annotations
