@@ -61,9 +61,8 @@ def keeping(system: System, given: Provisioning, batch: Ints, rates_rps: Floats,
     """(systems, workloads) whether each batch satisfies the constraints of Algorithm 1 beside all the others."""
     latency_ms, throughput_rps = system.run(given, batch)
     holds = throughput_rps >= rates_rps * (1 - TOLERANCE)
-    for workload in range(system.workloads):
-        column = [one[:, workload] for one in (batch, rates_rps, queued, latency_ms)]
-        holds[:, workload] &= _in_time(system, workload, *column)
+    for at in range(system.workloads):
+        holds[:, at] &= _in_time(system, at, batch[:, at], rates_rps[:, at], queued[:, at], latency_ms[:, at])
     return holds
 
 
