@@ -1,10 +1,11 @@
 """InSS beside the other methods on random states of its family: throughput, and what is late in simulation.
 
 Run as ``python benchmarks/inss.py [--states N] [--proven N] [--policies F ...] [--seconds S] [--time-limit S]``. The
-states are ``inss-seed0``, ``inss-seed1``, ...; slow methods answer the first ``--proven`` of them, and ``of the bound
-there`` is the mean part of the exact method's bound on those. ``normalised`` is InSS's reward: each workload's
-throughput over that of batch 1 on a whole GPU. ``late`` counts requests of Poisson arrivals, as a mean over the states
-whose plan holds. Policies that ``provision train`` wrote are rows of their own.
+states are ``inss-seed0``, ``inss-seed1``, ...; slow methods answer the first ``--proven`` of them. Every method plans
+by its own latency rule, InSS's by full_batches (eq. 2), and ``of the bound there`` is the mean part of the exact
+method's bound on those states under the same rule. ``normalised`` is InSS's reward: each workload's throughput over
+that of batch 1 on a whole GPU. ``late`` counts requests of Poisson arrivals, as a mean over the states whose plan
+holds. Policies that ``provision train`` wrote are rows of their own.
 """
 
 import argparse
@@ -17,9 +18,11 @@ from provision.commands.common import print_table
 from provision.heuristics.inss.system import System
 
 EXACT = "auto"
-FAST, SLOW = ("inss", "igniter", "gpulets+"), ("gslice+", "greedy", EXACT)
+FAST = {"full_batches": ("inss", "inss-ni", "gpulets+bda"), "half_slo": ("igniter", "gpulets+")}
+SLOW = {"full_batches": ("greedy", EXACT), "half_slo": ("gslice+", "greedy", EXACT)}
+"""Methods by latency rule."""
 COLUMNS = (
-    "method", "states", "plans that hold", "requests/s", "normalised", "requests/s, slow states",
+    "rule", "method", "states", "plans that hold", "requests/s", "normalised", "requests/s, slow states",
     "of the bound there", "late %", "states over 1 % late", "ms",
 )
 
@@ -67,18 +70,30 @@ def answers(method, instances, options, **parameters):
     return found
 
 
-def row(name, found, bounds):
+def row(rule, name, found, bounds):
     """One line of the table."""
     if found is None:
-        return [name, "not applicable", *[None] * (len(COLUMNS) - 2)]
+        return [rule, name, "not applicable", *[None] * (len(COLUMNS) - 3)]
     held = [one for one in found if one.value is not None]
     compared = [(one.value, bound) for one, bound in zip(found, bounds, strict=False) if one.value is not None]
     late = [one.late for one in held]
     return [
-        name, len(found), len(held), _mean(one.value for one in held), _mean(one.normalised for one in held),
+        rule, name, len(found), len(held), _mean(one.value for one in held), _mean(one.normalised for one in held),
         _mean(value for value, _ in compared), _mean(value / bound for value, bound in compared),
         _mean(100 * part for part in late), sum(part > LATE for part in late), _mean(one.ms for one in found),
     ]
+
+
+def rows(rule, options):
+    """The lines of the methods that plan by one latency rule."""
+    states = [provision.read(f"inss-seed{seed}") for seed in range(options.states)]
+    instances = [one.replace(policy=one.policy.model_copy(update={"latency_budget": rule})) for one in states]
+    found = {name: answers(name, instances, options) for name in FAST[rule]}
+    if "inss" in found:
+        found |= {f"inss {path}": answers("inss", instances, options, policy=path) for path in options.policies}
+    found |= {name: answers(name, instances[: options.proven], options) for name in SLOW[rule]}
+    bounds = [one.bound for one in found[EXACT]]
+    return [row(rule, name, one, bounds) for name, one in found.items()]
 
 
 def _mean(values):
@@ -96,13 +111,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=5.0, help="of arrivals")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per method and state")
     options = parser.parse_args()
-    instances = [provision.read(f"inss-seed{seed}") for seed in range(options.states)]
-    few = instances[: options.proven]
-    found = {name: answers(name, instances, options) for name in FAST}
-    found |= {f"inss {path}": answers("inss", instances, options, policy=path) for path in options.policies}
-    found |= {name: answers(name, few, options) for name in SLOW}
-    bounds = [one.bound for one in found[EXACT]]
-    print_table(COLUMNS, [row(name, one, bounds) for name, one in found.items()])
+    print_table(COLUMNS, [line for rule in FAST for line in rows(rule, options)])
     return 0
 
 

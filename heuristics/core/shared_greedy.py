@@ -15,7 +15,7 @@ from provision.heuristics.igniter.igniter import METHODS as IGNITER
 from provision.models.contents.interference.shared_plans import Pattern, SharedProblem, plan_shared, shared_problem
 from provision.models.contents.interference.tables import least_units
 from provision.models.plans.plan import Plan
-from provision.models.problem.instance import Instance
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import needs
 from provision.models.problem.search import Outcome, Search
 
@@ -23,6 +23,8 @@ EAGERNESS = (0.01, 0.1, 0.3, 1.0)
 """Weights of the units that a GPU has left, against the units by which its replicas grow."""
 FOREMOST = 1e-6
 """The factor on the price of a GPU type that makes it the preferred one."""
+IGNITERS_RULE = {"latency_budget": "half_slo"}
+"""Of iGniter's own plan where throughput counts; other rules for that know nothing but throughput."""
 IGNITER_UP_TO = 150
 """Up to this number of workloads iGniter's own plan is made too, and the better plan returned."""
 
@@ -84,6 +86,9 @@ def _igniter(problem: SharedProblem) -> Iterator[Plan | None]:
     for supply in problem.fleet.supplies:
         if (least_units(supply.tables) <= supply.tables.limit).all():
             entry = next(entry for entry in instance.fleet if entry.gpu == supply.gpu)
-            alone = instance.replace(fleet=(entry.model_copy(update={"count": None}),), objective="min_gpus")
+            alone = instance.replace(
+                fleet=(entry.model_copy(update={"count": None}),), objective="min_gpus",
+                policy=instance.policy.model_copy(update=IGNITERS_RULE if instance.objective == THROUGHPUT else {}),
+            )
             outcome = IGNITER[0].run(alone, Search())
             yield outcome.plan if outcome.status == "feasible" else None

@@ -12,7 +12,7 @@ Where the listing is silent or contradicts the text, this does:
   disturbs them most: so what held for those decided before holds in the end;
 - (4b) asks that the first task of a batch is in time when the system is in balance, and the next one to arrive behind
   those that wait now; both by eq. 2. The instance's latency budget for the batch itself counts too;
-- (4a) is left out: nobody measured memory for this performance data.
+- (4a) is left out: iGniter's data, which stands for InSS's, has no memory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def decide_batches(system: System, given: Provisioning, rates_rps: Floats, queue
     tuple of two arrays
         Batches (systems, workloads), and (systems, workloads) whether each has one that satisfies the constraints.
     """
-    assumed = np.full(given.gpu.shape, system.data.max_batch)
+    assumed = np.full(given.gpu.shape, system.max_batch)
     found = np.zeros_like(assumed)
     for workload in range(system.workloads):
         found[:, workload] = _search(system, given, assumed, workload, rates_rps[:, workload], queued[:, workload])
@@ -57,16 +57,26 @@ def decide_batches(system: System, given: Provisioning, rates_rps: Floats, queue
     return np.maximum(found, DEFAULT), found > 0
 
 
+def keeping(system: System, given: Provisioning, batch: Ints, rates_rps: Floats, queued: Floats) -> Bools:
+    """(systems, workloads) whether each batch satisfies the constraints of Algorithm 1 beside all the others."""
+    latency_ms, throughput_rps = system.run(given, batch)
+    holds = throughput_rps >= rates_rps * (1 - TOLERANCE)
+    for at in range(system.workloads):
+        holds[:, at] &= _in_time(system, at, batch[:, at], rates_rps[:, at], queued[:, at], latency_ms[:, at])
+    return holds
+
+
 def _search(
     system: System, given: Provisioning, assumed: Ints, workload: int, rate_rps: Floats, queued: Floats
 ) -> Ints:
     """The batch of one workload in every system, 0 where none was found (lines 3-12)."""
     members, batch = given.together_with(workload), assumed.copy()
+    kind = system.kind[given.gpu[:, workload]]
     low, high, best = np.ones_like(rate_rps, int), assumed[:, workload].copy(), np.zeros_like(rate_rps, int)
     searching = low <= high
     while searching.any():
         middle = batch[:, workload] = (low + high) // 2
-        latency_ms, throughput_rps = system.beside(members, given.units, batch)
+        latency_ms, throughput_rps = system.beside(members, given.units, batch, kind)
         in_time = _in_time(system, workload, middle, rate_rps, queued, latency_ms[:, workload])
         holds = in_time & (throughput_rps[:, workload] >= rate_rps * (1 - TOLERANCE))
         best = np.where(searching & holds, middle, best)

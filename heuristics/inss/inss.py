@@ -3,10 +3,11 @@
 Followed: the decision of Algorithm 2, line 6, with the most likely action, and line 7 (Algorithm 1). Training is
 ``provision train``; what it takes over from the paper and what had to be guessed stands in ``provision.training``. The
 execution latencies of section 4.1 are those of the instance's performance data, of kind igniter, which has the same
-effects of neighbours and one more, the clock that falls with power; InSS's own coefficients are not public.
+effects of neighbours and one more, the clock that falls with power; InSS publishes its program, but not its
+coefficients.
 
-Here the actor decides for every instance; the paper's runs when Algorithm 1 finds no batches under the placement that
-stands. Nothing waits when an instance begins. The shipped policy is for the instance ``inss`` at any rates.
+Here the actor decides for every instance, in which nothing stands yet and nothing waits; ``workflow`` follows rates
+that change. The shipped policy is for the instance ``inss`` at any rates.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.heuristics.inss.batches import decide_batches
+from provision.heuristics.inss.batches import decide_batches, keeping
 from provision.heuristics.inss.policy import provisioning, read_policy
 from provision.heuristics.inss.system import System
 from provision.models.base.errors import UnsupportedError
@@ -33,27 +34,42 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Search, Status
 
-NAME = "inss"
+NAME, BLIND = "inss", "inss-ni"
+FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "max_throughput",
+                      "full_batches"})
 SHIPPED = ""
 """What stands for the policy that comes with the package."""
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
     """One decision of the scheduler."""
-    started = perf_counter()
-    system = System(instance)
-    policy = _policy(control.parameters["policy"], system)
+    return _decided(System(instance), NAME, control)
+
+
+def solve_blind(instance: Instance, control: Search) -> Outcome:
+    """The same by someone who takes every replica for alone on its GPU: InSS-ni."""
+    return _decided(System(instance, interference=False), BLIND, control)
+
+
+def _decided(system: System, name: str, control: Search) -> Outcome:
+    started, instance = perf_counter(), system.instance
+    policy = policy_for(control.parameters["policy"], system)
     built = perf_counter()
-    nothing = np.zeros((1, system.workloads))
-    given = provisioning(system, policy.act(system, nothing))
-    batch, found = decide_batches(system, given, system.rates_rps[None], nothing)
-    plan = _plan(system, given.gpu[0], given.units[0], batch[0])
+    rates_rps, nothing = system.rates_rps[None], np.zeros((1, system.workloads))
+    given = provisioning(system, policy.act(system, rates_rps, nothing))
+    batch, found = decide_batches(system, given, rates_rps, nothing)
+    if not system.interference:
+        found &= keeping(System(instance), given, batch, rates_rps, nothing)
+    plan = plan_of(system, name, given.gpu[0], given.units[0], batch[0])
     status: Status = "feasible" if found.all() else "unknown"
-    reason = "" if found.all() else _missed(instance, found[0])
+    lacking = f"no batch meets the SLO and the rate of {missed(instance, found[0])}; train it for longer"
+    if not system.interference:
+        lacking = f"{missed(instance, found[0])}: too slow beside others for the SLO or the rate"
+    reason = "" if found.all() else f"where the policy places them, {lacking}"
     return Outcome(status, "completed", plan, None, reason, built - started, perf_counter() - built)
 
 
-def _policy(path: FilePath, system: System) -> TrainedPolicy:
+def policy_for(path: FilePath, system: System) -> TrainedPolicy:
     """The policy in a file, or the shipped one; it must have been trained for such a system."""
     if path == SHIPPED:
         with as_file(files(__package__) / "data" / "inss.npz") as shipped:
@@ -70,17 +86,18 @@ def _policy(path: FilePath, system: System) -> TrainedPolicy:
     return policy
 
 
-def _plan(system: System, gpus: Ints, units: Ints, batch: Ints) -> Plan:
+def plan_of(system: System, method: str, gpus: Ints, units: Ints, batch: Ints) -> Plan:
     """The plan of one system; GPUs that nobody is on are left out."""
-    instance, share = system.instance, system.data.hardware.unit_share
+    instance, shares = system.instance, [one.hardware.unit_share for one in system.data]
     replicas = [
-        Replica(workload=one.name, batch=size, sm_share=round(many * share, 9), rate_rps=instance.planned_rps(one))
-        for one, size, many in zip(instance.workloads, batch.tolist(), units.tolist(), strict=True)
+        Replica(workload=one.name, batch=size, sm_share=round(many * shares[system.kind[gpu]], 9),
+                rate_rps=instance.planned_rps(one))
+        for one, gpu, size, many in zip(instance.workloads, gpus, batch.tolist(), units.tolist(), strict=True)
     ]
     return Plan(
-        version=1, instance=instance.name, digest=instance.digest, method=NAME,
+        version=1, instance=instance.name, digest=instance.digest, method=method,
         gpus=tuple(
-            PlannedGpu(gpu=system.data.gpu, mig=False, slices=(
+            PlannedGpu(gpu=system.data[system.kind[at]].gpu, mig=False, slices=(
                 Slice(profile=WHOLE, replicas=tuple(replicas[one] for one in np.flatnonzero(gpus == at))),
             ))
             for at in np.unique(gpus)
@@ -88,9 +105,9 @@ def _plan(system: System, gpus: Ints, units: Ints, batch: Ints) -> Plan:
     )
 
 
-def _missed(instance: Instance, found: Bools) -> str:
-    names = ", ".join(instance.workloads[one].name for one in np.flatnonzero(~found))
-    return f"where the policy places them, no batch meets the SLO and the rate of {names}; train it for longer"
+def missed(instance: Instance, found: Bools) -> str:
+    """Names of the workloads for which no batch was found."""
+    return ", ".join(instance.workloads[one].name for one in np.flatnonzero(~found))
 
 
 METHODS = (
@@ -99,7 +116,15 @@ METHODS = (
         summary="a trained actor (SAC-D) for placement and SM shares, binary search for batches",
         run=solve,
         source="InSS, sections 4 and 5, Algorithms 1 and 2",
-        features=frozenset({"limited_counts", "without_mig", "interference", "max_throughput"}),
+        features=FEATURES,
+        parameters={"policy": SHIPPED},
+    ),
+    Method(
+        name=BLIND,
+        summary="inss without prediction of interference: batches as if every replica were alone",
+        run=solve_blind,
+        source="InSS, section 6.3 (InSS-ni)",
+        features=FEATURES,
         parameters={"policy": SHIPPED},
     ),
 )

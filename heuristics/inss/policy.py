@@ -59,10 +59,18 @@ def trained_for(system: System, **more: Any) -> Trained:
     """A Trained for a System."""
     workloads = system.instance.workloads
     return Trained(
-        gpu=system.data.gpu, gpus=system.gpus, performance=system.data.name,
+        gpu=_of_types(system, [one.gpu for one in system.data]), gpus=system.gpus,
+        performance="+".join(one.name for one in system.data),
         models=tuple(one.model for one in workloads), slo_ms=tuple(one.slo_ms for one in workloads),
         rates_rps=tuple(map(float, system.rates_rps)), **more,
     )
+
+
+def _of_types(system: System, names: list[str]) -> str:
+    """The GPU type; of several the number of each too."""
+    if len(names) == 1:
+        return names[0]
+    return "+".join(f"{number}x{name}" for name, number in zip(names, np.bincount(system.kind), strict=True))
 
 
 ActorLayers = tuple[tuple[Floats, Floats], ...]
@@ -75,9 +83,9 @@ class TrainedPolicy(NamedTuple):
     trained: Trained
     layers: ActorLayers
 
-    def act(self, system: System, queued: Floats) -> Ints:
-        """The most likely action: arrays (systems, workloads, 2) of GPUs and levels, for the rates of the System."""
-        signal: NDArray[Any] = observation(np.array(self.trained.rates_rps), system, system.rates_rps[None], queued)
+    def act(self, system: System, rates_rps: Floats, queued: Floats) -> Ints:
+        """The most likely actions: arrays (systems, workloads, 2) of GPUs and levels."""
+        signal: NDArray[Any] = observation(np.array(self.trained.rates_rps), system, rates_rps, queued)
         for number, (weights, bias) in enumerate(self.layers):
             signal = (np.maximum(signal, 0) if number else signal) @ weights.T + bias
         heads = signal.reshape(len(signal), system.workloads, system.gpus + LEVELS)
@@ -93,14 +101,14 @@ def observation(usual_rps: Floats, system: System, rates_rps: Floats, queued: Fl
         (systems, 2 * workloads).
     """
     parts = np.divide(rates_rps, usual_rps, out=np.zeros_like(rates_rps), where=usual_rps > 0)
-    return np.concatenate([parts, queued / system.data.max_batch], axis=1).astype(np.float32)
+    return np.concatenate([parts, queued / system.max_batch], axis=1).astype(np.float32)
 
 
 def provisioning(system: System, actions: ArrayLike) -> Provisioning:
     """The Provisioning of actions, arrays (systems, workloads, 2) of GPUs and levels."""
     gpu, level = np.moveaxis(np.asarray(actions), -1, 0)
-    wishes = np.ceil((level + 1) * system.units / LEVELS).astype(int)
-    return Provisioning(gpu, filled(gpu, wishes, system.gpus, system.units))
+    wishes = np.ceil((level + 1) * system.gpu_units[gpu] / LEVELS).astype(int)
+    return Provisioning(gpu, filled(gpu, wishes, system.gpu_units))
 
 
 def packed(policy: TrainedPolicy) -> bytes:

@@ -37,7 +37,18 @@ class System:
     Parameters
     ----------
     instance
-        With a single fleet entry and one file of performance data, of kind igniter.
+        With fleet entries of fixed counts and one file of performance data, of kind igniter, for each.
+    interference
+        Whether replicas slow each other down; without it everyone is as alone (InSS-ni).
+
+    Attributes
+    ----------
+    data
+        Performance data by GPU type, in the order of the fleet.
+    kind
+        (GPUs,): which of the types each GPU is.
+    gpu_units
+        (GPUs,): the units of each, U_k.
 
     Raises
     ------
@@ -45,19 +56,22 @@ class System:
         When its objective is not throughput, it has no GPU, or its GPUs fewer units than there are workloads.
     """
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, interference: bool = True) -> None:
         if instance.objective != THROUGHPUT:
             raise UnsupportedError(f"inss plans for {THROUGHPUT}, not for {instance.objective}; use --method auto")
-        self.instance = instance
-        self.data = igniter_data(instance.performance)[instance.fleet[0].gpu]
-        self.gpus, self.units = instance.fleet[0].count or 0, self.data.hardware.units
+        self.instance, self.interference = instance, interference
+        entries, known = instance.fleet, igniter_data(instance.performance)
+        self.data = [known[entry.gpu] for entry in entries]
+        self.kind = np.repeat(np.arange(len(entries)), [entry.count or 0 for entry in entries])
+        self.gpus, self.gpu_units = len(self.kind), np.array([one.hardware.units for one in self.data])[self.kind]
+        self.max_batch = min(one.max_batch for one in self.data)
         self.rates_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
         self.slo_ms = instance.policy.safety * np.array([one.slo_ms for one in instance.workloads])
         self.budget_ms = np.array([instance.budget_ms(one) for one in instance.workloads])
-        if not self.gpus or self.workloads > self.units:
-            count = instance.fleet[0].count
+        units = min(one.hardware.units for one in self.data)
+        if not self.gpus or self.workloads > units:
             raise UnsupportedError(
-                f"inss plans up to {self.units} workloads on at least one GPU, not {self.workloads} on {count}; "
+                f"inss plans up to {units} workloads on at least one GPU, not {self.workloads} on {self.gpus}; "
                 "use --method auto"
             )
 
@@ -67,53 +81,73 @@ class System:
         return len(self.slo_ms)
 
     @cached_property
-    def _terms(self) -> Floats:
-        """Terms of arrays (workloads, batch, units), zeros at batch 0 and at no units."""
-        batches = np.arange(1, self.data.max_batch + 1)[:, None]
-        shares = self.data.hardware.unit_share * np.arange(1.0, self.units + 1)
-        table = np.zeros((len(Terms._fields), self.workloads, self.data.max_batch + 1, self.units + 1))
-        for at, one in enumerate(self.instance.workloads):
-            table[:, at, 1:, 1:] = solo_terms(self.data, one.model, batches, shares)
-        return table
+    def _terms(self) -> list[Floats]:
+        """By GPU type the terms of arrays (workloads, batch, units), zeros at batch 0 and at no units."""
+        batches = np.arange(1, self.max_batch + 1)[:, None]
+        tables = []
+        for data in self.data:
+            units = data.hardware.units
+            table = np.zeros((len(Terms._fields), self.workloads, self.max_batch + 1, self.gpu_units.max() + 1))
+            for at, one in enumerate(self.instance.workloads):
+                shares = data.hardware.unit_share * np.arange(1.0, units + 1)
+                table[:, at, 1:, 1 : units + 1] = solo_terms(data, one.model, batches, shares)
+            tables.append(table)
+        return tables
 
-    def beside(self, members: Bools, units: Ints, batch: Ints) -> tuple[Floats, Floats]:
+    def beside(self, members: Bools, units: Ints, batch: Ints, kind: Ints) -> tuple[Floats, Floats]:
         """Batch latencies (ms) and throughputs (requests/s) of those who share a GPU.
 
         Parameters
         ----------
         members, units, batch
             Arrays (..., workloads): who is on the GPU, and how all would run.
+        kind
+            (...,): the type of the GPU.
         """
-        terms = self._terms[:, np.arange(self.workloads), np.where(members, batch, 0), units]
-        return together(self.data.hardware, Terms(*terms))
+        found = [self._on(which, members, units, batch) for which in range(len(self.data))]
+        if len(found) == 1:
+            return found[0]
+        on = np.expand_dims(kind, -1) == np.arange(len(found)).reshape(-1, *[1] * members.ndim)
+        latency_ms, throughput_rps = (np.select(list(on), list(parts)) for parts in zip(*found, strict=True))
+        return latency_ms, throughput_rps
+
+    def _on(self, which: int, members: Bools, units: Ints, batch: Ints) -> tuple[Floats, Floats]:
+        """The same on GPUs of one type."""
+        terms = self._terms[which][:, np.arange(self.workloads), np.where(members, batch, 0), units]
+        hardware = self.data[which].hardware
+        if self.interference:
+            return together(hardware, Terms(*terms))
+        latency_ms, throughput_rps = together(hardware, Terms(*terms[..., None]))
+        return latency_ms[..., 0], throughput_rps[..., 0]
 
     def alone_rps(self) -> Floats:
-        """Throughput of every workload with a GPU to itself and batch 1 (H_i)."""
+        """Throughput of every workload with a GPU of the first type to itself and batch 1 (H_i)."""
         alone, ones = np.eye(self.workloads, dtype=bool), np.ones((self.workloads, self.workloads), int)
-        return np.diag(self.beside(alone, self.units * ones, ones)[1])
+        return np.diag(self.beside(alone, self.gpu_units[0] * ones, ones, np.zeros(self.workloads, int))[1])
 
     def run(self, given: Provisioning, batch: Ints) -> tuple[Floats, Floats]:
         """Batch latencies and throughputs of all workloads of the systems."""
         on = given.gpu[:, None, :] == np.arange(self.gpus)[:, None]
-        latency_ms, throughput_rps = self.beside(on, given.units[:, None, :], batch[:, None, :])
+        kind = np.broadcast_to(self.kind, on.shape[:-1])
+        latency_ms, throughput_rps = self.beside(on, given.units[:, None, :], batch[:, None, :], kind)
         own = np.arange(len(given.gpu))[:, None], given.gpu, np.arange(self.workloads)
         return latency_ms[own], throughput_rps[own]
 
 
-def filled(gpu: Ints, wishes: Ints, gpus: int, limit: int) -> Ints:
+def filled(gpu: Ints, wishes: Ints, limits: Ints) -> Ints:
     """Units that use every GPU to the full (1a): one is taken from, or given to, its workloads in turn.
 
     Parameters
     ----------
     gpu, wishes
         Arrays (systems, workloads): where they are, and how many units each asks for, 1 or more.
-    gpus, limit
-        How many GPUs there are, and units on each.
+    limits
+        (GPUs,): units on each.
     """
-    on = gpu[..., None] == np.arange(gpus)
+    on = gpu[..., None] == np.arange(len(limits))
     units, rows = wishes.copy(), np.arange(len(gpu))[:, None]
     while True:
-        excess = ((units[..., None] * on).sum(1) - limit)[rows, gpu]
+        excess = ((units[..., None] * on).sum(1) - limits)[rows, gpu]
         may = (excess < 0) | ((excess > 0) & (units > 1))
         if not may.any():
             return units

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from provision.heuristics.veltair.versions import candidates_of
-from provision.models.cpu.cpu import THREADRIPPER, core_scaling
+from provision.models.cpu.cpu import PUBLISHED, core_scaling
 from provision.models.cpu.networks import networks
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ BALANCE = 0.5
 """Bytes per operation that a core is first taken to read."""
 STEP = 0.01
 """Relative change that the fit tries; times have steps where the fastest tiling changes."""
-UNIT = THREADRIPPER._replace(core_flops=1.0, efficiency=1.0, live_bytes=np.inf, join_s=0.0)
+UNIT = PUBLISHED._replace(core_flops=1.0, efficiency=1.0, live_bytes=np.inf, join_s=0.0, crowded=1.0)
 
 Tilings = dict[tuple[str, str], NDArray[np.void]]
 """Candidate versions by network and layer."""

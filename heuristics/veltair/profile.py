@@ -23,7 +23,7 @@ from provision.heuristics.veltair.versions import (
     levels_s,
     versions_of,
 )
-from provision.models.cpu.cpu import THREADRIPPER, core_scaling
+from provision.models.cpu.cpu import PUBLISHED, core_scaling
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,7 +69,7 @@ class Catalogue(NamedTuple):
 
 
 def catalogue(
-    networks: Sequence[Network], cpu: Cpu = THREADRIPPER, planned: float = PLANNED, most: int = MOST_VERSIONS
+    networks: Sequence[Network], cpu: Cpu = PUBLISHED, planned: float = PLANNED, most: int = MOST_VERSIONS
 ) -> Catalogue:
     """The Catalogue of networks."""
     targets_s = [layer_targets_s(network, planned) for network in networks]

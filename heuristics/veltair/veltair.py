@@ -21,7 +21,7 @@ from provision.heuristics.veltair.prema import play_prema
 from provision.heuristics.veltair.profile import PLANNED, catalogue
 from provision.heuristics.veltair.proxy import fit_proxy
 from provision.heuristics.veltair.versions import MOST_VERSIONS
-from provision.models.cpu.cpu import THREADRIPPER
+from provision.models.cpu.cpu import PUBLISHED
 
 if TYPE_CHECKING:
     from provision.heuristics.veltair.proxy import CounterProxy
@@ -111,7 +111,7 @@ class Machine:
     """
 
     def __init__(
-        self, networks: Iterable[Network], cpu: Cpu = THREADRIPPER, planned: float = PLANNED, most: int = MOST_VERSIONS
+        self, networks: Iterable[Network], cpu: Cpu = PUBLISHED, planned: float = PLANNED, most: int = MOST_VERSIONS
     ) -> None:
         self.networks, self.cpu = tuple(networks), cpu
         self.catalogue = catalogue(self.networks, cpu, planned, most)

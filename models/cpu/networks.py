@@ -1,14 +1,17 @@
 """The layered networks that ship, made from the shapes their papers publish.
 
+They are the seven that VELTAIR's public program names (SJTU-ReArch-Group/VELTAIR_ASPLOS22, ``include/utils.hpp``).
 QoS targets are those of MLPerf inference's server scenario, which VELTAIR follows: ResNet-50 15 ms, SSD-ResNet34
 100 ms, BERT 130 ms, and of its version 0.5 MobileNet 10 ms. GoogLeNet is not in MLPerf; as an image classifier it
-gets ResNet-50's.
+gets ResNet-50's. EfficientNet and Tiny-YOLOv2 are not either; the program calls them light, and they get MobileNet's.
 
 Chosen here: SSD-ResNet34 takes 300 x 300 images (MLPerf's training task; the 1200 x 1200 of its server scenario are
 more work than VELTAIR's CPU can do in 100 ms), and BERT is the large one on 128 tokens (at 384 one query takes most
-of that CPU for its 130 ms).
+of that CPU for its 130 ms). EfficientNet is what the program's configuration lists: the widths of EfficientNet-B4 on
+224 x 224 images, without squeeze and excitation.
 """
 
+from collections.abc import Sequence
 from functools import cache
 
 from provision.models.cpu.layers import Layer, Network, conv, dense, depthwise
@@ -24,9 +27,20 @@ GOOGLENET = (
 )
 """Inception modules: size, channels, 1x1, 3x3 reduce, 3x3, 5x5 reduce, 5x5, pool projection (Szegedy et al. 2015)."""
 MOBILENET_V2 = (
-    (1, 16, 1, 112), (6, 24, 2, 56), (6, 32, 3, 28), (6, 64, 4, 14), (6, 96, 3, 14), (6, 160, 3, 7), (6, 320, 1, 7),
+    (1, 16, 1, 112, 3), (6, 24, 2, 56, 3), (6, 32, 3, 28, 3), (6, 64, 4, 14, 3), (6, 96, 3, 14, 3), (6, 160, 3, 7, 3),
+    (6, 320, 1, 7, 3),
 )
-"""Expansion, channels, repeats and output size of every stage (Sandler et al. 2018, Table 2)."""
+"""Expansion, channels, repeats, output size and kernel of every stage (Sandler et al. 2018, Table 2)."""
+EFFICIENTNET = (
+    (1, 24, 1, 112, 3), (6, 32, 4, 56, 3), (6, 56, 4, 28, 5), (6, 112, 6, 14, 3), (6, 160, 6, 14, 5),
+    (6, 272, 8, 7, 5), (6, 448, 1, 7, 3),
+)
+"""The same of EfficientNet (Tan and Le 2019), as many blocks as VELTAIR's public program has of each."""
+TINY_YOLO = ((416, 3, 16), (208, 16, 32), (104, 32, 64), (52, 64, 128), (26, 128, 256), (13, 256, 512),
+             (13, 512, 1024), (13, 1024, 1024))
+"""Size, channels and filters of Tiny-YOLOv2's 3x3 convolutions (Redmon and Farhadi 2017)."""
+YOLO_OUTPUTS = 125
+"""Numbers for each of the 13 x 13 cells: five boxes of five numbers and 20 classes (Pascal VOC)."""
 SSD_STAGES = ((75, 64, 3), (38, 128, 4), (38, 256, 6))
 """The part of ResNet-34 that SSD keeps; the third stage keeps its resolution."""
 SSD_EXTRA = ((38, 19, 256, 256, 512), (19, 10, 512, 256, 512), (10, 5, 512, 128, 256), (5, 3, 256, 128, 256),
@@ -69,17 +83,34 @@ def googlenet() -> Network:
 
 def mobilenet_v2() -> Network:
     """MobileNetV2 of width 1 on 224 x 224 images."""
+    ends = conv("conv2", 7, 320, 1280), dense("fc", 1, 1280, 1000)
+    return Network("mobilenet-v2", 10.0, "light", (*_inverted(MOBILENET_V2), *ends))
+
+
+def efficientnet() -> Network:
+    """EfficientNet as VELTAIR's public program has it."""
+    ends = conv("conv2", 7, 448, 1280), dense("fc", 1, 1280, 1000)
+    return Network("efficientnet", 10.0, "light", (*_inverted(EFFICIENTNET), *ends))
+
+
+def _inverted(stages: Sequence[tuple[int, int, int, int, int]]) -> list[Layer]:
+    """The first convolution of 32 filters and stages of inverted residuals: expand, depthwise, project."""
     layers, channels, before = [conv("conv1", 112, 3, 32, 3, 2)], 32, 112
-    for stage, (expansion, filters, repeats, size) in enumerate(MOBILENET_V2, 1):
+    for stage, (expansion, filters, repeats, size, kernel) in enumerate(stages, 1):
         for repeat in range(1, repeats + 1):
             name, inner = f"block{stage}_{repeat}", expansion * channels
             if expansion > 1:
                 layers.append(conv(f"{name}-expand", before, channels, inner))
-            layers += [depthwise(f"{name}-depthwise", size, inner, before // size),
+            layers += [depthwise(f"{name}-depthwise", size, inner, before // size, kernel),
                        conv(f"{name}-project", size, inner, filters)]
             channels, before = filters, size
-    layers += [conv("conv2", 7, 320, 1280), dense("fc", 1, 1280, 1000)]
-    return Network("mobilenet-v2", 10.0, "light", tuple(layers))
+    return layers
+
+
+def tiny_yolo_v2() -> Network:
+    """Tiny-YOLOv2 on 416 x 416 images."""
+    layers = [conv(f"conv{number}", *shape, 3) for number, shape in enumerate(TINY_YOLO, 1)]
+    return Network("tiny-yolo-v2", 10.0, "light", (*layers, conv("conv9", 13, 1024, YOLO_OUTPUTS)))
 
 
 def ssd_resnet34() -> Network:
@@ -122,5 +153,5 @@ def bert_large(tokens: int = 128, blocks: int = 24, width: int = 1024, heads: in
 @cache
 def networks() -> dict[str, Network]:
     """All shipped networks by name, light ones first."""
-    made = (mobilenet_v2(), googlenet(), resnet50(), ssd_resnet34(), bert_large())
+    made = (mobilenet_v2(), efficientnet(), tiny_yolo_v2(), googlenet(), resnet50(), ssd_resnet34(), bert_large())
     return {network.name: network for network in made}

@@ -15,6 +15,7 @@ from provision.models.performance.catalogue import PerformanceFile, reference, r
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.prediction import throughput_rps
 from provision.models.problem.workload import FleetEntry, Policy, Workflow, Workload
+from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 from provision.models.traffic.rule import LatencyRule
 
 SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'", "colocation": "co-located models'"}
@@ -69,6 +70,8 @@ class Instance(Record):
                 self._refuse_unlike_traffic()
         if self.objective == THROUGHPUT:
             _refuse_unfixed(self.fleet, self.policy)
+        if self.policy.latency_budget == FULL_BATCHES:
+            self._refuse_unlike_inss()
         for index, workload in enumerate(self.workloads):
             for number, model in enumerate(workload.models):
                 if model not in self._known_models:
@@ -89,6 +92,17 @@ class Instance(Record):
                 raise ValueError(f"workflows: no workload {name!r}; there is {', '.join(self.workload)}")
             if stages > 1:
                 raise ValueError(f"workflows: {name!r} stands in {stages} stages; give each a workload of its own")
+
+    def _refuse_unlike_inss(self) -> None:
+        """How long batches fill is known of single replicas on shared GPUs."""
+        field = f"policy.latency_budget: {FULL_BATCHES} is for"
+        if self.objective != THROUGHPUT:
+            raise ValueError(f"{field} objective {THROUGHPUT}; use half_slo or queueing")
+        if any(data.kind != "igniter" for data in self._fleet_performance):
+            raise ValueError(f"{field} performance data of kind igniter; use half_slo")
+        for index, workload in enumerate(self.workloads):
+            if workload.max_replicas != 1:
+                raise ValueError(f"{field} one replica per workload; give workloads[{index}] max_replicas: 1")
 
     def _refuse_unlike_traffic(self) -> None:
         """Replicas that share GPUs are planned for one traffic."""

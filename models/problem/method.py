@@ -7,6 +7,7 @@ from typing import Any
 from provision.models.base.errors import UnsupportedError
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Outcome, Search
+from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
 FEATURES = {
     "several_gpu_types": "more than one fleet entry",
@@ -23,6 +24,7 @@ FEATURES = {
     "gpulets": "parts of GPUs and turns on them (performance data of kind gpulets)",
     "other_sharing": "sharing of slices by performance data of a further kind (such as colocation)",
     "max_throughput": "objective max_throughput",
+    "full_batches": "latency_budget full_batches",
     "isolated_data": "performance data other than one file that tells how all models interfere (igniter, gpulets)",
 }
 """What an instance may ask of a method, and how to say it."""
@@ -34,6 +36,7 @@ ISOLATED = frozenset({
 """What methods can do that give every replica a slice of its own."""
 
 REMEDIES = (
+    ("full_batches", "auto, greedy, patterns-throughput or inss"),
     ("max_throughput", "auto or greedy"),
     ("variants", "auto, or leave variants out"),
     ("interference", "auto, master or igniter"),
@@ -45,7 +48,8 @@ REMEDIES = (
 """Methods that can do what few can; the first feature counts."""
 
 ONE_REPLICA = frozenset(
-    {"several_gpu_types", "limited_counts", "without_mig", "interference", "max_replicas", "max_throughput", "variants"}
+    {"several_gpu_types", "limited_counts", "without_mig", "interference", "max_replicas", "max_throughput", "variants",
+     "full_batches"}
 )
 """What methods under interference take, which give every workload one replica where that is asked for."""
 
@@ -108,6 +112,7 @@ def needs(instance: Instance) -> set[str]:
         "gpulets": "gpulets" in kinds,
         "other_sharing": bool(kinds - {"igniter", "gpulets"}),
         "max_throughput": instance.objective == THROUGHPUT,
+        "full_batches": instance.policy.latency_budget == FULL_BATCHES,
         "isolated_data": shared != files or len(files) > len({data.gpu for data in files}),
     }
     asked = {feature for feature, present in found.items() if present}

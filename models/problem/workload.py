@@ -145,7 +145,8 @@ class Policy(Record):
 
     ``half_slo``: the batch latency may take half of the SLO times ``safety``; the other half is for
     batching and queueing (Nexus, iGniter, ParvaGPU). ``queueing``: the P99 of a task's latency, with batching and
-    queueing as Poisson arrivals make them, may take all of the SLO times ``safety``. ``headroom`` is extra rate
+    queueing as Poisson arrivals make them, may take all of the SLO times ``safety``. ``full_batches``: so may filling a
+    batch and running it, when requests arrive evenly and only full batches start (InSS). ``headroom`` is extra rate
     planned for, as a fraction of the stated rate. With ``share_slices`` different workloads may share a MIG slice
     under MPS where the performance data predicts it (closed networks do; nobody has measured such pairs on MIG
     slices).

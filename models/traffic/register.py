@@ -9,6 +9,7 @@ from provision.models.traffic.rule import LatencyRule
 
 RULES = {
     "half_slo": ("provision.models.traffic.half_slo", "HalfSlo"),
+    "full_batches": ("provision.models.traffic.full_batches", "FullBatches"),
     "queueing": ("provision.models.traffic.queueing", "Queueing"),
 }
 """Module and class of each rule; imported when first asked for."""

@@ -13,6 +13,7 @@ from provision.heuristics.veltair.fit import measured_networks
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.importers.layer_times import read_layer_times
 from provision.models.base.errors import InputError
+from provision.models.cpu.cpu import CPUS
 from provision.studies.veltair.shapes import differences, shapes
 from provision.studies.veltair.study import FIGURES, Study, searches
 from provision.sweeps.table import as_csv
@@ -34,6 +35,8 @@ def add_veltair(parser: ArgumentParser) -> None:
     parser.add_argument("--figure", default="all", choices=(*FIGURES, "all"), help="which (default: all)")
     parser.add_argument("--queries", type=int, default=2000, metavar="N", help="queries a run (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the arrivals (default: 0)")
+    parser.add_argument("--cpu", default="published", choices=(*CPUS,),
+                        help="fitted to VELTAIR's published layer times, or calibrated to its gains (default: fitted)")
     parser.add_argument("--measured", metavar="F",
                         help="layers as efficient as measured: a file of profile-layers or a shipped name")
     parser.add_argument("--out", metavar="DIR", help="write the tables (.csv) and pictures (.png) here")
@@ -47,15 +50,16 @@ def _run(options: Namespace) -> int:
     _check(options, figures)
     times = read_layer_times(options.measured) if options.measured else None
     with counting("searching for capacities", searches(figures)) as advance:
-        study = Study(options.queries, options.seed, advance, measured_networks(times) if times else None)
+        study = Study(options.queries, options.seed, advance, measured_networks(times) if times else None,
+                      CPUS[options.cpu])
         found = {part: getattr(study, f"figure_{part}")() for parts in figures.values() for part in parts}
     judged, why = shapes(found), differences(figures)
     files = _write(found, Path(options.out), options.force) if options.out else []
     if options.json:
         tables = {f"figure_{part}": rows for part, rows in found.items()}
         print_json(tables | {"shapes": [shape._asdict() for shape in judged], "differences": why,
-                             "queries": options.queries, "seed": options.seed, "measured": options.measured,
-                             "files": files})
+                             "queries": options.queries, "seed": options.seed, "cpu": options.cpu,
+                             "measured": options.measured, "files": files})
     else:
         _print(times, found, judged, why, files)
     return 0 if all(shape.holds for shape in judged) else 1

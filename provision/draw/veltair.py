@@ -112,7 +112,7 @@ def _figure_14(
     left.axhline(0.1, color="black", linewidth=0.8)
     left.set_ylim(-0.05, max(0.15, *(1.1 * row["core_gap"] for row in gaps)))
     left.set_xlabel("system load")
-    left.set_ylabel("planned core time above layer-wise")
+    left.set_ylabel("mean cores above layer-wise")
     left.legend(fontsize=8)
     middle.plot([row["most_versions"] for row in versions], [row["gain"] for row in versions], "o-", color=BEST)
     middle.set_xlabel("most versions of a layer")

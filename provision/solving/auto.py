@@ -85,7 +85,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
         if is_shared_throughput(instance):
             yield patterns_throughput.solve, 0.5
         yield _with_parts(partition_counts.METHODS[0]), 0.5
-        if not asked <= partition_counts.METHODS[0].features:
+        if not asked <= partition_counts.METHODS[0].features and "full_batches" not in asked:
             yield fill_fleet, 1.0
         return
     if is_shared(instance):
@@ -179,7 +179,7 @@ METHODS = (
         exact=True,
         source="this package",
         features=ISOLATED | {"max_replicas", "interference", "gpulets", "other_sharing", "share_slices",
-                             "max_throughput"},
+                             "max_throughput", "full_batches"},
         parameters=PARAMETERS,
         rehearse=_rehearse,
     ),

@@ -32,6 +32,7 @@ MODULES = (
     "heuristics.gpulets.gslice",
     "heuristics.igniter.gpulets_plus",
     "heuristics.igniter.gslice_plus",
+    "heuristics.inss.bda_gpulet",
     "heuristics.inss.inss",
     "formulations.assignment.cpsat",
     "formulations.assignment.milp",

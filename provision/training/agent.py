@@ -4,9 +4,9 @@ Followed: an actor, two Q-networks of which the lower value counts, targets that
 that is learned, Adam. The target entropy is the paper's; as that is negative and entropy is not, the temperature
 only ever falls: eq. 9 is a schedule, from much exploration to none.
 
-An action is one choice per head of the networks (see ``provision.heuristics.inss.policy``). Its value is taken to be
-the sum of the values of the choices, since the paper does not say how one network values joint actions. (The public
-program trains every head on the whole return by itself.)
+An action is one choice per head of the networks (see ``provision.heuristics.inss.policy``). The paper does not say how
+one network values joint actions; ``Settings.centred`` tells the two ways here apart. (The public program trains every
+head on the whole return by itself.)
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from provision.heuristics.inss.policy import ActorLayers
     from provision.heuristics.inss.system import System
     from provision.models.base.arrays import Ints
+    from provision.training.settings import Settings
 
 HIDDEN = 512, 256
-DISCOUNT = 0.99
 SOFT_UPDATE = 0.01
 """Part of the way that targets go towards the Q-networks in an update (kappa)."""
 RATE = 1e-4
@@ -44,8 +44,9 @@ class Networks(nn.Module):
     def __init__(self, system: System) -> None:
         super().__init__()
         sizes = 2 * system.workloads, *HIDDEN, system.workloads * (system.gpus + LEVELS)
-        self.actor, *critics = (_perceptron(sizes) for _ in range(3))
-        targets = [_perceptron(sizes) for _ in critics]
+        valued = *sizes[:-1], sizes[-1] + 1
+        self.actor, *critics = (_perceptron(ends) for ends in (sizes, valued, valued))
+        targets = [_perceptron(valued) for _ in critics]
         for target, critic in zip(targets, critics, strict=True):
             target.load_state_dict(critic.state_dict())
         self.critics, self.targets = nn.ModuleList(critics), nn.ModuleList(targets)
@@ -71,9 +72,12 @@ class Agent:
     transitions
         How many come in between two updates: an update stands for as many of Algorithm 2's, which the temperature's
         rate of learning follows in proportion, the networks' with the root.
+    settings
+        The Settings.
     """
 
-    def __init__(self, system: System, seed: int, transitions: int) -> None:
+    def __init__(self, system: System, seed: int, transitions: int, settings: Settings) -> None:
+        self.settings = settings
         self.heads = system.workloads, system.gpus + LEVELS
         self.split = [system.gpus, LEVELS]
         with torch.random.fork_rng():
@@ -105,6 +109,7 @@ class Agent:
         self._step("actor", loss)
         self._step("temperature", self.temperature * (entropy - self.networks.target_entropy))
         with torch.no_grad():
+            self.networks.log_temperature.clamp_(min=self.settings.coldest)
             for target, critic in zip(
                 self.networks.targets.parameters(), self.networks.critics.parameters(), strict=True
             ):
@@ -122,7 +127,7 @@ class Agent:
         """Eq. 6 with the targets of eq. 7."""
         with torch.no_grad():
             soft = self._soft_values(self._log_chances(after), self._least(self.networks.targets, after))
-            targets = rewards + DISCOUNT * soft
+            targets = rewards + self.settings.discount * soft
         values = [self._of_actions(critic(states), actions) for critic in self.networks.critics]
         return sum(functional.mse_loss(value, targets) / 2 for value in values)
 
@@ -135,27 +140,35 @@ class Agent:
         return -self._soft_values(chances, values).mean(), entropy.mean()
 
     def _soft_values(self, chances: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Expected value plus temperature times entropy, summed over heads."""
-        temperature = self.temperature.detach()
-        heads = zip(chances, values, strict=True)
-        return sum((head.exp() * (value - temperature * head)).sum((1, 2)) for head, value in heads)
+        """Expected value plus temperature times entropy, summed over heads, and the value of the state."""
+        temperature, (state, *choices) = self.temperature.detach(), values
+        heads = zip(chances, choices, strict=True)
+        return state + sum((head.exp() * (value - temperature * head)).sum((1, 2)) for head, value in heads)
 
     def _log_chances(self, states: torch.Tensor) -> list[torch.Tensor]:
         """Logarithms of the policy: over GPUs (systems, workloads, GPUs), and over levels."""
         return [functional.log_softmax(head, -1) for head in self._cut(self.networks.actor(states))]
 
     def _least(self, critics: nn.ModuleList, states: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The lower of the critics' values for every choice of every head."""
-        return self._cut(torch.minimum(*(critic(states) for critic in critics)))
+        """The lower of the critics' values of the states and for every choice of every head."""
+        return tuple(map(torch.minimum, *(self._values(critic(states)) for critic in critics)))
 
-    def _of_actions(self, values: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
-        """Sums of the values of the choices that actions made."""
-        pairs = zip(self._cut(values), actions.unbind(-1), strict=True)
-        return sum(head.gather(-1, choice[..., None]).sum((1, 2)) for head, choice in pairs)
+    def _of_actions(self, outputs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        """Values of actions by a critic's outputs."""
+        state, *choices = self._values(outputs)
+        pairs = zip(choices, actions.unbind(-1), strict=True)
+        return state + sum(head.gather(-1, choice[..., None]).sum((1, 2)) for head, choice in pairs)
+
+    def _values(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """A critic's outputs as the values of states, and of choices by heads."""
+        state, choices = outputs[:, 0], self._cut(outputs[:, 1:])
+        if not self.settings.centred:
+            return torch.zeros_like(state), *choices
+        return state, *(head - head.mean(-1, keepdim=True) for head in choices)
 
     def _cut(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Outputs by heads: over GPUs, and over levels."""
-        return outputs.view(-1, *self.heads).split(self.split, -1)
+        return outputs.reshape(-1, *self.heads).split(self.split, -1)
 
     def layers(self) -> ActorLayers:
         """Weights and biases of the actor's layers, as arrays."""

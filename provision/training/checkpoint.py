@@ -17,6 +17,7 @@ from provision.training.train import Training
 if TYPE_CHECKING:
     from provision.heuristics.inss.system import System
     from provision.instances.files.files import FilePath
+    from provision.training.settings import Settings
 
 
 def save(training: Training, path: FilePath) -> None:
@@ -26,16 +27,18 @@ def save(training: Training, path: FilePath) -> None:
     write_bytes(path, file.getvalue(), force=True)
 
 
-def load(path: FilePath, system: System, seed: int) -> Training:
+def load(path: FilePath, system: System, seed: int, settings: Settings) -> Training:
     """The Training in a file.
 
     Raises
     ------
     InputError
-        When the file cannot be read, is no checkpoint, or one of another system or seed.
+        When the file cannot be read, is no checkpoint, or one of another system, seed or settings.
     """
     state, trained = _read(path)
-    training = Training(system, seed)
+    training = Training(system, seed, settings)
+    if state.get("settings") != list(settings):
+        raise InputError(f"{path}: was written with other --settings; leave out --resume to begin anew")
     if trained.model_copy(update={"episodes": 0}) != training.policy.trained:
         raise InputError(
             f"{path}: was written for another instance than {system.instance.name} or another seed than {seed} "

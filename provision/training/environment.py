@@ -2,7 +2,7 @@
 
 State, action and reward are the paper's: the rate and the backlog of every workload; a GPU and a level of its SM share
 for each; the sum of throughputs over those of batch 1 on a whole GPU, less a penalty for late tasks (eq. 3). Memory,
-the rest of the paper's state, is left out: nobody measured it for this performance data.
+the rest of the paper's state, is left out: iGniter's data, which stands for InSS's, has none.
 
 A step is a second. Tasks arrive evenly; those are late whose latency by eq. 2 is above the SLO, and those dropped as
 they can no longer be in time (public program). Where the paper is silent the public program is followed: shares fill

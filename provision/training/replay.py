@@ -1,7 +1,8 @@
 """The replay buffer of Algorithm 2: the latest transitions, of which random ones are learned from.
 
-Rewards are learned from in normal form (section 5.4 says that they are, not how): what they fall short of the best in
-the buffer, times ``SCALE``. So values of states end near 0, where networks start.
+Rewards are learned from in normal form (section 5.4 says that they are, not how): times ``SCALE``, and with
+``Settings.fixed`` unset, less the best in the buffer. So values of states end near 0, where networks start; but the
+best moves, and with it all values at once.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from provision.heuristics.inss.system import System
+    from provision.training.settings import Settings
 
-CAPACITY, MINI_BATCH = 10_000, 100
+MINI_BATCH = 100
 """Table 1."""
 SCALE = 0.02
 
@@ -24,17 +26,18 @@ SCALE = 0.02
 class Replay:
     """Transitions in a ring, as tensors: states, actions, rewards, states after."""
 
-    def __init__(self, system: System) -> None:
-        state = CAPACITY, 2 * system.workloads
+    def __init__(self, system: System, settings: Settings) -> None:
+        self.settings, size = settings, settings.capacity
+        state = size, 2 * system.workloads
         self.columns = [
-            torch.zeros(state), torch.zeros((CAPACITY, system.workloads, 2), dtype=torch.int64),
-            torch.zeros(CAPACITY), torch.zeros(state),
+            torch.zeros(state), torch.zeros((size, system.workloads, 2), dtype=torch.int64),
+            torch.zeros(size), torch.zeros(state),
         ]
         self.count = 0
 
     def add(self, *transitions: NDArray[Any]) -> None:
         """Keep some transitions, one array per column; the oldest give way."""
-        rows = torch.from_numpy((self.count + np.arange(len(transitions[0]))) % CAPACITY)
+        rows = torch.from_numpy((self.count + np.arange(len(transitions[0]))) % self.settings.capacity)
         for column, values in zip(self.columns, transitions, strict=True):
             column[rows] = torch.from_numpy(values).to(column.dtype)
         self.count += len(rows)
@@ -43,7 +46,8 @@ class Replay:
         """A random mini-batch of tensors, rewards in normal form; None while there are too few."""
         if self.count < MINI_BATCH:
             return None
-        held = min(self.count, CAPACITY)
+        held = min(self.count, self.settings.capacity)
         rows = torch.from_numpy(rng.integers(0, held, MINI_BATCH))
         states, actions, rewards, after = (column[rows] for column in self.columns)
-        return states, actions, SCALE * (rewards - self.columns[2][:held].max()), after
+        reference = 0.0 if self.settings.fixed else self.columns[2][:held].max()
+        return states, actions, SCALE * (rewards - reference), after

@@ -18,11 +18,13 @@ from provision.heuristics.inss.policy import TrainedPolicy, trained_for
 from provision.training.agent import Agent
 from provision.training.environment import STEPS, Serving
 from provision.training.replay import Replay
+from provision.training.settings import STABLE
 
 if TYPE_CHECKING:
     from provision.heuristics.inss.system import System
+    from provision.training.settings import Settings
 
-SIDE_BY_SIDE = 8
+SIDE_BY_SIDE = 32
 TRIALS, TRIAL_SEED = 256, 0
 """How many states actors are tried at."""
 COLUMNS = ("reward", "late", "throughput_rps")
@@ -38,14 +40,17 @@ class Training:
         The System.
     seed
         Same seed, same policy, on the same machine.
+    settings
+        The Settings.
     """
 
-    def __init__(self, system: System, seed: int) -> None:
+    def __init__(self, system: System, seed: int, settings: Settings = STABLE) -> None:
         # Several threads add up in another order each time, and do not pay for networks so small.
         torch.set_num_threads(1)
         self.system, self.seed = system, seed
         self.environment = Serving(system, SIDE_BY_SIDE)
-        self.agent, self.replay = Agent(system, seed, SIDE_BY_SIDE), Replay(system)
+        self.settings = settings
+        self.agent, self.replay = Agent(system, seed, SIDE_BY_SIDE, settings), Replay(system, settings)
         self.rng = np.random.default_rng(seed)
         self.trials = Serving(system, TRIALS)
         self.best = -np.inf, self.agent.layers()
@@ -86,7 +91,7 @@ class Training:
     def state(self) -> dict[str, Any]:
         """All that a later ``restore`` needs to go on from here."""
         return {
-            "trained": self.policy.trained.model_dump_json(),
+            "trained": self.policy.trained.model_dump_json(), "settings": list(self.settings),
             "networks": self.agent.networks.state_dict(),
             "optimizers": {name: one.state_dict() for name, one in self.agent.optimizers.items()},
             "replay": self.replay.columns, "count": self.replay.count,

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 import provision
 from provision.heuristics.inss import inss
-from provision.heuristics.inss.batches import decide_batches
+from provision.heuristics.inss.batches import decide_batches, keeping
 from provision.heuristics.inss.policy import LEVELS, TrainedPolicy, packed, read_policy, trained_for
 from provision.heuristics.inss.system import Provisioning, System, filled
+from provision.heuristics.inss.workflow import Workflow
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.performance.operating_points import Member
 from provision.models.traffic.task_latency import task_latency_ms
@@ -57,7 +58,7 @@ def test_a_batch_that_nothing_fills_never_starts():
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 40)), min_size=1, max_size=8))
 def test_shares_fill_every_gpu_that_is_used(members):
     gpu, wishes = np.array(members).T[:, None]
-    units = filled(gpu, wishes, 3, 40)
+    units = filled(gpu, wishes, np.full(3, 40))
     for at in np.unique(gpu):
         on = gpu == at
         assert units[on].sum() == 40 and units[on].min() >= 1
@@ -92,7 +93,7 @@ def test_alone_the_batch_is_the_largest_that_holds(index, units, part):
     batch, found = decide_batches(SYSTEM, given, np.full(others.shape, rate_rps), np.zeros(others.shape))
     holding, in_time = [], []
     for size in range(1, 33):
-        latency_ms, rps, _ = SYSTEM.data.predict("whole", [Member(workload.model, size, 1, units * 0.025)])[0]
+        latency_ms, rps, _ = SYSTEM.data[0].predict("whole", [Member(workload.model, size, 1, units * 0.025)])[0]
         late = 1000 * (size - 1) / rate_rps + latency_ms > workload.slo_ms or latency_ms > workload.slo_ms / 2
         in_time += [size] * (not late)
         holding += [size] * (not late and rps >= rate_rps)
@@ -175,3 +176,105 @@ def test_weights_survive_their_file(tmp_path):
     for (weights, bias), (read, read_bias) in zip(layers, policy.layers, strict=True):
         assert np.abs(weights - read).max() <= np.abs(weights).max() / 254 + 1e-6
         assert read_bias == pytest.approx(bias)
+
+
+FULL_BATCHES = INSTANCE.replace(policy=INSTANCE.policy.model_copy(update={"latency_budget": "full_batches"}))
+
+
+@settings(deadline=None, max_examples=3)
+@given(st.permutations(range(8)), st.tuples(st.floats(0.05, 1.0), st.floats(0.05, 1.0)))
+def test_most_throughput_of_full_batches_is_that_of_brute_force(order, parts):
+    """Two workloads on one GPU under eq. 2: every split of the units and every pair of batches."""
+    workloads = tuple(
+        INSTANCE.workloads[at].model_copy(update={"rate_rps": part * INSTANCE.workloads[at].rate_rps})
+        for at, part in zip(order, parts, strict=False)
+    )
+    one = FULL_BATCHES.replace(workloads=workloads, fleet=(INSTANCE.fleet[0].model_copy(update={"count": 1}),))
+    system, most = System(one), 0.0
+    batch = np.stack(np.meshgrid(np.arange(1, 33), np.arange(1, 33)), axis=-1).reshape(-1, 2)
+    nothing, rates = np.zeros(batch.shape), np.tile(system.rates_rps, (len(batch), 1))
+    for units in range(1, 40):
+        given_ = Provisioning(np.zeros_like(batch), np.tile([units, 40 - units], (len(batch), 1)))
+        holds = keeping(system, given_, batch, rates, nothing).all(axis=1)
+        most = max(most, (system.run(given_, batch)[1].sum(axis=1) * holds).max())
+    result = provision.solve(one, "patterns-throughput")
+    if not most:
+        assert result.status == "infeasible"
+    else:
+        assert result.status == "optimal" and result.verified
+        assert result.objective == pytest.approx(most) and result.bound >= most
+
+
+def test_no_plan_of_inss_beats_the_proven_optimum_of_its_own_rule():
+    best = provision.solve(FULL_BATCHES, "auto")
+    assert best.status == "optimal" and best.verified
+    for method in ("inss", "gpulets+bda"):
+        found = provision.solve(FULL_BATCHES, method)
+        assert found.verified and found.objective <= best.bound
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (dict(objective="min_gpus"), "full_batches is for objective max_throughput"),
+    (dict(workloads=(INSTANCE.workloads[0].model_copy(update={"max_replicas": None}),)), "max_replicas: 1"),
+])
+def test_full_batches_are_for_insss_problem(change, words):
+    with pytest.raises(ValueError, match=words):
+        FULL_BATCHES.replace(**change)
+
+
+def test_methods_of_another_rule_refuse_full_batches():
+    with pytest.raises(UnsupportedError, match="igniter cannot plan latency_budget full_batches; use --method auto"):
+        provision.solve(FULL_BATCHES, "igniter")
+
+
+def test_without_interference_batches_are_no_smaller_and_may_break():
+    """InSS-ni takes batches that are at least InSS's, and says whom they break by the model that has interference."""
+    statuses = set()
+    for seed in range(6):
+        one = provision.read(f"inss-seed{seed}").replace(policy=FULL_BATCHES.policy)
+        plain, blind = (provision.solve(one, method) for method in ("inss", "inss-ni"))
+        batches = [{replica.workload: replica.batch for *_, replica in found.plan.replicas()}
+                   for found in (plain, blind)]
+        assert all(batches[1][name] >= batches[0][name] for name in batches[0])
+        assert (blind.status == "feasible") == blind.report.ok
+        statuses.add(blind.status)
+    assert statuses == {"feasible", "unknown"}
+
+
+TWO_TYPES = INSTANCE.replace(
+    fleet=(INSTANCE.fleet[0].model_copy(update={"count": 2}),
+           INSTANCE.fleet[0].model_copy(update={"gpu": "t4", "count": 3})),
+    performance=("igniter-v100", "igniter-t4-derived"),
+    workloads=tuple(one.model_copy(update={"rate_rps": 0.2 * one.rate_rps}) for one in INSTANCE.workloads),
+)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.tuples(*[st.tuples(st.integers(0, 4), st.integers(0, LEVELS - 1))] * SYSTEM.workloads))
+def test_two_gpu_types_hold_for_the_verifier(actions):
+    """Batches on V100s and T4s together, each with its own coefficients, units and neighbours."""
+    system = System(TWO_TYPES)
+    heads = np.zeros((system.workloads, system.gpus + LEVELS))
+    for head, (gpu, level) in zip(heads, actions, strict=True):
+        head[gpu] = head[system.gpus + level] = 1
+    policy = TrainedPolicy(trained_for(system), ((np.zeros((heads.size, 2 * system.workloads)), heads.ravel()),))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "policy.npz"
+        path.write_bytes(packed(policy))
+        result = provision.solve(TWO_TYPES, "inss", policy=str(path))
+    assert (result.status == "feasible") == result.report.ok
+    used = sorted({at for at, _ in actions})
+    assert [gpu.gpu for gpu in result.plan.gpus] == ["v100" if at < 2 else "t4" for at in used]
+
+
+def test_the_workflow_places_anew_only_where_batches_do_not_suffice():
+    """At the same rates nothing changes; at rates that the placement cannot carry processes move, as shadows."""
+    scheduler = Workflow(SYSTEM, read_policy(SHIPPED))
+    first, again, idle = (scheduler.step(part * SYSTEM.rates_rps) for part in (1.0, 1.0, 0.5))
+    assert first.reallocated and first.shadows == 0 and not (again.reallocated or idle.reallocated)
+    assert first.keeps.all() and again.throughput_rps == pytest.approx(first.throughput_rps)
+    parts = np.where(np.arange(SYSTEM.workloads) % 2, 1.5, 0.6)
+    moved = [scheduler.step(rates * SYSTEM.rates_rps) for rates in (parts, 2.1 - parts)]
+    assert any(step.reallocated and step.shadows for step in moved)
+    restless = Workflow(SYSTEM, read_policy(SHIPPED), patient=False)
+    assert all(restless.step(SYSTEM.rates_rps).reallocated for _ in range(2))

@@ -19,6 +19,7 @@ from provision.models.contents.interference.tables import LOOSE, ROUNDING, Deman
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.igniter import Terms, igniter_data, solo_terms
 from provision.models.problem.instance import Instance
+from provision.models.traffic.rule import LatencyRule
 
 
 class Menu(NamedTuple):
@@ -60,7 +61,7 @@ def menu_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Menu:
     known = [model in data.models for (model,), *_ in demands]
     model = np.array([names.index(model) if knows else 0 for ((model,), *_), knows in zip(demands, known, strict=True)])
     room, loose = (
-        np.array([_room_ms(terms[one], demand, slack) if knows else np.full(len(batch), -np.inf)
+        np.array([_room_ms(instance.shared_rule, terms[one], demand, slack) if knows else np.full(len(batch), -np.inf)
                   for one, demand, knows in zip(model, demands, known, strict=True)])
         for slack in (1 + ROUNDING, 1 + LOOSE)
     )
@@ -84,9 +85,8 @@ def menu_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Menu:
     )
 
 
-def _room_ms(terms: Terms, demand: Demand, slack: float) -> Floats:
-    """(batches,) longest time on the GPU that keeps the budget and the rate of a demand."""
+def _room_ms(rule: LatencyRule, terms: Terms, demand: Demand, slack: float) -> Floats:
+    """(batches,) longest time on the GPU that keeps the latency rule and the rate of a demand."""
     _, budget_ms, rate_rps = demand
-    batch = terms.batch[0]
-    every_ms = 1000 * batch / rate_rps if rate_rps > 0 else np.full_like(batch, np.inf)
-    return np.minimum(budget_ms * slack - terms.load_ms[0], every_ms * slack) - terms.feedback_ms[0]
+    room_ms = rule.room_ms(terms.batch[0], np.float64(rate_rps / slack), terms.load_ms[0], budget_ms * slack)
+    return room_ms - terms.feedback_ms[0]

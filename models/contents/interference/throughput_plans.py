@@ -17,7 +17,7 @@ from provision.models.plans.plan import Replica
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 
-FEATURES = SHARED_FEATURES - {"variants"} | {"max_throughput"}
+FEATURES = SHARED_FEATURES - {"variants"} | {"max_throughput", "full_batches"}
 """What methods that plan throughput on shared GPUs can do."""
 BOXES = 20_000
 """Boxes in which a set's best operating points are sought; a few hundred nearly always prove them."""

@@ -1,12 +1,13 @@
 """VELTAIR's evaluation on modelled CPUs: the experiments behind its figures 3, 10, 12, 13 and 14 (ASPLOS 2022).
 
 The numbers come from an analytical model of a CPU and a replay of scheduler decisions by discrete events; nobody ran
-code on the paper's testbed for them. What can be compared is the shapes: ``veltair_shapes`` says which come out.
+code on the paper's testbed for them. What can be compared is the shapes: ``shapes`` says which come out.
 
 Added to figure 3: blocks of 27 layers, half of ResNet-50. Guessed: arrivals of figure 3 are uniform over the run, the
 same for all schedulers (equally spaced, no query would ever be late until all are); figure 10 plans by what one to
 five queries of ResNet-50 leave idle; figure 12 serves every network by itself and all of them mixed; figure 14a plans
-with the thresholds that a system load leaves, the part of all cores that average cores take.
+with the thresholds that a system load leaves, the part of all cores that average cores take, and compares the mean
+number of cores that a query holds while it runs.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ import numpy as np
 from provision.heuristics.veltair.blocks import block_end, blocks_of, first_pivot, threshold
 from provision.heuristics.veltair.veltair import PREMA, Machine
 from provision.heuristics.veltair.versions import MOST_VERSIONS
+from provision.models.cpu.cpu import PUBLISHED
 from provision.models.cpu.networks import networks
 
 if TYPE_CHECKING:
     from provision.heuristics.veltair.veltair import Load, QueryTimes
     from provision.models.base.arrays import Floats, Ints
+    from provision.models.cpu.cpu import Cpu
     from provision.models.cpu.layers import Network
     from provision.sweeps.table import TableRow
 
@@ -51,15 +54,17 @@ class Study:
     report
         Called after every search for a capacity.
     served
-        The shipped networks by name, or as ``veltair_fit.measured_networks`` makes them.
+        The shipped networks by name, or as ``fit.measured_networks`` makes them.
+    cpu
+        The Cpu that serves them.
     """
 
     def __init__(
         self, queries: int = 2000, seed: int = 0, report: Callable[[int], None] = lambda done: None,
-        served: Mapping[str, Network] | None = None,
+        served: Mapping[str, Network] | None = None, cpu: Cpu = PUBLISHED,
     ) -> None:
         self.queries, self.seed, self.report, self.networks = queries, seed, report, served or networks()
-        self.machine = Machine(self.networks.values())
+        self.machine = Machine(self.networks.values(), cpu)
         self._capacities: dict[tuple[str, str], float] = {}
 
     def figure_3(self) -> list[TableRow]:
@@ -110,18 +115,18 @@ class Study:
         ]
 
     def figure_14a(self) -> list[TableRow]:
-        """Planned core time above the layer-wise, mean over the networks, by the load that sets the thresholds."""
+        """Mean cores above the layer-wise, mean over the networks, by the load that sets the thresholds."""
         cores, average = self.machine.cpu.cores, self.machine.catalogue.average[-1]
 
-        def core_ms(cut: Any, idle: Any) -> Floats:
-            return np.array([self._plan(at, cut, own + more)["core_ms"]
+        def mean_cores(cut: Any, idle: Any) -> Floats:
+            return np.array([self._plan(at, cut, own + more)["mean_cores"]
                              for at, (own, more) in enumerate(zip(average, idle, strict=True))])
 
         whole = np.full(len(average), cores)
-        least, model = core_ms(block_end, whole), core_ms(first_pivot, whole)
+        least, model = mean_cores(block_end, whole), mean_cores(first_pivot, whole)
         rows = []
         for load in LOADS:
-            blocks = core_ms(block_end, [threshold(cores, own, load * cores) for own in average])
+            blocks = mean_cores(block_end, [threshold(cores, own, load * cores) for own in average])
             rows += [{"system_load": load, "scheduler": name, "core_gap": np.mean(found / least) - 1}
                      for name, found in (("veltair-as", blocks), ("model-wise", model))]
         return rows
@@ -130,7 +135,7 @@ class Study:
         """Capacity of FULL on the mixed load by the most versions of a layer."""
         load, rows = self._load(MIX), []
         for most in range(1, MOST_VERSIONS + 1):
-            machine = Machine(self.networks.values(), most=most)
+            machine = Machine(self.networks.values(), self.machine.cpu, most=most)
             rows.append({"most_versions": most, "capacity_rps": machine.capacity_rps("veltair-full", load)})
             self.report(1)
         return [row | {"gain": row["capacity_rps"] / rows[0]["capacity_rps"] - 1} for row in rows]

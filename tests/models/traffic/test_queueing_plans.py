@@ -71,8 +71,9 @@ INSTANCE = {
     "workloads": [{"name": "a", "model": "resnet50", "slo_ms": 200, "rate_rps": 100}],
 }
 REFUSED = {
-    "unknown": ({"policy": {"latency_budget": "all"}}, "should be 'half_slo' or 'queueing' (got 'all')"),
-    "number": ({"policy": {"latency_budget": 1}}, "should be 'half_slo' or 'queueing' (got 1)"),
+    "unknown": ({"policy": {"latency_budget": "all"}},
+                "should be 'half_slo' or 'full_batches' or 'queueing' (got 'all')"),
+    "number": ({"policy": {"latency_budget": 1}}, "should be 'half_slo' or 'full_batches' or 'queueing' (got 1)"),
 }
 
 

@@ -260,7 +260,7 @@ CASES = {
     "headroom_huge": (instance("policy.headroom", 11), "policy.headroom: should be less than or equal to 10"),
     "budget": (
         instance("policy.latency_budget", "all"),
-        "policy.latency_budget: should be 'half_slo' or 'queueing' (got 'all')",
+        "policy.latency_budget: should be 'half_slo' or 'full_batches' or 'queueing' (got 'all')",
     ),
     "policy_list": (instance("policy", []), "policy: should be a valid dictionary"),
     # Performance data.

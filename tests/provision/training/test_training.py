@@ -13,14 +13,17 @@ from provision.cli import main
 from provision.heuristics.inss.batches import decide_batches
 from provision.heuristics.inss.policy import LEVELS, provisioning, read_policy
 from provision.heuristics.inss.system import System
+from provision.models.base.errors import InputError
 from provision.models.performance.operating_points import Member
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("gymnasium")
+torch.set_num_threads(1)
 
 from provision.training import replay, train  # noqa: E402
 from provision.training.agent import Agent  # noqa: E402
 from provision.training.environment import HIGHEST, LOWEST, PENALTY, STEPS, Serving  # noqa: E402
+from provision.training.settings import PAPER, SETTINGS, STABLE  # noqa: E402
 from provision.training.train import Training  # noqa: E402
 
 SYSTEM = System(provision.read("inss"))
@@ -34,8 +37,8 @@ def reckoned(system, actions, rates_rps):
     for at, one in enumerate(system.instance.workloads):
         on = np.flatnonzero(given.gpu[0] == given.gpu[0, at]).tolist()
         members = [Member(models[i], int(batch[i]), 1, given.units[0, i] * 0.025) for i in on]
-        latency_ms, rps, _ = system.data.predict("whole", members)[on.index(at)]
-        alone = system.data.predict("whole", [Member(one.model, 1, 1, 1.0)])[0]
+        latency_ms, rps, _ = system.data[0].predict("whole", members)[on.index(at)]
+        alone = system.data[0].predict("whole", [Member(one.model, 1, 1, 1.0)])[0]
         assert rps >= rates_rps[at]
         places = np.floor(rates_rps[at] * (np.arange(64) + 0.5) / 64) % batch[at] + 1
         late = np.mean(1000 * (batch[at] - places) / rates_rps[at] + latency_ms > one.slo_ms)
@@ -88,10 +91,11 @@ def test_episodes_keep_to_their_spaces_and_seeds():
     assert not np.array_equal(one.reset(seed=5)[0], one.reset(seed=6)[0])
 
 
-def test_values_of_states_are_those_over_all_joint_actions():
+@pytest.mark.parametrize("name", SETTINGS)
+def test_values_of_states_are_those_over_all_joint_actions(name):
     """Eq. 7's expectation, head by head, against the sum over every action of a system of two workloads."""
     small = System(SYSTEM.instance.replace(workloads=SYSTEM.instance.workloads[:2]))
-    agent, state = Agent(small, 3, 1), torch.rand(1, 4)
+    agent, state = Agent(small, 3, 1, SETTINGS[name]), torch.rand(1, 4)
     actions = torch.tensor([(a, c, b, d) for a, b, c, d in product(range(4), range(4), range(LEVELS), range(LEVELS))])
     actions = actions.view(-1, 2, 2)
     with torch.no_grad():
@@ -100,47 +104,70 @@ def test_values_of_states_are_those_over_all_joint_actions():
         values = agent._of_actions(outputs.expand(len(actions), -1), actions)
         expected = (logs.exp() * (values - agent.temperature * logs)).sum()
         assert float(logs.exp().sum()) == pytest.approx(1, rel=1e-4)
-        assert float(agent._soft_values(chances, agent._cut(outputs))) == pytest.approx(float(expected), rel=1e-4)
+        assert float(agent._soft_values(chances, agent._values(outputs))) == pytest.approx(float(expected), rel=1e-4)
 
 
-def test_the_agent_learns_what_pays():
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_agent_learns_what_pays(name):
     """A reward for one GPU and one level of every workload: soon they are the most likely."""
-    agent, rng = Agent(SYSTEM, 0, 400), np.random.default_rng(0)
-    for _ in range(80):
-        states = rng.random((100, 16), np.float32)
+    small = System(SYSTEM.instance.replace(workloads=SYSTEM.instance.workloads[:2]))
+    agent, rng = Agent(small, 0, 400, SETTINGS[name]), np.random.default_rng(0)
+    for _ in range(120):
+        states = rng.random((100, 4), np.float32)
         actions = agent.act(states, rng)
         rewards = (actions == np.array([2, 7])).mean((1, 2), dtype=np.float32)
-        agent.learn(*map(torch.from_numpy, (states, actions, 100 * rewards, states)))
+        agent.learn(*map(torch.from_numpy, (states, actions, 10 * rewards, states)))
     chances = agent._log_chances(torch.from_numpy(states))
     assert (chances[0].argmax(-1) == 2).float().mean() > 0.9 and (chances[1].argmax(-1) == 7).float().mean() > 0.9
 
 
-def test_the_buffer_keeps_the_latest_and_rewards_fall_short_of_the_best(monkeypatch):
-    monkeypatch.setattr(replay, "CAPACITY", 150)
-    kept, rng = replay.Replay(SYSTEM), np.random.default_rng(0)
+def test_a_shift_that_all_choices_share_is_the_states():
+    """Advantages are centred: what a network adds to every choice of a head leaves Q as it is."""
+    agent, state = Agent(SYSTEM, 1, 1, STABLE), torch.rand(3, 16)
+    outputs, actions = agent.networks.critics[0](state), torch.zeros(3, 8, 2, dtype=torch.int64)
+    shifted = outputs + 5
+    shifted[:, 0] -= 5
+    assert torch.allclose(agent._of_actions(outputs, actions), agent._of_actions(shifted, actions), atol=1e-4)
+    assert not torch.allclose(agent._of_actions(outputs, actions), agent._of_actions(outputs, actions + 1))
+
+
+def test_the_temperature_stays_above_its_floor():
+    agent, rng = Agent(SYSTEM, 0, 10**7, STABLE._replace(coldest=-0.5)), np.random.default_rng(0)
+    for _ in range(3):
+        states = torch.from_numpy(rng.random((100, 16), np.float32))
+        agent.learn(states, torch.zeros(100, 8, 2, dtype=torch.int64), torch.zeros(100), states)
+    assert agent.networks.log_temperature.item() == pytest.approx(-0.5)
+
+
+@pytest.mark.parametrize(("fixed", "reference"), [(True, 0), (False, 399)])
+def test_the_buffer_keeps_the_latest_and_rewards_have_their_reference(fixed, reference):
+    kept, rng = replay.Replay(SYSTEM, PAPER._replace(capacity=150, fixed=fixed)), np.random.default_rng(0)
     for start in range(0, 400, 40):
         rewards = np.arange(start, start + 40, dtype=np.float32)
         states = np.tile(rewards[:, None], 16)
         kept.add(states, np.zeros((40, 8, 2), int), rewards, states)
         assert (kept.sample(rng) is None) == (start < 80)
     states, _, rewards, _ = kept.sample(rng)
-    assert states.min() >= 250 and torch.equal(rewards, replay.SCALE * (states[:, 0] - 399))
+    assert states.min() >= 250 and torch.equal(rewards, replay.SCALE * (states[:, 0] - reference))
 
 
 def test_resumed_training_is_the_same_as_uninterrupted(monkeypatch, tmp_path):
     from provision.training.checkpoint import load, save
 
     monkeypatch.setattr(train, "STEPS", 10)
+    monkeypatch.setattr(train, "SIDE_BY_SIDE", 10)
     whole, first = Training(SYSTEM, 4), Training(SYSTEM, 4)
     for _ in range(4):
         whole.run()
     for _ in range(2):
         first.run()
     save(first, tmp_path / "state")
-    second = load(tmp_path / "state", SYSTEM, 4)
+    with pytest.raises(InputError, match="other --settings"):
+        load(tmp_path / "state", SYSTEM, 4, PAPER)
+    second = load(tmp_path / "state", SYSTEM, 4, STABLE)
     for _ in range(2):
         second.run()
-    assert np.array_equal(second.history, whole.history) and second.episodes == 32
+    assert np.array_equal(second.history, whole.history) and second.episodes == 4 * train.SIDE_BY_SIDE
     assert second.best[0] == whole.best[0] >= first.best[0]
     for one, other in zip(second.agent.layers(), whole.agent.layers(), strict=True):
         assert all(map(np.array_equal, one, other))
@@ -149,6 +176,7 @@ def test_resumed_training_is_the_same_as_uninterrupted(monkeypatch, tmp_path):
 
 def test_the_command_trains_resumes_and_draws(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(train, "STEPS", 8)
+    monkeypatch.setattr(train, "SIDE_BY_SIDE", 8)
     out, png = tmp_path / "policy.npz", tmp_path / "figures.png"
     assert main(["train", "inss", "--out", str(out), "--episodes", "16", "--seed", "2"]) == 0
     assert "16 episodes" in capsys.readouterr().out

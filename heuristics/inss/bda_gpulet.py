@@ -1,0 +1,56 @@
+"""BDA-Gpulet: gpu-lets' placement with InSS's batches (InSS, section 6.3).
+
+Followed: gpu-lets decides GPUs and parts with batches of at most half of the SLO, as iGniter compares with it
+(``gpulets+``); Algorithm 1 then decides all batches anew. A part may get no batch that holds: it keeps the default.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from provision.heuristics.igniter.gpulets_plus import METHODS as GPULETS
+from provision.heuristics.inss.batches import decide_batches
+from provision.heuristics.inss.inss import FEATURES, missed, plan_of
+from provision.heuristics.inss.system import Provisioning, System
+from provision.models.problem.method import Method
+from provision.models.problem.search import Outcome
+
+if TYPE_CHECKING:
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Search
+
+NAME = "gpulets+bda"
+
+
+def solve(instance: Instance, control: Search) -> Outcome:
+    """One decision of gpu-lets, and batches for it."""
+    started = perf_counter()
+    single = tuple(one.model_copy(update={"max_replicas": 1}) for one in instance.workloads)
+    half = instance.policy.model_copy(update={"latency_budget": "half_slo"})
+    system, placed = System(instance), GPULETS[0].run(instance.replace(policy=half, workloads=single), control)
+    if placed.plan is None:
+        return placed
+    where = {replica.workload: (at, replica) for at, _, _, replica in placed.plan.replicas()}
+    gpu, replicas = zip(*(where[one.name] for one in instance.workloads), strict=True)
+    units = [round(one.sm_share / system.data[0].hardware.unit_share) for one in replicas]
+    given = Provisioning(np.array([gpu]), np.array([units]))
+    batch, found = decide_batches(system, given, system.rates_rps[None], np.zeros((1, system.workloads)))
+    plan = plan_of(system, NAME, given.gpu[0], given.units[0], batch[0])
+    if found.all():
+        return Outcome("feasible", "completed", plan, solve_seconds=perf_counter() - started)
+    reason = f"where gpu-lets places them, no batch meets the SLO and the rate of {missed(instance, found[0])}"
+    return Outcome("unknown", "completed", plan, reason=reason, solve_seconds=perf_counter() - started)
+
+
+METHODS = (
+    Method(
+        name=NAME,
+        summary="gpu-lets' placement as in gpulets+, batches by InSS's binary search",
+        run=solve,
+        source="InSS, section 6.3",
+        features=FEATURES - {"several_gpu_types"},
+    ),
+)

@@ -1,0 +1,55 @@
+"""InSS's rule (eq. 2): requests arrive evenly, only full batches start, and a batch's first is answered in the SLO.
+
+It is for the most throughput of shared GPUs with one replica per workload, InSS's problem: so a replica has the whole
+rate of its workload, and how long its batch takes to fill is known. Nothing waits to begin with.
+"""
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from provision.models.performance.operating_points import OperatingPoints, Prediction
+from provision.models.traffic.rule import Traffic
+from provision.models.traffic.task_latency import task_latency_ms
+
+Floats = NDArray[np.float64]
+
+NAME = "full_batches"
+
+
+class FullBatches:
+    """The wait of a batch's first request and the batch together take no more than the SLO times ``safety``."""
+
+    random_arrivals = False
+
+    def under(self, traffic: Traffic) -> Self:
+        """Itself: arrivals are even."""
+        return self
+
+    def budget_ms(self, slo_ms: float, safety: float) -> float:
+        """The SLO, in ms, times ``safety``."""
+        return slo_ms * safety
+
+    def queue_delay_ms(self, slo_ms: float, safety: float, latency_ms: float) -> float:
+        """What a batch leaves of the SLO, in ms."""
+        return max(0.0, slo_ms * safety - latency_ms)
+
+    def best_points(self, points: OperatingPoints, max_processes: int, budgets_ms: Floats) -> Floats:
+        """The points of most throughput that are in budget when requests come at that throughput."""
+        answered_ms = task_latency_ms(1, points.batch, points.throughput_rps, points.latency_ms)
+        keeps = (points.processes <= max_processes) & (answered_ms <= budgets_ms[:, None])
+        worth = np.where(keeps, points.throughput_rps, 0.0)
+        rows = np.column_stack([points.throughput_rps, points.latency_ms, points.batch, points.processes])
+        return np.where(worth.max(axis=1, initial=0)[:, None] > 0, rows[worth.argmax(axis=1)], 0.0)
+
+    def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike) -> Floats:
+        """What filling and loading leave of the budget, and no longer than it takes for the next batch to arrive."""
+        with np.errstate(divide="ignore"):
+            every_ms = 1000 * np.asarray(batch, float) / rate_rps
+        room: Floats = np.asarray(budget_ms) - task_latency_ms(1, batch, rate_rps, load_ms)
+        return np.minimum(room, every_ms)
+
+    def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
+        """Latency of the first request of a batch, in ms: no other has a longer one."""
+        return float(task_latency_ms(1, batch, rate_rps, found.latency_ms))
