@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from provision.commands.common import add_force
 from provision.instances.files.demand import write_demand
 from provision.instances.files.files import check_writable
+from provision.instances.importers.completion import KNOWN_GPU
 from provision.instances.importers.csv_table import FIELDS, import_csv, parse_columns
 from provision.instances.importers.igniter_profile import import_igniter
 from provision.instances.importers.mlperf import import_mlperf
@@ -77,7 +78,13 @@ def _add_tables(formats: Any) -> None:
     own.add_argument(
         "--columns", default="", metavar="FIELD=COLUMN,...", help=f"names of the columns of {', '.join(FIELDS)}"
     )
-    own.add_argument("--measured-only", action="store_true", help="do not plan batches between the measured ones")
+    further = own.add_mutually_exclusive_group()
+    further.add_argument("--measured-only", action="store_true", help="do not plan batches between the measured ones")
+    further.add_argument(
+        "--complete", action="store_true",
+        help="add what was not measured, at the upper end of an interval: a network fitted to 3 points per model or "
+        f"more, with the shipped ones as the prior ({KNOWN_GPU})",
+    )
     mlperf.add_argument(
         "--system", required=True, action="append", metavar="S", help="take this system's rows (once per profile)"
     )
@@ -136,7 +143,12 @@ def _model_analyzer(options: Namespace) -> int:
 def _csv(options: Namespace) -> int:
     check_writable(options.out, options.force)
     columns, given = parse_columns(options.columns), (options.gpu, options.model)
-    table = import_csv(options.path, *given, columns, options.profile, not options.measured_only)
+    table = import_csv(options.path, *given, columns, options.profile, not options.measured_only, options.complete)
+    if options.complete:
+        judged = "3 points of a model are too few to judge by" if table.error is None else (
+            f"measured points left out in turn: mean error {table.error.mean:.1%}, p95 {table.error.p95:.1%}"
+        )
+        print(f"{sum(len(one.points) for one in table.models.values())} points with those of fitted networks; {judged}")
     if table.between_batches is not None:
         error = table.between_batches
         print(
