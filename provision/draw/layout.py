@@ -420,6 +420,7 @@ def facts(replica: ReplicaBox) -> list[str]:
 
 
 def details(replica: ReplicaBox) -> list[str]:
-    """The facts of a replica in one line, from all of them to none."""
+    """The facts of a replica in one line, from all of them to none; of one that shares SMs the share stays longest."""
     known = facts(replica)
-    return [" · ".join(known[:count]) for count in range(len(known), -1, -1)]
+    shorter = [" · ".join(known[:count]) for count in range(len(known), -1, -1)]
+    return shorter if replica.sm_share == 1 else [*shorter[:-2], known[1], ""]

@@ -64,11 +64,12 @@ def standing_of(instance: Instance, result: Result, replay: SimulationReport | N
     found = "" if result.plan is None or result.plan.method in ("", result.method) else result.plan.method
     return Standing(
         f"{result.method}, found by {found}" if found else result.method, instance.unit, result.objective, result.bound,
-        instance.proved(result.objective, result.bound), *_replayed(replay),
+        instance.proved(result.objective, result.bound), *replayed(replay),
     )
 
 
-def _replayed(replay: SimulationReport | None) -> tuple[Mapping[str, float], float | None]:
+def replayed(replay: SimulationReport | None) -> tuple[Mapping[str, float], float | None]:
+    """The part of its SLO that every workload's replayed percentile takes, and the seconds of arrivals."""
     if replay is None:
         return NOTHING, None
     return {one.workload: one.over_slo for one in replay.workloads if one.offered_rps}, replay.settings.seconds
