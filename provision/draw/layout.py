@@ -412,15 +412,15 @@ def shorten(text: str, fits: Callable[[str], bool]) -> str:
 
 
 def facts(replica: ReplicaBox) -> list[str]:
-    """Batch and processes, SM share under MPS, load where it is known, rate and variant of a replica, in short."""
+    """SM share under MPS, batch and processes, load where it is known, rate and variant of a replica, in short."""
     share = [] if replica.sm_share == 1 else [f"SM {100 * replica.sm_share:.3g}%"]
     load = [] if replica.utilisation is None else [f"load {replica.utilisation:.0%}"]
     variant = [] if replica.model is None else [printable(replica.model)]
-    return [f"b{replica.batch} p{replica.processes}", *share, *load, f"{replica.rate}/s", *variant]
+    return [*share, f"b{replica.batch} p{replica.processes}", *load, f"{replica.rate}/s", *variant]
 
 
 def details(replica: ReplicaBox) -> list[str]:
-    """The facts of a replica in one line, from all of them to none; of one that shares SMs the share stays longest."""
+    """The facts of a replica in one line, from all of them to none; the last to go is the percentage of the SMs."""
     known = facts(replica)
-    shorter = [" · ".join(known[:count]) for count in range(len(known), -1, -1)]
-    return shorter if replica.sm_share == 1 else [*shorter[:-2], known[1], ""]
+    shorter = [" · ".join(known[:count]) for count in range(len(known), 0, -1)]
+    return [*shorter, *([] if replica.sm_share == 1 else [f"{100 * replica.sm_share:.3g}%"]), ""]

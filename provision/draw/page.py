@@ -64,8 +64,9 @@ def plan_parts(drawing: Drawing, report: Report | None = None) -> list[str]:
 
 
 def _proof(standing: Standing) -> str:
-    mark = " holds" if standing.proved else ""
-    return "".join(f'<section class="verdict{mark}">{text(line)}</section>' for line in standing.lines)
+    marks = {True: " holds", False: " wrong", None: ""}
+    return "".join(f'<section class="verdict{marks[mood]}">{text(line)}</section>'
+                   for line, mood in standing.moods.items())
 
 
 def _verdict(report: Report) -> str:

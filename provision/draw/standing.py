@@ -36,7 +36,18 @@ class Standing(NamedTuple):
     @property
     def lines(self) -> list[str]:
         """The proof and the replay in a sentence each, as far as there are any."""
-        return [line for line in (self._proof, self._replay) if line]
+        return list(self.moods)
+
+    @property
+    def moods(self) -> dict[str, bool | None]:
+        """The same sentences, each with whether it is good news (True), bad (False) or neither."""
+        told = {self._proof: self.proved or None, self._replay: not self.late}
+        return {line: mood for line, mood in told.items() if line}
+
+    @property
+    def late(self) -> list[str]:
+        """Workloads that miss their SLO in the replay."""
+        return [name for name, part in self.p99_over_slo.items() if part > 1]
 
     @property
     def _proof(self) -> str:
@@ -53,7 +64,7 @@ class Standing(NamedTuple):
     def _replay(self) -> str:
         if self.replayed_s is None or not self.p99_over_slo:
             return ""
-        late = [name for name, part in self.p99_over_slo.items() if part > 1]
+        late = self.late
         worst = max(self.p99_over_slo.values())
         fared = f"{len(late)} of {len(self.p99_over_slo)} workloads miss their SLO" if late else "every SLO is kept"
         return f"Replayed for {self.replayed_s:g} s of arrivals: {fared}, the worst P99 is {worst:.0%} of its SLO."
