@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
@@ -17,6 +17,9 @@ from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.prediction import throughput_rps
 from provision.models.problem.workload import FleetEntry, Policy, Workflow, Workload
 from provision.models.traffic.rule import LatencyRule
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'", "colocation": "co-located models'"}
 """Kinds of performance data whose GPUs are always shared, and the owner of each in messages."""
@@ -122,13 +125,13 @@ class Instance(Shown, Record):
                 same.append(data)
         return found
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         fleet = ", ".join(dict.fromkeys(entry.gpu for entry in self.fleet))
         return f"<Instance {self.name}: {len(self.workloads)} workloads on {fleet}, {self.objective}>"
 
     __str__ = __repr__
 
-    def to_frame(self):
+    def to_frame(self) -> "DataFrame":
         """A pandas frame with a row per workload."""
         return frame([one.model_dump() for one in self.workloads])
 
