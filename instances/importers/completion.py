@@ -117,10 +117,10 @@ def _further(gpu: GpuType, measured: MeasuredModel, held_gib: Mapping[Key, float
 def _left_out(gpu: GpuType, model: str, measured: MeasuredModel) -> Floats:
     """Relative errors of measured points, each predicted by a network fitted to the others."""
     points = _points(gpu, measured)
-    everything = np.arange(len(measured.points))
-    known = population(model)
+    count, known = len(measured.points), population(model)
     predicted_ms = [
-        fit_few(points, np.delete(everything, at), known).latency_ms(points.take([at]))[0] for at in everything
+        fit_few(points, [one for one in range(count) if one != at], known).latency_ms(points.take([at]))[0]
+        for at in range(count)
     ]
     return relative_errors(predicted_ms, points.latency_ms)
 

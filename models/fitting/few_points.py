@@ -63,7 +63,7 @@ def fit_few(points: ProfilePoints, fitted: Indices, population: Sequence[ClosedN
     network = fit(points, fitted, population)
     _, spread = population_prior(population)
     slopes = _slopes(network, points.take(fitted), spread) / NOISE
-    covariance = np.linalg.inv(slopes.T @ slopes + np.eye(len(spread)))
+    covariance: Floats = np.linalg.inv(slopes.T @ slopes + np.eye(len(spread))).astype(np.float64)
     return FewPoints(network, covariance, spread)
 
 

@@ -156,7 +156,8 @@ def _grid(figure: Figure, axes: Axes, values: Mapping[str, Sequence[Any]], rows:
         set_ticks(list(shown), [f"{column[at]:g}" for at in shown], fontsize=8)
     if max(cells.shape) <= MOST_CELLS:
         sides = zip(SIZE, CELL, reversed(cells.shape), strict=True)
-        figure.set_size_inches(*(max(least, 2 + size * count) for least, size, count in sides))
+        width, height = (max(least, 2 + size * count) for least, size, count in sides)
+        figure.set_size_inches(width, height)
         middle = np.nanmean(cells) if np.isfinite(cells).any() else 0
         for (line, column), value in np.ndenumerate(cells):
             text, colour = ("-", NOW) if np.isnan(value) else (f"{value:.4g}", "white" if value < middle else "black")
