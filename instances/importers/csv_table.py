@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from provision.instances.files.csv_cells import number, numbered_rows, text, whole
 from provision.instances.files.files import refused
+from provision.instances.importers.completion import completion
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.fitting.between_batches import between_error
-from provision.models.hardware.gpu import WHOLE
+from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 
 if TYPE_CHECKING:
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
     from provision.instances.files.files import FilePath
 
 NEEDED = ("batch", "latency_ms")
-OPTIONAL = ("profile", "processes", "throughput_rps", "model")
+OPTIONAL = ("profile", "processes", "throughput_rps", "model", "memory_gib", "spread_ms")
 FIELDS = (*NEEDED, *OPTIONAL)
+SPREADS = 2.0
+"""Standard deviations (``spread_ms``) by which batches are planned longer than their mean."""
+Held = dict[tuple[str, str, int, int], float]
+"""Memory (GiB) that was measured, by model, profile, batch and processes."""
 
 
 def parse_columns(given: str) -> dict[str, str]:
@@ -44,7 +49,8 @@ def parse_columns(given: str) -> dict[str, str]:
 
 
 def import_csv(
-    path: FilePath, gpu: str, model: str, columns: Mapping[str, str], profile: str = WHOLE, interpolated: bool = True
+    path: FilePath, gpu: str, model: str, columns: Mapping[str, str], profile: str = WHOLE, interpolated: bool = True,
+    completed: bool = False,
 ) -> MeasuredSegments:
     """Measured segments from a table.
 
@@ -52,12 +58,15 @@ def import_csv(
     ----------
     path
         The CSV file. It has batch and latency; profile, processes, throughput and model where it has such columns.
+        Memory says what more processes and larger batches need; the spread of the latency lengthens batches.
     gpu, model, profile
         What was measured, on which GPU type and slice, where no column says so.
     columns
         Names of columns by field (``FIELDS``).
     interpolated
         Whether batches between the measured ones may be planned, where their error can be told.
+    completed
+        Whether points that were not measured are added from networks fitted to those that were (``completion``).
 
     Returns
     -------
@@ -72,17 +81,22 @@ def import_csv(
     rows = list(numbered_rows(path, [columns[name] for name in NEEDED]))
     _refuse_absent(path, rows[0][1], columns)
     points: dict[str, list[MeasuredPoint]] = {}
+    held: Held = {}
     wrong: list[str] = []
     for line, row in rows:
         try:
-            name, point = _point(path, line, row, columns, (model, profile))
+            name, point, memory_gib = _point(path, line, row, columns, (model, profile))
             points.setdefault(name, []).append(point)
+            if memory_gib is not None:
+                held[name, *point[:3]] = _fitting(path, line, gpu, point, memory_gib)
         except InputError as error:
             wrong.append(str(error))
     if wrong:
         raise InputError(*wrong[:10], *([f"{path}: and {len(wrong) - 10} more rows"] if len(wrong) > 10 else []))
     with refused(path):
         models = {name: MeasuredModel(points=table) for name, table in points.items()}
+        if completed:
+            return completion(model, gpu, models, held)
         return MeasuredSegments(
             version=1, name=model, kind="measured-segments", gpu=gpu, source="own measurements", models=models,
             between_batches=between_error(models) if interpolated else None,
@@ -97,10 +111,19 @@ def _refuse_absent(path: FilePath, row: CsvRow, columns: Mapping[str, str]) -> N
             raise InputError(f"{path}: column {column!r} is missing; {there}")
 
 
+def _fitting(path: FilePath, line: int, gpu: str, point: MeasuredPoint, memory_gib: float) -> float:
+    """The memory of a point, which its slice must have."""
+    kind = gpu_type(gpu)
+    if point.profile in {WHOLE, *kind.profiles} and memory_gib > kind.slice_memory_gib(point.profile):
+        room_gib = kind.slice_memory_gib(point.profile)
+        raise InputError(f"{path}:{line}: memory_gib {memory_gib:g} is more than {point.profile} has, {room_gib:g}")
+    return memory_gib
+
+
 def _point(
     path: FilePath, line: int, row: CsvRow, columns: Mapping[str, str], default: tuple[str, str]
-) -> tuple[str, MeasuredPoint]:
-    """The model and the measured point of a row; ``default`` has the model and profile of rows that name none."""
+) -> tuple[str, MeasuredPoint, float | None]:
+    """The model, the measured point and the memory of a row; ``default`` has model and profile of rows without."""
     there = {field: column for field, column in columns.items() if column in row}
     name = text(path, line, row, there["model"]) if "model" in there else default[0]
     profile = text(path, line, row, there["profile"]) if "profile" in there else default[1]
@@ -112,4 +135,7 @@ def _point(
     throughput_rps = 1000 * batch * processes / latency_ms
     if "throughput_rps" in there:
         throughput_rps = number(path, line, row, there["throughput_rps"])
-    return name, MeasuredPoint(profile, batch, processes, throughput_rps, latency_ms)
+    spread_ms = number(path, line, row, there["spread_ms"]) if "spread_ms" in there else 0.0
+    memory_gib = number(path, line, row, there["memory_gib"]) if "memory_gib" in there else None
+    point = MeasuredPoint(profile, batch, processes, throughput_rps, latency_ms + SPREADS * spread_ms)
+    return name, point, memory_gib

@@ -1,71 +1,129 @@
-"""Import of MLPerf Inference results: throughput of the offline scenario, a row per system and model.
+"""Import of MLPerf Inference results as measured segments, a point per system, model and batch.
 
-Columns as in the result tables that submitters' configurations are joined to: ``system``, ``model``, ``devices``,
-``batch``, ``streams`` (processes that run batches side by side) and ``offline_sps``, the samples per second of all
-devices. Nobody measures batch latency offline; devices are kept full there, so that a batch takes
-batch x streams / throughput of one device.
+Nobody measures batch latency offline or under arrivals. Devices are kept full offline, so that a batch takes
+batch x streams / throughput of one device; what a device carried under Poisson arrivals it can carry at least, so that
+a full batch takes no longer than the same quotient with that rate. Queries that are sent one after another (the
+scenarios SingleStream and MultiStream) have measured latencies.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from provision.instances.files.csv_cells import number, numbered_rows, text
+import numpy as np
+
 from provision.instances.files.files import refused
+from provision.instances.importers.mlperf_results import read_results
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.performance.error import fitted_error, relative_errors
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 
 if TYPE_CHECKING:
-    from provision.instances.files.files import FilePath
+    from collections.abc import Iterable, Mapping, Sequence
 
-COLUMNS = ("system", "model", "devices", "batch", "offline_sps")
+    from provision.instances.files.files import FilePath
+    from provision.instances.importers.mlperf_results import Result
+    from provision.models.performance.fitted_networks import FittedError
+
 PROFILE = re.compile(r"MIG_\d+x(\d+g\.\d+gb)")
 """The slices of a system with MIG, in its name: ``MIG_56x1g.10gb``."""
+DIGITS = 8
+"""That numbers in the file are rounded to."""
+Scenario = Literal["offline", "server"]
 
 
-def import_mlperf(path: FilePath, gpu: str, systems: list[str]) -> MeasuredSegments:
+def import_mlperf(
+    path: FilePath,
+    gpu: str,
+    systems: Sequence[str],
+    *,
+    scenario: Scenario = "offline",
+    check: Sequence[str] = (),
+    batches: Mapping[str, tuple[int, int]] | None = None,
+    devices: int | None = None,
+    command: str = "",
+) -> MeasuredSegments:
     """Measured segments of a GPU type.
 
     Parameters
     ----------
     path
-        The CSV file of results.
+        The CSV file of results, or a submitter's folder ``results``.
     gpu
         The GPU type that the systems have; their names do not say it in one way.
     systems
         Names of the systems to take, each with slices of another profile.
+    scenario
+        ``offline``, or ``server`` where the batch is that of the server's configuration.
+    check
+        Further systems with the same GPU: how far their throughput per device lies from the points is the ``error``.
+    batches, devices
+        As in ``read_results``.
+    command
+        How the file was made, to stand in it.
 
     Raises
     ------
     InputError
         When a system is not in the file, a row cannot be used, or two systems measured the same.
     """
-    rows = list(numbered_rows(path, COLUMNS))
-    known = sorted({row["system"] for _, row in rows})
-    for name in systems:
+    results = read_results(path, batches or {}, devices)
+    known = sorted({result.system for result in results})
+    for name in (*systems, *check):
         if name not in known:
             raise InputError(f"{path}: no system {name!r}; there is {', '.join(known)}{did_you_mean(name, known)}")
+    taken = [result for result in results if result.system in systems]
     points: dict[str, list[MeasuredPoint]] = {}
-    for line, row in rows:
-        if row["system"] in systems:
-            values = [number(path, line, row, column) for column in COLUMNS[2:]]
-            streams = number(path, line, row, "streams") if row.get("streams") else 1
-            if min(*values, streams) <= 0:
-                raise InputError(f"{path}:{line}: devices, batch and offline_sps should be above 0; remove the row")
-            devices, batch, all_rps = values
-            rps = all_rps / devices
-            latency_ms = 1000 * batch * streams / rps
-            point = MeasuredPoint(_profile(row["system"], gpu), int(batch), int(streams), rps, latency_ms)
-            points.setdefault(text(path, line, row, "model"), []).append(point)
-    source = f"MLPerf Inference, offline scenario, {', '.join(systems)}; latency is batch over throughput."
+    for result in taken:
+        if (point := _point(result, gpu, scenario)) is not None:
+            points.setdefault(result.model, []).append(point)
+    if not points:
+        raise InputError(f"{path}: no {scenario} result of {', '.join(systems)} has a batch; say it with --batches")
+    origins = sorted({f" {result.origin}" for result in taken if result.origin})
+    source = (
+        f"MLPerf Inference{';'.join(origins)} (Apache-2.0): {scenario} scenario, {', '.join(systems)}. Latency is "
+        "batch over throughput, and as measured where queries came one after another."
+    )
     with refused(path):
         models = {name: MeasuredModel(points=table) for name, table in points.items()}
         return MeasuredSegments(
-            version=1, name=f"mlperf-{gpu}", kind="measured-segments", gpu=gpu, source=source, models=models
+            version=1, name=f"mlperf-{gpu}", kind="measured-segments", gpu=gpu, source=source, models=models,
+            command=command, error=_error(taken, [result for result in results if result.system in check]),
         )
+
+
+def _point(result: Result, gpu: str, scenario: Scenario) -> MeasuredPoint | None:
+    """The point of a result; None where the batch or the scenario's rate is not known."""
+    all_sps = result.offline_sps if scenario == "offline" or result.latency_ms is not None else result.server_sps
+    if result.batch is None or all_sps is None:
+        return None
+    rps = all_sps / result.devices
+    latency_ms = result.latency_ms or 1000 * result.batch * result.streams / rps
+    rps, latency_ms = (float(f"{value:.{DIGITS}g}") for value in (rps, latency_ms))
+    return MeasuredPoint(_profile(result.system, gpu), result.batch, result.streams, rps, latency_ms)
+
+
+def _error(taken: Iterable[Result], checked: Iterable[Result]) -> FittedError | None:
+    """How far the best offline throughput per device of every model and profile is from that of other systems."""
+    best, others = _best(taken), _best(checked)
+    same = sorted(best.keys() & others.keys())
+    if not same:
+        return None
+    return fitted_error(relative_errors([best[key] for key in same], np.array([others[key] for key in same])))
+
+
+def _best(results: Iterable[Result]) -> dict[tuple[str, str], float]:
+    """The highest offline throughput per device, samples/s, by model and profile."""
+    found: dict[tuple[str, str], float] = {}
+    for result in results:
+        if result.offline_sps is not None:
+            match = PROFILE.search(result.system)
+            key = result.model, match[1] if match else WHOLE
+            found[key] = max(found.get(key, 0.0), result.offline_sps / result.devices)
+    return found
 
 
 def _profile(system: str, gpu: str) -> str:

@@ -103,7 +103,7 @@ def fit(
 
 def population_prior(population: Sequence[ClosedNetwork]) -> tuple[Floats, Floats]:
     """Centre and spread of a new DNN's latency coefficients (logarithms), from the networks of other DNNs."""
-    logs = _logs(population)
+    logs = network_logs(population)
     return logs.mean(axis=0), WIDENING * logs.std(axis=0, ddof=1)
 
 
@@ -111,10 +111,10 @@ def choose(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork
     """Indices of the ``count`` points to measure of a DNN supposed to resemble a population: a D-optimal design."""
 
     def latency_ms(logs: Floats) -> Floats:
-        return batch_latency_ms_array(_named(logs), *points.where)
+        return latency_of_logs(logs, points)
 
     _, spread = population_prior(population)
-    return d_optimal(log_jacobians(latency_ms, _logs(population), spread), count)
+    return d_optimal(log_jacobians(latency_ms, network_logs(population), spread), count)
 
 
 def roomy(points: ProfilePoints, population: Sequence[ClosedNetwork]) -> Bools:
@@ -123,16 +123,21 @@ def roomy(points: ProfilePoints, population: Sequence[ClosedNetwork]) -> Bools:
     return np.max(needed_gib, axis=0) <= points.slice_memory_gib
 
 
-def _logs(population: Sequence[ClosedNetwork]) -> Floats:
+def network_logs(networks: Sequence[ClosedNetwork]) -> Floats:
     """Logarithms of the latency coefficients of closed networks, one per row."""
-    return np.log([[getattr(network, name) for name in _BROAD] for network in population])
+    return np.log([[getattr(network, name) for name in _BROAD] for network in networks])
+
+
+def latency_of_logs(logs: Floats, points: ProfilePoints) -> Floats:
+    """Batch latencies of points, ms, from the logarithms of the coefficients."""
+    return batch_latency_ms_array(_named(logs), *points.where)
 
 
 def _latency_coefficients(points: ProfilePoints, prior: _Prior) -> dict[str, float]:
     """Latency coefficients by name: robust least squares on logarithms, the best of several starts."""
 
     def residuals(logs: Floats) -> Floats:
-        predicted_ms = batch_latency_ms_array(_named(logs), *points.where)
+        predicted_ms = latency_of_logs(logs, points)
         deviation = np.log(predicted_ms / points.latency_ms) / NOISE
         return np.concatenate([deviation, (logs - prior.centre) / prior.spread])
 

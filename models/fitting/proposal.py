@@ -9,7 +9,7 @@ import numpy as np
 from provision.models.base.errors import InputError
 from provision.models.fitting.closed_network import roomy
 from provision.models.fitting.families import FAMILIES, population
-from provision.models.fitting.profile import LEAST_POINTS
+from provision.models.fitting.few_points import LEAST_POINTS
 from provision.models.fitting.profile_points import profile_points
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def propose(gpu: GpuType, family: str, count: int, dnn: str | None = None) -> li
     Raises
     ------
     InputError
-        When there are not that many points, or they are too few to fit.
+        When there are not that many points, or they are too few for an interval (``few_points``).
     """
     profiles = [profile.name for profile in gpu.profiles.values() if profile.variant == "plain"]
     keys = [(profile, int(batch), int(count)) for profile in profiles for batch in BATCHES for count in PROCESSES]

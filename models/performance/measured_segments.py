@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record
+from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record, Text
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.fitted_networks import FittedError
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
@@ -73,12 +73,15 @@ class MeasuredSegments(PerformanceData):
 
     With ``between_batches`` batches between two measured ones of the same profile and processes can be planned too.
     Latency and the time that a batch takes of a process (batch x processes / throughput) are then linear in the batch
-    and lengthened by the ``margin`` stated there.
+    and lengthened by the ``margin`` stated there. ``error`` says how far other measurements of the same GPU type lie
+    from these, ``command`` how the file was made.
     """
 
     kind: Literal["measured-segments"]
     models: dict[Name, MeasuredModel] = Field(min_length=1)
     between_batches: BetweenError | None = Field(default=None, exclude_if=lambda error: error is None)
+    error: FittedError | None = Field(default=None, exclude_if=lambda error: error is None)
+    command: Text = Field(default="", exclude_if=lambda command: not command)
 
     @model_validator(mode="after")
     def _known_profiles(self) -> Self:

@@ -1,10 +1,17 @@
 """A plan: the slices and replicas on every GPU, complete enough to apply."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, PositiveCount, Record, Text, Version
+from provision.models.base.shown import Shown, frame
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 class Replica(Record):
@@ -46,7 +53,7 @@ class PlannedGpu(Record):
     slices: tuple[Slice, ...]
 
 
-class Plan(Record):
+class Plan(Shown, Record):
     """The GPUs of a plan. ``digest`` is the digest of the instance that it was made for, empty when unknown."""
 
     version: Version
@@ -61,6 +68,20 @@ class Plan(Record):
             for position, piece in enumerate(gpu.slices):
                 for replica in piece.replicas:
                     yield at, position, piece, replica
+
+    def to_frame(self) -> DataFrame:
+        """A pandas frame with a row per replica: where it stands and what it runs."""
+        return frame([
+            {"gpu": at, "type": self.gpus[at].gpu, "slice": position, "profile": piece.profile, "start": piece.start}
+            | replica.model_dump() for at, position, piece, replica in self.replicas()
+        ])
+
+    def __repr__(self) -> str:
+        by = f" by {self.method}" if self.method else ""
+        replicas = sum(1 for _ in self.replicas())
+        return f"<Plan of {self.instance}{by}: {len(self.gpus)} GPUs, {replicas} replicas>"
+
+    __str__ = __repr__
 
     def refuse_turns(self, verb: str) -> None:
         """Refuse a plan in which replicas take turns: only the server that starts their batches can order these.

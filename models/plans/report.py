@@ -1,9 +1,15 @@
 """The verifier's report on a plan: violations, predictions, totals."""
 
+from __future__ import annotations
+
 import math
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from provision.models.base.fields import Record
+from provision.models.base.shown import frame
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Kind = Literal[
     "profile", "start", "overlap", "capacity", "memory", "operating_point", "latency", "rate", "fleet", "clients"
@@ -62,6 +68,16 @@ class Report(Record):
     cost_per_hour: float | None
     internal_slack: float
     external_fragmentation: float
+
+    def to_frame(self) -> DataFrame:
+        """A pandas frame with a row per replica: what is predicted, and what is required."""
+        return frame([one.model_dump() for one in self.predictions])
+
+    def __repr__(self) -> str:
+        verdict = "holds" if self.ok else f"{len(self.violations)} violations"
+        return f"<Report: {verdict}, {self.gpus} GPUs, {len(self.predictions)} replicas>"
+
+    __str__ = __repr__
 
     @property
     def violated(self) -> list[str]:

@@ -1,11 +1,17 @@
 """What a solve returns: the plan, the proof, and everything needed to do it again."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from provision.models.base.shown import Shown, frame
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
@@ -24,8 +30,8 @@ class Replay:
     late: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, repr=False)
+class Result(Shown):
     """Outcome of one method on one instance, verified.
 
     ``status`` is optimal, feasible, infeasible or unknown; ``termination`` why the method stopped
@@ -63,6 +69,15 @@ class Result:
     def verified(self) -> bool:
         """Whether there is a plan and the verifier found nothing wrong with it."""
         return self.report is not None and self.report.ok
+
+    def __repr__(self) -> str:
+        value = "no plan" if self.objective is None else f"objective {self.objective:g}"
+        bound = "no bound" if self.bound is None else f"bound {self.bound:g}"
+        return f"<Result of {self.instance} by {self.method}: {self.status}, {value}, {bound}>"
+
+    def to_frame(self) -> DataFrame:
+        """A pandas frame of one row: the numbers of ``summary``."""
+        return frame([{name: value for name, value in self.summary().items() if not isinstance(value, (dict, list))}])
 
     def summary(self) -> dict[str, Any]:
         """The JSON object of ``provision solve --json``, less ``plan_file``."""

@@ -1,13 +1,19 @@
 """The settings of a simulation and its report: latencies and counts by workload."""
 
+from __future__ import annotations
+
 import math
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, PositiveCount, Record, Text
+from provision.models.base.shown import Shown, frame
 from provision.models.traffic.routing import Routing
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 TAIL_LEVELS = tuple(float(level) for level in 1 - np.logspace(0, -4, 121))
 """Levels of the quantiles that are kept for drawing: 1 - level falls evenly on a logarithmic scale from 1 to 0.0001."""
@@ -144,7 +150,7 @@ class Switch(Record):
     to_share: float
 
 
-class SimulationReport(Record):
+class SimulationReport(Shown, Record):
     """Every workload of a simulated plan, and whether all keep their SLOs.
 
     ``workflows`` are timed from the request to the last answer of the last stage. ``notes`` say where the simulation
@@ -162,6 +168,16 @@ class SimulationReport(Record):
     def ok(self) -> bool:
         """Whether every workload and workflow keeps its SLO."""
         return not self.late
+
+    def __repr__(self) -> str:
+        verdict = f"{len(self.late)} late" if self.late else "every SLO kept"
+        return f"<SimulationReport of {self.instance}: {len(self.workloads)} workloads, {verdict}>"
+
+    __str__ = __repr__
+
+    def to_frame(self) -> DataFrame:
+        """A pandas frame with a row per workload and workflow: latencies, rates and counts."""
+        return frame([one.summary() for one in (*self.workloads, *self.workflows)])
 
     @property
     def late(self) -> list[str]:

@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
 from provision.models.base.fields import Name, Record, Text, Version
+from provision.models.base.shown import Shown, frame
 from provision.models.base.spelling import did_you_mean
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.plans.plan import Plan, Replica
@@ -17,6 +18,9 @@ from provision.models.problem.prediction import throughput_rps
 from provision.models.problem.workload import FleetEntry, Policy, Workflow, Workload
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 from provision.models.traffic.rule import LatencyRule
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'", "colocation": "co-located models'"}
 """Kinds of performance data whose GPUs are always shared, and the owner of each in messages."""
@@ -27,7 +31,7 @@ SOLVER_MARGIN = 2e-6
 """The same for throughput: its bounds include the solver's tolerance, which bounds on GPUs lose by rounding."""
 
 
-class Instance(Record):
+class Instance(Shown, Record):
     """A problem instance, immutable; its performance data is loaded when it is made.
 
     ``objective`` is ``min_cost``, the price of all GPUs per hour (their number when no prices are
@@ -134,6 +138,16 @@ class Instance(Record):
                     raise ValueError(f"performance: two files describe {model} on {data.gpu}; keep one")
                 same.append(data)
         return found
+
+    def __repr__(self) -> str:
+        fleet = ", ".join(dict.fromkeys(entry.gpu for entry in self.fleet))
+        return f"<Instance {self.name}: {len(self.workloads)} workloads on {fleet}, {self.objective}>"
+
+    __str__ = __repr__
+
+    def to_frame(self) -> "DataFrame":
+        """A pandas frame with a row per workload."""
+        return frame([one.model_dump() for one in self.workloads])
 
     @cached_property
     def workload(self) -> dict[str, Workload]:

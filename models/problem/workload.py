@@ -1,11 +1,12 @@
 """What is served, on what, under which rules: workloads, fleet and policy."""
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, Positive, Record
 from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
+from provision.models.hardware.prices import list_price
 from provision.models.traffic.arrivals import POISSON, Arrivals, Mmpp, Poisson, Renewal, Trace
 from provision.models.traffic.register import rule_names, rule_of
 from provision.models.traffic.routing import Routing, steadiest_bound
@@ -20,8 +21,16 @@ Percentile = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=50, le=
 """Which percentile of the requests' latency must keep the SLO."""
 
 
+PRICE = {"type": "string", "description": "PROVIDER or PROVIDER.TIER of the shipped table, in place of price_per_hour"}
+
+
 def _not_given(value: object) -> bool:
     return value is None
+
+
+def _with_price(schema: dict[str, Any]) -> None:
+    """Add to a fleet entry's JSON Schema the field that a list price takes the place of."""
+    schema["properties"]["price"] = PRICE
 
 
 class Workload(Record):
@@ -98,10 +107,14 @@ class FleetEntry(Record):
     """GPUs of one type at one price. ``count`` is how many may be used, None for as many as needed.
 
     A type may stand several times at different prices: owned, reserved, on demand; ``tier`` names such an entry.
+    In place of ``price_per_hour`` a file may say ``price``: a provider, and behind a dot one of its tiers, whose list
+    price is taken from the shipped table (``price: aws``, ``price: aws.reserved``); ``tier`` then tells which.
 
     With ``mig`` the GPUs are partitioned; by default they are when the type can be. Without ``mps``
     every slice runs a single process.
     """
+
+    model_config = ConfigDict(json_schema_extra=_with_price)
 
     gpu: Name
     tier: Name | None = Field(default=None, exclude_if=lambda tier: tier is None)
@@ -109,6 +122,18 @@ class FleetEntry(Record):
     count: Count | None = None
     mig: Flag | None = None
     mps: Flag = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_list(cls, given: object) -> object:
+        """The list price that ``price`` names, in place of it."""
+        if not isinstance(given, dict) or "price" not in given:
+            return given
+        if given.get("price_per_hour") is not None:
+            raise ValueError("price and price_per_hour are both given; keep one")
+        rest = {field: value for field, value in given.items() if field != "price"}
+        found = list_price(str(given.get("gpu")), given["price"])
+        return {"tier": f"{found.provider}.{found.tier}"} | rest | {"price_per_hour": found.per_hour}
 
     @model_validator(mode="after")
     def _known_gpu(self) -> Self:

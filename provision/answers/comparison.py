@@ -10,10 +10,11 @@ from provision.models.base.errors import UnsupportedError
 from provision.models.base.known import known
 from provision.simulation.simulate import simulate
 from provision.solving.solve import solve
+from provision.verification.verify import verify
 
 if TYPE_CHECKING:
     from provision.models.plans.plan import Plan
-    from provision.models.plans.result import Result
+    from provision.models.plans.report import Report
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Incumbent
     from provision.sweeps.table import TableRow
@@ -69,12 +70,23 @@ class Comparison:
             none = dict.fromkeys((*COLUMNS, *REPLAYED))
             return none | {"method": name, "status": "not applicable", "reason": str(error)}, None
         violations = len(result.report.violations) if result.report else None
-        return result.summary() | {"violations": violations} | self._replayed(instance, result), result.plan
+        replayed = self._replayed(instance, result.plan, result.report)
+        return result.summary() | {"violations": violations} | replayed, result.plan
 
-    def _replayed(self, instance: Instance, result: Result) -> TableRow:
+    def given(self, instance: Instance, name: str, plan: Plan) -> TableRow:
+        """The row of a plan that someone else made: its verdict, and nothing of how it was found."""
+        report = verify(instance, plan)
+        row = dict.fromkeys((*COLUMNS, *REPLAYED)) | {
+            "method": name, "status": "holds" if report.ok else "violated", "reason": "", "gpus": report.gpus,
+            "gpcs": report.gpcs, "cost_per_hour": report.cost_per_hour, "objective": instance.value(plan),
+            "violations": len(report.violations),
+        }
+        return row | self._replayed(instance, plan, report)
+
+    def _replayed(self, instance: Instance, plan: Plan | None, report: Report | None) -> TableRow:
         """What REPLAYED says about a plan."""
-        if self.simulate_s is None or result.plan is None:
+        if self.simulate_s is None or plan is None:
             return dict.fromkeys(REPLAYED)
-        found = simulate(instance, result.plan, self.simulate_s, self.seed, arrival_cv=self.arrival_cv)
-        violated = len(known(result.report).violated)
+        found = simulate(instance, plan, self.simulate_s, self.seed, arrival_cv=self.arrival_cv)
+        violated = len(known(report).violated)
         return dict(zip(REPLAYED, (violated, len(found.late), found.violation_rate), strict=True))

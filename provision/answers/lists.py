@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.models.hardware.gpu import gpu_types
+from provision.models.hardware.prices import list_prices
+from provision.models.performance.catalogue import load_performance, shipped_performance
 from provision.solving.methods import methods
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ def method_rows() -> list[TableRow]:
 
 
 def gpu_rows() -> list[TableRow]:
-    """What a list says of every GPU type."""
+    """What a list says of every GPU type: hardware, shipped performance data, and who has a list price."""
+    shipped = [load_performance(name) for name in shipped_performance()]
     return [
         {
             "name": gpu.name,
@@ -47,6 +50,8 @@ def gpu_rows() -> list[TableRow]:
             "sms": gpu.sms,
             "memory_gib": gpu.memory_gib,
             "mig_profiles": [name for name, profile in gpu.profiles.items() if profile.variant == "plain"],
+            "performance": [f"{data.name} ({len(data.models)} models)" for data in shipped if data.gpu == gpu.name],
+            "prices": [f"{price.provider}.{price.tier} {price.per_hour:g}" for price in list_prices(gpu.name)],
         }
         for gpu in gpu_types().values()
     ]

@@ -17,6 +17,10 @@ VERBS = {
     "simulate": ("planning.simulate", "replay a plan: what latencies do its workloads meet, queueing and all?"),
     "compare": ("planning.compare", "run several methods on one instance and print one table"),
     "show": ("planning.show", "draw the GPUs of a plan with their slices"),
+    "report": (
+        "planning.report",
+        "one page of everything: the plan and its proof, other methods, what if, a replay, a plan for more traffic",
+    ),
     "import": ("imports", "turn public files of other systems into instances, performance data and plans"),
     "serve": ("serve", "plan, watch, compare and export over HTTP and in a browser"),
     "warm-up": ("warm_up", "compile the kernels of the common methods ahead, so that no first answer waits for them"),

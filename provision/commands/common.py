@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 UNKNOWN = 3
 """Exit code where neither a plan was found nor that there is none was proved in the time given."""
 N = TypeVar("N", int, float)
+GUTTER, LONG_TEXT, LONG_TABLE = 3, 36, 1000
+"""Of tables, in characters: between columns, the longest text that is not folded, a width that no terminal has."""
 PLAIN = TextColumn("{task.description}", markup=False)
 """A column for names that users chose; brackets in them are no markup."""
 
@@ -72,15 +75,36 @@ def verdict(yes: bool, status: str) -> int:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A table on stdout; columns whose cells are numbers are aligned to the right.
 
-    Only a terminal has an edge to fold long cells at.
+    Only a terminal has an edge. What does not fit beside the first column goes into a further table below, with the
+    first column again; texts longer than LONG_TEXT are folded.
     """
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for number, column in enumerate(columns):
-        right = all(isinstance(row[number], (int, float, type(None))) for row in rows)
-        table.add_column(Text(column), justify="right" if right else "left", overflow="fold", no_wrap=not number)
-    for row in rows:
-        table.add_row(*(Text(shown(cell)) for cell in row))
-    Output(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
+    console = Output(highlight=False, width=None if sys.stdout.isatty() else 10_000)
+    texts = [[shown(cell) for cell in row] for row in rows]
+    widths = [max(cell_len(text) for text in (name, *cells)) for name, *cells in zip(columns, *texts, strict=True)]
+    numeric = [all(isinstance(row[at], (int, float, type(None))) for row in rows) for at in range(len(columns))]
+    for group in _beside(widths, console.width):
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for at in group:
+            table.add_column(
+                Text(columns[at]), justify="right" if numeric[at] else "left", overflow="fold",
+                no_wrap=at == 0 or widths[at] <= LONG_TEXT,
+            )
+        for row in texts:
+            table.add_row(*(Text(row[at]) for at in group))
+        console.print(table)
+
+
+def _beside(widths: Sequence[int], most: int) -> list[list[int]]:
+    """Columns that stand beside one another in a width, the first one in front of every group."""
+    groups, taken = [[0]], widths[0]
+    for at, width in enumerate(widths[1:], start=1):
+        needed = GUTTER + (width if most > LONG_TABLE else min(width, LONG_TEXT))
+        if len(groups[-1]) > 1 and taken + needed + GUTTER > most:
+            groups.append([0])
+            taken = widths[0]
+        groups[-1].append(at)
+        taken += needed
+    return groups
 
 
 def until_stopped(row: Callable[[str], dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:

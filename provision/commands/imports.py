@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from provision.commands.common import add_force
 from provision.instances.files.demand import write_demand
 from provision.instances.files.files import check_writable
+from provision.instances.importers.completion import KNOWN_GPU
 from provision.instances.importers.csv_table import FIELDS, import_csv, parse_columns
 from provision.instances.importers.igniter_profile import import_igniter
 from provision.instances.importers.mlperf import import_mlperf
+from provision.instances.importers.mlperf_results import parse_batches
 from provision.instances.importers.model_analyzer import import_model_analyzer
 from provision.instances.importers.parvagpu import import_deployment, import_scenario, import_tables, sharing
 from provision.instances.importers.perf_analyzer import import_perf_analyzer
@@ -36,7 +38,7 @@ def add_import(parser: ArgumentParser) -> None:
     _add(formats, "model-analyzer", _model_analyzer, "metrics-model-inference.csv, as a table", "CSV")
     _add(formats, "servegen", _servegen, "rates of the busiest clients, as workloads of shipped models", "CSV")
     _add(formats, "csv", _csv, "own measurements, a row per batch with its latency, as a table", "FILE")
-    _add(formats, "mlperf", _mlperf, "offline results of MLPerf Inference, as a table", "CSV")
+    _add(formats, "mlperf", _mlperf, "results of MLPerf Inference, as a table", "PATH")
     _add_tables(formats)
     for name in ("perf-analyzer", "model-analyzer"):
         formats.choices[name].add_argument("--gpu", required=True, metavar="G", help="measured on")
@@ -76,10 +78,28 @@ def _add_tables(formats: Any) -> None:
     own.add_argument(
         "--columns", default="", metavar="FIELD=COLUMN,...", help=f"names of the columns of {', '.join(FIELDS)}"
     )
-    own.add_argument("--measured-only", action="store_true", help="do not plan batches between the measured ones")
+    further = own.add_mutually_exclusive_group()
+    further.add_argument("--measured-only", action="store_true", help="do not plan batches between the measured ones")
+    further.add_argument(
+        "--complete", action="store_true",
+        help="add what was not measured, at the upper end of an interval: a network fitted to 3 points per model or "
+        f"more, with the shipped ones as the prior ({KNOWN_GPU})",
+    )
     mlperf.add_argument(
         "--system", required=True, action="append", metavar="S", help="take this system's rows (once per profile)"
     )
+    mlperf.add_argument(
+        "--scenario", choices=("offline", "server"), default="offline",
+        help="whose throughput is a point's; server is the safe one where the batch is the server's (default: offline)",
+    )
+    mlperf.add_argument(
+        "--check", action="append", default=[], metavar="S",
+        help="another system with this GPU: how far its throughput lies from the points is stated as their error",
+    )
+    mlperf.add_argument(
+        "--batches", default="", metavar="MODEL=BxS,...", help="batch and streams, which LoadGen's logs do not say"
+    )
+    mlperf.add_argument("--devices", type=int, metavar="N", help="GPUs or slices of the systems, if not in their names")
 
 
 def _add(formats: Any, name: str, run: Callable[[Namespace], int], text: str, path: str) -> None:
@@ -123,7 +143,12 @@ def _model_analyzer(options: Namespace) -> int:
 def _csv(options: Namespace) -> int:
     check_writable(options.out, options.force)
     columns, given = parse_columns(options.columns), (options.gpu, options.model)
-    table = import_csv(options.path, *given, columns, options.profile, not options.measured_only)
+    table = import_csv(options.path, *given, columns, options.profile, not options.measured_only, options.complete)
+    if options.complete:
+        judged = "3 points of a model are too few to judge by" if table.error is None else (
+            f"measured points left out in turn: mean error {table.error.mean:.1%}, p95 {table.error.p95:.1%}"
+        )
+        print(f"{sum(len(one.points) for one in table.models.values())} points with those of fitted networks; {judged}")
     if table.between_batches is not None:
         error = table.between_batches
         print(
@@ -135,7 +160,18 @@ def _csv(options: Namespace) -> int:
 
 def _mlperf(options: Namespace) -> int:
     check_writable(options.out, options.force)
-    return _write(options, import_mlperf(options.path, options.gpu, options.system))
+    if options.devices is not None and options.devices < 1:
+        raise InputError(f"--devices {options.devices}: must be at least 1; correct it")
+    chosen = "".join(f" --{name} {one}" for name in ("system", "check") for one in getattr(options, name))
+    table = import_mlperf(
+        options.path, options.gpu, options.system, scenario=options.scenario, check=options.check,
+        batches=parse_batches(options.batches), devices=options.devices,
+        command=f"provision import mlperf {options.path} --gpu {options.gpu} --scenario {options.scenario}{chosen}",
+    )
+    if table.error is not None:
+        print(f"throughput per GPU of {', '.join(options.check)}: {table.error.mean:.1%} away on average, at most "
+              f"{table.error.max:.1%}, over {table.error.points} models")
+    return _write(options, table)
 
 
 def _deployment(options: Namespace) -> int:

@@ -40,9 +40,14 @@ def draw_latencies(report: SimulationReport, path: FilePath, force: bool = False
     InputError
         If the suffix is neither ``.png`` nor ``.svg``, the file exists already, or it cannot be written.
     """
-    shown = sorted(report.workloads, key=strain, reverse=True)[:MOST_CHARTS]
     with rc_context(SETTINGS):
-        write_figure(_figure(report, shown), path, force)
+        write_figure(latencies_figure(report), path, force)
+
+
+def latencies_figure(report: SimulationReport) -> Figure:
+    """The picture of the latencies of a SimulationReport."""
+    with rc_context(SETTINGS):
+        return _figure(report, sorted(report.workloads, key=strain, reverse=True)[:MOST_CHARTS])
 
 
 def strain(workload: SimulatedWorkload) -> float:

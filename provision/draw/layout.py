@@ -19,6 +19,7 @@ from provision.models.problem.prediction import predict_slice
 from provision.models.problem.workload import Workload
 
 if TYPE_CHECKING:
+    from provision.draw.standing import Standing
     from provision.models.hardware.gpu import GpuType, MigProfile
     from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
     from provision.models.problem.instance import Instance
@@ -150,8 +151,8 @@ class Served(NamedTuple):
 class Drawing:
     """A plan as rows of boxes, with its workloads; without an instance, without predictions and prices."""
 
-    def __init__(self, plan: Plan, instance: Instance | None = None) -> None:
-        self.plan, self.instance = plan, instance
+    def __init__(self, plan: Plan, instance: Instance | None = None, standing: Standing | None = None) -> None:
+        self.plan, self.instance, self.standing = plan, instance, standing
         groups: dict[tuple[Any, ...], list[int]] = {}
         for index, gpu in enumerate(plan.gpus):
             groups.setdefault(_likeness(gpu), []).append(index)
@@ -175,8 +176,17 @@ class Drawing:
 
     @property
     def title(self) -> str:
-        """What is drawn: instance and method."""
-        return printable(" · ".join(filter(None, (self.plan.instance, self.plan.method))))
+        """What is drawn: instance and method, with the step of it that found the plan where that is known."""
+        method = self.standing.method if self.standing else self.plan.method
+        return printable(" · ".join(filter(None, (self.plan.instance, method))))
+
+    @property
+    def key(self) -> str:
+        """What the short words in the boxes mean."""
+        shared = any(replica.sm_share < 1 for *_, replica in self.plan.replicas())
+        parts = ["b batch size", "p processes", *(["SM% share of the SMs under MPS"] if shared else [])]
+        parts += ["load% rate over predicted throughput, as the bar"] if self.instance else []
+        return " · ".join([*parts, "/s requests per second"])
 
     @property
     def summary(self) -> str:
@@ -402,13 +412,15 @@ def shorten(text: str, fits: Callable[[str], bool]) -> str:
 
 
 def facts(replica: ReplicaBox) -> list[str]:
-    """Batch and processes, utilisation where it is known, rate and variant of a replica, in short."""
-    load = [] if replica.utilisation is None else [f"{replica.utilisation:.0%}"]
+    """SM share under MPS, batch and processes, load where it is known, rate and variant of a replica, in short."""
+    share = [] if replica.sm_share == 1 else [f"SM {100 * replica.sm_share:.3g}%"]
+    load = [] if replica.utilisation is None else [f"load {replica.utilisation:.0%}"]
     variant = [] if replica.model is None else [printable(replica.model)]
-    return [f"b{replica.batch} p{replica.processes}", *load, f"{replica.rate}/s", *variant]
+    return [*share, f"b{replica.batch} p{replica.processes}", *load, f"{replica.rate}/s", *variant]
 
 
 def details(replica: ReplicaBox) -> list[str]:
-    """The facts of a replica in one line, from all of them to none."""
+    """The facts of a replica in one line, from all of them to none; the last to go is the percentage of the SMs."""
     known = facts(replica)
-    return [" · ".join(known[:count]) for count in range(len(known), -1, -1)]
+    shorter = [" · ".join(known[:count]) for count in range(len(known), 0, -1)]
+    return [*shorter, *([] if replica.sm_share == 1 else [f"{100 * replica.sm_share:.3g}%"]), ""]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from functools import partial
 from typing import TYPE_CHECKING
 
-from provision.draw.layout import PALETTE, Drawing, facts, number, plural, printable, ranges
+from provision.draw.html import document, text
+from provision.draw.layout import PALETTE, Drawing, facts, number, plural, ranges
 
 if TYPE_CHECKING:
     from provision.draw.layout import FillStyle, ReplicaBox, Row, Served, SliceBox
+    from provision.draw.standing import Standing
     from provision.models.plans.plan import Plan
     from provision.models.plans.report import Report, Violation
     from provision.models.problem.instance import Instance
@@ -21,7 +23,10 @@ TAIL = 3
 """Characters at the end of a name that stay when it is cut short."""
 
 
-def render_page(plan: Plan, instance: Instance | None = None, report: Report | None = None, more: str = "") -> str:
+def render_page(
+    plan: Plan, instance: Instance | None = None, report: Report | None = None, more: str = "",
+    standing: Standing | None = None,
+) -> str:
     """The page of a plan.
 
     Parameters
@@ -34,35 +39,34 @@ def render_page(plan: Plan, instance: Instance | None = None, report: Report | N
         The verifier's report, with ``ok`` and ``violations``; None when it was not verified.
     more
         HTML that stands at the end.
+    standing
+        What is proven and replayed of the plan; None when nothing is.
 
     Returns
     -------
     str
         HTML that refers to nothing outside itself.
     """
-    drawing = Drawing(plan, instance)
-    key = "hatched: idle · b batch size · p processes · /s requests per second"
-    key += " · % and bar: rate over predicted throughput" if instance else ""
-    return "\n".join(
-        [
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{_text(drawing.title)}</title>\n<style>{CSS}{_colours()}</style>\n</head>\n<body>",
-            f"<h1>{_text(drawing.title)}</h1>\n<p>{_text(drawing.summary)}</p>",
-            _verdict(report) if report else "",
-            _notes(drawing.problems),
-            *(_gpu(row, drawing.styles) for row in drawing.rows),
-            f"<p>{key}</p>" if drawing.rows else "",
-            _table(drawing) if drawing.workloads else "",
-            more,
-            "</body>\n</html>\n",
-        ]
-    )
+    drawing = Drawing(plan, instance, standing)
+    return document(drawing.title, drawing.summary, [*plan_parts(drawing, report), more])
 
 
-def _text(value: object) -> str:
-    """A value as text that HTML cannot take for anything else."""
-    return escape(printable(str(value)))
+def plan_parts(drawing: Drawing, report: Report | None = None) -> list[str]:
+    """The parts of a page that show a plan: verdict, proof, GPUs, key, workloads."""
+    return [
+        _verdict(report) if report else "",
+        _proof(drawing.standing) if drawing.standing else "",
+        _notes(drawing.problems),
+        *(_gpu(row, drawing.styles) for row in drawing.rows),
+        f"<p>hatched: idle · {drawing.key}</p>" if drawing.rows else "",
+        _table(drawing) if drawing.workloads else "",
+    ]
+
+
+def _proof(standing: Standing) -> str:
+    marks = {True: " holds", False: " wrong", None: ""}
+    return "".join(f'<section class="verdict{marks[mood]}">{text(line)}</section>'
+                   for line, mood in standing.moods.items())
 
 
 def _verdict(report: Report) -> str:
@@ -76,11 +80,11 @@ def _verdict(report: Report) -> str:
 def _violation(one: Violation) -> str:
     places = [("GPU", one.gpu), ("slice", one.slice), ("workload", one.workload)]
     where = ", ".join(f"{name} {value}" for name, value in places if value not in (None, ""))
-    return f"<b>{_text(one.kind)}</b> {_text(where)}<br>{_text(one.message)}"
+    return f"<b>{text(one.kind)}</b> {text(where)}<br>{text(one.message)}"
 
 
 def _notes(problems: Sequence[str]) -> str:
-    items = "".join(f"<li>{_text(problem)}</li>" for problem in problems)
+    items = "".join(f"<li>{text(problem)}</li>" for problem in problems)
     return f'<section class="verdict wrong">Not drawn as planned<ul>{items}</ul></section>' if items else ""
 
 
@@ -91,7 +95,7 @@ def _gpu(row: Row, styles: Mapping[str, FillStyle]) -> str:
     idle = [_idle(start, size, row) for start, size in row.idle]
     boxes = [_slice(piece, row, styles) for piece in row.slices]
     return (
-        f'<div class="gpu"><div class="label"><b>{several}{_text(row.gpu)}</b>{where}</div>'
+        f'<div class="gpu"><div class="label"><b>{several}{text(row.gpu)}</b>{where}</div>'
         f'<div class="bar" style="--lanes:{row.lanes}">{"".join(idle + boxes)}</div></div>'
     )
 
@@ -112,14 +116,14 @@ def _slice(piece: SliceBox, row: Row, styles: Mapping[str, FillStyle]) -> str:
     wrong = " wrong" if piece.problems else ""
     title = [f"{piece.profile} at memory slot {piece.planned_start}, unused", *piece.problems]
     boxes = "".join(_replica(replica, piece, row, styles) for replica in piece.replicas)
-    profile = "" if boxes else f'<span class="profile">{_text(piece.profile)}</span>'
+    profile = "" if boxes else f'<span class="profile">{text(piece.profile)}</span>'
     place = _place(piece.start, piece.size, row, piece.lane)
     return f'<div class="slice{wrong}" style="{place}" title="{_lines(title)}">{profile}</div>{boxes}'
 
 
 def _lines(lines: Iterable[str]) -> str:
     """Lines as the value of an attribute."""
-    return "&#10;".join(_text(line) for line in lines)
+    return "&#10;".join(text(line) for line in lines)
 
 
 def _replica(replica: ReplicaBox, piece: SliceBox, row: Row, styles: Mapping[str, FillStyle]) -> str:
@@ -127,12 +131,12 @@ def _replica(replica: ReplicaBox, piece: SliceBox, row: Row, styles: Mapping[str
     load = replica.utilisation
     bar = "" if load is None else f'<span class="load" style="width:{min(1, load):.2%}"></span>'
     wrong = " wrong" if piece.problems else ""
-    shown = "".join(f"<span>{_text(fact)}</span>" for fact in facts(replica))
+    shown = "".join(f"<span>{text(fact)}</span>" for fact in facts(replica))
     return (
         f'<div class="box c{PALETTE.index((style.colour, style.text))} p{style.pattern}{wrong}" '
         f'style="{_place(replica.start, replica.size, row, piece.lane)}" title="{_hover(replica, piece)}">'
-        f'<span class="profile">{_text(piece.profile)}</span>'
-        f'<span class="name"><span>{_text(name[:-TAIL])}</span><span>{_text(name[-TAIL:])}</span></span>'
+        f'<span class="profile">{text(piece.profile)}</span>'
+        f'<span class="name"><span>{text(name[:-TAIL])}</span><span>{text(name[-TAIL:])}</span></span>'
         f'<span class="detail">{shown}</span>{bar}</div>'
     )
 
@@ -141,7 +145,7 @@ def _hover(replica: ReplicaBox, piece: SliceBox) -> str:
     """Everything about a replica, line by line."""
     lines = [
         replica.workload,
-        f"{piece.profile} at memory slot {piece.planned_start}, SM share {replica.sm_share:.0%}",
+        f"{piece.profile} at memory slot {piece.planned_start}, SMs {replica.sm_share:.0%} (MPS)",
         f"batch {replica.batch}, processes {replica.processes}, {replica.rate} requests/s",
         *([f"runs {replica.model}"] if replica.model else []),
         *piece.problems,
@@ -155,6 +159,8 @@ def _hover(replica: ReplicaBox, piece: SliceBox) -> str:
 def _table(drawing: Drawing) -> str:
     """The workloads; with an instance, what they ask for and how they fare too."""
     mark, columns = ("plain", PLAIN) if drawing.instance is None else ("fared", FARED)
+    if drawing.standing and drawing.standing.p99_over_slo:
+        columns = columns | {"P99 of SLO": partial(_p99, drawing.standing.p99_over_slo)}
     head = "".join(f"<th>{title}</th>" for title in columns)
     rows = (
         "<tr>" + "".join(_cell(title, value(one)) for title, value in columns.items()) + "</tr>"
@@ -171,7 +177,7 @@ def _cell(title: str, shown: Shown) -> str:
 
 def _named(one: Served) -> Shown:
     colour = PALETTE.index((one.style.colour, one.style.text))
-    return f'<span class="swatch c{colour} p{one.style.pattern}"></span>{_text(one.name)}', "name"
+    return f'<span class="swatch c{colour} p{one.style.pattern}"></span>{text(one.name)}', "name"
 
 
 def _replicas(one: Served) -> Shown:
@@ -180,6 +186,17 @@ def _replicas(one: Served) -> Shown:
 
 def _quantity(value: float | None) -> str:
     return "–" if value is None else number(value)
+
+
+def _p99(over_slo: Mapping[str, float], one: Served) -> Shown:
+    """The P99 as a part of the SLO, with a bar that ends at the SLO."""
+    if one.name not in over_slo:
+        return "–"
+    part = over_slo[one.name]
+    late = part > 1
+    shown = f"{part:.0%}" if part < float("inf") else "dropped"
+    bar = f'<span class="p99{" late" if late else ""}"><i style="width:{min(1.0, part):.1%}"></i></span>'
+    return f"{shown}{bar}", "bad" if late else ""
 
 
 def _slack(value: float | None) -> Shown:
@@ -197,7 +214,7 @@ PLAIN = {
 }
 FARED = {
     "workload": _named,
-    "model": lambda one: _text(one.model),
+    "model": lambda one: text(one.model),
     "SLO ms": lambda one: _quantity(one.asked and one.asked.slo_ms),
     "latency limit ms": lambda one: _quantity(one.budget_ms),
     "latency ms": lambda one: _quantity(one.latency_ms),
@@ -210,90 +227,3 @@ FARED = {
     "processes": lambda one: f"{one.processes:,}",
 }
 """Columns of the table of workloads: how each shows a Served."""
-
-CSS = """
-:root { color-scheme: light dark; --paper: #fff; --ink: #16191d; --faint: #5f6772; --line: #d5d9df;
-  --idle: #f1f3f5; --stripe: #ccd1d8; --bad: #b3101d; --good: #0b6e4f; }
-@media (prefers-color-scheme: dark) { :root { --paper: #14171a; --ink: #e8eaed; --faint: #9aa3ae;
-  --line: #3a4149; --idle: #1e2328; --stripe: #39414a; --bad: #ff7b7b; --good: #5fd3a7; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.5rem clamp(.75rem, 3vw, 2rem); max-width: 80rem; background: var(--paper);
-  color: var(--ink); font: 15px/1.45 system-ui, sans-serif; font-variant-numeric: tabular-nums; }
-h1 { margin: 0; font-size: 1.5rem; overflow-wrap: anywhere; }
-p { margin: .25rem 0 1.25rem; color: var(--faint); }
-.verdict { margin: 0 0 1.25rem; padding: .6rem .9rem; border-left: .3rem solid; border-radius: .25rem;
-  background: var(--idle); overflow-wrap: anywhere; }
-.verdict ul { margin: .4rem 0 0; padding-left: 1.1rem; color: var(--ink); }
-.holds { border-color: var(--good); color: var(--good); }
-.verdict.wrong { border-color: var(--bad); color: var(--bad); }
-.gpu { display: grid; grid-template-columns: 8.5rem minmax(0, 1fr); align-items: center;
-  margin-bottom: .6rem; }
-.label { min-width: 0; padding-right: .75rem; font-size: .85rem; overflow-wrap: anywhere; }
-.label span { display: block; color: var(--faint); font-size: .75rem; }
-.bar { position: relative; height: calc(var(--lanes) * 3.7rem); border-radius: .25rem; overflow: hidden;
-  outline: 1px solid var(--line); background: var(--paper); }
-.bar > div { position: absolute; overflow: hidden; }
-.idle { top: 0; bottom: 0; background:
-  repeating-linear-gradient(135deg, var(--stripe) 0 1px, var(--idle) 1px 8px); }
-.slice { padding: .2rem .4rem; background: var(--idle); border: 1px dashed var(--faint); }
-.box { padding: .2rem .4rem .4rem; border: 1px solid var(--paper); border-width: 0 1px; line-height: 1.25;
-  container-type: inline-size; }
-.bar > .wrong { outline: 3px solid #d0021b; outline-offset: -3px; z-index: 1; }
-.box > span { display: block; overflow: hidden; white-space: nowrap; text-overflow: ellipsis; }
-.box > .name { display: flex; font-weight: 650; }
-.box > .detail { display: flex; flex-wrap: wrap; gap: 0 .6em; height: 1.3em; }
-.name span:first-child { overflow: hidden; text-overflow: ellipsis; }
-.profile, .detail { font-size: .72rem; }
-.box > .load { position: absolute; left: 0; bottom: 2px; height: 3px; background: var(--text); }
-.p1 { background-image: repeating-linear-gradient(135deg, var(--mark) 0 1px, transparent 1px 8px); }
-.p2 { background-image: radial-gradient(var(--mark) 1.2px, transparent 1.5px); background-size: 8px 8px; }
-.p3 { background-image: repeating-linear-gradient(45deg, var(--mark) 0 1px, transparent 1px 8px); }
-.p4 { background-image: repeating-linear-gradient(135deg, var(--mark) 0 1px, transparent 1px 9px),
-  repeating-linear-gradient(45deg, var(--mark) 0 1px, transparent 1px 9px); }
-.box:not(.p0) { text-shadow: 0 0 2px var(--fill), 0 0 3px var(--fill), 0 0 4px var(--fill); }
-@container (max-width: 8rem) { .name { font-size: .88rem; } }
-@container (max-width: 5rem) { .name { font-size: .8rem; } .detail { font-size: .65rem; } }
-@container (max-width: 3rem) { .box > .name { display: block; font-size: .66rem; white-space: normal;
-  overflow-wrap: anywhere; } .box > .profile, .box > .detail { display: none; } }
-table { width: 100%; margin-top: 1.5rem; border-collapse: collapse; font-size: .8rem; }
-th, td { padding: .35rem .3rem; border-bottom: 1px solid var(--line); text-align: right; }
-th { color: var(--faint); font-weight: 500; vertical-align: bottom; }
-th:first-child, td:first-child { padding-left: 0; text-align: left; overflow-wrap: anywhere; }
-.fared :is(th, td):nth-child(2) { text-align: left; }
-td.name { min-width: 8rem; font-weight: 600; }
-td.bad { color: var(--bad); font-weight: 600; }
-.swatch { display: inline-block; width: 1.1em; height: 1.1em; margin-right: .5em; border-radius: .15em;
-  vertical-align: -.2em; }
-@media (max-width: 48rem) {
-  .gpu { grid-template-columns: minmax(0, 1fr); }
-  .label { display: flex; gap: .6rem; align-items: baseline; padding-bottom: .15rem; }
-  .box, .slice { padding-inline: .2rem; }
-}
-@media (max-width: 60rem) {
-  thead { display: none; }
-  tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(6.2rem, 1fr)); padding: .5rem 0;
-    border-bottom: 1px solid var(--line); }
-  td { padding: .15rem 0; border: 0; text-align: left; overflow-wrap: anywhere; }
-  td.name { grid-column: 1 / -1; }
-  td:not(.name)::before { content: attr(data-title); display: block; color: var(--faint); font-size: .7rem;
-    font-weight: 400; }
-}
-h2 { margin: 2rem 0 .5rem; font-size: 1.1rem; }
-.facts { width: auto; margin-top: 0; }
-.facts th { padding-right: 1.5rem; text-align: left; }
-.facts td { text-align: left; overflow-wrap: anywhere; }
-.curves svg { width: 100%; max-width: 45rem; font-size: 12px; fill: var(--faint); }
-.curves path { fill: none; stroke: var(--ink); stroke-width: 2; }
-.curves .bound { stroke: var(--good); stroke-dasharray: 6 4; }
-pre { padding: .75rem; overflow: auto; background: var(--idle); font-size: .75rem; }
-@media print { body { print-color-adjust: exact; } .gpu, tr { break-inside: avoid; } }
-"""
-
-
-def _colours() -> str:
-    """One class per colour of the palette."""
-    shared = "[class*=' c'] { background-color: var(--fill); color: var(--text); }\n"
-    return shared + "".join(
-        f".c{index} {{ --fill: {fill}; --text: {text}; --mark: {text}3d; }}\n"
-        for index, (fill, text) in enumerate(PALETTE)
-    )

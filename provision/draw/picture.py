@@ -22,6 +22,7 @@ from provision.draw.layout import Drawing, details, number, plural, printable, r
 
 if TYPE_CHECKING:
     from provision.draw.layout import FillStyle, ReplicaBox, Row, SliceBox
+    from provision.draw.standing import Standing
     from provision.instances.files.files import FilePath
     from provision.models.plans.plan import Plan
     from provision.models.problem.instance import Instance
@@ -31,16 +32,19 @@ MOST_ROWS, MOST_SWATCHES, MOST_PROBLEMS = 96, 60, 12
 """A picture with more than this shows nobody anything; the rest is counted in a line."""
 
 BAR, LABEL, MARGIN, PAD = 6.4, 1.3, 0.4, 0.06
-TITLE, LANE, GAP, LINE, SWATCH = 0.75, 0.56, 0.1, 0.36, 2.2
+TITLE, LANE, GAP, LINE, SWATCH = 0.75, 0.56, 0.1, 0.45, 2.4
 """Sizes, in inches: of a strip and its label, of the title, a lane, the gap below it, legend entries."""
 
 FONTS = {weight: FontProperties(family="DejaVu Sans", weight=weight) for weight in ("normal", "bold")}
 HATCHES = ("", "///", "...", "\\\\\\", "xxx")
-INK, FAINT, WRONG = "#16191d", "#5f6772", "#c1121f"
+INK, FAINT, WRONG, GOOD = "#16191d", "#5f6772", "#c1121f", "#0b6e4f"
 SETTINGS: dict[Any, Any] = {"hatch.linewidth": 0.7, "svg.hashsalt": "provision", "text.hinting": "none"}
 
 
-def draw_picture(plan: Plan, path: FilePath, instance: Instance | None = None, force: bool = False) -> None:
+def draw_picture(
+    plan: Plan, path: FilePath, instance: Instance | None = None, force: bool = False,
+    standing: Standing | None = None,
+) -> None:
     """Draw a plan into a file.
 
     Parameters
@@ -53,6 +57,8 @@ def draw_picture(plan: Plan, path: FilePath, instance: Instance | None = None, f
         Its instance, for predictions and prices; None when there is none.
     force
         Whether an existing file may be replaced.
+    standing
+        What is proven and replayed of the plan; None when nothing is.
 
     Raises
     ------
@@ -61,7 +67,7 @@ def draw_picture(plan: Plan, path: FilePath, instance: Instance | None = None, f
     """
     check_picture(path, force)
     with rc_context(SETTINGS):
-        write_figure(_Sheet(Drawing(plan, instance)).figure, path, force)
+        write_figure(_Sheet(Drawing(plan, instance, standing)).figure, path, force)
 
 
 class _Sheet:
@@ -91,6 +97,9 @@ class _Sheet:
         self.text(MARGIN, self.y + 0.1, self.room, [self.drawing.title], (14, 8), weight="bold")
         self.text(MARGIN, self.y + 0.38, self.room, [self.drawing.summary], (9, 6), FAINT)
         self.y += TITLE
+        for line in self.drawing.standing.lines if self.drawing.standing else ():
+            self.text(MARGIN, self.y - 0.12, self.room, [line], (9, 6), INK)
+            self.y += 0.2
 
     def _strips(self) -> None:
         """Columns of strips, filled one after the other."""
@@ -158,12 +167,27 @@ class _Sheet:
             self.text(x + 0.34, y + 0.09, room, [printable(one.name)], (8, 6), weight="bold")
             given = f"{plural(one.replicas, 'replica')} · {number(one.rate_rps)}/s · {one.processes:,} proc."
             self.text(x + 0.34, y + 0.235, room, [given], (7, 5.5), FAINT if one.replicas else WRONG)
+            self._p99(one.name, x + 0.34, y + 0.325)
         self.y += math.ceil(len(shown) / across) * LINE + GAP
+
+    def _p99(self, name: str, x: float, y: float) -> None:
+        """A bar of the replayed P99 over the SLO, with a stroke where the SLO is, half way."""
+        standing = self.drawing.standing
+        if standing is None or name not in standing.p99_over_slo:
+            return
+        part, reach = standing.p99_over_slo[name], SWATCH - 1.0
+        self.box(x, y, reach, 0.05, facecolor="#e4e7eb", linewidth=0)
+        colour = GOOD if part <= 1 else WRONG
+        self.box(x, y, reach * min(1.0, part / 2), 0.05, facecolor=colour, linewidth=0)
+        self.box(x + reach / 2, y - 0.02, 0.012, 0.09, facecolor=INK, linewidth=0)
+        shown = "dropped" if math.isinf(part) else f"P99 {part:.0%}"
+        self.text(x + reach + 0.06, y + 0.025, 0.55, [shown], (6, 5), colour)
 
     def _notes(self) -> None:
         """What is not drawn, what the short words mean, and what is wrong."""
-        key = "b batch size · p processes · /s requests per second"
-        key += " · % and bar: rate over predicted throughput" if self.drawing.instance else ""
+        key = self.drawing.key
+        bars = "P99 bars: the stroke is the SLO" if self.drawing.standing and self.drawing.standing.p99_over_slo else ""
+        key = " · ".join(filter(None, (key, bars)))
         hidden, unnamed = self.drawing.rows[MOST_ROWS:], len(self.drawing.workloads) - MOST_SWATCHES
         gpus = plural(sum(row.count for row in hidden), "more GPU")
         problems = self.drawing.problems

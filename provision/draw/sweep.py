@@ -1,8 +1,14 @@
-"""Sweeps as pictures: steps along one parameter, a shaded grid along two, bars where values are no numbers."""
+"""Sweeps as pictures: steps along one parameter, a shaded grid along two, bars where values are no numbers.
+
+Between two points nothing was solved. A plan for more traffic also serves less, and one for shorter SLOs longer ones:
+along rates and SLOs a step is therefore drawn where it is sure that the cheaper plan serves no further; breakpoints
+say where exactly it ends.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from provision.instances.files.files import FilePath
+    from provision.models.base.arrays import Floats
     from provision.models.problem.instance import Instance
     from provision.sweeps.breakpoints import Breakpoint
     from provision.sweeps.table import TableRow
@@ -21,8 +28,16 @@ if TYPE_CHECKING:
 SIZE = (7.5, 4.2)
 BEST, BOUND, NOW = "#0b5394", "#c45a00", "#5f6772"
 MOST_NUMBERS = 14
+"""Of ticks on an axis; a larger grid makes a larger picture, so that every cell holds its number."""
+MOST_CELLS = 40
 """In a grid of more columns or rows the cells hold no numbers."""
+CELL = (0.5, 0.3)
+"""Width and height of a cell with its number, in inches."""
 MOST_BARS = 40
+HEADROOM = 1.08
+"""Room above the highest step, for the number of its GPUs."""
+SIDES = {"rate": "pre", "headroom": "pre", "slo": "post", "safety": "post"}
+"""Which neighbour's plan surely serves what lies between: that of more traffic, or of the shorter SLO."""
 
 
 def draw_sweep(
@@ -52,6 +67,14 @@ def draw_sweep(
         When the suffix is another one or the file cannot be written.
     """
     check_picture(path, force)
+    write_figure(sweep_figure(instance, base, values, rows, breakpoints), path, force)
+
+
+def sweep_figure(
+    instance: Instance, base: TableRow, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow],
+    breakpoints: Mapping[str, Sequence[Breakpoint]],
+) -> Figure:
+    """The picture of a sweep; parameters as those of ``draw_sweep``."""
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.subplots()
     unit = instance.unit
@@ -63,18 +86,22 @@ def draw_sweep(
     else:
         _bars(axes, values, rows, unit)
     axes.set_title(f"{instance.name}: what if", loc="left", fontsize=11, parse_math=False)
-    write_figure(figure, path, force)
+    return figure
 
 
 def _steps(
     axes: Axes, name: str, base: TableRow, rows: Sequence[TableRow], breakpoints: Sequence[Breakpoint], unit: str
 ) -> None:
-    """Objective and bound along one parameter; no lines between points, where nothing was solved."""
+    """Objective and bound along one parameter, with the GPUs of every step."""
+    rows = sorted(rows, key=lambda row: float(row[name]))
     at = [row[name] for row in rows]
     best = np.array([row["objective"] for row in rows], float)
     bound = np.array([row["bound"] for row in rows], float)
-    axes.plot(at, best, "o", color=BEST, markersize=6, label="best plan, verified")
-    axes.plot(at, bound, "x", color=BOUND, markersize=8, label="proven bound")
+    where = SIDES.get(name.partition(".")[0], "mid")
+    axes.step(*_stepped(at, best, where, breakpoints), where="post", color=BEST, label="best plan, verified")
+    axes.plot(at, best, "o", color=BEST, markersize=4)
+    axes.plot(at, bound, "_", color=BOUND, markersize=11, markeredgewidth=1.8, label="proven bound")
+    _counts(axes, at, rows, best)
     if base["objective"] is not None:
         axes.axhline(base["objective"], color=NOW, linestyle=":", label="as it is")
     for number, one in enumerate(breakpoints):
@@ -86,9 +113,34 @@ def _steps(
         axes.plot(nothing, np.zeros(len(nothing)), "v", color=NOW, label="cannot be served", clip_on=False)
     axes.set_xlabel(_axis(name), parse_math=False)
     axes.set_ylabel(unit)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, HEADROOM * axes.get_ylim()[1])
     axes.grid(alpha=0.3)
     axes.legend(framealpha=1, fontsize=8, loc="lower right")
+
+
+def _stepped(
+    at: Sequence[float], best: Floats, where: str, breakpoints: Sequence[Breakpoint]
+) -> tuple[list[float], list[float]]:
+    """Where steps begin, and their heights: at a breakpoint where one is known, else on the sure side or half way."""
+    starts, heights = [at[0]], [float(best[0])]
+    for (low, high), value in zip(pairwise(at), best[1:].tolist(), strict=True):
+        known = [one.above for one in breakpoints if low <= one.above <= high]
+        sure = {"pre": low, "post": high}.get(where, (low + high) / 2)
+        starts.append(known[-1] if known else sure)
+        heights.append(value)
+    return [*starts, at[-1]], [*heights, heights[-1]]
+
+
+def _counts(axes: Axes, at: Sequence[float], rows: Sequence[TableRow], best: Floats) -> None:
+    """How many GPUs a plan takes, where that changes."""
+    before = None
+    for x, row, y in zip(at, rows, best.tolist(), strict=True):
+        if row["gpus"] is not None and row["gpus"] != before:
+            axes.annotate(
+                f"{row['gpus']} GPUs", (x, y), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=7,
+                color=BEST, bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
+            )
+        before = row["gpus"]
 
 
 def _grid(figure: Figure, axes: Axes, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow], unit: str) -> None:
@@ -102,7 +154,10 @@ def _grid(figure: Figure, axes: Axes, values: Mapping[str, Sequence[Any]], rows:
     for set_ticks, column in ((axes.set_xticks, columns), (axes.set_yticks, lines)):
         shown = range(0, len(column), -(-len(column) // MOST_NUMBERS))
         set_ticks(list(shown), [f"{column[at]:g}" for at in shown], fontsize=8)
-    if max(cells.shape) <= MOST_NUMBERS:
+    if max(cells.shape) <= MOST_CELLS:
+        sides = zip(SIZE, CELL, reversed(cells.shape), strict=True)
+        width, height = (max(least, 2 + size * count) for least, size, count in sides)
+        figure.set_size_inches(width, height)
         middle = np.nanmean(cells) if np.isfinite(cells).any() else 0
         for (line, column), value in np.ndenumerate(cells):
             text, colour = ("-", NOW) if np.isnan(value) else (f"{value:.4g}", "white" if value < middle else "black")

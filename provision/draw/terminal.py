@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from provision.draw.layout import FillStyle, ReplicaBox, Row, SliceBox
+    from provision.draw.standing import Standing
     from provision.models.plans.plan import Plan
     from provision.models.problem.instance import Instance
 
@@ -56,7 +57,9 @@ class Strip(NamedTuple):
     cells: list[Cell]
 
 
-def draw_terminal(plan: Plan, instance: Instance | None = None, console: Console | None = None) -> None:
+def draw_terminal(
+    plan: Plan, instance: Instance | None = None, console: Console | None = None, standing: Standing | None = None
+) -> None:
     """Print a plan as boxes with a legend.
 
     Parameters
@@ -67,14 +70,16 @@ def draw_terminal(plan: Plan, instance: Instance | None = None, console: Console
         Its instance, for predictions and prices; None when there is none.
     console
         A rich Console to print to; None for standard output.
+    standing
+        Which step found the plan, for the title; None when that is not known.
     """
     console = console or Output()
-    drawing = Drawing(plan, instance)
+    drawing = Drawing(plan, instance, standing)
     parts: list[RenderableType] = [Text(drawing.title, "bold"), Text(drawing.summary, FAINT), Text()]
     if drawing.rows:
         parts += [*_bars(drawing, console.width), Text()]
     if drawing.workloads:
-        parts += [_legend(drawing, console.width), Text(), Text(_key(instance), FAINT)]
+        parts += [_legend(drawing, console.width), Text(), Text(drawing.key, FAINT)]
     parts += [Text(f"! {problem}", WRONG) for problem in drawing.problems]
     console.print(_Portable(Group(*parts)))
 
@@ -214,9 +219,3 @@ def _legend(drawing: Drawing, width: int) -> Table:
         models = [Text(printable(one.model))] * varied
         table.add_row(swatch, Text(printable(one.name)), *models, *counts, *shown)
     return table
-
-
-def _key(instance: Instance | None) -> str:
-    """What the short words in the boxes mean."""
-    key = "b batch size · p processes · /s requests per second"
-    return f"{key} · % of predicted throughput" if instance else key

@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from provision.draw.figures import check_picture, write_figure
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from provision.instances.files.demand import Demand
     from provision.instances.files.files import FilePath
+    from provision.models.base.arrays import Floats
     from provision.replanning.trace import Window
 
 SIZE = (8, 6.4)
@@ -41,15 +45,15 @@ def draw_trace(path: FilePath, demand: Demand, windows: Mapping[str, Sequence[Wi
     figure = Figure(figsize=SIZE, layout="constrained")
     rates, gpus, changes = figure.subplots(3, sharex=True)
     scale, unit = (3600, "h") if demand.times_s[-1] - demand.times_s[0] > 7200 else (60, "min")
-    hours = (demand.times_s - demand.times_s[0]) / scale
-    rates.step(hours, demand.rates_rps.sum(axis=1), where="post", color="black", linewidth=1)
+    hours = (np.append(demand.times_s, demand.times_s[-1] + demand.window_s) - demand.times_s[0]) / scale
+    rates.step(hours, _to_the_end(demand.rates_rps.sum(axis=1)), where="post", color="black", linewidth=1)
     rates.set_ylabel("demand, requests/s")
     for at, (name, found) in enumerate(windows.items()):
         colour, dashes = STYLES[at % len(STYLES)]
         style = {"where": "post", "color": colour, "linestyle": dashes, "label": name}
-        gpus.step(hours, [one.gpus for one in found], **style)
+        gpus.step(hours, _to_the_end([one.gpus for one in found]), **style)
         moved = (one.slices_destroyed + one.slices_created for one in found[1:])
-        changes.step(hours, list(accumulate(moved, initial=0)), **style)
+        changes.step(hours, _to_the_end(list(accumulate(moved, initial=0))), **style)
     gpus.set_ylabel("GPUs")
     changes.set_ylabel("slices changed so far")
     changes.set_xlabel(f"time, {unit}")
@@ -58,3 +62,8 @@ def draw_trace(path: FilePath, demand: Demand, windows: Mapping[str, Sequence[Wi
         axes.grid(alpha=0.3)
     changes.legend(framealpha=1, fontsize=8, loc="upper left")
     write_figure(figure, path, force)
+
+
+def _to_the_end(values: ArrayLike) -> Floats:
+    """Values at the starts of windows, the last one once more for the end of its window."""
+    return np.append(values, np.asarray(values)[-1])

@@ -140,12 +140,15 @@ def _types(instance: Instance, target: str, value: Any, where: str) -> Instance:
 
 
 def _max_batch(instance: Instance, target: str, value: Any, where: str) -> Instance:
-    """The instance without operating points of larger batches."""
-    return _instance(instance, where, performance=[_limited(data, value, where) for data in instance.performance])
+    """The instance without operating points of larger batches, and without data that has no other."""
+    left = [data for data in (_limited(data, value, where) for data in instance.performance) if data is not None]
+    if not left:
+        raise InputError(f"{where}: no batch that small was measured; raise it")
+    return _instance(instance, where, performance=left)
 
 
-def _limited(data: PerformanceFile, most: int, where: str) -> PerformanceFile:
-    """Performance data without the operating points of larger batches."""
+def _limited(data: PerformanceFile, most: int, where: str) -> PerformanceFile | None:
+    """Performance data without the operating points of larger batches; None where there are no others."""
     content = data.model_dump(mode="json")
     if data.kind == "igniter" or data.kind == "colocation":
         content["max_batch"] = min(data.max_batch, most)
@@ -154,6 +157,8 @@ def _limited(data: PerformanceFile, most: int, where: str) -> PerformanceFile:
     else:
         tables = {name: [row for row in model.points if row.batch <= most] for name, model in data.models.items()}
         content["models"] = {name: {"points": rows} for name, rows in tables.items() if rows}
+        if not content["models"]:
+            return None
     return validate(PerformanceFile, content, where)
 
 

@@ -12,14 +12,25 @@ from typing import TYPE_CHECKING, Any
 from provision.instances.files.csv_cells import csv_text
 from provision.instances.files.files import check_writable, reason, write_bytes
 from provision.models.base.errors import InputError
+from provision.models.base.shown import Shown, frame
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from provision.instances.files.files import FilePath
 
 TableRow = dict[str, Any]
 """A row of a table, by column."""
 
 SUFFIXES = (".csv", ".parquet")
+
+
+class Rows(Shown, list[TableRow]):
+    """The rows of a sweep: a list that notebooks show as a table."""
+
+    def to_frame(self) -> DataFrame:
+        """A pandas frame with a row per point."""
+        return frame(aligned(self))
 
 
 class Table:

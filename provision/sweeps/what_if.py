@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from provision.sweeps.grid import made, points_of
 from provision.sweeps.run import run
+from provision.sweeps.table import Rows
 
 if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
-    from provision.sweeps.table import TableRow
 
 
 def what_if(
     instance: Instance, vary: Mapping[str, Sequence[float | str] | str], one_at_a_time: bool = False, workers: int = 1,
     method: str = "auto", time_limit_s: float = 60.0, seed: int = 0,
-) -> list[TableRow]:
+) -> Rows:
     """Solve variations of an instance.
 
     Parameters
@@ -35,8 +35,9 @@ def what_if(
 
     Returns
     -------
-    list of dict
-        One row per point: its parameters, then status, objective, bound, gap, GPUs and cost.
+    Rows
+        A list with one dict per point: its parameters, then status, objective, bound, gap, GPUs and cost;
+        ``to_frame()`` gives a pandas frame.
 
     Raises
     ------
@@ -44,4 +45,4 @@ def what_if(
         For an unknown parameter or a value that it cannot take.
     """
     settings = {"method": method, "time_limit_s": time_limit_s, "seed": seed}
-    return run(instance, points_of(made(vary, one_at_a_time)), settings, workers=workers)
+    return Rows(run(instance, points_of(made(vary, one_at_a_time)), settings, workers=workers))

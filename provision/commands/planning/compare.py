@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from provision.answers.comparison import COLUMNS, REPLAYED, Comparison
 from provision.commands import INTERRUPTED
 from provision.commands.common import add_json, print_json, print_table, progress, until_stopped
-from provision.instances.read import read
+from provision.instances.read import read, read_plan
 from provision.simulation.simulate import checked
 from provision.solving.methods import method as find_method
 from provision.solving.methods import methods
+from provision.sweeps.run import NOT_APPLICABLE
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
 
     from provision.models.problem.instance import Instance
     from provision.sweeps.table import TableRow
@@ -40,6 +42,9 @@ def add_compare(parser: ArgumentParser) -> None:
         "--arrival-cv", type=float, default=1.0, metavar="C",
         help="variation of replayed inter-arrival times: 1 Poisson (default), 0 constant",
     )
+    parser.add_argument(
+        "--plan", action="append", default=[], metavar="F", help="a plan in a file, of any tool, as a row beside them"
+    )
     add_json(parser)
     parser.set_defaults(run=_run)
 
@@ -52,15 +57,12 @@ def _run(options: Namespace) -> int:
     if options.simulate is not None:
         checked(seconds=options.simulate, seed=options.seed, arrival_cv=options.arrival_cv)
     comparison = Comparison(options.time_limit, options.seed, options.simulate, options.arrival_cv)
+    given = [comparison.given(instance, path, read_plan(path)) for path in options.plan]
     rows = until_stopped(lambda name: _row(instance, name, comparison), names)
-    columns = COLUMNS if options.simulate is None else (*COLUMNS, *REPLAYED)
     if options.json:
-        print_json(rows)
+        print_json(given + rows)
     else:
-        print_table(columns, [[_cell(row, column) for column in columns] for row in rows])
-        for row in rows:
-            if row["reason"]:
-                print(f"{row['method']}: {row['reason']}")
+        _print(given + rows, COLUMNS if options.simulate is None else (*COLUMNS, *REPLAYED))
     return 0 if len(rows) == len(names) else INTERRUPTED
 
 
@@ -69,7 +71,18 @@ def _row(instance: Instance, name: str, comparison: Comparison) -> TableRow:
         return comparison.row(instance, name, report)[0]
 
 
-def _cell(row: TableRow, column: str) -> Any:
+def _print(rows: Sequence[TableRow], columns: Sequence[str]) -> None:
+    """A table of those that planned, and a line for each that says why it did not or what is to be known."""
+    tried = [row for row in rows if row["status"] != NOT_APPLICABLE]
+    if tried:
+        print_table(columns, [[cell(row, column) for column in columns] for row in tried])
+    for row in rows:
+        if row["reason"]:
+            print(f"{row['method']}: {row['reason']}")
+
+
+def cell(row: TableRow, column: str) -> Any:
+    """A cell in short: percentages and rounded numbers."""
     value = row[column]
     if column in PERCENT and value is not None:
         return f"{value:.1%}"

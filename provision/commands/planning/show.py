@@ -6,13 +6,16 @@ import sys
 from typing import TYPE_CHECKING
 
 from provision import draw
-from provision.commands.common import add_force
+from provision.commands.common import add_force, progress
 from provision.draw.page import render_page
+from provision.draw.standing import Standing, replayed
 from provision.draw.terminal import draw_terminal
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.files.shipped import shipped_instances
 from provision.instances.read import read, read_plan
 from provision.models.base.errors import InputError
+from provision.simulation.simulate import simulate
+from provision.solving.solve import solve
 from provision.verification.verify import verify
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ def add_show(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--png", metavar="F", help="write a picture (.png or .svg)")
     parser.add_argument("--html", metavar="F", help="write a self-contained page")
+    parser.add_argument("--prove", type=float, metavar="S", help="prove a bound for so many seconds, and draw it")
+    parser.add_argument("--replay", type=float, metavar="S", help="replay so many seconds of arrivals; draw every P99")
     add_force(parser)
     parser.set_defaults(run=_run)
 
@@ -38,15 +43,37 @@ def _run(options: Namespace) -> int:
     plan = read_plan(options.plan)
     instance = _instance(options, plan)
     _check_outputs(options)
+    standing = _standing(plan, instance, options)
     if options.png:
-        draw.picture.draw_picture(plan, options.png, instance, options.force)
+        draw.picture.draw_picture(plan, options.png, instance, options.force, standing)
         print(f"picture written to {options.png}", file=sys.stderr)
     if options.html:
         report = verify(instance, plan) if instance else None
-        write_text(options.html, render_page(plan, instance, report), options.force)
+        write_text(options.html, render_page(plan, instance, report, standing=standing), options.force)
         print(f"page written to {options.html}", file=sys.stderr)
-    draw_terminal(plan, instance)
+    draw_terminal(plan, instance, standing=standing)
+    for line in standing.lines if standing else ():
+        print(line)
     return 0
+
+
+def _standing(plan: Plan, instance: Instance | None, options: Namespace) -> Standing | None:
+    """What is proven and replayed of the plan, as far as it is asked for."""
+    if options.prove is None and options.replay is None:
+        return None
+    if instance is None:
+        raise InputError(f"{options.plan}: --prove and --replay need the plan's instance; add --instance I")
+    replay = None if options.replay is None else simulate(instance, plan, options.replay)
+    over_slo, seconds = replayed(replay)
+    standing = Standing(
+        plan.method, instance.unit, instance.value(plan), p99_over_slo=over_slo, replayed_s=seconds
+    )
+    if options.prove is None:
+        return standing
+    with progress(f"a bound on {instance.name}") as report:
+        bound = solve(instance, "auto", options.prove, report=report, replay=False).bound
+    proved = verify(instance, plan).ok and instance.proved(standing.objective, bound)
+    return standing._replace(bound=bound, proved=proved)
 
 
 def _check_outputs(options: Namespace) -> None:

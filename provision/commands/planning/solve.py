@@ -5,10 +5,14 @@ from __future__ import annotations
 from argparse import BooleanOptionalAction
 from typing import TYPE_CHECKING, Any
 
+from provision import draw
 from provision.commands.common import add_force, add_json, print_json, progress, shown, verdict
+from provision.draw.figures import check_picture
 from provision.draw.layout import plural
+from provision.draw.page import render_page
+from provision.draw.standing import standing_of
 from provision.draw.terminal import draw_terminal
-from provision.instances.files.files import check_writable
+from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import read, write
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
@@ -37,6 +41,8 @@ def add_solve(parser: ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the method"
     )
     parser.add_argument("--out", metavar="F", help="write the plan here (.json, else YAML)")
+    parser.add_argument("--png", metavar="F", help="draw the plan with its proof (.png or .svg)")
+    parser.add_argument("--html", metavar="F", help="write a self-contained page of the plan with its proof")
     parser.add_argument("--replay", action=BooleanOptionalAction,
                         help="replay the plan under its traffic (default: where the rule is for random arrivals)")
     add_force(parser)
@@ -47,19 +53,34 @@ def add_solve(parser: ArgumentParser) -> None:
 def _run(options: Namespace) -> int:
     instance = read(options.instance)
     parameters = _parameters(options)
-    if options.out:
-        check_writable(options.out, options.force)
+    for path in filter(None, (options.out, options.html)):
+        check_writable(path, options.force)
+    if options.png:
+        check_picture(options.png, options.force)
     with progress(f"{options.method} on {instance.name}") as report:
         result = solve(instance, options.method, options.time_limit, options.seed, report,
                        replay=options.replay, **parameters)
     if options.out and result.plan is not None:
         write(result.plan, options.out, options.force)
+    _draw(instance, result, options)
     if options.json:
         written = options.out if result.plan is not None else None
         print_json(result.summary() | {"plan_file": written})
     else:
         _print(instance, result, options.out)
     return verdict(result.verified, result.status if result.plan is None else "violated")
+
+
+def _draw(instance: Instance, result: Result, options: Namespace) -> None:
+    """The pictures that were asked for, where there is a plan."""
+    if result.plan is None:
+        return
+    standing = standing_of(instance, result)
+    if options.png:
+        draw.picture.draw_picture(result.plan, options.png, instance, options.force, standing)
+    if options.html:
+        page = render_page(result.plan, instance, result.report, standing=standing)
+        write_text(options.html, page, options.force)
 
 
 def _parameters(options: Namespace) -> dict[str, Any]:
@@ -83,7 +104,7 @@ def _print(instance: Instance, result: Result, out: str | None) -> None:
         print(line)
     if result.plan is None:
         return
-    draw_terminal(result.plan, instance)
+    draw_terminal(result.plan, instance, standing=standing_of(instance, result))
     if out:
         print(f"plan written to {out}")
 

@@ -37,7 +37,7 @@ def _row(row: Any, number: dict[str, int]) -> dict[str, Any]:
                 "replicas": [
                     {
                         "start": one.start, "size": one.size, "workload": number[one.workload],
-                        "share": one.sm_share, "facts": facts(one), "load": one.utilisation,
+                        "share": one.sm_share, "facts": facts(one)[one.sm_share < 1 :], "load": one.utilisation,
                     }
                     for one in piece.replicas
                 ],

@@ -201,7 +201,7 @@ def test_the_throughput_of_all_processes_is_noticed(capsys, tmp_path):
         (["{folder}", "--out", "{folder}/one.csv"], "exists already"),
         (["{folder}", "--out", "f.png", "--png", "f.png"], "give each a name of its own"),
         (["{folder}", "--propose", "9"], "goes without"),
-        (["--propose", "2"], "--propose 2: choose from 5"),
+        (["--propose", "2"], "--propose 2: choose from 3"),
     ],
 )
 def test_what_cannot_be_asked_for_is_one_line(capsys, folder, arguments, problem):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provision.models.base.errors import InputError
-from provision.models.fitting import igniter_slices, interpolated_table, lwr
+from provision.models.fitting import few_points, igniter_slices, interpolated_table, lwr
 from provision.models.fitting.design import LEAST_GAIN, NOISE, d_optimal, farthest_points, log_jacobians
 from provision.models.fitting.families import FAMILIES, population
 from provision.models.fitting.igniter_slices import IgniterSlices
@@ -191,6 +191,6 @@ def test_proposals_are_distinct_points_of_the_gpu(family):
 
 
 def test_proposals_have_a_least_and_a_most():
-    for count in (LEAST_POINTS - 1, 1000):
+    for count in (few_points.LEAST_POINTS - 1, 1000):
         with pytest.raises(InputError, match=f"--propose {count}"):
             propose(A100, "closed-network", count)

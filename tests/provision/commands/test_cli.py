@@ -163,14 +163,14 @@ def test_out_refuses_to_overwrite(run):
 
 
 def test_compare_has_a_row_per_method(run):
-    """``compare`` prints a row per method, and for one that does not apply "not applicable" with the remedy."""
+    """``compare`` prints a row per method, and for one that does not apply a line with the remedy in place of it."""
     spread = read("parvagpu-s1").model_dump(mode="json")
     spread["workloads"][0]["max_share_per_gpu"] = 0.5
     Path("spread.json").write_text(json.dumps(spread))
     code, out, err = run("compare spread.json --methods greedy,parvagpu,partition-counts")
     assert code == 0 and err == ""
     rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
-    assert {"greedy", "parvagpu", "partition-counts"} <= set(rows)
+    assert {"greedy", "parvagpu:", "partition-counts"} <= set(rows) and "parvagpu" not in rows
     assert "parvagpu: method parvagpu cannot plan max_share_per_gpu below 1; use --method" in out
     code, out, _ = run("compare spread.json --methods greedy,parvagpu --json")
     assert [row["status"] for row in json.loads(out)] == ["feasible", "not applicable"]

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from provision.draw.layout import PALETTE, PATTERNS, Drawing, number, ranges, shorten, styles
+from provision.draw.layout import PALETTE, PATTERNS, Drawing, details, number, ranges, shorten, styles
 from provision.draw.page import render_page
 from provision.draw.picture import MOST_ROWS, draw_picture
+from provision.draw.standing import Standing
 from provision.draw.terminal import draw_terminal
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
@@ -325,3 +326,28 @@ def test_short_words():
     assert numbers == ["0", "0.123", "99.9", "1,114", "1e+12"]
     assert shorten("densenet121", lambda text: len(text) <= 7) == "den…121"
     assert shorten("densenet121", lambda text: len(text) <= 1) == ""
+
+
+def test_every_box_names_its_share_of_the_sms(tmp_path):
+    shares = (0.075, 0.125, 0.45)
+    boxes = [one for row in Drawing(plan(gpu(piece(WHOLE, 0, *(replica(share=share) for share in shares)),
+                                             kind="v100", mig=False))).rows for _, one in row.boxes]
+    assert [details(one)[0].split(" · ")[0] for one in boxes] == ["SM 7.5%", "SM 12.5%", "SM 45%"]
+    assert [details(one)[-2] for one in boxes] == ["7.5%", "12.5%", "45%"]
+    assert "SM%" in Drawing(plan(gpu(piece(WHOLE, 0, replica(share=0.5)), kind="v100", mig=False))).key
+    assert "SM%" not in Drawing(plan(gpu(piece("1g.10gb")))).key
+
+
+def test_pictures_and_pages_name_load_proof_and_p99(instance, tmp_path):
+    drawn = plan(gpu(piece("1g.10gb")))
+    standing = Standing("auto, found by greedy", "GPUs", 1.0, 1.0, True, {"bert": 1.5}, 30.0)
+    assert standing.lines == [
+        "Proven: no plan takes fewer than 1 GPUs.",
+        "Replayed for 30 s of arrivals: 1 of 1 workloads miss their SLO, the worst P99 is 150% of its SLO.",
+    ]
+    page = render_page(drawn, instance, standing=standing)
+    assert "auto, found by greedy" in page and "load 50%" in page and 'class="p99 late"' in page
+    draw_picture(drawn, tmp_path / "plan.svg", instance, standing=standing)
+    assert (tmp_path / "plan.svg").stat().st_size > 1000
+    open_gap = standing._replace(bound=0.5, proved=False, p99_over_slo={"bert": float("inf")})
+    assert "a gap of 50.0%" in open_gap.lines[0] and "dropped" in render_page(drawn, instance, standing=open_gap)

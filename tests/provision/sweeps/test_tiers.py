@@ -93,3 +93,30 @@ def test_quantiles_never_cross(monkeypatch):
     assert bounds[-1] is not None and rows[-1]["covered"] == 1
     known = [bound for bound in bounds if bound is not None]
     assert known == sorted(known)
+
+
+def test_list_prices_are_varied_by_provider_and_tier(tmp_path):
+    path = tmp_path / "listed.yaml"
+    path.write_text(
+        "{version: 1, name: listed, policy: {latency_budget: half_slo}, performance: [mlperf-l4, mlperf-l40s], "
+        "fleet: [{gpu: l40s, price: aws}, {gpu: l40s, price: nebius}, {gpu: l4, price: aws}], "
+        "workloads: [{name: a, model: resnet50, slo_ms: 20, rate_rps: 60000}]}"
+    )
+    instance = provision.read(path)
+    dear, cheap = provision.what_if(instance, {"price.l40s.nebius.on_demand": [9.0, 0.1]}, time_limit_s=5)
+    assert cheap["objective"] == pytest.approx(0.2) and dear["objective"] > 1
+
+
+def test_a_batch_limit_leaves_out_data_that_has_no_smaller_batch(tmp_path):
+    path = tmp_path / "listed.yaml"
+    path.write_text(
+        "{version: 1, name: listed, policy: {latency_budget: half_slo}, performance: [mlperf-l4, mlperf-l40s], "
+        "fleet: [{gpu: l40s}, {gpu: l4}], workloads: [{name: a, model: resnet50, slo_ms: 20, rate_rps: 6000}]}"
+    )
+    instance = provision.read(path)
+    rows = provision.what_if(instance, {"max_batch": [3.0, 8.0, 64.0]}, time_limit_s=5)
+    assert [row["status"] for row in rows] == ["optimal", "optimal", "optimal"]
+    only = instance.model_copy(update={"performance": (instance.performance[1],), "fleet": (instance.fleet[0],)})
+    least, most = provision.what_if(only, {"max_batch": [3.0, 64.0]}, time_limit_s=5)
+    assert least["status"] == "not applicable" and "no batch that small was measured" in least["reason"]
+    assert most["status"] == "optimal"

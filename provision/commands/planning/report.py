@@ -1,0 +1,148 @@
+"""``provision report``: one self-contained page of all that can be said of an instance and a plan for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from provision.answers.comparison import COLUMNS, Comparison
+from provision.commands.common import UNKNOWN, add_force, progress
+from provision.commands.planning.compare import cell
+from provision.commands.replan import replan_row
+from provision.draw.html import document, figure, lines, section, table
+from provision.draw.latencies import latencies_figure
+from provision.draw.layout import Drawing
+from provision.draw.page import plan_parts
+from provision.draw.standing import standing_of
+from provision.draw.sweep import sweep_figure
+from provision.instances.files.files import check_writable, write_text
+from provision.instances.read import read
+from provision.models.base.errors import InputError, UnsupportedError
+from provision.models.base.known import known
+from provision.replanning.replan import replan
+from provision.simulation.simulate import simulate
+from provision.solving.methods import method as find_method
+from provision.solving.solve import solve
+from provision.sweeps import words
+from provision.sweeps.grid import from_flags, points_of, values_of
+from provision.sweeps.parameters import changed
+from provision.sweeps.run import NOT_APPLICABLE, row, run
+from provision.sweeps.table import aligned
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from provision.models.plans.result import Result
+    from provision.models.plans.simulation_report import SimulationReport
+    from provision.models.problem.instance import Instance
+
+METHODS = "greedy,parvagpu,mig-serving-fast,paris,igniter,gpulets"
+VARY = "rate=0.8:1.4:0.2"
+FARED = {
+    "workload": "workload", "SLO ms": "slo_ms", "P50 ms": "p50_ms", "P95 ms": "p95_ms", "P99 ms": "p99_ms",
+    "P99.9 ms": "p999_ms", "served/s": "throughput_rps", "violated": "violation_rate", "dropped": "dropped",
+}
+"""Columns of the table of a replay, and what they are called in a summary."""
+SWEPT = ("status", "objective", "bound", "gap", "plan_gpus")
+
+
+def add_report(parser: ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
+    parser.add_argument("--out", required=True, metavar="F", help="the page to write (.html)")
+    parser.add_argument("--method", default="auto", metavar="M", help="that plans (default: auto)")
+    parser.add_argument(
+        "--methods", default=METHODS, metavar="M,M", help=f"compared with it; empty parts are left out ({METHODS})"
+    )
+    parser.add_argument("--vary", default=VARY, metavar="NAME=VALUES", help=f"what if (default: {VARY})")
+    parser.add_argument("--rate", type=float, default=1.2, metavar="F", help="traffic to replan for (default: 1.2)")
+    parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="arrivals to replay (default: 30)")
+    parser.add_argument("--time-limit", type=float, default=20.0, metavar="S", help="seconds per plan (default: 20)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    add_force(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: Namespace) -> int:
+    instance = read(options.instance)
+    check_writable(options.out, options.force)
+    names = [name.strip() for name in options.methods.split(",") if name.strip()]
+    for name in names:
+        find_method(name)
+    sweep = from_flags([options.vary])
+    points_of(sweep)
+    with progress(f"{options.method} on {instance.name}") as report:
+        result = solve(instance, options.method, options.time_limit, options.seed, report, replay=False)
+    if result.plan is None:
+        print(f"{instance.name}: {result.status}: {result.reason}; there is nothing to report")
+        return UNKNOWN if result.status == "unknown" else 1
+    replay = simulate(instance, result.plan, options.seconds, options.seed)
+    drawing = Drawing(result.plan, instance, standing_of(instance, result, replay))
+    parts = [
+        *plan_parts(drawing, result.report),
+        lines(result.notes),
+        *_sections({
+            "Other methods": lambda: _methods(instance, result, names, options),
+            "What if": lambda: _what_if(instance, result, options),
+            "Replayed": lambda: _replay(replay),
+            f"With {options.rate:g} times the traffic": lambda: _replanned(instance, result, options),
+        }),
+    ]
+    write_text(options.out, document(drawing.title, drawing.summary, parts), options.force)
+    print(f"report written to {options.out}")
+    return 0
+
+
+def _sections(makers: dict[str, Callable[[], str]]) -> Iterator[str]:
+    """The sections, each with what it shows or with why it cannot."""
+    for title, make in makers.items():
+        with progress(title):
+            try:
+                content = make()
+            except InputError as error:
+                content = lines(error.lines)
+        yield section(title, content)
+
+
+def _methods(instance: Instance, result: Result, names: list[str], options: Namespace) -> str:
+    """The table of the plan's method and the others, and a line for each that was refused."""
+    own = result.summary() | {"violations": len(known(result.report).violations)}
+    comparison = Comparison(options.time_limit, options.seed)
+    rows = [own, *(comparison.row(instance, name)[0] for name in names if name != options.method)]
+    tried = [one for one in rows if one["status"] != NOT_APPLICABLE]
+    refused = [f"{one['method']}: {one['reason']}" for one in rows if one["status"] == NOT_APPLICABLE]
+    return table(COLUMNS, [[cell(one, column) for column in COLUMNS] for one in tried]) + lines(refused)
+
+
+def _what_if(instance: Instance, result: Result, options: Namespace) -> str:
+    """The sweep in words, as steps and as a table."""
+    sweep = from_flags([options.vary])
+    values, base = values_of(sweep), row(result)
+    settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
+    rows = run(instance, points_of(sweep), settings)
+    told = lines(words.answers(base, values, rows, {}, instance.unit))
+    columns = [*values, *SWEPT]
+    content = [[one.get(column) for column in columns] for one in aligned(rows)]
+    return told + figure(sweep_figure(instance, base, values, rows, {})) + table(columns, content)
+
+
+def _replay(replay: SimulationReport) -> str:
+    """How the requests fared, as curves and as a table."""
+    fared = [one.summary() for one in (*replay.workloads, *replay.workflows)]
+    rows = [[one[name] for name in FARED.values()] for one in fared]
+    return lines(replay.notes) + figure(latencies_figure(replay)) + table(list(FARED), rows)
+
+
+def _replanned(instance: Instance, result: Result, options: Namespace) -> str:
+    """The plan for more traffic that disturbs the running one little, and what changes."""
+    more = changed(instance, {"rate": options.rate})
+    try:
+        found = replan(more, known(result.plan), time_limit_s=options.time_limit)
+    except UnsupportedError as error:
+        return lines(error.lines)
+    changes = replan_row(found)
+    shown = {name: value for name, value in changes.items() if value is not None}
+    counted = table(list(shown), [list(shown.values())])
+    if found.plan is None:
+        return counted
+    return counted + "".join(plan_parts(Drawing(found.plan, more), found.report))

@@ -1,0 +1,63 @@
+"""Pieces that all pages are made of: the document, tables, figures. A page refers to nothing outside itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from provision.draw.layout import number, printable
+from provision.draw.style import CSS, colours
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def text(value: object) -> str:
+    """A value as text that HTML cannot take for anything else."""
+    return escape(printable(str(value)))
+
+
+def document(title: str, summary: str, parts: Iterable[str]) -> str:
+    """A page of a title, a line below it, and parts of HTML."""
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{text(title)}</title>\n<style>{CSS}{colours()}</style>\n</head>\n<body>",
+            f"<h1>{text(title)}</h1>\n<p>{text(summary)}</p>",
+            *parts,
+            "</body>\n</html>\n",
+        ]
+    )
+
+
+def section(title: str, *parts: str) -> str:
+    """A part of a page under a heading of its own."""
+    return f"<section><h2>{text(title)}</h2>{''.join(parts)}</section>"
+
+
+def lines(sentences: Iterable[str]) -> str:
+    """Sentences, one below the other."""
+    return "".join(f"<p>{text(sentence)}</p>" for sentence in sentences)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table that scrolls inside its page where it is wider."""
+    head = "".join(f"<th>{text(column)}</th>" for column in columns)
+    body = "".join(f"<tr>{''.join(map(_cell, columns, row))}</tr>" for row in rows)
+    return f'<div class="scroll"><table class="rows"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def figure(drawn: Figure) -> str:
+    """A matplotlib figure as part of the page."""
+    file = StringIO()
+    drawn.savefig(file, format="svg", metadata={"Date": None})
+    svg = file.getvalue()
+    return f'<div class="figure">{svg[svg.index("<svg") :]}</div>'
+
+
+def _cell(column: str, value: object) -> str:
+    shown = "–" if value is None else number(value) if isinstance(value, float) else str(value)
+    return f'<td data-title="{text(column)}">{text(shown)}</td>'

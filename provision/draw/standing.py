@@ -1,0 +1,86 @@
+"""What is known of a plan beside itself: which step found it, what is proven, what its replay met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from provision.models.plans.result import relative_gap
+from provision.models.problem.instance import REQUESTS
+
+if TYPE_CHECKING:
+    from provision.models.plans.result import Result
+    from provision.models.plans.simulation_report import SimulationReport
+    from provision.models.problem.instance import Instance
+
+NOTHING: Mapping[str, float] = {}
+BETTER = {"price per hour": ("costs less", "{:.6g} per hour"), REQUESTS: ("carries more", "{:.6g} requests/s")}
+"""How better plans are called, and amounts, by the unit of the objective; the rest counts GPUs."""
+
+
+class Standing(NamedTuple):
+    """How a plan stands.
+
+    ``objective`` and ``bound`` are in ``unit``; ``proved`` says that no plan is better. ``p99_over_slo`` has by
+    workload the replayed percentile over the SLO, and ``replayed_s`` how many seconds of arrivals that took.
+    """
+
+    method: str
+    unit: str
+    objective: float | None = None
+    bound: float | None = None
+    proved: bool = False
+    p99_over_slo: Mapping[str, float] = NOTHING
+    replayed_s: float | None = None
+
+    @property
+    def lines(self) -> list[str]:
+        """The proof and the replay in a sentence each, as far as there are any."""
+        return list(self.moods)
+
+    @property
+    def moods(self) -> dict[str, bool | None]:
+        """The same sentences, each with whether it is good news (True), bad (False) or neither."""
+        told = {self._proof: self.proved or None, self._replay: not self.late}
+        return {line: mood for line, mood in told.items() if line}
+
+    @property
+    def late(self) -> list[str]:
+        """Workloads that miss their SLO in the replay."""
+        return [name for name, part in self.p99_over_slo.items() if part > 1]
+
+    @property
+    def _proof(self) -> str:
+        if self.objective is None or self.bound is None:
+            return ""
+        better, amount = BETTER.get(self.unit, ("takes fewer", "{:.6g} GPUs"))
+        if self.proved:
+            return f"Proven: no plan {better} than {amount.format(self.objective)}."
+        gap = relative_gap(self.objective, self.bound)
+        bound = f"no plan {better} than {amount.format(self.bound)}"
+        return f"The plan stands at {amount.format(self.objective)}; proven is that {bound}, a gap of {gap:.1%}."
+
+    @property
+    def _replay(self) -> str:
+        if self.replayed_s is None or not self.p99_over_slo:
+            return ""
+        late = self.late
+        worst = max(self.p99_over_slo.values())
+        fared = f"{len(late)} of {len(self.p99_over_slo)} workloads miss their SLO" if late else "every SLO is kept"
+        return f"Replayed for {self.replayed_s:g} s of arrivals: {fared}, the worst P99 is {worst:.0%} of its SLO."
+
+
+def standing_of(instance: Instance, result: Result, replay: SimulationReport | None = None) -> Standing:
+    """The Standing of a result with a plan, and of its replay."""
+    found = "" if result.plan is None or result.plan.method in ("", result.method) else result.plan.method
+    return Standing(
+        f"{result.method}, found by {found}" if found else result.method, instance.unit, result.objective, result.bound,
+        instance.proved(result.objective, result.bound), *replayed(replay),
+    )
+
+
+def replayed(replay: SimulationReport | None) -> tuple[Mapping[str, float], float | None]:
+    """The part of its SLO that every workload's replayed percentile takes, and the seconds of arrivals."""
+    if replay is None:
+        return NOTHING, None
+    return {one.workload: one.over_slo for one in replay.workloads if one.offered_rps}, replay.settings.seconds
