@@ -15,7 +15,7 @@ from provision.exporters.common import Exported, nodes, prefix, slice_name, slug
 from provision.exporters.pods import NODE_LABEL, check_spread, environment, image_names, kustomization
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
-from provision.models.plans.prediction import predict_slice
+from provision.models.problem.prediction import predict_slice
 
 if TYPE_CHECKING:
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from provision.answers.comparison import COLUMNS, Comparison
 from provision.commands.common import UNKNOWN, add_force, progress
 from provision.commands.planning.compare import cell
-from provision.commands.replan import replan_row
+from provision.commands.planning.replan import replan_row
 from provision.draw.html import document, figure, lines, section, table
 from provision.draw.latencies import latencies_figure
 from provision.draw.layout import Drawing
