@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from provision.answers.comparison import COLUMNS, Comparison
 from provision.commands.common import UNKNOWN, add_force, progress
 from provision.commands.planning.compare import cell
-from provision.commands.planning.replan import replan_row
 from provision.draw.html import document, figure, lines, section, table
 from provision.draw.latencies import latencies_figure
 from provision.draw.layout import Drawing
@@ -140,7 +139,7 @@ def _replanned(instance: Instance, result: Result, options: Namespace) -> str:
         found = replan(more, known(result.plan), time_limit_s=options.time_limit)
     except UnsupportedError as error:
         return lines(error.lines)
-    changes = replan_row(found)
+    changes = found.summary()
     shown = {name: value for name, value in changes.items() if value is not None}
     counted = table(list(shown), [list(shown.values())])
     if found.plan is None:
