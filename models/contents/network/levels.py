@@ -123,18 +123,18 @@ def ways_of(data: FittedNetworks, profile: str, policy: Policy, roles: Sequence[
     relaxed
         Whether the ways are for bounds.
     """
-    none = _Columns(*np.zeros((3, 0, len(levels)), np.int64), *np.zeros((2, 0, len(levels))),
-                    np.zeros((0, len(levels)), bool))
+    whole, real = np.zeros((0, len(levels)), np.int64), np.zeros((0, len(levels)))
+    none = _Columns(whole, whole, whole, real, real, np.zeros((0, len(levels)), bool))
     columns = [_undominated(_joined([none, *_columns(data, profile, policy, role, levels, relaxed)])) for role in roles]
     start = np.cumsum([0, *(len(one.use) for one in columns)])
-    found = _Columns(*(field.T for field in _joined([none, *columns])))
+    found = _Columns._make(field.T for field in _joined([none, *columns]))
     return Ways(start, found.batch, found.model, np.where(found.allowed, found.processes, -1), found.use,
                 found.memory_gib)
 
 
 def _joined(parts: Sequence["_Columns"]) -> "_Columns":
     """Ways one after another."""
-    return _Columns(*map(np.concatenate, zip(*parts, strict=True)))
+    return _Columns._make(map(np.concatenate, zip(*parts, strict=True)))
 
 
 class _Columns(NamedTuple):
@@ -209,4 +209,4 @@ def _undominated(ways: _Columns) -> _Columns:
     kept = ways.allowed & ~better.any(axis=0)
     order = np.argsort(~kept, axis=0, kind="stable")[: kept.sum(axis=0).max(initial=0)]
     fields = [np.take_along_axis(field, order, axis=0) for field in ways[:-1]]
-    return _Columns(*fields, np.take_along_axis(kept, order, axis=0))
+    return _Columns._make([*fields, np.take_along_axis(kept, order, axis=0)])
