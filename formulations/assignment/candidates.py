@@ -20,7 +20,7 @@ from provision.formulations.assignment.contents import (
 )
 from provision.formulations.assignment.gpus import Candidates, Program
 from provision.formulations.assignment.slices import ContentRows
-from provision.formulations.master.cover_bound import cover_bound
+from provision.formulations.isolated.cover_bound import cover_bound
 from provision.models.contents.alone.feasibility import fastest_ms
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import SliceKind, best_segments, cap_rps

@@ -7,7 +7,7 @@ import pulp
 
 from provision.formulations.assignment.gpus import Ended, LinearTerms, Value
 from provision.formulations.assignment.model import TAKEN, SmallInstances, solve
-from provision.formulations.master.partition_counts import DEFAULT_SOLVER, pulp_solver
+from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
 from provision.models.problem.search import Search
 
 NAME = "assignment-milp"

@@ -10,9 +10,10 @@ from fractions import Fraction
 
 import numpy as np
 import pulp
-from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
+from scipy.optimize import Bounds, LinearConstraint, OptimizeResult
 from scipy.sparse import csr_array
 
+from provision.formulations.linear.highs import milp
 from provision.models.base.arrays import Floats
 
 SAFE = 1e-6

@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
+import scipy.optimize
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import csc_array, csr_array
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -49,8 +50,7 @@ class IntegerSolution(NamedTuple):
 def solve_linear(rows: Rows) -> LinearSolution | None:
     """The optimum of a linear program; None when it has none."""
     bounds = np.stack([rows.least, rows.most], axis=1)
-    matrix: Any = -rows.matrix  # the stubs of linprog know no sparse matrices
-    found: Any = interruptible(lambda: linprog(rows.cost, A_ub=matrix, b_ub=-rows.right, bounds=cast("Any", bounds)))
+    found = linprog(rows.cost, A_ub=-rows.matrix, b_ub=-rows.right, bounds=bounds)
     if STATUSES[found.status] != "optimal":
         return None
     return LinearSolution(found.fun, found.x, np.maximum(-found.ineqlin.marginals, 0), found.lower.marginals)
@@ -58,16 +58,26 @@ def solve_linear(rows: Rows) -> LinearSolution | None:
 
 def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap: float = 0.0) -> IntegerSolution:
     """Solve a program whose flagged columns are whole numbers, up to a time limit or a relative gap."""
-    found = interruptible(lambda: milp(
+    found = milp(
         rows.cost, integrality=whole.astype(int), bounds=Bounds(rows.least, rows.most),
         constraints=LinearConstraint(rows.matrix, lb=rows.right),
         options={"time_limit": max(time_limit_s, LEAST_S), "mip_rel_gap": gap},
-    ))
+    )
     status = STATUSES[found.status]
     if status == "unknown" and found.x is not None:
         status = "feasible"
     bound = getattr(found, "mip_dual_bound", None)
     return IntegerSolution(status, found.x, -np.inf if bound is None else float(bound))
+
+
+def linprog(*args: Any, **options: Any) -> Any:
+    """SciPy's ``linprog``, during which Ctrl-C is heard; untyped, since SciPy's stubs know no sparse matrices here."""
+    return interruptible(lambda: scipy.optimize.linprog(*args, **options))
+
+
+def milp(*args: Any, **options: Any) -> Any:
+    """SciPy's ``milp``, during which Ctrl-C is heard."""
+    return interruptible(lambda: scipy.optimize.milp(*args, **options))
 
 
 def interruptible(call: Callable[[], Answer]) -> Answer:

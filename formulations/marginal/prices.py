@@ -5,12 +5,13 @@ partitions (y, fractional). The dual of a rate row is the cost of one more reque
 the operating points, so that its cost is the difference of two such programs.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, hstack, vstack
 
+from provision.formulations.linear.highs import linprog
 from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.contents.alone.partitions import partitions_of
@@ -44,14 +45,23 @@ class Marginal(NamedTuple):
     looser_per_ms: float
 
 
-def marginal_prices(instance: Instance) -> list[Marginal]:
-    """Marginal prices of every workload, dearest rate first.
+def marginal_prices(instance: Instance, of: Sequence[str] = ()) -> list[Marginal]:
+    """Marginal prices of every workload, or of those named, dearest rate first.
+
+    Parameters
+    ----------
+    instance
+        The Instance.
+    of
+        Names of workloads; empty for all.
 
     Raises
     ------
     InputError
-        When workloads share slices, or some workload cannot be served.
+        When workloads share slices, some workload cannot be served, or a name is none of a workload.
     """
+    if unknown := [name for name in of if name not in instance.workload]:
+        raise InputError(f"marginal prices: the instance has no workload {unknown[0]!r}")
     if needs(instance) & {"interference", "other_sharing", "share_slices", "max_throughput"}:
         raise InputError(
             "marginal prices are those of isolated slices; not for share_slices, igniter data, max_throughput"
@@ -59,7 +69,7 @@ def marginal_prices(instance: Instance) -> list[Marginal]:
     now = relaxed(instance)
     if not np.isfinite(now.value):
         raise InputError("marginal prices: the fleet cannot carry this demand; solve says what would fit")
-    rows = [_marginal(instance, index, now) for index in range(len(instance.workloads))]
+    rows = [_marginal(instance, at, now) for at, one in enumerate(instance.workloads) if not of or one.name in of]
     return sorted(rows, key=lambda row: -row.share)
 
 
@@ -80,7 +90,7 @@ def relaxed(instance: Instance) -> RatePrices:
     used = csr_array(np.array([partitions.entry == index for index in limited], float).reshape(-1, len(weights)))
     no_rate, no_use = csr_array((len(rate_rps), len(weights))), csr_array((len(limited), len(rows)))
     slots = csr_array(-partitions.slots.T.astype(float))
-    found = linprog(  # type: ignore[call-overload]  # its stubs know no sparse matrices
+    found = linprog(
         np.concatenate([np.zeros(len(rows)), weights]),
         A_ub=vstack([hstack([carried, no_rate]), hstack([taken, slots]), hstack([no_use, used])]),
         b_ub=np.concatenate([-rate_rps, np.zeros(len(segments.kinds)), [instance.fleet[at].count for at in limited]]),

@@ -15,9 +15,10 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
+from scipy.optimize import Bounds, LinearConstraint, OptimizeResult
 
 from provision.formulations.linear.dual_bound import safe_most
+from provision.formulations.linear.highs import milp
 from provision.formulations.master.throughput_bound import throughput_bound
 from provision.models.base.errors import UnsupportedError
 from provision.models.contents.interference.boxes import NOTHING

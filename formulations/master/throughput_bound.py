@@ -7,9 +7,9 @@ of the linear program give a good one.
 """
 
 import numpy as np
-from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
+from provision.formulations.linear.highs import linprog
 from provision.models.base.arrays import Floats, Ints
 from provision.models.contents.interference.boxes import NOTHING, alone
 from provision.models.contents.interference.throughput_plans import ThroughputProblem
@@ -37,5 +37,5 @@ def _prices(worth: Floats, units: Ints, of_type: Ints, there: Floats, counts: In
     at = np.arange(len(one))
     taken = csr_array((units[choice].astype(float), (of_type[choice], at)), (len(there), len(at)))
     once = csr_array((np.ones(len(at)), (one, at)), (len(counts), len(at)))
-    found = linprog(-worth[one, choice], A_ub=taken, b_ub=there, A_eq=once, b_eq=counts)  # type: ignore[call-overload]  # its stubs know no sparse matrices
+    found = linprog(-worth[one, choice], A_ub=taken, b_ub=there, A_eq=once, b_eq=counts)
     return np.maximum(-found.ineqlin.marginals, 0) if found.status == 0 else np.zeros(len(there))

@@ -15,7 +15,7 @@ from time import perf_counter
 import numpy as np
 import pulp
 
-from provision.formulations.master.partition_counts import PartitionCounts
+from provision.formulations.isolated.partition_counts import PartitionCounts
 from provision.formulations.mixed.levels import RELAXED, clients, relaxed
 from provision.formulations.mixed.plan import NAME, RuinAndRecreate
 from provision.models.contents.alone.feasibility import unservable

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import pulp
 
+from provision.formulations.isolated.cover_bound import cover_bound
 from provision.formulations.linear.dual_bound import highs, safe_bound
-from provision.formulations.master.cover_bound import cover_bound
 from provision.models.base.errors import UnsupportedError
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.partitions import partitions_of

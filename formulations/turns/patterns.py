@@ -14,8 +14,9 @@ from time import perf_counter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.optimize import Bounds, LinearConstraint
 
+from provision.formulations.linear.highs import linprog, milp
 from provision.formulations.turns.parts import Parts, TooManyError, emissions
 from provision.models.base.arrays import Floats, Ints
 from provision.models.contents.alone.feasibility import refusal

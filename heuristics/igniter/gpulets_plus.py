@@ -30,8 +30,8 @@ from provision.models.contents.turns.plans import late
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import igniter_data
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
-from provision.models.plans.prediction import predict_slice
 from provision.models.problem.method import Method
+from provision.models.problem.prediction import predict_slice
 from provision.models.problem.search import Outcome
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import log_ndtr
 
-from provision.heuristics.core.packing import Packing
 from provision.heuristics.mig_serving.common import FEATURES, planned
+from provision.heuristics.parvagpu.packing import Packing
 from provision.models.base.errors import UnsupportedError
 from provision.models.performance.operating_points import ROUNDING, OperatingPoints
 from provision.models.problem.method import Method

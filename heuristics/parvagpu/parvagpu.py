@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from provision.heuristics.core.packing import Packing
+from provision.heuristics.parvagpu.packing import Packing
 from provision.models.contents.alone.assemble import assemble
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments

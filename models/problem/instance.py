@@ -13,7 +13,7 @@ from provision.models.base.fields import Name, Record, Text, Version
 from provision.models.base.spelling import did_you_mean
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.plans.plan import Plan, Replica
-from provision.models.plans.prediction import throughput_rps
+from provision.models.problem.prediction import throughput_rps
 from provision.models.problem.workload import FleetEntry, Policy, Workflow, Workload
 from provision.models.traffic.rule import LatencyRule
 

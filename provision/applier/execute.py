@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from provision.applier import changes, servers
-from provision.applier.layout import SliceLayout
+from provision.applier.layout import CLIENTS, INSTANCES, PROCESSES, SliceLayout
 from provision.applier.observe import foreign, observe
 from provision.applier.steps import steps_between
 from provision.instances.files.files import reason
@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     from provision.applier.services import Services
     from provision.applier.steps import Step
 
+NEEDED = {
+    "set_mig_mode": (INSTANCES, PROCESSES, CLIENTS),
+    "create_instance": (INSTANCES,),
+    "destroy_instance": (INSTANCES,),
+    "create_compute": (INSTANCES,),
+    "destroy_compute": (INSTANCES, PROCESSES, CLIENTS),
+    "evict": (PROCESSES, CLIENTS),
+}
+"""What a driver must tell of a GPU before a step there; of its users nothing where they may be disturbed anyway.
+
+An MPS daemon that is to stop knows its clients itself.
+"""
 ATTEMPTS = 2
 """Times that a layout is put back before what is missing is told."""
 
@@ -70,6 +82,7 @@ class Executor:
             Naming the GPU, what would be disturbed and the remedy.
         """
         for step in steps:
+            self._check_known(step, present)
             if step.action == "start_mps":
                 self.services.check_mps()
             if step.action == "evict" and not self.permissions.evict:
@@ -79,6 +92,21 @@ class Executor:
                     f"{_place(step, present)}: a MIG mode differs or is pending: {step.text}? It may reset the GPU; "
                     "add --allow-mig-mode-change, or leave the GPU out with --gpus"
                 )
+
+    def _check_known(self, step: Step, present: Observed) -> None:
+        """Refuse a step that needs to know what the driver does not tell."""
+        unknown = known(present.gpu(step.gpu)).unknown if step.gpu else ()
+        missing = [name for name in NEEDED.get(step.action, ()) if name in unknown]
+        if INSTANCES in missing:
+            raise InputError(
+                f"{_place(step, present)}: {step.text}? Its driver does not tell which MIG instances there are; use "
+                "another driver, or leave the GPU out with --gpus"
+            )
+        if missing and not self.permissions.evict:
+            raise InputError(
+                f"{_place(step, present)}: {step.text}? Its driver does not tell which {' and '.join(missing)} there "
+                "are; make sure that none are and add --evict, or leave the GPU out with --gpus"
+            )
 
     def run(self, step: Step) -> None:
         """Carry out one step.

@@ -7,6 +7,8 @@ slice; names of profiles differ between drivers and are labels only. The slice t
 from provision.models.base.fields import Count, Flag, Name, PositiveCount, Record, Text
 from provision.models.hardware.gpu import WHOLE
 
+INSTANCES, PROCESSES, CLIENTS = "MIG instances", "processes", "MPS clients"
+"""What a driver may not tell of a GPU."""
 RATE, WORKLOAD, COMMAND = "PROVISION_RATE_RPS", "PROVISION_WORKLOAD", "PROVISION_COMMAND"
 
 
@@ -108,7 +110,7 @@ class ObservedProfile(Record):
 
 
 class ObservedGpu(Record):
-    """A GPU as it is."""
+    """A GPU as it is; ``unknown`` names what its driver does not tell: INSTANCES, PROCESSES, CLIENTS."""
 
     index: Count
     uuid: Name
@@ -118,6 +120,7 @@ class ObservedGpu(Record):
     mig_pending: Flag
     profiles: tuple[ObservedProfile, ...] = ()
     slices: tuple[ObservedSlice, ...] = ()
+    unknown: tuple[Text, ...] = ()
 
     def layout(self) -> GpuLayout:
         """The layout that a rollback would restore."""

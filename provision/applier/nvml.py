@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, Self
 import pynvml
 
 from provision.applier.calls import Calls, DriverError
-from provision.applier.layout import Compute, ObservedGpu, ObservedProfile, ObservedSlice, Process
+from provision.applier.layout import (
+    CLIENTS,
+    INSTANCES,
+    PROCESSES,
+    Compute,
+    ObservedGpu,
+    ObservedProfile,
+    ObservedSlice,
+    Process,
+)
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 
@@ -22,6 +31,12 @@ if TYPE_CHECKING:
 
 ABSENT = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 """How NVML says that a profile does not exist on this GPU."""
+UNTOLD = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+"""How a driver says that it does not tell something."""
+LISTS = {
+    "nvmlDeviceGetComputeRunningProcesses": PROCESSES,
+    "nvmlDeviceGetMPSComputeRunningProcesses": CLIENTS,
+}
 
 
 class Driver:
@@ -34,6 +49,7 @@ class Driver:
         self._handles: dict[str, Any] = {}
         self._profiles: dict[str, tuple[ObservedProfile, ...]] = {}
         self._compute_profiles: dict[tuple[str, int], list[Any]] = {}
+        self._untold: set[str] = set()
 
     def __enter__(self) -> Self:
         self.call = Calls()
@@ -67,19 +83,23 @@ class Driver:
             raise InputError(f"GPU {index}: {error}") from None
 
     def _observed(self, index: int) -> ObservedGpu:
+        self._untold.clear()
         handle = self.call("nvmlDeviceGetHandleByIndex", index)
         uuid, product = self.call("nvmlDeviceGetUUID", handle), self.call("nvmlDeviceGetName", handle)
         mode = self._optional("nvmlDeviceGetMigMode", handle)
         current, pending = (bool(one) for one in mode or (0, 0))
         if not current:
-            if self._optional("nvmlDeviceGetMaxMigDeviceCount", handle):
+            # Some drivers tell a largest number of MIG devices with MIG off too.
+            if mode is not None and any(self._mig_devices(handle)):
                 raise _contradiction(f"{uuid}: MIG devices with MIG off")
             whole = ObservedSlice(profile=WHOLE, devices=(uuid,), clients=self._processes(handle))
             slices: tuple[ObservedSlice, ...] = (whole,)
             profiles: tuple[ObservedProfile, ...] = ()
         else:
             profiles = self._offered(handle, uuid)
-            slices = self._slices(handle, uuid, profiles)
+            slices = self._slices(handle, uuid, profiles) if profiles else ()
+            if not profiles:
+                self._untold.add(INSTANCES)
         return ObservedGpu(
             index=index,
             uuid=uuid,
@@ -89,6 +109,7 @@ class Driver:
             mig_pending=pending,
             profiles=profiles,
             slices=slices,
+            unknown=tuple(sorted(self._untold)),
         )
 
     def _optional(self, function: str, *arguments: Any) -> Any:
@@ -176,11 +197,11 @@ class Driver:
 
     def _mig_devices(self, handle: Any) -> Iterator[tuple[tuple[int, int], Any]]:
         """MIG devices with the ids of their GPU and compute instances."""
-        for at in range(self.call("nvmlDeviceGetMaxMigDeviceCount", handle)):
+        for at in range(self._optional("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
             try:
                 device = self.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, at)
             except DriverError as error:
-                if error.code == pynvml.NVML_ERROR_NOT_FOUND:
+                if error.code in (pynvml.NVML_ERROR_NOT_FOUND, *ABSENT):
                     continue
                 raise
             ids = (self.call(f"nvmlDeviceGet{kind}InstanceId", device) for kind in ("Gpu", "Compute"))
@@ -192,9 +213,19 @@ class Driver:
         return uuids, tuple(process for device in devices for process in self._processes(device))
 
     def _processes(self, device: Any) -> tuple[Process, ...]:
-        kinds = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
-        pids = {process.pid for kind in kinds for process in self.call(kind, device)}
+        pids = {process.pid for function in LISTS for process in self._list(function, device)}
         return tuple(Process(pid=pid) for pid in sorted(pids))
+
+    def _list(self, function: str, device: Any) -> Sequence[Any]:
+        """A list of processes; none, and a note that they are unknown, where the driver does not tell them."""
+        try:
+            listed: Sequence[Any] = self.call(function, device)
+        except DriverError as error:
+            if error.code not in UNTOLD:
+                raise
+            self._untold.add(LISTS[function])
+            return ()
+        return listed
 
     def find(self, uuid: str, piece: SliceLayout) -> tuple[Any, int, ObservedProfile]:
         """The handle of a GPU instance with its id and its profile.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from provision.applier.layout import Compute, Process, SliceLayout
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Record
@@ -85,6 +85,17 @@ class Step(Record):
             replica=self.replica,
             workload=self.replica is not None and self.served.workload,
         )
+
+    def described(self, present: Observed) -> dict[str, Any]:
+        """The step as a JSON object; ``present`` tells the index of its GPU."""
+        return {
+            "gpu": known(present.gpu(self.gpu)).index if self.gpu else None,
+            "uuid": self.gpu,
+            "action": self.action,
+            "text": self.text,
+            "processes": [one.pid for one in self.clients],
+            "below_demand": [one.model_dump(mode="json") for one in self.shortfalls],
+        }
 
 
 def steps_between(present: Observed, target: MachineLayout) -> list[Step]:

@@ -1,43 +1,53 @@
-"""One module per verb or per few that belong together; what each verb does, so that only the one given is imported."""
+"""One module per verb or per few that belong together; what each verb does, so that only the one given is imported.
+
+- ``planning``: plan, judge, compare, vary, replan. ``measuring``: profile and fit. ``gpus``: carry plans out.
+- Beside them: what there is (``lists``), importers, the service, training, studies; ``common`` is what verbs share.
+"""
 
 VERBS = {
     "instances": ("lists", "list the shipped instances"),
     "methods": ("lists", "list the methods and what they can do"),
     "gpus": ("lists", "list the GPU types with their MIG profiles"),
     "schema": ("lists", "print the JSON Schema of a kind of file"),
-    "solve": ("solve", "find the plan with the fewest or cheapest GPUs or most throughput, prove it, verify it"),
-    "verify": ("verify", "check a plan against its instance, independently of whoever made it"),
-    "simulate": ("simulate", "replay a plan: what latencies do its workloads meet, queueing and all?"),
-    "compare": ("compare", "run several methods on one instance and print one table"),
-    "show": ("show", "draw the GPUs of a plan with their slices"),
+    "solve": (
+        "planning.solve",
+        "find the plan with the fewest or cheapest GPUs or most throughput, prove it, verify it",
+    ),
+    "verify": ("planning.verify", "check a plan against its instance, independently of whoever made it"),
+    "simulate": ("planning.simulate", "replay a plan: what latencies do its workloads meet, queueing and all?"),
+    "compare": ("planning.compare", "run several methods on one instance and print one table"),
+    "show": ("planning.show", "draw the GPUs of a plan with their slices"),
     "import": ("imports", "turn public files of other systems into instances, performance data and plans"),
     "serve": ("serve", "plan, watch, compare and export over HTTP and in a browser"),
     "warm-up": ("warm_up", "compile the kernels of the common methods ahead, so that no first answer waits for them"),
     "bench": (
-        "bench",
+        "planning.bench",
         "solve the benchmark families and set the answers against the best known; exit 1 when one is worse",
     ),
-    "export": ("export", "write a plan for mig-parted, Kubernetes, Triton, a shell or ParvaGPU"),
+    "export": ("gpus.export", "write a plan for mig-parted, Kubernetes, Helm, KServe, Ray Serve, Triton or a shell"),
     "what-if": (
-        "what_if",
+        "planning.what_if",
         "solve variations of an instance: what changes, where the next GPU is due, what a request costs",
     ),
     "fit": (
-        "fit",
+        "measuring.fit",
         "fit latency models to measured profile tables and judge them, on points left out when only some are fitted",
     ),
-    "profile": ("profile", "measure models on the GPU, MIG slice or MPS share that CUDA programs get here"),
-    "status": ("status", "show what runs: MIG modes, instances, MPS daemons, processes"),
-    "diff": ("status", "list the steps from what runs to a plan, with what each disturbs; exit 1 when there are any"),
-    "assert": ("status", "exit 0 when a plan stands on the GPUs, 1 with what differs when it does not"),
+    "profile": ("measuring.profile", "measure models on the GPU, MIG slice or MPS share that CUDA programs get here"),
+    "status": ("gpus.status", "show what runs: MIG modes, instances, MPS daemons, processes"),
+    "diff": (
+        "gpus.status",
+        "list the steps from what runs to a plan, with what each disturbs; exit 1 when there are any",
+    ),
+    "assert": ("gpus.status", "exit 0 when a plan stands on the GPUs, 1 with what differs when it does not"),
     "apply": (
-        "apply",
+        "gpus.apply",
         "bring the GPUs to a plan; what fits already is not touched, after a failure what was there is put back",
     ),
-    "rollback": ("apply", "go back to the layout that was there before the last apply"),
-    "replan": ("replan", "the best plan for new demand that disturbs the running one little"),
+    "rollback": ("gpus.apply", "go back to the layout that was there before the last apply"),
+    "replan": ("planning.replan", "the best plan for new demand that disturbs the running one little"),
     "simulate-trace": (
-        "replan",
+        "planning.replan",
         "replay hours of demand under replanning policies: GPU-hours, changes, demand not served",
     ),
     "veltair": (
@@ -49,11 +59,11 @@ VERBS = {
         "train a policy for --method inss: soft actor-critic in InSS's analytic model of the instance's system",
     ),
     "profile-layers": (
-        "profile_layers",
+        "measuring.profile_layers",
         "measure layers with PyTorch on this CPU, in several versions, alone and beside a load that streams memory",
     ),
     "fit-layers": (
-        "fit_layers",
+        "measuring.fit_layers",
         "fit the analytical CPU model to measured layer times: how far off it is, how a background slows layers",
     ),
 }

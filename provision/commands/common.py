@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from provision.draw.output import Output
 from provision.models.base.errors import InputError
+from provision.models.base.plain import finite
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -62,15 +62,6 @@ def print_json(content: object) -> None:
     """One JSON object on stdout; null for what is not finite, which JSON cannot say."""
     json.dump(finite(content), sys.stdout, indent=1)
     sys.stdout.write("\n")
-
-
-def finite(content: object) -> Any:
-    """JSON content with None for infinite numbers and those that are none (NaN)."""
-    if isinstance(content, dict):
-        return {name: finite(value) for name, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def verdict(yes: bool, status: str) -> int:

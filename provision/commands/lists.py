@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from provision.answers.lists import gpu_rows, instance_row, method_rows
 from provision.commands.common import add_json, print_json, print_table
 from provision.instances.files.shipped import shipped, shipped_instances
 from provision.instances.schemas.write import KINDS, schema
-from provision.models.hardware.gpu import gpu_types
-from provision.solving.methods import methods
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from provision.models.problem.instance import Instance
     from provision.sweeps.table import TableRow
 
 
@@ -46,52 +44,12 @@ def _instances(options: Namespace) -> int:
     return _print(options, [instance_row(shipped(name)) for name in shipped_instances()])
 
 
-def instance_row(instance: Instance) -> TableRow:
-    """What a list says of an instance."""
-    return {
-        "name": instance.name,
-        "workloads": len(instance.workloads),
-        "fleet": ", ".join(entry.gpu for entry in instance.fleet),
-        "objective": instance.objective,
-        "source": instance.source,
-    }
-
-
 def _methods(options: Namespace) -> int:
     return _print(options, method_rows(), ("name", "exact", "summary", "features"))
 
 
-def method_rows() -> list[TableRow]:
-    """What a list says of every method."""
-    return [
-        {
-            "name": method.name,
-            "exact": method.exact,
-            "summary": method.summary,
-            "features": sorted(method.features),
-            "parameters": dict(method.parameters),
-            "source": method.source,
-        }
-        for method in methods().values()
-    ]
-
-
 def _gpus(options: Namespace) -> int:
     return _print(options, gpu_rows())
-
-
-def gpu_rows() -> list[TableRow]:
-    """What a list says of every GPU type."""
-    return [
-        {
-            "name": gpu.name,
-            "product": gpu.product,
-            "sms": gpu.sms,
-            "memory_gib": gpu.memory_gib,
-            "mig_profiles": [name for name, profile in gpu.profiles.items() if profile.variant == "plain"],
-        }
-        for gpu in gpu_types().values()
-    ]
 
 
 def _schema(options: Namespace) -> int:

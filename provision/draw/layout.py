@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provision.models.hardware.gpu import WHOLE, gpu_types
 from provision.models.performance.operating_points import Prediction
-from provision.models.plans.prediction import predict_slice
+from provision.models.problem.prediction import predict_slice
 from provision.models.problem.workload import Workload
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from hashlib import sha256
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType
     from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 
-LONGEST = 40
-"""Most characters of a slug; with prefix and suffix it still fits into the 63 of a Kubernetes name."""
+LONGEST, LONGEST_PREFIX, MARK = 40, 20, 6
+"""Most characters of a slug, and of the prefix of a plan's objects; both fit into the 63 of a Kubernetes name. MARK of
+them tell long names apart."""
 
 Attachment = tuple[dict[str, Any], dict[str, Any]]
 """How a pod gets its slice: the ``resources`` of each of its containers, and further fields of the pod."""
@@ -46,23 +48,43 @@ class Node(NamedTuple):
         return self.gpus[0][1].mig
 
 
-def nodes(plan: Plan, gpus_per_node: int) -> list[Node]:
-    """The GPUs of a plan on machines, in the order of the plan; a machine has GPUs of one type and MIG mode."""
+def prefix(plan: Plan) -> str:
+    """What the names of a plan's objects begin with in a cluster, where plans of other instances may stand too."""
+    plain = slugs([plan.instance])[plan.instance]
+    if len(plain) <= LONGEST_PREFIX:
+        return plain
+    mark = sha256(plan.instance.encode()).hexdigest()[:MARK]
+    return f"{plain[: LONGEST_PREFIX - MARK - 1].strip('-')}-{mark}"
+
+
+def nodes(plan: Plan, gpus_per_node: int, prefix: str = "") -> list[Node]:
+    """The GPUs of a plan on machines, in the order of the plan; a machine has GPUs of one type and MIG mode.
+
+    Parameters
+    ----------
+    plan
+        The Plan.
+    gpus_per_node
+        Most GPUs of a machine.
+    prefix
+        What the names of the machines begin with.
+    """
+    begin = f"{prefix}-" if prefix else ""
     alike: dict[tuple[str, bool], list[tuple[int, PlannedGpu]]] = {}
     for index, gpu in enumerate(plan.gpus):
         alike.setdefault((gpu.gpu, gpu.mig), []).append((index, gpu))
     return [
-        Node(f"{kind}-{'mig-' if mig else ''}{number}", tuple(gpus[first : first + gpus_per_node]))
+        Node(f"{begin}{kind}-{'mig-' if mig else ''}{number}", tuple(gpus[first : first + gpus_per_node]))
         for (kind, mig), gpus in alike.items()
         for number, first in enumerate(range(0, len(gpus), gpus_per_node))
     ]
 
 
-def slugs(names: Iterable[str]) -> dict[str, str]:
+def slugs(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
     """A slug for every name, all different: lower case letters, digits and dashes, valid in files, labels and hosts."""
     found, taken = {}, set()
     for name in names:
-        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST].strip("-") or "unnamed"
+        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:longest].strip("-") or "unnamed"
         numbered = chain([plain], (f"{plain}-{number}" for number in count(2)))
         found[name] = next(slug for slug in numbered if slug not in taken)
         taken.add(found[name])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.exporters.common import Exported, nodes, uses_mps
-from provision.exporters.pods import check_spread, deployments, kustomization, node_files, notes
+from provision.exporters.cluster import node_files, notes
+from provision.exporters.common import Exported, nodes, prefix, uses_mps
+from provision.exporters.pods import check_spread, deployments, kustomization, slice_pods
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 
@@ -21,16 +22,17 @@ if TYPE_CHECKING:
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     """Deployments, their kustomization, and what prepares the nodes."""
-    machines = nodes(plan, gpus_per_node)
+    name = prefix(plan)
+    machines = nodes(plan, gpus_per_node, name)
     check_spread(instance, machines)
     for index, gpu in enumerate(plan.gpus):
         for position, piece in enumerate(gpu.slices):
             _check(f"kubernetes-device-plugin: GPU {index}, slice {position}", piece)
     files = {
-        "deployments.yaml": deployments(instance, machines, _attach),
+        "deployments.yaml": deployments(instance, slice_pods(instance, machines, name, _attach)),
         "kustomization.yaml": kustomization(["deployments.yaml"]),
     }
-    return Exported(files | node_files(machines), tuple(notes(machines)))
+    return Exported(files | node_files(machines, name), tuple(notes(machines, name)))
 
 
 def _check(where: str, piece: Slice) -> None:

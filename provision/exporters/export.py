@@ -6,7 +6,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.exporters import device_plugin, kubernetes, mig_parted, parvagpu, shell, triton
+from provision.exporters import (
+    device_plugin,
+    dra,
+    helm,
+    kserve,
+    kubernetes,
+    mig_parted,
+    parvagpu,
+    ray_serve,
+    shell,
+    triton,
+)
 from provision.instances.files.files import check_writable, write_text
 from provision.models.base.errors import InputError
 from provision.verification.verify import verify
@@ -19,7 +30,11 @@ if TYPE_CHECKING:
 TARGETS = {
     "mig-parted": mig_parted.render,
     "kubernetes": kubernetes.render,
+    "kubernetes-dra": dra.render,
     "kubernetes-device-plugin": device_plugin.render,
+    "helm": helm.render,
+    "kserve": kserve.render,
+    "ray-serve": ray_serve.render,
     "triton": triton.render,
     "shell": shell.render,
     "parvagpu": parvagpu.render,

@@ -1,26 +1,24 @@
-"""What both Kubernetes targets share: Deployments, the GPU operator's MIG configuration, node labels.
+"""Pods of Kubernetes: Deployments, containers, their environment.
 
-A slice is one pod, each server process a container of it. Pods go to the machine of the plan through a node
+A slice, or a GPU, is one pod, each server process a container of it. Pods go to the machine of the plan through a node
 label; which GPU of the machine a slice stands on, Kubernetes decides.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provision.exporters.common import percentage, slice_name, slugs, uses_mps, yaml_text
-from provision.exporters.mig_parted import configuration
 from provision.models.base.errors import InputError
 
 if TYPE_CHECKING:
     from provision.exporters.common import Attachment, Node
-    from provision.models.plans.plan import Slice
+    from provision.models.plans.plan import Replica, Slice
     from provision.models.problem.instance import Instance
 
 NODE_LABEL = "provision/node"
-CONFIG_MAP = "provision-mig-config"
+WORKLOAD = "PROVISION_WORKLOAD"
 
 
 def check_spread(instance: Instance, machines: Sequence[Node]) -> None:
@@ -40,140 +38,114 @@ def check_spread(instance: Instance, machines: Sequence[Node]) -> None:
             )
 
 
-def deployments(instance: Instance, machines: Sequence[Node], attach: Callable[[Slice], Attachment]) -> str:
-    """A Deployment per slice that serves something.
+class Pod(NamedTuple):
+    """A pod of the plan.
+
+    Attributes
+    ----------
+    name
+        Its name, and that of its Deployment.
+    node
+        The machine that it is for.
+    containers
+        Its containers.
+    fields
+        Further fields of its specification, such as its claims.
+    """
+
+    name: str
+    node: Node
+    containers: tuple[dict[str, Any], ...]
+    fields: dict[str, Any]
+
+    @property
+    def workloads(self) -> list[str]:
+        """The workloads that it serves."""
+        served = (one["value"] for each in self.containers for one in each["env"] if one["name"] == WORKLOAD)
+        return [name.replace("$$", "$") for name in dict.fromkeys(served)]
+
+
+def slice_pods(
+    instance: Instance, machines: Sequence[Node], prefix: str, attach: Callable[[Slice], Attachment]
+) -> Iterator[Pod]:
+    """A pod per slice that serves something.
 
     Parameters
     ----------
     instance, machines
         The Instance, and its plan's Nodes.
+    prefix
+        What their names begin with.
     attach
         Gives for a slice the ``resources`` of each container and further fields of the pod.
     """
+    for node in machines:
+        for index, gpu in node.gpus:
+            for position, piece in enumerate(gpu.slices):
+                if piece.replicas:
+                    resources, fields = attach(piece)
+                    name = f"{prefix}-{slice_name(index, position)}"
+                    yield Pod(name, node, tuple(containers(instance, piece, resources)), fields)
+
+
+def deployments(instance: Instance, pods: Iterable[Pod]) -> str:
+    """A Deployment per pod."""
     names = slugs(workload.name for workload in instance.workloads)
-    images = slugs({model: None for workload in instance.workloads for model in workload.models})
-    return yaml_text(
-        *(
-            _deployment(node, slice_name(index, position), piece, names, _containers(instance, piece, images), attach)
-            for node in machines
-            for index, gpu in node.gpus
-            for position, piece in enumerate(gpu.slices)
-            if piece.replicas
-        )
-    )
+    return yaml_text(*(_deployment(pod, names) for pod in pods))
 
 
-def _deployment(
-    node: Node, name: str, piece: Slice, names: Mapping[str, str], containers: Iterable[dict[str, Any]],
-    attach: Callable[[Slice], Attachment],
-) -> dict[str, Any]:
-    resources, pod = attach(piece)
-    labels = {"provision/slice": name} | {
-        f"workload.provision/{names[replica.workload]}": "true" for replica in piece.replicas
-    }
+def _deployment(pod: Pod, names: Mapping[str, str]) -> dict[str, Any]:
+    labels = {"provision/pod": pod.name} | {f"workload.provision/{names[one]}": "true" for one in pod.workloads}
+    specification = {"nodeSelector": {NODE_LABEL: pod.node.name}, "containers": list(pod.containers)}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": name, "labels": labels},
+        "metadata": {"name": pod.name, "labels": labels},
         "spec": {
             "replicas": 1,
             # A slice is free for the next pod only when the last one has gone.
             "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": {"provision/slice": name}},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "nodeSelector": {NODE_LABEL: node.name},
-                    "containers": [container | {"resources": resources} for container in containers],
-                }
-                | pod,
-            },
+            "selector": {"matchLabels": {"provision/pod": pod.name}},
+            "template": {"metadata": {"labels": labels}, "spec": specification | pod.fields},
         },
     }
 
 
-def _containers(instance: Instance, piece: Slice, images: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """A container per server process of a slice, with what it serves in its environment."""
+def containers(
+    instance: Instance, piece: Slice, resources: dict[str, Any], name: str = "process"
+) -> Iterator[dict[str, Any]]:
+    """A container per server process of a slice, with what it serves in its environment; their names begin alike."""
+    images = image_names(instance)
     processes = [replica for replica in piece.replicas for _ in range(replica.processes)]
     for number, replica in enumerate(processes):
-        model = instance.model_of(replica)
-        environment = {
-            "PROVISION_WORKLOAD": replica.workload,
-            "PROVISION_MODEL": model,
-            "PROVISION_BATCH": replica.batch,
-            "PROVISION_RATE_RPS": f"{replica.rate_rps / replica.processes:.6g}",
-        }
-        if uses_mps(piece):
-            environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percentage(replica)
         yield {
-            "name": f"process-{number}",
-            "image": images[model],
-            # Kubernetes replaces $(NAME) in values, and takes $$ for a dollar sign.
-            "env": [{"name": name, "value": str(value).replace("$", "$$")} for name, value in environment.items()],
+            "name": f"{name}-{number}",
+            "image": images[instance.model_of(replica)],
+            "env": environment(instance, piece, replica),
+            "resources": resources,
         }
 
 
-def node_files(machines: Sequence[Node]) -> dict[str, str]:
-    """The MIG configurations of the machines and the script that labels them."""
-    files = {"label-nodes.sh": _labels(machines)}
-    if any(node.type.mig for node in machines):
-        files["mig-config.yaml"] = yaml_text(_config_map(machines))
-    return files
+def image_names(instance: Instance) -> dict[str, str]:
+    """The name of the image of every model."""
+    return slugs({model: None for workload in instance.workloads for model in workload.models})
 
 
-def _config_map(machines: Sequence[Node]) -> dict[str, Any]:
-    """The ConfigMap that the GPU operator's mig-manager reads."""
-    content = yaml_text(configuration([node for node in machines if node.type.mig]))
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": CONFIG_MAP, "namespace": "gpu-operator"},
-        "data": {"config.yaml": content},
+def environment(instance: Instance, piece: Slice, replica: Replica) -> list[dict[str, str]]:
+    """The environment of a server process of a replica."""
+    values: dict[str, Any] = {
+        WORKLOAD: replica.workload,
+        "PROVISION_MODEL": instance.model_of(replica),
+        "PROVISION_BATCH": replica.batch,
+        "PROVISION_RATE_RPS": f"{replica.rate_rps / replica.processes:.6g}",
     }
-
-
-LABELS = """\
-#!/usr/bin/env bash
-# Labels Kubernetes nodes as the machines of the plan, which starts their partitioning; cordon and drain them first.
-# usage: label-nodes.sh {usage}
-set -euo pipefail
-[[ $# -eq {count} ]] || {{ echo "error: give {count} node names, in the order {usage} (got $#)" >&2; exit 1; }}
-{lines}
-"""
-
-
-def _labels(machines: Sequence[Node]) -> str:
-    lines = []
-    for number, node in enumerate(machines, start=1):
-        labels = [f"{NODE_LABEL}={node.name}", *([f"nvidia.com/mig.config={node.name}"] if node.type.mig else [])]
-        lines += [
-            f'echo "${{{number}}} becomes {node.name}: {len(node.gpus)} x {node.type.product}"',
-            f'kubectl label node "${{{number}}}" --overwrite {shlex.join(labels)}',
-        ]
-    usage = " ".join(node.name for node in machines)
-    return LABELS.format(usage=usage, count=len(machines), lines="\n".join(lines))
+    if uses_mps(piece):
+        values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percentage(replica)
+    # Kubernetes replaces $(NAME) in values, and takes $$ for a dollar sign.
+    return [{"name": name, "value": str(value).replace("$", "$$")} for name, value in values.items()]
 
 
 def kustomization(resources: Sequence[str]) -> str:
     """A kustomization of these files, where the image of each model can be set."""
     head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
     return yaml_text(head | {"resources": resources})
-
-
-def notes(machines: Sequence[Node]) -> Iterator[str]:
-    """What to do, in order."""
-    if any(node.type.mig for node in machines):
-        yield (
-            "`kubectl apply -f mig-config.yaml`, and let the GPU operator use it (Helm: "
-            f"migManager.config.name={CONFIG_MAP}, mig.strategy=mixed). It counts profiles; the driver places them."
-        )
-        yield (
-            "The node label `nvidia.com/mig.config.state` tells how partitioning went. The operator acts on a changed "
-            "value of `nvidia.com/mig.config` only: to try again set another one in between."
-        )
-    yield "`bash label-nodes.sh NODE...` tells which Kubernetes node is which machine; drain the nodes before it."
-    yield (
-        "Images are named after the models: `kustomize edit set image MODEL=REGISTRY/IMAGE` for each, then "
-        "`kubectl apply -k .` starts a Deployment per slice and in it a container per server process."
-    )
-    yield "A label `workload.provision/NAME` marks the pods that serve a workload, for a Service to select."

@@ -13,7 +13,7 @@ from provision.exporters.common import Exported, nodes, percentage, slice_name, 
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.hardware.gpu import WHOLE
-from provision.models.plans.prediction import batch_delay_ms, predict_slice
+from provision.models.problem.prediction import batch_delay_ms, predict_slice
 
 if TYPE_CHECKING:
     from provision.exporters.common import Node

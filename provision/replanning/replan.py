@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from provision.formulations.replanning.counts import ALLOWED, replan_counts
 from provision.models.base.errors import InputError, MethodError
@@ -45,6 +45,15 @@ class Replan:
     changes: Disturbance | None
     staying: float | None
     seconds: float
+
+    def summary(self) -> dict[str, Any]:
+        """The JSON object of ``provision replan --json``, less instance and ``plan_file``."""
+        changes = self.changes._asdict() if self.changes else dict.fromkeys(Disturbance._fields)
+        return {
+            "status": self.status, "objective": self.objective, "gpus": len(self.plan.gpus) if self.plan else None,
+            **changes, "staying": self.staying, "weighted": self.weighted, "bound": self.bound,
+            "seconds": round(self.seconds, 3),
+        }
 
 
 def replan(

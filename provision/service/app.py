@@ -16,15 +16,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from provision.service.api import OPERATIONS
+from provision.service.api.openapi import description
 from provision.service.api.operation import Service
-from provision.service.guard import Guard
-from provision.service.jobs import Jobs
-from provision.service.logs import LOGGER
-from provision.service.metrics import Metrics
-from provision.service.openapi import description
-from provision.service.problems import refused, response
+from provision.service.messages.problems import refused, response
 from provision.service.settings import Settings
 from provision.service.store.store import Store
+from provision.service.watch.guard import Guard
+from provision.service.watch.logs import LOGGER
+from provision.service.watch.metrics import Metrics
+from provision.service.work.jobs import Jobs
 from provision.solving.methods import methods
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan, Slice
-from provision.models.plans.prediction import batch_delay_ms, predict_slice
 from provision.models.problem.instance import Instance
+from provision.models.problem.prediction import batch_delay_ms, predict_slice
 from provision.simulation.latencies import BatchTimes, batch_times
 from provision.simulation.slices import PlannedSlice
 

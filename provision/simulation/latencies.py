@@ -13,8 +13,8 @@ from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.gpulets import gpulets_of
 from provision.models.performance.operating_points import Member
 from provision.models.plans.plan import Replica, Slice
-from provision.models.plans.prediction import predict_slice, slice_members
 from provision.models.problem.instance import Instance
+from provision.models.problem.prediction import predict_slice, slice_members
 from provision.simulation.networks import network_times
 
 MOST_PREDICTIONS = 50_000

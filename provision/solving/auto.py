@@ -11,9 +11,10 @@ from time import perf_counter
 import numpy as np
 
 from provision.formulations.assignment import cpsat
-from provision.formulations.master import partition_counts, patterns_throughput
+from provision.formulations.isolated import partition_counts
+from provision.formulations.isolated.cover_bound import cover_bound
+from provision.formulations.master import patterns_throughput
 from provision.formulations.master import solve as master
-from provision.formulations.master.cover_bound import cover_bound
 from provision.formulations.mixed import slices as mixed_slices
 from provision.formulations.turns import patterns as gpulets_patterns
 from provision.heuristics.core import greedy, lns
@@ -79,13 +80,12 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
     if "gpulets" in asked:
         yield _where_able(ideal.METHODS[0]), 0.5
         yield _where_able(gpulets_patterns.METHODS[0]), 0.7
-    yield _greedy, 0.5
+    yield _with_parts(greedy.METHODS[0]), 0.5
     if instance.objective == THROUGHPUT:
         if is_shared_throughput(instance):
             yield patterns_throughput.solve, 0.5
-        elif partition_counts.METHODS[0].features >= asked:
-            yield partition_counts.solve, 1.0
-        if not partition_counts.METHODS[0].features >= asked:
+        yield _with_parts(partition_counts.METHODS[0]), 0.5
+        if not asked <= partition_counts.METHODS[0].features:
             yield fill_fleet, 1.0
         return
     if is_shared(instance):
@@ -112,23 +112,28 @@ def _where_able(method: Method) -> Step:
     return step
 
 
-def _greedy(instance: Instance, search: Search) -> Outcome:
-    """Greedy on the whole fleet and on each GPU type by itself: the best plan of these."""
-    progress, reason = Progress(instance, search), ""
-    alone = replace(search, start=None, report=lambda incumbent: None)
-    for part in (instance, *parts_of(instance)):
-        try:
-            greedy.METHODS[0].check(part)
-        except UnsupportedError as error:
-            reason = str(error)
-            continue
-        found = greedy.solve(part, alone)
-        if found.status == "infeasible" and part is instance:
-            return found
-        if found.plan is not None:
-            progress.offer(whole_plan(instance, found.plan))
-        reason = found.reason or reason
-    return progress.outcome("completed", reason)
+def _with_parts(method: Method) -> Step:
+    """A method on the instance and on narrower ones, where it can plan them: the best plan, and the whole's bound."""
+    def step(instance: Instance, search: Search) -> Outcome:
+        progress, reason = Progress(instance, search), ""
+        alone = replace(search, start=None, report=lambda incumbent: None)
+        for part in (instance, *parts_of(instance)):
+            try:
+                method.check(part)
+            except UnsupportedError as error:
+                reason = str(error)
+                continue
+            found = method.run(part, search if part is instance else alone)
+            if part is instance:
+                if found.status in ("infeasible", "optimal"):
+                    return found
+                progress.prove(found.bound)
+            if found.plan is not None:
+                progress.offer(whole_plan(instance, found.plan))
+            reason = found.reason or reason
+        return progress.outcome("completed", reason)
+
+    return step
 
 
 def _cover(instance: Instance, search: Search) -> Outcome:

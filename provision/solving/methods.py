@@ -14,7 +14,7 @@ from provision.models.problem.method import Method
 
 MODULES = (
     "solving.auto",
-    "formulations.master.partition_counts",
+    "formulations.isolated.partition_counts",
     "formulations.master.solve",
     "formulations.master.patterns_throughput",
     "formulations.mixed.slices",

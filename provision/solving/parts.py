@@ -1,4 +1,4 @@
-"""The parts of a fleet, one GPU type each, as instances of their own."""
+"""Narrower instances, all of whose plans hold for the instance itself."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,9 @@ from provision.models.problem.instance import Instance
 
 
 def parts_of(instance: Instance) -> Iterator[Instance]:
-    """The instance on every GPU type of a mixed fleet by itself, where that can run all workloads."""
+    """The instance without shared slices, and on every GPU type of a mixed fleet that can run all workloads alone."""
+    if instance.policy.share_slices:
+        yield instance.replace(policy=instance.policy.model_copy(update={"share_slices": False}))
     types = dict.fromkeys((entry.gpu, entry.partitioned) for entry in instance.fleet)
     for gpu, mig in types if len(types) > 1 else ():
         fleet = tuple(entry for entry in instance.fleet if (entry.gpu, entry.partitioned) == (gpu, mig))
@@ -18,5 +20,5 @@ def parts_of(instance: Instance) -> Iterator[Instance]:
 
 
 def whole_plan(instance: Instance, plan: Plan) -> Plan:
-    """A plan of a part as one of the whole."""
+    """A plan of a narrower instance as one of the instance itself."""
     return plan.model_copy(update={"digest": instance.digest})

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
-from provision.models.plans.prediction import predict_slice, slice_members, task_p99_ms
 from provision.models.plans.report import ReplicaPrediction, Report, Violation
 from provision.models.problem.instance import SHARED
+from provision.models.problem.prediction import predict_slice, slice_members, task_p99_ms
 
 if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType

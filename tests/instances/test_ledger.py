@@ -5,8 +5,9 @@ import json
 import pytest
 
 import provision
+from provision.answers import comparison
 from provision.cli import main
-from provision.commands import bench, compare
+from provision.commands.planning import bench
 from provision.instances.generators.families import FAMILIES
 from provision.instances.ledger.ledger import better, entry, joined, ledger
 from provision.instances.read import read
@@ -85,7 +86,7 @@ def test_ctrl_c_keeps_the_rows_of_a_bench(stopped, capsys):
 
 
 def test_ctrl_c_keeps_the_rows_of_a_comparison(stopped, capsys):
-    stopped(compare, "solve")
+    stopped(comparison, "solve")
     assert main(["compare", SMALL, "--methods", "greedy,parvagpu,paris,partition-counts"]) == 130
     out, err = capsys.readouterr()
     assert "parvagpu" in out and "paris" not in out

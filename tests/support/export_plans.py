@@ -1,7 +1,15 @@
 """Plans that exporters are tried on: what random instances do not show."""
 
+from functools import cache
+
+from hypothesis import strategies as st
+
 import provision
+from provision.exporters.export import TARGETS
+from provision.instances.generators.synthetic import random_instance
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+
+FLEETS = [("a100-80gb",), ("a30",), ("a100-40gb", "h100-80gb"), ("h200-141gb", "v100"), ("t4",)]
 
 
 def parts_of_whole_gpus():
@@ -31,3 +39,25 @@ def shared_slices():
 
 def _replica(workload, batch, processes, rate_rps):
     return Replica(workload=workload, batch=batch, processes=processes, rate_rps=float(rate_rps))
+
+
+@cache
+def planned(seed):
+    """A random instance with a plan that holds; the first two are of the kinds that random instances do not show."""
+    if seed < 2:
+        return (parts_of_whole_gpus, shared_slices)[seed]()
+    instance = random_instance(seed, 1 + seed % 4, FLEETS[seed % len(FLEETS)])
+    return instance, provision.solve(instance, "greedy").plan
+
+
+cases = st.tuples(st.integers(0, 24), st.sampled_from([1, 3, 8])).filter(lambda case: planned(case[0])[1] is not None)
+
+
+def exported(to, case):
+    """Instance, plan and texts by file name; the texts are None where the target refuses."""
+    instance, plan = planned(case[0])
+    try:
+        return instance, plan, TARGETS[to](plan, instance, case[1]).files
+    except provision.InputError as error:
+        assert str(error).startswith((to.partition("-")[0], "kubernetes")) and "\n" not in str(error)
+        return instance, plan, None

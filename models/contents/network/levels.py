@@ -123,8 +123,8 @@ def ways_of(data: FittedNetworks, profile: str, policy: Policy, roles: Sequence[
     relaxed
         Whether the ways are for bounds.
     """
-    whole, real = np.zeros((0, len(levels)), np.int64), np.zeros((0, len(levels)))
-    none = _Columns(whole, whole, whole, real, real, np.zeros((0, len(levels)), bool))
+    counts, parts = np.zeros((0, len(levels)), np.int64), np.zeros((0, len(levels)))
+    none = _Columns(counts, counts, counts, parts, parts, counts.astype(bool))
     columns = [_undominated(_joined([none, *_columns(data, profile, policy, role, levels, relaxed)])) for role in roles]
     start = np.cumsum([0, *(len(one.use) for one in columns)])
     found = _Columns._make(field.T for field in _joined([none, *columns]))

@@ -7,8 +7,8 @@ from provision.models.contents.turns.batches import largest_batches
 from provision.models.contents.turns.tables import GpuletTables, Part
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
-from provision.models.plans.prediction import predict_slice
 from provision.models.problem.instance import Instance
+from provision.models.problem.prediction import predict_slice
 from provision.models.problem.search import Outcome, Status
 
 FEATURES = frozenset({"limited_counts", "without_mig", "gpulets"})

@@ -4,8 +4,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from provision import __version__
-from provision.service.answers import Health
 from provision.service.api.operation import Operation, Service
+from provision.service.messages.answers import Health
 
 
 async def health(service: Service, request: Request) -> Health:

@@ -6,12 +6,12 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from provision.commands.lists import gpu_rows, method_rows
+from provision.answers.lists import gpu_rows, method_rows
 from provision.exporters.export import TARGETS
 from provision.instances.schemas.write import KINDS, schema
 from provision.models.performance.catalogue import load_performance, shipped_performance
 from provision.service.api.operation import Operation, Service
-from provision.service.problems import refused
+from provision.service.messages.problems import refused
 from provision.sweeps.parameters import PARAMETERS
 
 Rows = list[dict[str, Any]]

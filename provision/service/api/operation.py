@@ -10,11 +10,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from provision import InputError
-from provision.service.jobs import Jobs
-from provision.service.metrics import Metrics
-from provision.service.problems import RefusedError, refused, response, unusable
+from provision.service.messages.problems import RefusedError, refused, response, unusable
 from provision.service.settings import Settings
 from provision.service.store.store import Store
+from provision.service.watch.metrics import Metrics
+from provision.service.work.jobs import Jobs
 
 
 @dataclass

@@ -2,11 +2,12 @@
 
 import { h, shown, svg, table } from "./dom.js";
 
-const WIDTH = 720, HEIGHT = 240, LEFT = 64, RIGHT = 16, TOP = 14, BOTTOM = 30;
+const WIDTH = 720, HEIGHT = 240, LEFT = 64, RIGHT = 16, TOP = 20, BOTTOM = 30;
+const MOST_NAMED = 8;  // marks that have room for their values
 
 /**
  * Lines of points [x, y] as steps, on common axes.
- * lines: [{name, points, className}]; marks: x values at which something changes.
+ * lines: [{name, points, className}]; marks: x values at which something changes, named where they are few.
  */
 export function steps(label, unit, lines, { across = "", marks = [] } = {}) {
   const points = lines.flatMap((line) => line.points);
@@ -16,6 +17,7 @@ export function steps(label, unit, lines, { across = "", marks = [] } = {}) {
   const y = scale(Math.min(...ys), Math.max(...ys), HEIGHT - BOTTOM, TOP);
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
     ...marks.map((mark) => svg("line", { class: "mark", x1: x.at(mark), x2: x.at(mark), y1: TOP, y2: HEIGHT - BOTTOM })),
+    ...(marks.length > MOST_NAMED ? [] : marks.map((mark) => text(shown(mark), x.at(mark), TOP - 4, "middle"))),
     svg("path", { class: "axis", d: `M${LEFT},${TOP}V${HEIGHT - BOTTOM}H${WIDTH - RIGHT}` }),
     ...ticks(y, 4).map((value) => text(shown(value), LEFT - 6, y.at(value) + 4, "end")),
     ...ticks(x, 6).map((value) => text(shown(value), x.at(value), HEIGHT - 10, "middle")),

@@ -1,5 +1,7 @@
 // Making elements. Text is always set as text: nothing that anybody named becomes markup.
 
+const FIRST_ROWS = 25, ROWS = 100;
+
 export const byId = (id) => document.getElementById(id);
 
 /** An element with properties (data-, aria- and role as attributes) and children; null children are left out. */
@@ -25,24 +27,25 @@ export function svg(tag, attributes = {}, ...children) {
 /** A table with a caption, column titles and rows, whose cells `cellsOf(row)` makes; long ones are shown bit by bit. */
 export function table(caption, columns, rows, cellsOf = (cells) => cells) {
   const body = h("tbody");
-  const row = (one) => h("tr", {}, cellsOf(one).map((cell, at) =>
-    at ? h("td", {}, shown(cell)) : h("th", { scope: "row" }, shown(cell))));
+  const row = (one) => h("tr", { role: "row" }, cellsOf(one).map((cell, at) => at
+    ? h("td", { role: "cell", "data-title": columns[at] }, shown(cell))
+    : h("th", { role: "rowheader", scope: "row" }, shown(cell))));
   return h("div", {}, h("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
-    h("table", {},
+    h("table", { className: "cards", role: "table" },  // roles, since narrow pages lay tables out as cards
       h("caption", {}, caption),
-      h("thead", {}, h("tr", {}, columns.map((title) => h("th", { scope: "col" }, title)))), body)),
-  more(body, rows, row, 100, "row"));
+      h("thead", {}, h("tr", { role: "row" }, columns.map((title) => h("th", { role: "columnheader", scope: "col" }, title)))), body)),
+  more(body, rows, row, FIRST_ROWS, "row", ROWS));
 }
 
-/** Fill a place with so many items at a time; what follows it: a button while there are more. */
-export function more(place, items, make, size, noun, from = 0) {
+/** Fill a place with so many items, then `next` at a time; what follows it: a button while there are more. */
+export function more(place, items, make, size, noun, next = size, from = 0) {
   place.append(...items.slice(from, from + size).map(make));
   const left = items.length - from - size;
   if (left <= 0) return null;
-  const button = h("button", { type: "button" }, `Show ${Math.min(size, left)} more of ${plural(left, noun)}`);
+  const button = h("button", { type: "button" }, `Show ${Math.min(next, left)} more of ${plural(left, noun)}`);
   button.addEventListener("click", () => {
-    const next = more(place, items, make, size, noun, from + size);
-    if (next) button.replaceWith(next);
+    const another = more(place, items, make, next, noun, next, from + size);
+    if (another) button.replaceWith(another);
     else button.remove();
   });
   return button;

@@ -3,7 +3,9 @@
 import { bar } from "./charts.js";
 import { h, more, plural, shown, table } from "./dom.js";
 
-const CHUNK = 60, MAP_FROM = 40, CELL = 14;
+const CHUNK = 60, BESIDE_MAP = 8, MAP_FROM = 40, SEARCHED_FROM = 20;
+/** Cells of the map: pixels, and how many stand beside each other at most. */
+const CELL = 14, ACROSS = 80, NARROW = 640, NARROW_CELL = 8;
 
 /** The drawing of a plan: problems, a map where there are many GPUs, and the rows, so many at a time. */
 export function drawing(plan) {
@@ -13,7 +15,7 @@ export function drawing(plan) {
     h("p", {}, plan.summary),
     notes(plan),
     total > MAP_FROM ? map(plan, total) : null,
-    body, more(body, plan.rows, (row) => gpu(row, plan.workloads), CHUNK, "kind of GPU"),
+    body, more(body, plan.rows, (row) => gpu(row, plan.workloads), total > MAP_FROM ? BESIDE_MAP : CHUNK, "row", CHUNK),
     h("p", { className: "faint" }, "hatched: idle · b batch · p processes · % and bar: load · /s requests per second"));
 }
 
@@ -62,12 +64,14 @@ function replica(one, slice, row, workloads) {
 
 /** Every GPU as a cell in the colours of its workloads. */
 function map(plan, total) {
-  const across = Math.min(total, 80), canvas = h("canvas", { width: across * CELL * 2, height: Math.ceil(total / across) * CELL * 2, role: "img", "aria-label": `map of ${plural(total, "GPU")}, coloured by workload` });
-  const pen = canvas.getContext("2d"), style = getComputedStyle(document.documentElement), size = 2 * (CELL - 2);
+  const cell = 2 * (innerWidth < NARROW ? NARROW_CELL : CELL), across = Math.min(total, ACROSS, Math.floor((2 * innerWidth - 48) / cell));
+  const canvas = h("canvas", { width: across * cell, height: Math.ceil(total / across) * cell, role: "img", "aria-label": `map of ${plural(total, "GPU")}, coloured by workload` });
+  canvas.style.inlineSize = `${(across * cell) / 2}px`;
+  const pen = canvas.getContext("2d"), style = getComputedStyle(document.documentElement), size = cell - 3;
   let at = 0;
   for (const row of plan.rows) {
     for (let copy = 0; copy < row.count; copy += 1, at += 1) {
-      const x = (at % across) * CELL * 2, y = Math.floor(at / across) * CELL * 2;
+      const x = (at % across) * cell, y = Math.floor(at / across) * cell;
       pen.fillStyle = style.getPropertyValue("--stripe");
       pen.fillRect(x, y, size, size);
       for (const one of row.slices.flatMap((slice) => slice.replicas)) {
@@ -79,8 +83,8 @@ function map(plan, total) {
   return h("div", { className: "map" }, canvas);
 }
 
-/** The workloads of a plan: what they ask for, how much of each limit they use, which limits are tight. */
-export function workloads(plan) {
+/** The workloads of a plan: what they ask for, how much of each limit they use; `explain(one)` says why one is here. */
+export function workloads(plan, explain) {
   const words = { latency: "batch latency", p99: "P99", throughput: "throughput" };
   const cells = (one) => [
     h("span", {}, h("span", { className: `swatch c${one.colour} p${one.pattern}` }), one.name), one.model,
@@ -89,8 +93,27 @@ export function workloads(plan) {
       one.p99_ms ?? one.latency_ms, one.budget_ms, "ms"),
     limit(one.used.throughput, "load of the busiest replica", one.planned_rps, one.throughput_rps, "/s"),
     one.tight.length ? `tight: ${one.tight.map((name) => words[name]).join(", ")}` : "room left",
+    explained(one, explain),
   ];
-  return table("Workloads", ["workload", "model", "SLO ms", "rate/s", "replicas", "latency of limit", "load", "why here"], plan.workloads, cells);
+  const shownNow = h("div", {}), show = (ones) => shownNow.replaceChildren(table("Workloads", ["workload", "model", "SLO ms", "rate/s", "replicas", "latency of limit", "load", "limits", "why here"], ones, cells));
+  show(plan.workloads);
+  return h("div", {}, plan.workloads.length > SEARCHED_FROM ? search(plan.workloads, show) : null, shownNow);
+}
+
+/** A field that shows the workloads whose name or model holds a text. */
+function search(ones, show) {
+  const input = h("input", { type: "search" });
+  input.addEventListener("input", () => {
+    const text = input.value.toLowerCase();
+    show(ones.filter((one) => one.name.toLowerCase().includes(text) || one.model?.toLowerCase().includes(text)));
+  });
+  return h("p", { className: "bar-of-fields" }, h("label", {}, `Find among ${plural(ones.length, "workload")}`, input));
+}
+
+function explained(one, explain) {
+  const button = h("button", { type: "button", "aria-label": `why ${one.name} stands where it does` }, "Why?");
+  button.addEventListener("click", () => explain(one));
+  return button;
 }
 
 function limit(part, label, value, most, unit) {

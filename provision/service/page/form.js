@@ -52,7 +52,7 @@ function rows(title, content, list, fields, fresh, redraw) {
     return button;
   };
   return h("fieldset", { "data-field": list }, h("legend", {}, title),
-    h("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": title }, h("table", {},
+    h("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": title }, h("table", { className: "cards" },
       h("thead", {}, h("tr", {}, fields.map(([name]) => h("th", { scope: "col" }, name.replaceAll("_", " "))), h("th", { scope: "col" }, h("span", { className: "hidden" }, "remove")))),
       h("tbody", {}, content[list].map((one, at) => h("tr", {},
         fields.map(([name, kind]) => h("td", {}, field(one, name, kind, `${list}[${at}].${name}`, true))),

@@ -5,6 +5,7 @@ import { steps } from "./charts.js";
 import { byId, h, percent, plural, shown } from "./dom.js";
 import { drawing, workloads } from "./drawing.js";
 import { listJobs } from "./jobs.js";
+import { explain } from "./why.js";
 
 export function setUpPlan(state) {
   byId("plan-form").addEventListener("submit", (event) => { event.preventDefault(); solve(state); });
@@ -83,7 +84,8 @@ export async function show(state, job) {
   state.drawing = plan;
   byId("result").hidden = false;
   byId("drawing").replaceChildren(drawing(plan));
-  byId("workloads").replaceChildren(workloads(plan));
+  byId("workloads").replaceChildren(workloads(plan, (one) => explain(job, plan, one)));
+  byId("why").replaceChildren();
 }
 
 /** Status, objective, bound and gap as facts. */
@@ -91,7 +93,7 @@ function headline(result, job) {
   const proven = result.status === "optimal" ? "proven optimal" : result.status;
   const facts = [
     ["GPUs", shown(result.plan.gpus.length)],
-    ["per hour", result.cost_per_hour == null ? null : result.cost_per_hour.toFixed(2)],
+    ["per hour", result.cost_per_hour == null ? null : result.cost_per_hour.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })],
     ["proof", proven], ["bound", shown(result.bound)], ["gap", percent(result.gap, 2)],
     ["verifier", result.verified ? "holds" : "violated"], ["method", result.method ?? job.verb],
     ["ended", job.status === "cancelled" ? "stopped, best plan kept" : result.termination],

@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { bar, steps } from "./charts.js";
 import { byId, h, percent, shown, table } from "./dom.js";
 import { drawing } from "./drawing.js";
+import { run, sweep } from "./questions.js";
 
 export function setUpStudies(state, parameters) {
   byId("parameter").append(...parameters.filter((one) => one.numeric).map((one) => h("option", { value: one.name, title: one.what }, one.name)));
@@ -29,19 +30,9 @@ function on(button, place, action) {
   });
 }
 
-/** Take on a job and tell in a place how many of its parts are done. */
-function run(place, content) {
-  return api.job(content, (kind, found) => {
-    if (kind !== "progress") return;
-    byId(place).replaceChildren(h("p", { className: "faint" }, `${found.done}${found.total ? ` of ${found.total}` : ""} done`));
-  });
-}
-
 async function whatIf(state) {
   const of = byId("of").value, name = byId("parameter").value + (of ? `.${of}` : "");
-  const ask = { verb: "what-if", instance: state.name, vary: { [name]: byId("values").value }, time_limit_s: 20 };
-  const { result } = await run("what-if-result", { ...ask, breakpoints: byId("values").value.includes(":") ? [name] : [] })
-    .catch(() => run("what-if-result", ask));  // where nothing can be proven there are no breakpoints, but there are steps
+  const result = await sweep("what-if-result", state.name, name, byId("values").value);
   const marks = Object.values(result.breakpoints).flat().map((one) => one.above);
   const points = result.rows.filter((row) => row.objective !== null).map((row) => [row[name], row.objective]);
   const line = (label, key, className) => ({ name: label, className,
@@ -87,13 +78,19 @@ async function day(state) {
   const [file] = byId("demand").files, demand = file ? await file.text() : "two-waves";
   const { result } = await run("replay-result", { verb: "simulate-trace", instance: state.name, demand });
   const lines = result.policies.map(({ policy }, at) => ({
-    name: policy, className: at ? "bound" : "best", points: result.windows.filter((one) => one.policy === policy).map((one) => [one.time_s, one.gpus]),
+    name: policy, className: at ? "bound" : "best", points: toTheEnd(result.windows.filter((one) => one.policy === policy), result.window_s),
   }));
   return [
     steps("GPUs over the day by policy", "GPUs", lines, { across: "seconds" }),
     table("Policies", ["policy", "GPU-hours", "cost", "slices destroyed", "replicas started", "not served"],
       result.policies.map((one) => [one.policy, one.gpu_hours, one.cost, one.slices_destroyed, one.replicas_started, percent(one.not_served, 2)])),
   ];
+}
+
+/** GPUs by time, with the last window drawn to its end. */
+function toTheEnd(windows, window_s) {
+  const points = windows.map((one) => [one.time_s, one.gpus]);
+  return points.length ? [...points, [points.at(-1)[0] + window_s, points.at(-1)[1]]] : points;
 }
 
 async function sideBySide() {

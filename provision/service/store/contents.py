@@ -4,7 +4,7 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from provision.commands.common import finite
+from provision.models.base.plain import finite
 
 
 def text_of(content: Any) -> str:

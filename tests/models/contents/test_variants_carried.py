@@ -11,7 +11,7 @@ from provision.draw.page import render_page
 from provision.exporters.export import render
 from provision.models.base.errors import InputError
 from provision.models.plans.disturbance import disturbance
-from provision.models.plans.prediction import predict_slice
+from provision.models.problem.prediction import predict_slice
 from provision.replanning.prometheus import rates_now
 from provision.replanning.replan import replan
 from provision.simulation.deployment import deploy

@@ -3,13 +3,12 @@
 import json
 import re
 from collections import Counter
-from functools import cache
 
 import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from export_plans import parts_of_whole_gpus, shared_slices
+from export_plans import cases, exported
 from google.protobuf import text_format
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -17,8 +16,8 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInstanceGroup
 
 import provision
 from provision.exporters import mig_parted
+from provision.exporters.common import prefix
 from provision.exporters.export import TARGETS
-from provision.instances.generators.synthetic import random_instance
 from provision.models.hardware.gpu import gpu_type
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 
@@ -81,30 +80,6 @@ MPS = {
 }
 """The opaque configuration of NVIDIA's DRA driver, as far as it is used."""
 
-FLEETS = [("a100-80gb",), ("a30",), ("a100-40gb", "h100-80gb"), ("h200-141gb", "v100"), ("t4",)]
-
-
-@cache
-def planned(seed):
-    """A random instance with a plan that holds; the first two are of the kinds that random instances do not show."""
-    if seed < 2:
-        return (parts_of_whole_gpus, shared_slices)[seed]()
-    instance = random_instance(seed, 1 + seed % 4, FLEETS[seed % len(FLEETS)])
-    return instance, provision.solve(instance, "greedy").plan
-
-
-cases = st.tuples(st.integers(0, 24), st.sampled_from([1, 3, 8])).filter(lambda case: planned(case[0])[1] is not None)
-
-
-def exported(to, case):
-    """Instance, plan and texts by file name; the texts are None where the target refuses."""
-    instance, plan = planned(case[0])
-    try:
-        return instance, plan, TARGETS[to](plan, instance, case[1]).files
-    except provision.InputError as error:
-        assert str(error).startswith(to.removesuffix("-device-plugin")) and "\n" not in str(error)
-        return instance, plan, None
-
 
 def profiles(plan):
     """How many slices of each profile every partitioned GPU has, as a multiset."""
@@ -113,10 +88,10 @@ def profiles(plan):
     )
 
 
-def configured(content):
-    """The same of a mig-parted configuration, whose names begin with the GPU type."""
+def configured(content, begin=""):
+    """The same of a mig-parted configuration, whose names begin with the plan's prefix, if any, and the GPU type."""
     return Counter(
-        (name.rsplit("-mig-", 1)[0], frozenset(entry["mig-devices"].items()))
+        (name.removeprefix(begin).rsplit("-mig-", 1)[0], frozenset(entry["mig-devices"].items()))
         for name, entries in content["mig-configs"].items()
         for entry in entries
         for _ in entry["devices"]
@@ -279,7 +254,7 @@ def test_kubernetes(case, to):
     if "mig-config.yaml" in objects:
         content = yaml.safe_load(objects["mig-config.yaml"][0]["data"]["config.yaml"])
         jsonschema.validate(content, MIG_PARTED)
-        assert configured(content) == profiles(plan)
+        assert configured(content, f"{prefix(plan)}-") == profiles(plan)
     templates = {one["metadata"]["name"]: one["spec"]["spec"] for one in objects.get("claims.yaml", ())}
     pods = [one["spec"]["template"]["spec"] for one in objects["deployments.yaml"]]
     assert Counter(signature(pod, templates) for pod in pods) == Counter(

@@ -8,9 +8,9 @@ from openapi_spec_validator import validate
 from served import Client, answer, process, served
 
 from provision import InputError
-from provision.service import guard
-from provision.service.openapi import description
+from provision.service.api.openapi import description
 from provision.service.settings import Settings
+from provision.service.watch import guard
 
 TOKEN = "correct-horse-battery"
 

@@ -1,11 +1,13 @@
 """Jobs: what clients rely on, from submission to result, with cancelling and restarts."""
 
 import signal
+from types import SimpleNamespace
 
 import pytest
 from served import SLOW, Client, answer, ended, process, served, until
 
 import provision
+from provision.service.work import verbs, worker
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,22 @@ def test_cancelled_solve_keeps_its_best_plan(client):
     assert job["result"]["plan"]["gpus"]
 
 
+@pytest.mark.parametrize("method", ["greedy", "assignment-cpsat"])
+def test_cancelled_before_the_first_incumbent_keeps_a_plan(monkeypatch, method):
+    """Ctrl-C reaches the search before it has anything: greedy's plan, made at once, is kept."""
+    def stopped(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    instance = provision.read("parvagpu-s1").model_dump(mode="json", exclude_none=True)
+    turn = worker._Turn(SimpleNamespace(value=0))
+    request = {"method": method, "time_limit_s": 5.0, "seed": 0, "parameters": {}}
+    monkeypatch.setitem(verbs.VERBS, "solve", stopped)
+    kind, result = worker._outcome(turn, 1, SimpleNamespace(tell=None), "solve", request, instance, None)
+    assert kind == "result" and result["verified"] and result["termination"] == "stopped" and result["plan"]["gpus"]
+    assert method in result["notes"][-1]
+
+
+
 def test_queued_job_is_cancelled_at_once_and_the_next_runs(client):
     quick = SLOW | {"method": "greedy", "parameters": {}}
     first, second, third = map(client.submit, (SLOW, SLOW, quick))
@@ -111,6 +129,9 @@ def test_other_verbs(client):
     plan = client.solve("parvagpu-s1", "greedy", 5).plan
     rows = client.compare("parvagpu-s1", ["greedy", "igniter"])
     assert [row["status"] for row in rows] == ["feasible", "not applicable"]
+    one = provision.read("parvagpu-s1").workloads[2].name
+    priced = client.run({"verb": "what-if", "instance": "parvagpu-s1", "prices": True, "prices_of": [one]})["prices"]
+    assert [price["workload"] for price in priced] == [one]
     sweep = client.what_if("parvagpu-s1", {"rate": [1.0, 2.0]}, method="greedy")
     assert [row["rate"] for row in sweep] == [1.0, 2.0]
     assert client.simulate("parvagpu-s1", plan, 2)["arrived"] > 0
@@ -119,6 +140,17 @@ def test_other_verbs(client):
     assert "README.md" in client.export(plan, "shell", "parvagpu-s1")
     day = client.simulate_trace("parvagpu-s1", "time_s,workload,rate_rps\n0,bert,5\n60,bert,9\n", policies=["static"])
     assert len(day["windows"]) == 2
+
+
+def test_diff_against_a_saved_status(client):
+    plan = client.solve("parvagpu-s1", "greedy", 5).plan
+    gpu = {"product": "NVIDIA A100-SXM4-80GB", "mig_capable": True, "mig": False, "mig_pending": False}
+    gpus = [gpu | {"index": at, "uuid": f"GPU-{at}", "slices": [{"profile": "whole", "devices": [f"GPU-{at}"]}]}
+            for at in range(len(plan.gpus))]
+    steps = client.diff("parvagpu-s1", plan, {"gpus": gpus, "leftovers": [], "last_run": None})
+    assert [step["action"] for step in steps].count("set_mig_mode") == len(plan.gpus)
+    with pytest.raises(provision.InputError, match="may be used"):
+        client.diff("parvagpu-s1", plan, {"gpus": gpus[:1], "leftovers": [], "last_run": None})
 
 
 def test_what_a_method_cannot_use_fails_with_a_problem(client):
@@ -132,16 +164,17 @@ def test_apply_is_off(url):
     assert status == 403 and "--allow-apply" in text
 
 
-def test_full_queue_is_refused(tmp_path):
-    with served(tmp_path, queue=1) as address:
+def test_full_queue_is_refused_and_a_job_has_a_time_limit(tmp_path):
+    with served(tmp_path, queue=1, job_s=4.0) as address:
         client = Client(address)
         first = client.submit(SLOW)
         until(lambda: client.job(first)["status"] == "running")
         second = client.submit(SLOW)
         status, _, _ = answer(address, "POST", "/api/v1/jobs", SLOW)
         assert status == 429
-        for id in (second, first):
-            client.cancel(id)
+        client.cancel(second)
+        job = ended(client, first)
+        assert job["status"] == "done" and job["result"]["termination"] == "stopped" and job["result"]["verified"]
 
 
 def test_jobs_survive_a_stop_and_a_crash(tmp_path):

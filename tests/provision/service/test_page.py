@@ -105,6 +105,10 @@ def test_questions_about_a_plan(page):
     assert "next GPU is due" in page.inner_text("#what-if-result")
     page.click("#prices")
     page.wait_for_selector("#what-if-result caption:has-text('one more request')")
+    page.click("#workloads button >> nth=0")
+    page.wait_for_selector("#why li:has-text('At the margin one more request/s costs')")
+    why = page.inner_text("#why")
+    assert "stands where it does" in why and "requests/s" in why and "GPU is due" in why and "a tenth more" in why
     page.fill("#replay-seconds", "2")
     page.click("#replay")
     page.wait_for_selector("#replay-result .meter")
@@ -116,6 +120,41 @@ def test_questions_about_a_plan(page):
     page.click("#compare")
     page.wait_for_selector("#compare-result .side-by-side .gpu")
     assert "cost per hour" in page.inner_text("#compare-result")
+
+
+def test_many_gpus_are_a_map_with_rows_on_demand(page, url):
+    result = Client(url).run({"verb": "solve", "instance": "parvagpu-s5-x30", "method": "greedy"})
+    id = Client(url).call("GET", "/api/v1/jobs?limit=1")["jobs"][0]["id"]
+    page.goto(f"{url}/#job={id}")
+    page.wait_for_selector(f"#drawing canvas[aria-label='map of {result['gpus']} GPUs, coloured by workload']")
+    rows = page.locator("#drawing .gpu")
+    few = rows.count()
+    page.click("#drawing button:has-text('Show')")
+    assert few < 10 < rows.count()
+    page.fill("#workloads input[type=search]", "vgg19-7")
+    assert page.locator("#workloads tbody tr").count() == 1
+
+
+def test_by_keyboard_and_by_names(page):
+    """Everything on the way to a plan and its reasons is reached by Tab, and has a name for a screen reader."""
+    def tab_to(name):
+        for _ in range(80):
+            page.keyboard.press("Tab")
+            here = page.evaluate("document.activeElement.ariaLabel || document.activeElement.innerText || ''")
+            if here.strip().startswith(name):
+                return
+        raise AssertionError(f"{name} is not reached")
+
+    tab_to("Plan")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#result:not([hidden])")
+    page.wait_for_selector("#solve:not([disabled])")
+    for role, name in (("button", "Plan"), ("table", "Workloads"), ("combobox", "Method"), ("region", "GPUs")):
+        assert page.get_by_role(role, name=name, exact=True).count() == 1, name
+    assert page.get_by_role("img", name="a100-80gb: ").count() > 0
+    tab_to("why ")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#why-title:focus")
 
 
 def test_downloads(page, tmp_path):

@@ -13,7 +13,7 @@ import provision
 from provision.cli import main
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.closed_network import batch_latency_ms_array
-from provision.models.plans.prediction import predict_slice
+from provision.models.problem.prediction import predict_slice
 from provision.simulation.latencies import batch_times
 from provision.simulation.networks import network_times
 

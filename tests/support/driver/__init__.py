@@ -34,6 +34,7 @@ compiled on first use, is what the unmodified `nvidia-ml-py` loads. Kill a proce
 
     node.unprivileged()                       # from now on calls that need root return NO_PERMISSION
     node.settle(0, "held")                    # GPU 0 switches MIG only by a reset; "pass-through": not even so
+    node.answer(0, "sparse")                  # GPU 0's driver tells less than it might, as others do
     node.reset(0); node.reboot()              # what nvidia-smi --gpu-reset and a reboot do
 
 Process ids are above Linux's largest, so signals find nobody; a process started with `pid=` of a real one leaves the

@@ -43,7 +43,7 @@ class Node:
         for index, kind in enumerate(types):
             mode = int(mig and kind != "t4")
             gpu_uuid = f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'{kind} {index}')}"
-            state.rows["gpu"].append(Gpu(kind, gpu_uuid, mode, mode, 0, "idle"))
+            state.rows["gpu"].append(Gpu(kind, gpu_uuid, mode, mode, 0, "idle", "fully"))
         write(self.folder, state)
         (self.folder / "calls").touch()
         for name, module in PROGRAMS.items():
@@ -160,6 +160,14 @@ class Node:
         """How a GPU takes a switch of MIG mode: "idle", "held" (by a monitor) or "pass-through"."""
         with locked(self.folder) as state:
             state.rows["gpu"][gpu] = state.rows["gpu"][gpu]._replace(settles=how)
+
+    def answer(self, gpu, how):
+        """How a GPU's driver answers: "fully", or "sparse" as under vGPU and in NVIDIA's mock.
+
+        Sparse: a largest number of MIG devices also with MIG off, no profiles, no list of MPS clients, no MIG switch.
+        """
+        with locked(self.folder) as state:
+            state.rows["gpu"][gpu] = state.rows["gpu"][gpu]._replace(answers=how)
 
     def reset(self, gpu):
         """Reset a GPU; a busy one refuses."""

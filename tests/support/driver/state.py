@@ -12,7 +12,7 @@ LARGEST_REAL_PID = 1 << 22
 
 
 class Gpu(NamedTuple):
-    """A GPU: its type, its UUID, whether it is in MIG mode, and how it takes a change of that mode."""
+    """A GPU: its type, its UUID, whether it is in MIG mode, how it takes a change of that mode, and how it answers."""
 
     type: str
     uuid: str
@@ -20,6 +20,7 @@ class Gpu(NamedTuple):
     pending_mig: int
     compute_mode: int
     settles: str
+    answers: str
 
 
 class GpuInstance(NamedTuple):

@@ -161,6 +161,8 @@ static nvmlReturn_t set_mig_mode(handle_t handle, unsigned mode, nvmlReturn_t *a
 {
     unsigned current, pending;
     nvmlReturn_t known = mig_mode(handle, &current, &pending);
+    if (known == NVML_SUCCESS && sparse(HANDLE_GPU(handle)))
+        return NVML_ERROR_NOT_SUPPORTED;
     if (known != NVML_SUCCESS || mode > 1)
         return known != NVML_SUCCESS ? known : NVML_ERROR_INVALID_ARGUMENT;
     struct gpu *gpu = device(handle);

@@ -67,7 +67,7 @@ static nvmlReturn_t profile_v2(handle_t handle, const struct profile *profile,
 {
     if (info->version != VERSION_WORD(struct gpu_instance_profile_info_v2, 2))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    if (!profile || !device(handle)->mig)
+    if (!profile || !device(handle)->mig || sparse(HANDLE_GPU(handle)))
         return NVML_ERROR_NOT_SUPPORTED;
     *info = describe(profile);
     info->version = VERSION_WORD(struct gpu_instance_profile_info_v2, 2);

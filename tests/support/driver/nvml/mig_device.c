@@ -5,7 +5,7 @@ static nvmlReturn_t most(handle_t handle, unsigned *count)
 {
     if (!device(handle))
         return NVML_ERROR_INVALID_ARGUMENT;
-    *count = device(handle)->mig ? type_of(HANDLE_GPU(handle))->slices : 0;
+    *count = device(handle)->mig || sparse(HANDLE_GPU(handle)) ? type_of(HANDLE_GPU(handle))->slices : 0;
     return NVML_SUCCESS;
 }
 
@@ -14,7 +14,7 @@ static nvmlReturn_t by_index(handle_t handle, unsigned index, handle_t *found)
     if (!device(handle))
         return NVML_ERROR_INVALID_ARGUMENT;
     if (!device(handle)->mig)
-        return NVML_ERROR_NOT_SUPPORTED;
+        return sparse(HANDLE_GPU(handle)) ? NVML_ERROR_NOT_FOUND : NVML_ERROR_NOT_SUPPORTED;
     if (index >= (unsigned)type_of(HANDLE_GPU(handle))->slices)
         return NVML_ERROR_INVALID_ARGUMENT;
     for EACH(compute, c)

@@ -11,6 +11,11 @@ enum { LARGEST_REAL_PID = 1 << 22 };
 
 struct state now;
 
+bool sparse(int gpu)
+{
+    return gpu >= 0 && gpu < now.gpu_count && !strcmp(now.gpu_rows[gpu].answers, "sparse");
+}
+
 const char *folder(void)
 {
     return getenv("NVML_STANDIN_FOLDER");
@@ -53,8 +58,8 @@ static void parse(const char *line)
     struct compute c;
     struct process p;
     struct fault f;
-    if (sscanf(line, "gpu %15s %47s %d %d %d %15s", g.type, g.uuid, &g.mig, &g.pending_mig, &g.compute_mode,
-               g.settles) == 6)
+    if (sscanf(line, "gpu %15s %47s %d %d %d %15s %15s", g.type, g.uuid, &g.mig, &g.pending_mig, &g.compute_mode,
+               g.settles, g.answers) == 7)
         ADD(gpu, g);
     else if (sscanf(line, "instance %d %d %d %d %d %d", &i.gpu, &i.id, &i.profile, &i.start, &i.size, &i.serial) == 6)
         ADD(instance, i);
@@ -87,7 +92,8 @@ static void write_rows(FILE *file)
 {
     fprintf(file, "node %d %d %d %d\n", now.calls, now.changes, now.serial, now.privileged);
     for EACH(gpu, g)
-        fprintf(file, "gpu %s %s %d %d %d %s\n", g->type, g->uuid, g->mig, g->pending_mig, g->compute_mode, g->settles);
+        fprintf(file, "gpu %s %s %d %d %d %s %s\n", g->type, g->uuid, g->mig, g->pending_mig, g->compute_mode,
+                g->settles, g->answers);
     for EACH(instance, i)
         fprintf(file, "instance %d %d %d %d %d %d\n", i->gpu, i->id, i->profile, i->start, i->size, i->serial);
     for EACH(compute, c)

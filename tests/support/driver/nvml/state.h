@@ -5,7 +5,7 @@
 
 enum { MOST_GPUS = 16, MOST_INSTANCES = 128, MOST_PROCESSES = 512, MOST_FAULTS = 32 };
 
-struct gpu { char type[16], uuid[48]; int mig, pending_mig, compute_mode; char settles[16]; };
+struct gpu { char type[16], uuid[48]; int mig, pending_mig, compute_mode; char settles[16], answers[16]; };
 
 struct instance { int gpu, id, profile, start, size, serial; };
 
@@ -28,6 +28,9 @@ struct state {
 
 /* The state of the call in progress; the lock makes the call the only user of it, across threads and processes. */
 extern struct state now;
+
+/* Whether a GPU answers sparsely, as drivers under vGPU or WSL and NVIDIA's own mock do. */
+bool sparse(int gpu);
 
 const char *folder(void);
 int lock_folder(void);

@@ -42,6 +42,8 @@ static nvmlReturn_t processes(handle_t handle, unsigned *count, struct process_i
     struct part part;
     if (!part_of(handle, &part))
         return NVML_ERROR_INVALID_ARGUMENT;
+    if (mps && sparse(part.gpu))
+        return NVML_ERROR_NOT_SUPPORTED;
     unsigned room = list ? *count : 0, found = 0;
     for EACH(process, p) {
         bool counts = p->gpu == part.gpu && (!mps || p->kind[1] == '+') &&

@@ -1,0 +1,266 @@
+"""Partition counts: how many GPUs take each MIG partition, and how many segments of each kind each workload gets.
+
+Exact for isolated segments, whatever the number of GPUs, because GPUs of equal partition are never told apart.
+Integer variables: ``y[c]`` GPUs with partition c, ``x[w, k]`` segments of workload w on slices of kind k, each
+at its best-throughput operating point under the latency budget. Each method of the class adds the rows of its name. In
+whole numbers the rate rows imply the cheapest-cover rows, in fractions they do not: so these close most of the gap
+before any branching.
+"""
+
+import math
+from dataclasses import replace
+from functools import cached_property
+from time import perf_counter
+
+import numpy as np
+import pulp
+
+from provision.formulations.isolated.cover_bound import cover_bound
+from provision.formulations.isolated.spread import spread_out
+from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
+from provision.formulations.linear.dual_bound import dual_bound, highs, safe_most
+from provision.models.base.arrays import Bools, Ints
+from provision.models.contents.alone.assemble import Layout, assemble
+from provision.models.contents.alone.cover import SegmentCovers, cheapest_cover
+from provision.models.contents.alone.deal import deal
+from provision.models.contents.alone.feasibility import refusal
+from provision.models.contents.alone.partitions import partitions_of
+from provision.models.contents.alone.segments import Segments, best_segments, cap_rps
+from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.method import ISOLATED, Method
+from provision.models.problem.search import Incumbent, Outcome, Search
+
+TOLERANCE = 1e-9
+"""The part of a rate that may be missing: the verifier's own tolerance."""
+EXPLAIN_SECONDS = 10.0
+"""Most time to find out what a fleet that is too small could carry."""
+
+
+class PartitionCounts:
+    """The model of one instance.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    segments
+        Its segments.
+    sense
+        PuLP's sense of the objective.
+    """
+
+    def __init__(self, instance: Instance, segments: Segments, sense: int = pulp.LpMinimize) -> None:
+        self.instance, self.segments = instance, segments
+        self.partitions = partitions_of(instance, segments)
+        self.useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
+        self.rate_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
+        self.problem = pulp.LpProblem("partition_counts", sense)
+        self.y = [self._count(f"y_{c}") for c in range(len(self.partitions.entry))]
+        self.x = {(w, k): self._count(f"x_{w}_{k}") for w, k in zip(*np.nonzero(self.useful_rps), strict=True)}
+        self.kinds_of = [np.flatnonzero(row) for row in self.useful_rps]
+
+    @cached_property
+    def covers(self) -> tuple[float, SegmentCovers]:
+        """The cover bound on the objective, and the cheapest covers by compute slices; every workload must have one."""
+        return cover_bound(self.instance, self.useful_rps, self.segments, self.partitions)
+
+    @property
+    def bound(self) -> float:
+        """Lower bound on the objective, from the cheapest covers."""
+        return self.covers[0]
+
+    def cheapest(self, rows: Bools) -> Ints:
+        """(rows, kinds) segments of cheapest covers by compute slices that carry the rates of some workloads."""
+        compute = np.array([kind.compute for kind in self.segments.kinds])
+        least = np.array([one.min_replicas for one in self.instance.workloads])
+        return cheapest_cover(self.useful_rps[rows], compute, self.rate_rps[rows], least[rows]).counts
+
+    def _count(self, name: str) -> pulp.LpVariable:
+        return self.problem.add_variable(name, 0, None, cat="Integer")
+
+    def aim(self) -> None:
+        """Objective: price per hour, or number, of the GPUs."""
+        self.problem += pulp.lpDot(self._weights(), self.y)
+
+    def proven_bound(self, until: float) -> float:
+        """A bound on the objective that a second solver proves; infinitely bad if the model is infeasible.
+
+        ``until`` is the perf_counter at which it ends.
+        """
+        return dual_bound(self.problem, self._weights(), until - perf_counter())
+
+    def _weights(self) -> list[float]:
+        return [self.instance.weight(self.instance.fleet[entry]) for entry in self.partitions.entry]
+
+    def carry_rates(self, share: float | pulp.LpVariable = 1) -> None:
+        """The segments of a workload carry its planned rate, or a share of it that is itself a variable."""
+        for w, rate in enumerate(self.rate_rps):
+            if rate > 0:
+                terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.kinds_of[w]]
+                self.problem += pulp.lpSum(terms) >= share
+
+    def keep_replicas(self) -> None:
+        """The number of a workload's segments is between its min_replicas and its max_replicas."""
+        for w, workload in enumerate(self.instance.workloads):
+            replicas = pulp.lpSum(self.x[w, k] for k in self.kinds_of[w])
+            self.problem += replicas >= workload.min_replicas
+            if workload.max_replicas is not None:
+                self.problem += replicas <= workload.max_replicas
+
+    def cover(self) -> None:
+        """A workload's segments have at least the compute slices of its cheapest cover."""
+        for w, needed in enumerate(self.covers[1].cost):
+            held = [self.segments.kinds[k].compute * self.x[w, k] for k in self.kinds_of[w]]
+            self.problem += pulp.lpSum(held) >= int(needed)
+
+    def fit_slots(self) -> None:
+        """There are no more segments of a kind than slots for it."""
+        for k in range(len(self.segments.kinds)):
+            taken = pulp.lpSum(self.x[w, k] for w in range(len(self.rate_rps)) if (w, k) in self.x)
+            self.problem += taken <= pulp.lpDot(self.partitions.slots[:, k].tolist(), self.y)
+
+    def respect_fleet(self) -> None:
+        """No more GPUs of a fleet entry are used than there are."""
+        for index, entry in enumerate(self.instance.fleet):
+            if entry.count is not None:
+                mine = [self.y[c] for c in np.flatnonzero(self.partitions.entry == index)]
+                self.problem += pulp.lpSum(mine) <= entry.count
+
+    def spread(self) -> None:
+        """There are at least as many GPUs as the smallest max_share_per_gpu requires."""
+        shares = [one.max_share_per_gpu for one in self.instance.workloads if one.rate_rps > 0]
+        self.problem += pulp.lpSum(self.y) >= max((math.ceil(1 / share - TOLERANCE) for share in shares), default=0)
+
+    def gpus(self) -> Ints:
+        """(partitions,) GPUs in the solver's solution."""
+        return np.array([round(variable.value() or 0) for variable in self.y], int)
+
+    def chosen(self) -> Ints:
+        """(workloads, kinds) segments in the solver's solution."""
+        chosen = np.zeros(self.useful_rps.shape, int)
+        for at, variable in self.x.items():
+            chosen[at] = round(variable.value() or 0)
+        return chosen
+
+
+class ThroughputCounts(PartitionCounts):
+    """The model for the objective max_throughput: there may be more segments than the rates need."""
+
+    @cached_property
+    def bound(self) -> float:
+        """Upper bound on the objective: every slot is given to the workload that has most throughput there."""
+        most = self.partitions.slots @ self.segments.throughput_rps.max(axis=0)
+        each = [most[self.partitions.entry == index].max(initial=0) for index in range(len(self.instance.fleet))]
+        counts = [entry.count or 0 for entry in self.instance.fleet]
+        return sum(count * rps for count, rps in zip(counts, each, strict=True)) * (1 + TOLERANCE)
+
+    def aim(self) -> None:
+        """Objective, to minimise: the throughput of all segments, negative."""
+        self.problem += pulp.lpSum(-self.segments.throughput_rps[at] * count for at, count in self.x.items())
+
+    def proven_bound(self, until: float) -> float:
+        """As for PartitionCounts."""
+        return safe_most(highs(self.problem, until - perf_counter()))
+
+
+def solve(instance: Instance, control: Search) -> Outcome:
+    """Plan an instance with the fewest or cheapest GPUs or most throughput, proven where the solver gets that far."""
+    started = perf_counter()
+    solver = pulp_solver(control, control.time_limit_s)
+    segments = best_segments(instance)
+    refused = refusal(instance, segments, started)
+    if refused:
+        return refused
+    model = _model(instance, segments)
+    control.report(Incumbent(None, model.bound))
+    built = perf_counter()
+    model.problem.solve(solver)
+    until = built + control.time_limit_s
+    if model.problem.sol_status == pulp.LpSolutionInfeasible and instance.loss(model.proven_bound(until)) == math.inf:
+        outcome = Outcome("infeasible", "proved", reason=_what_would_fit(instance, segments, control))
+    else:
+        outcome = _outcome(model, until)
+    return replace(outcome, build_seconds=built - started, solve_seconds=perf_counter() - built)
+
+
+def _model(instance: Instance, segments: Segments) -> PartitionCounts:
+    """The whole model, ready to solve."""
+    model = (ThroughputCounts if instance.objective == THROUGHPUT else PartitionCounts)(instance, segments)
+    model.aim()
+    model.carry_rates()
+    model.keep_replicas()
+    model.cover()
+    model.fit_slots()
+    model.respect_fleet()
+    model.spread()
+    return model
+
+
+def _outcome(model: PartitionCounts, until: float) -> Outcome:
+    """What the solver's status means; ``until`` is the perf_counter at which to end."""
+    found = model.problem.sol_status
+    if found not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+        return Outcome("unknown", "time_limit", bound=model.bound, reason="no plan found in time")
+    layouts = _layouts(model, until)
+    if layouts is None:
+        reason = "segments that carry the rates fit, but not spread or in as few replicas as is asked"
+        return Outcome("unknown", "completed", bound=model.bound, reason=reason)
+    plan = assemble(model.instance, model.segments, layouts, NAME)
+    reached = model.instance.value(plan)
+    bound = model.bound
+    if not model.instance.proved(reached, bound):
+        bound = max(bound, model.proven_bound(until), key=model.instance.loss)
+    if model.instance.proved(reached, bound):
+        return Outcome("optimal", "proved", plan, bound)
+    return Outcome("feasible", "completed" if perf_counter() < until else "time_limit", plan, bound)
+
+
+def _layouts(model: PartitionCounts, until: float) -> list[Layout] | None:
+    """The solution's segments on its GPUs; None when the fleet has no GPU left for workloads that must be spread.
+
+    Solvers meet rows only within a tolerance. A workload whose rate they leave short gets its cheapest cover instead;
+    there is no plan when that cover has too many replicas.
+    """
+    chosen = model.chosen()
+    short = (chosen * model.useful_rps).sum(axis=1) < model.rate_rps * (1 - TOLERANCE)
+    chosen[short] = model.cheapest(short)
+    most = [one.max_replicas or np.inf for one in model.instance.workloads]
+    if (chosen.sum(axis=1) > most).any():
+        return None
+    spread = spread_out(model, model.gpus(), until) if np.isfinite(cap_rps(model.instance)).any() else None
+    return spread or deal(model.instance, model.segments, model.partitions, model.gpus(), chosen)
+
+
+def _what_would_fit(instance: Instance, segments: Segments, control: Search) -> str:
+    """The largest share of all rates that the fleet can carry, as a sentence."""
+    model = PartitionCounts(instance, segments, pulp.LpMaximize)
+    share = model.problem.add_variable("share", 0, 1)
+    model.problem += share
+    model.carry_rates(share)
+    model.keep_replicas()
+    model.fit_slots()
+    model.respect_fleet()
+    model.spread()
+    model.problem.solve(pulp_solver(control, min(control.time_limit_s, EXPLAIN_SECONDS), gapRel=0.002))
+    if model.problem.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+        strictest = min(instance.workloads, key=lambda one: (one.max_share_per_gpu, -one.min_replicas))
+        return (
+            f"the fleet has too few GPUs even at rate 0: workload {strictest.name} asks for min_replicas "
+            f"{strictest.min_replicas}, max_share_per_gpu {strictest.max_share_per_gpu:g}; allow more GPUs"
+        )
+    percent = math.floor(share.value() * 1000) / 10
+    return f"the fleet has too few GPUs; all rates at {percent:g} % of what is asked would fit"
+
+
+NAME = "partition-counts"
+METHODS = (
+    Method(
+        name=NAME,
+        summary="integer program over partitions and segments, for any number of GPUs (PuLP)",
+        run=solve,
+        exact=True,
+        source="this package",
+        features=ISOLATED | {"max_replicas", "max_throughput"},
+        parameters={"solver": DEFAULT_SOLVER},
+    ),
+)

@@ -1,0 +1,80 @@
+"""What a comparison says of one method on an instance: its plan's cost and proof, and what replayed requests meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from provision.models.base.errors import UnsupportedError
+from provision.models.base.known import known
+from provision.simulation.simulate import simulate
+from provision.solving.solve import solve
+
+if TYPE_CHECKING:
+    from provision.models.plans.plan import Plan
+    from provision.models.plans.result import Result
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Incumbent
+    from provision.sweeps.table import TableRow
+
+COLUMNS = (
+    "method",
+    "status",
+    "objective",
+    "gpus",
+    "gpcs",
+    "cost_per_hour",
+    "bound",
+    "gap",
+    "violations",
+    "build_seconds",
+    "solve_seconds",
+)
+REPLAYED = ("violated_workloads", "late_workloads", "violation_rate")
+"""Where plans are replayed: workloads with a predicted violation, workloads (and workflows) whose replayed P99 is over
+the SLO, and the part of all replayed requests that are."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How methods are compared: seconds and seed of each search, and the arrivals that every plan is replayed under.
+
+    Attributes
+    ----------
+    time_limit_s, seed
+        Of each method.
+    simulate_s
+        Seconds of arrivals; None replays nothing.
+    arrival_cv
+        Variation of replayed inter-arrival times; None takes arrivals as the instance states them.
+    """
+
+    time_limit_s: float
+    seed: int = 0
+    simulate_s: float | None = None
+    arrival_cv: float | None = None
+
+    def row(
+        self, instance: Instance, name: str, report: Callable[[Incumbent], None] | None = None
+    ) -> tuple[TableRow, Plan | None]:
+        """What one method finds, as COLUMNS and REPLAYED and more, and its plan.
+
+        A plan is replayed too where the verifier rejects it: a method that follows its paper may miss SLOs, and the row
+        then says how many the model predicts and how many the replayed requests meet.
+        """
+        try:
+            result = solve(instance, name, self.time_limit_s, self.seed, report, replay=False)
+        except UnsupportedError as error:
+            none = dict.fromkeys((*COLUMNS, *REPLAYED))
+            return none | {"method": name, "status": "not applicable", "reason": str(error)}, None
+        violations = len(result.report.violations) if result.report else None
+        return result.summary() | {"violations": violations} | self._replayed(instance, result), result.plan
+
+    def _replayed(self, instance: Instance, result: Result) -> TableRow:
+        """What REPLAYED says about a plan."""
+        if self.simulate_s is None or result.plan is None:
+            return dict.fromkeys(REPLAYED)
+        found = simulate(instance, result.plan, self.simulate_s, self.seed, arrival_cv=self.arrival_cv)
+        violated = len(known(result.report).violated)
+        return dict(zip(REPLAYED, (violated, len(found.late), found.violation_rate), strict=True))

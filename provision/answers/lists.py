@@ -1,0 +1,52 @@
+"""What lists say of instances, methods and GPU types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from provision.models.hardware.gpu import gpu_types
+from provision.solving.methods import methods
+
+if TYPE_CHECKING:
+    from provision.models.problem.instance import Instance
+    from provision.sweeps.table import TableRow
+
+
+def instance_row(instance: Instance) -> TableRow:
+    """What a list says of an instance."""
+    return {
+        "name": instance.name,
+        "workloads": len(instance.workloads),
+        "fleet": ", ".join(entry.gpu for entry in instance.fleet),
+        "objective": instance.objective,
+        "source": instance.source,
+    }
+
+
+def method_rows() -> list[TableRow]:
+    """What a list says of every method."""
+    return [
+        {
+            "name": method.name,
+            "exact": method.exact,
+            "summary": method.summary,
+            "features": sorted(method.features),
+            "parameters": dict(method.parameters),
+            "source": method.source,
+        }
+        for method in methods().values()
+    ]
+
+
+def gpu_rows() -> list[TableRow]:
+    """What a list says of every GPU type."""
+    return [
+        {
+            "name": gpu.name,
+            "product": gpu.product,
+            "sms": gpu.sms,
+            "memory_gib": gpu.memory_gib,
+            "mig_profiles": [name for name, profile in gpu.profiles.items() if profile.variant == "plain"],
+        }
+        for gpu in gpu_types().values()
+    ]

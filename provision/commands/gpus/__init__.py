@@ -1,0 +1,1 @@
+"""Verbs that carry plans out: ``status``, ``diff``, ``assert``, ``apply``, ``rollback``, ``export``."""

@@ -1,0 +1,93 @@
+"""``provision fit --format colocation``: models alone and side by side on a GPU, fitted to four fifths of the pairs."""
+
+from argparse import Namespace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import provision
+from provision.commands.common import print_json, print_table
+from provision.commands.measuring.fit_pairs import PROFILE_OPTIONS, refuse
+from provision.instances.files.files import check_writable, refused
+from provision.instances.importers.colocation import read_alone, read_beside
+from provision.instances.read import write
+from provision.models.base.errors import InputError
+from provision.models.fitting.colocation import errors, fit, judged, kept_apart
+from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.colocation import Colocation
+from provision.models.performance.error import fitted_error
+from provision.models.performance.fitted_networks import FittedError
+
+GPU = "v100"
+LEAST_PAIRS = 10
+COLUMNS = ("DNN", "alone: mean error %", "p95 error %", "pairs: mean error %", "p95 error %", "latencies judged")
+
+
+def run(options: Namespace) -> int:
+    """Fit, judge on the pairs kept apart, print, and write the performance data where asked."""
+    refuse(options, PROFILE_OPTIONS)
+    if options.pairs is None:
+        raise InputError("fit --format colocation: give the table of models side by side, --pairs F")
+    gpu = gpu_type(options.gpu or GPU).name
+    if options.out:
+        check_writable(options.out, options.force)
+    runs, pairs = read_alone(options.path), read_beside(options.pairs)
+    apart = kept_apart(pairs)
+    if len(apart) < LEAST_PAIRS or not apart.any():
+        raise InputError(f"{options.pairs}: {len(apart)} pairs; give at least {LEAST_PAIRS} to fit and to judge by")
+    unseen = pairs.take(apart)
+    about = {"name": Path(options.out).stem if options.out else "colocation", **_provenance(options)}
+    with refused(options.path):
+        data = judged(fit(runs, pairs.take(~apart), gpu, **about), runs, unseen)
+    overall = fitted_error(errors(data, unseen).ravel())
+    if options.out:
+        with refused(options.out):
+            write(data, options.out, options.force)
+    if options.json:
+        print_json(_summary(data, overall, options.out))
+    else:
+        _print(data, overall, options.out)
+    return 0
+
+
+def _provenance(options: Namespace) -> dict[str, Any]:
+    """Where the data comes from, without the paths of a machine."""
+    tables = f"{Path(options.path).name} and {Path(options.pairs).name}"
+    return {
+        "source": f"Tables {tables}, fitted by provision {provision.__version__}; errors on pairs kept apart.",
+        "command": "provision fit ALONE --format colocation --pairs PAIRS",
+        "fitted": date.today().isoformat(),
+    }
+
+
+def _summary(data: Colocation, overall: FittedError, out: str | None) -> dict[str, Any]:
+    """The object of ``--json``."""
+    content = data.model_dump(mode="json")["models"]
+    return {
+        "model": data.kind,
+        "models": {name: {"alone": one["solo_error"], "pairs": one["pair_error"]} for name, one in content.items()},
+        "overall": overall.model_dump(),
+        "pairs_fitted": len(data.fitted_pairs),
+        "pairs_judged": overall.points // 2,
+        "out": out,
+    }
+
+
+def _print(data: Colocation, overall: FittedError, out: str | None) -> None:
+    """The errors of every model and of all."""
+    rows = [
+        [name, *_percent(one.solo_error), *_percent(one.pair_error), one.pair_error.points if one.pair_error else 0]
+        for name, one in data.models.items()
+    ]
+    print_table(COLUMNS, [*rows, ["all", "", "", *_percent(overall), overall.points]])
+    print(
+        f"{data.kind}: fitted to {len(data.fitted_pairs)} pairs; alone judged on batch sizes left out, pairs on the "
+        f"{overall.points // 2} kept apart"
+    )
+    if out:
+        print(f"written to {out}")
+
+
+def _percent(error: FittedError | None) -> tuple[str, str]:
+    """Mean and 95th percentile in percent; empty where nothing was judged."""
+    return (f"{100 * error.mean:.2f}", f"{100 * error.p95:.2f}") if error else ("", "")

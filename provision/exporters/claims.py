@@ -1,0 +1,103 @@
+"""Claims of dynamic resource allocation: what NVIDIA's DRA driver is asked for.
+
+Source: resource.k8s.io/v1; NVIDIA's DRA driver for GPUs: attributes and capacities of its devices, its
+resource.nvidia.com/v1beta1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from provision.exporters.common import slugs, uses_mps
+from provision.models.hardware.gpu import WHOLE
+
+if TYPE_CHECKING:
+    from provision.models.plans.plan import Slice
+
+DRIVER = "gpu.nvidia.com"
+CAPACITIES = f"device.capacity['{DRIVER}']"
+"""What a MIG device takes of its GPU, by name; ``memorySlice4`` is there when it takes memory slice 4."""
+GATES = "Claims with MPS need the driver's feature gate MPSSupport (alpha), which excludes DynamicMIG"
+NEEDS = "Needs Kubernetes 1.34 and NVIDIA's DRA driver for GPUs"
+
+
+class Wanted(NamedTuple):
+    """What a request asks for.
+
+    Attributes
+    ----------
+    profile
+        The profile of the slice.
+    start
+        The first memory slice that it takes; None for any.
+    percent
+        The largest percentage of SMs that one of its processes may use under MPS; None without MPS.
+    """
+
+    profile: str
+    start: int | None
+    percent: int | None
+
+    @property
+    def name(self) -> str:
+        """A name for such slices, wherever they start."""
+        plain = "gpu" if self.profile == WHOLE else "mig-" + slugs([self.profile])[self.profile]
+        return plain if self.percent is None else f"{plain}-mps-{self.percent}"
+
+
+def wanted(piece: Slice, pinned: bool = False) -> Wanted:
+    """What a slice of a plan asks for, at its placement where that is to be pinned."""
+    largest = max(replica.sm_share for replica in piece.replicas)
+    percent = ceil(100 * largest - 1e-9) if uses_mps(piece) else None
+    return Wanted(piece.profile, piece.start if pinned and piece.profile != WHOLE else None, percent)
+
+
+def template(name: str, requests: Mapping[str, Wanted]) -> dict[str, Any]:
+    """A claim template with these requests, by name."""
+    return _resource("ResourceClaimTemplate", name, {"spec": {"devices": _devices(requests)}})
+
+
+def claim(name: str, requests: Mapping[str, Wanted]) -> dict[str, Any]:
+    """A claim with these requests, by name, for all pods that name it."""
+    return _resource("ResourceClaim", name, {"devices": _devices(requests)})
+
+
+def _resource(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _devices(requests: Mapping[str, Wanted]) -> dict[str, Any]:
+    """The devices of a claim; several are slices of one GPU."""
+    devices: dict[str, Any] = {
+        "requests": [{"name": name, "exactly": _request(one)} for name, one in requests.items()]
+    }
+    if len(requests) > 1:
+        devices["constraints"] = [{"requests": list(requests), "matchAttribute": f"{DRIVER}/parentUUID"}]
+    config = [
+        {"requests": [name], "opaque": {"driver": DRIVER, "parameters": _sharing(one)}}
+        for name, one in requests.items() if one.percent is not None
+    ]
+    return devices | ({"config": config} if config else {})
+
+
+def _request(one: Wanted) -> dict[str, Any]:
+    if one.profile == WHOLE:
+        return {"deviceClassName": DRIVER}
+    conditions = [f"device.attributes['{DRIVER}'].profile == '{one.profile}'"]
+    if one.start is not None:
+        conditions.append(f"'memorySlice{one.start}' in {CAPACITIES}")
+    if one.start:
+        conditions.append(f"!('memorySlice{one.start - 1}' in {CAPACITIES})")
+    selectors = [{"cel": {"expression": condition}} for condition in conditions]
+    return {"deviceClassName": "mig.nvidia.com", "selectors": selectors}
+
+
+def _sharing(one: Wanted) -> dict[str, Any]:
+    """The driver's configuration of a device that processes share under MPS."""
+    return {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "GpuConfig" if one.profile == WHOLE else "MigDeviceConfig",
+        "sharing": {"strategy": "MPS", "mpsConfig": {"defaultActiveThreadPercentage": one.percent}},
+    }

@@ -1,0 +1,70 @@
+"""Kubernetes with dynamic resource allocation, GPU by GPU: a claim for all slices of a GPU, a Deployment per GPU.
+
+The slices of a claim stand on one GPU, by a constraint on their parent. Where no slice needs MPS the driver makes the
+MIG devices itself, at the placements of the plan: a claim pins them through the memory slices that a device takes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from provision.exporters.claims import GATES, NEEDS, Wanted, template, wanted
+from provision.exporters.cluster import label_script, node_files, notes, pod_notes
+from provision.exporters.common import Exported, nodes, prefix, uses_mps, yaml_text
+from provision.exporters.pods import Pod, check_spread, containers, deployments, kustomization
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from provision.models.plans.plan import Plan, PlannedGpu
+    from provision.models.problem.instance import Instance
+
+Requests: TypeAlias = tuple[tuple[str, Wanted], ...]
+"""What the claim of a GPU asks for, by the names of its slices."""
+
+DYNAMIC = (
+    f"{NEEDS} with its feature gate DynamicMIG (alpha): it makes the MIG devices where the claims pin them. Nodes have "
+    "MIG mode on and no partitions. DynamicMIG excludes MPSSupport, which this plan does not need."
+)
+STATIC = (
+    f"{NEEDS}. {GATES}: the GPU operator partitions the nodes beforehand, and where the slices of a GPU start is left "
+    "to it."
+)
+
+
+def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
+    """Claim templates, Deployments, their kustomization, and what prepares the nodes."""
+    name = prefix(plan)
+    machines = nodes(plan, gpus_per_node, name)
+    check_spread(instance, machines)
+    shared = any(uses_mps(piece) for gpu in plan.gpus for piece in gpu.slices)
+    asked = {index: _requests(gpu, pinned=not shared) for index, gpu in enumerate(plan.gpus)}
+    kinds = {kind: f"{name}-{number}" for number, kind in enumerate(dict.fromkeys(filter(None, asked.values())))}
+    pods = [
+        Pod(f"{name}-gpu{index:03d}", node, tuple(_containers(instance, gpu)), {
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": kinds[asked[index]]}]
+        })
+        for node in machines for index, gpu in node.gpus if asked[index]
+    ]
+    files = {
+        "claims.yaml": yaml_text(*(template(kinds[kind], dict(kind)) for kind in kinds)),
+        "deployments.yaml": deployments(instance, pods),
+        "kustomization.yaml": kustomization(["claims.yaml", "deployments.yaml"]),
+    }
+    if shared:
+        return Exported(files | node_files(machines, name), (*notes(machines, name), STATIC))
+    label = {"label-nodes.sh": label_script(machines, partitioned=False)}
+    return Exported(files | label, (*pod_notes(), DYNAMIC))
+
+
+def _requests(gpu: PlannedGpu, pinned: bool) -> Requests:
+    """What the claim of a GPU asks for; nothing where the GPU is idle."""
+    served = [(f"slice{position}", piece) for position, piece in enumerate(gpu.slices) if piece.replicas]
+    return tuple((name, wanted(piece, pinned)) for name, piece in served)
+
+
+def _containers(instance: Instance, gpu: PlannedGpu) -> Iterator[dict[str, Any]]:
+    """The containers of all slices of a GPU, each with its slice of the claim."""
+    for position, piece in enumerate(gpu.slices):
+        name = f"slice{position}"
+        yield from containers(instance, piece, {"claims": [{"name": "gpu", "request": name}]}, f"{name}-process")

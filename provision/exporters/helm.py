@@ -1,0 +1,46 @@
+"""A Helm chart of the Kubernetes export, whose values name the image of each model.
+
+Source: Helm's documentation of charts; the manifests are those of ``kubernetes``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from provision.exporters import kubernetes
+from provision.exporters.cluster import LABELLING, operator_notes
+from provision.exporters.common import Exported, nodes, prefix, yaml_text
+from provision.exporters.pods import image_names
+
+if TYPE_CHECKING:
+    from provision.models.plans.plan import Plan
+    from provision.models.problem.instance import Instance
+
+IMAGE = re.compile(r'^( +image: )"?([a-z0-9-]+)"?$', re.MULTILINE)
+TEMPLATES = ("claims.yaml", "deployments.yaml", "mig-config.yaml")
+NOTES = (
+    "`helm install NAME . --set images.MODEL=REGISTRY/IMAGE` for each model of values.yaml, or name them there.",
+)
+
+
+def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
+    """``Chart.yaml``, ``values.yaml``, templates of the manifests, and the script that labels the nodes."""
+    name, plain = prefix(plan), kubernetes.render(plan, instance, gpus_per_node).files
+    chart = {
+        "apiVersion": "v2", "name": name, "version": "1.0.0", "type": "application",
+        "description": f"{len(plan.gpus)} GPUs for {plan.instance}",
+    }
+    files = {
+        "Chart.yaml": yaml_text(chart),
+        "values.yaml": yaml_text({"images": {image: image for image in image_names(instance).values()}}),
+        "label-nodes.sh": plain["label-nodes.sh"],
+    } | {f"templates/{file}": _template(plain[file]) for file in TEMPLATES if file in plain}
+    before = operator_notes(nodes(plan, gpus_per_node, name), name)
+    return Exported(files, (*before, LABELLING, *NOTES, *kubernetes.NOTES))
+
+
+def _template(text: str) -> str:
+    """A manifest as a template: what looks like one stands for itself, images come from the values."""
+    plain = text.replace("{{", "{{ `{{` }}")
+    return IMAGE.sub(r"\1{{ index .Values.images `\2` | quote }}", plain)

@@ -1,0 +1,127 @@
+"""KServe: an InferenceService per replica on a claimed slice, an InferenceGraph that splits every workload's requests.
+
+All server processes of a slice, of one replica or of several, share one claim. Source: KServe's API reference,
+serving.kserve.io/v1beta1 InferenceService and v1alpha1 InferenceGraph.
+"""
+
+from __future__ import annotations
+
+from math import floor
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from provision.exporters.claims import GATES, NEEDS, claim, wanted
+from provision.exporters.cluster import LABELLING, node_files, operator_notes
+from provision.exporters.common import Exported, nodes, prefix, slice_name, slugs, yaml_text
+from provision.exporters.pods import NODE_LABEL, check_spread, environment, image_names, kustomization
+from provision.models.base.errors import InputError
+from provision.models.base.known import known
+from provision.models.plans.prediction import predict_slice
+
+if TYPE_CHECKING:
+
+    from provision.models.plans.plan import Plan, Replica, Slice
+    from provision.models.problem.instance import Instance
+
+LONGEST = 18
+"""Most characters of a workload's slug; KServe adds to the names of services, which may have 63 in all."""
+PERCENT = 100
+Steps: TypeAlias = dict[str, tuple[float, float]]
+"""The replicas of a workload: rate and throughput in requests/s by the name of the service."""
+
+NOTES = (
+    f"{NEEDS}, and a KServe whose predictors take resourceClaims. {GATES}: the nodes are partitioned beforehand.",
+    "Images are named after the models and serve at port 8080: `kustomize edit set image MODEL=REGISTRY/IMAGE` for "
+    "each, then `kubectl apply -k .`.",
+    "The InferenceGraph of a workload deals its requests by whole percents; no replica gets more than it can serve.",
+)
+
+
+def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
+    """Claims, InferenceServices, InferenceGraphs, their kustomization, and what prepares the nodes."""
+    name = prefix(plan)
+    machines = nodes(plan, gpus_per_node, name)
+    check_spread(instance, machines)
+    names = slugs((workload.name for workload in instance.workloads), LONGEST)
+    claims: list[dict[str, Any]] = []
+    services: list[dict[str, Any]] = []
+    steps: dict[str, Steps] = {workload.name: {} for workload in instance.workloads}
+    for node in machines:
+        for index, gpu in node.gpus:
+            for position, piece in enumerate(gpu.slices):
+                place = f"{name}-{slice_name(index, position)}"
+                if piece.replicas:
+                    claims.append(claim(place, {"slice": wanted(piece)}))
+                for replica, predicted in zip(piece.replicas, predict_slice(instance, gpu.gpu, piece), strict=True):
+                    service = f"{place}-{names[replica.workload]}"
+                    services.append(_service(service, node.name, place, instance, piece, replica))
+                    steps[replica.workload][service] = replica.rate_rps, known(predicted).throughput_rps
+    graphs = [_graph(f"{name}-{names[one]}", one, found) for one, found in steps.items() if found]
+    documents = {"claims.yaml": claims, "services.yaml": services, "graphs.yaml": graphs}
+    files = {file: yaml_text(*several) for file, several in documents.items()}
+    files["kustomization.yaml"] = kustomization(list(documents))
+    notes = (*operator_notes(machines, name), LABELLING, *NOTES)
+    return Exported(files | node_files(machines, name), notes)
+
+
+def _service(
+    name: str, node: str, place: str, instance: Instance, piece: Slice, replica: Replica
+) -> dict[str, Any]:
+    """The InferenceService of a replica, with a pod per server process."""
+    container = {
+        "name": "kserve-container",
+        "image": image_names(instance)[instance.model_of(replica)],
+        "env": environment(instance, piece, replica),
+        "resources": {"claims": [{"name": "slice"}]},
+    }
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": name, "annotations": {"serving.kserve.io/deploymentMode": "RawDeployment"}},
+        "spec": {
+            "predictor": {
+                "minReplicas": replica.processes,
+                "maxReplicas": replica.processes,
+                "deploymentStrategy": {"type": "Recreate"},
+                "nodeSelector": {NODE_LABEL: node},
+                "containers": [container],
+                "resourceClaims": [{"name": "slice", "resourceClaimName": place}],
+            }
+        },
+    }
+
+
+def _graph(name: str, workload: str, steps: Steps) -> dict[str, Any]:
+    """The InferenceGraph that deals a workload's requests to its replicas."""
+    dealt = percents(workload, list(steps.values()))
+    targets = [{"serviceName": service, "weight": percent} for service, percent in zip(steps, dealt, strict=True)]
+    return {
+        "apiVersion": "serving.kserve.io/v1alpha1",
+        "kind": "InferenceGraph",
+        "metadata": {"name": name},
+        "spec": {"nodes": {"root": {"routerType": "Splitter", "steps": targets}}},
+    }
+
+
+def percents(workload: str, replicas: list[tuple[float, float]]) -> list[int]:
+    """Whole percents of a workload's rate for its replicas, ``(rate, throughput)`` in requests/s, near those rates.
+
+    Raises
+    ------
+    InputError
+        When whole percents give some replica more than it can serve.
+    """
+    total_rps = sum(rate_rps for rate_rps, _ in replicas)
+    exact = [PERCENT * rate_rps / total_rps for rate_rps, _ in replicas]
+    dealt = [floor(one) for one in exact]
+    # What is left goes where it is missed most, as long as a replica can take one percent more.
+    by_remainder = sorted(range(len(exact)), key=lambda at: dealt[at] - exact[at])
+    room = [at for at in by_remainder if (dealt[at] + 1) * total_rps <= PERCENT * replicas[at][1] * (1 + 1e-9)]
+    left = PERCENT - sum(dealt)
+    if left > len(room):
+        raise InputError(
+            f"kserve: {workload} has {len(replicas)} replicas, and whole percents of its rate give some of them more "
+            "than they can serve; plan with headroom, or use --to kubernetes"
+        )
+    for at in room[:left]:
+        dealt[at] += 1
+    return dealt

@@ -1,0 +1,58 @@
+"""Bodies of requests, read as strictly as files are."""
+
+import json
+from typing import Any
+
+from starlette.requests import Request
+
+from provision import InputError
+from provision.instances.files.parse import parse
+from provision.service.messages.problems import refused, unusable
+
+KINDS = {
+    "application/json": "body.json",
+    "application/yaml": "body.yaml",
+    "application/x-yaml": "body.yaml",
+    "text/yaml": "body.yaml",
+}
+"""Content types that are read, and the name under which the strict parser takes them.
+
+None of these may come from another site's page without the browser asking first, which is refused.
+"""
+
+
+async def content_of(request: Request) -> dict[str, Any]:
+    """The mapping that a request's body holds, JSON or YAML by its content type.
+
+    Raises
+    ------
+    RefusedError
+        When the content type is another, or the text is not well-formed.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in KINDS:
+        raise refused(415, f"content type {kind[:60]!r}: send one of {', '.join(KINDS)}")
+    body = await request.body()
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise refused(400, "body: not a text in UTF-8") from None
+    if "\x00" in text:
+        raise refused(400, "body: not a text; it holds NUL characters")
+    try:
+        content = parse(KINDS[kind], text)
+        if "\\ud" in text.lower():  # an escape that may name half of a pair, which no text in UTF-8 can hold
+            json.dumps(content, ensure_ascii=False, default=str).encode()
+    except InputError as error:
+        raise refused(400, str(error)) from None
+    except UnicodeEncodeError:
+        raise refused(400, "body: holds characters that are none (half of a surrogate pair)") from None
+    return content
+
+
+def query_number(request: Request, name: str, default: int, most: int) -> int:
+    """A whole number of the query, from 1 to ``most``."""
+    text = request.query_params.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
+        raise unusable(InputError(f"{name}: {text[:40]!r} should be a whole number from 1 to {most}"))
+    return int(text)

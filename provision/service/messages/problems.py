@@ -1,0 +1,123 @@
+"""What is wrong with a request, as problem documents (RFC 9457) that name the fields."""
+
+import re
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from starlette.responses import JSONResponse
+
+from provision import InputError
+from provision.instances.files.complaints import REMEDIES, WORDS, telling
+from provision.service.messages.answers import FieldProblem, Problem
+
+MOST_ERRORS = 50
+"""Field problems in one document."""
+NAMED = re.compile(r"^((?:[a-z_]+(?:\[\d+\])?\.?)+): ")
+"""The field that a message of the domain's begins with."""
+
+
+class RefusedError(Exception):
+    """A request that cannot be carried out; ``problem`` says why."""
+
+    def __init__(self, problem: Problem):
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+def refused(status: int, detail: str, errors: Sequence[FieldProblem] = ()) -> RefusedError:
+    """A refusal with this HTTP status."""
+    title = HTTPStatus(status).phrase
+    return RefusedError(Problem(title=title, status=status, detail=detail, errors=tuple(errors[:MOST_ERRORS])))
+
+
+def unusable(error: InputError, field: str = "") -> RefusedError:
+    """The refusal of what the domain cannot use; the field is taken from the message where it names one."""
+    named = NAMED.match(str(error))
+    inner = named[1] if named else ""
+    path = ".".join(filter(None, (field, inner)))
+    errors = [FieldProblem(pointer=_pointer(_parts(path)), field=path, detail=str(error))] if path else []
+    return refused(422, str(error), errors)
+
+
+def validated(kind: Any, content: Any, field: str = "") -> Any:
+    """An object of a type that pydantic knows, from plain content.
+
+    Parameters
+    ----------
+    kind
+        The type.
+    content
+        Plain content.
+    field
+        Where the content stands in the request; empty for all of it.
+
+    Raises
+    ------
+    RefusedError
+        With every field that is wrong.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(content)
+    except ValidationError as error:
+        found = _merged(_field_problem(one, content, field) for one in telling(error.errors(include_url=False)))
+    detail = f"{found[0].field}: {found[0].detail}" if found[0].field else found[0].detail
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    raise refused(422, str(InputError(detail + more)), found)
+
+
+def response(problem: Problem) -> JSONResponse:
+    """A problem as an HTTP response."""
+    headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
+    content = problem.model_dump(mode="json")
+    return JSONResponse(content, problem.status, headers, media_type="application/problem+json")
+
+
+def _merged(problems: Iterable[FieldProblem]) -> list[FieldProblem]:
+    """One problem per field: where several kinds of values would do, what each asks for."""
+    found: dict[str, FieldProblem] = {}
+    for one in problems:
+        known = found.get(one.pointer)
+        detail = f"{known.detail}, or: {one.detail}" if known else one.detail
+        found[one.pointer] = one.model_copy(update={"detail": detail})
+    return list(found.values())
+
+
+def _field_problem(error: Any, content: Any, field: str) -> FieldProblem:
+    message = error["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    message = WORDS.get(error["type"], message)
+    remedy = f"; {REMEDIES[error['type']]}" if error["type"] in REMEDIES else ""
+    parts = _present(error["loc"], content, error["type"])
+    if not parts and (named := NAMED.match(message)):
+        parts, message = _parts(named[1]), message[named.end() :]
+    parts = [*_parts(field), *parts]
+    return FieldProblem(pointer=_pointer(parts), field=_path(parts), detail=str(InputError(message + remedy)))
+
+
+def _present(location: Sequence[str | int], content: Any, kind: str) -> list[str | int]:
+    """The parts of a location that lead into the content; pydantic adds the names of union members."""
+    parts: list[str | int] = []
+    for at, part in enumerate(location):
+        here = isinstance(content, dict) and part in content
+        here = here or (isinstance(content, (list, tuple)) and isinstance(part, int) and part < len(content))
+        if here:
+            content = content[part]
+        if here or (kind == "missing" and at == len(location) - 1):
+            parts.append(part)
+    return parts
+
+
+def _path(parts: Sequence[str | int]) -> str:
+    """A path such as ``workloads[3].slo_ms``."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
+
+
+def _parts(path: str) -> list[str | int]:
+    """The parts of a path."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"[.\[\]]+", path) if part]
+
+
+def _pointer(parts: Sequence[str | int]) -> str:
+    """Parts as a JSON pointer (RFC 6901), the fragment of an address."""
+    return "#" + "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)

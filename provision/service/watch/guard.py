@@ -1,0 +1,131 @@
+"""Who may come in, and how much they may bring: the outermost layer, before anything is parsed."""
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+
+from provision.service.messages.problems import RefusedError, refused, response
+from provision.service.settings import Settings
+from provision.service.watch.logs import LOGGER
+from provision.service.watch.metrics import Metrics
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+OPEN = ("/", "/healthz", "/api/v1/openapi.json")
+"""Paths that hold nothing of anybody's and need no token, like those under ``/static/``."""
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+"""Those that are counted by name; whatever else is sent counts as other."""
+BODY_S = 20.0
+"""How long the next part of a body may be on its way, in seconds."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Guard:
+    """Checks host, origin and token, bounds the body, sets the headers, counts and logs."""
+
+    def __init__(self, app: App, settings: Settings, metrics: Metrics):
+        self.app, self.settings, self.metrics = app, settings, metrics
+        self.hosts = {"localhost", "127.0.0.1", "[::1]", settings.host, f"[{settings.host}]", *settings.names}
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Let a request through or refuse it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            self._check(scope)
+            await self.app(scope, self._bounded(receive), sent)
+        except RefusedError as error:
+            await response(error.problem)(scope, receive, sent)
+        finally:
+            self._count(scope, status, time.perf_counter() - started)
+
+    def _check(self, scope: Message) -> None:
+        """Refuse other hosts (DNS rebinding), other sites' pages, wrong tokens and large bodies."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self.settings.token is None and _name(host) not in self.hosts:
+            raise refused(421, "this host name is not served here; start the server with --name to allow it")
+        origin = headers.get("origin")
+        if origin is not None and origin.partition("://")[2] != host:
+            raise refused(403, "requests from the pages of other sites are refused")
+        if not self._known(scope["path"], headers.get("authorization", "")):
+            raise refused(401, "a token is needed: Authorization: Bearer TOKEN")
+        length = headers.get("content-length", "0")
+        if not (length.isascii() and length.isdigit()):
+            raise refused(400, "content-length: should be a number")
+        if len(length) > 15 or int(length) > self.settings.body_bytes:
+            raise self._too_large()
+
+    def _known(self, path: str, authorization: str) -> bool:
+        """Whether a request may be answered: the token is compared in constant time."""
+        if self.settings.token is None or path in OPEN or path.startswith("/static/"):
+            return True
+        scheme, _, given = authorization.partition(" ")
+        same = hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self.settings.token.encode())
+        return same and scheme.lower() == "bearer"
+
+    def _bounded(self, receive: Receive) -> Receive:
+        """The request's body, as long as it neither grows beyond what is allowed nor fails to come."""
+        taken, whole = 0, False
+
+        async def received() -> Message:
+            nonlocal taken, whole
+            try:
+                message = await (receive() if whole else asyncio.wait_for(receive(), BODY_S))
+            except TimeoutError:
+                raise refused(408, f"body: nothing of it came for {BODY_S:g} s") from None
+            whole = not message.get("more_body", False)
+            taken += len(message.get("body", b""))
+            if taken > self.settings.body_bytes:
+                raise self._too_large()
+            return message
+
+        return received
+
+    def _too_large(self) -> RefusedError:
+        return refused(413, f"body: larger than the {self.settings.body_mib} MiB that are taken here")
+
+    def _count(self, scope: Message, status: int, seconds: float) -> None:
+        route = scope.get("template", "other")
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self.metrics.requests.labels(method, route, status).inc()
+        self.metrics.request_seconds.labels(route).observe(seconds)
+        fields = {"method": method, "route": route, "status": status, "ms": round(seconds * 1000, 2)}
+        LOGGER.log(logging.ERROR if status >= 500 else logging.INFO, "request", extra={"fields": fields})
+
+
+def _name(host: str) -> str:
+    """A host header without its port."""
+    return host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host

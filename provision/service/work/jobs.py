@@ -1,0 +1,189 @@
+"""Jobs: taken on, queued, carried out, cancelled, told about, and taken up again after a restart."""
+
+import asyncio
+import json
+import secrets
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from provision.service.messages.answers import ENDED
+from provision.service.messages.problems import refused
+from provision.service.settings import Settings
+from provision.service.store.store import Store
+from provision.service.watch.metrics import Metrics
+from provision.service.work.pool import Pool, Work
+
+MOST_RESTARTS = 2
+"""A job that ran when the server, or its worker, died is begun again so many times."""
+
+
+class Jobs:
+    """The desk between the HTTP interface, the store and the pool."""
+
+    def __init__(self, settings: Settings, store: Store, metrics: Metrics):
+        self.settings, self.store, self.metrics = settings, store, metrics
+        self.pool = Pool(self, settings.workers, settings.job_s, settings.memory_gib)
+        self.waiting: set[str] = set()
+        self.running: set[str] = set()
+        self.cancelled: set[str] = set()
+        self.stopping = False
+        self.lock = threading.Lock()
+        self.news = News()
+        metrics.watch(lambda: len(self.waiting), lambda: len(self.running), lambda: self.pool.alive)
+
+    def start(self) -> None:
+        """Start the workers and take up what was left; what had begun too often is marked as failed."""
+        for id in self.store.unfinished():
+            row = self.store.job(id)
+            if row is not None and row.begun > MOST_RESTARTS:
+                self._fail(id, "the server stopped again and again while this job ran")
+            else:
+                self._queue(id)
+        self.pool.start()
+
+    def stop(self) -> None:
+        """Interrupt what runs, which goes back into the queue of the next start."""
+        self.stopping = True
+        self.pool.stop()
+
+    def submit(self, verb: str, instance: str, request: Mapping[str, Any], used: Mapping[str, str]) -> str:
+        """Take on a job; ``used`` are the documents that it is given, by role.
+
+        Raises
+        ------
+        RefusedError
+            When the queue is full, or the server stops.
+        """
+        if self.stopping:
+            raise refused(503, "the server is stopping; try again in a minute")
+        if len(self.waiting) >= self.settings.queue:
+            raise refused(429, f"{self.settings.queue} jobs are waiting; try again when some have ended")
+        id = secrets.token_hex(8)
+        self.store.add_job(id, verb, instance, request, used)
+        self.metrics.submitted.labels(verb).inc()
+        self._queue(id)
+        return id
+
+    def cancel(self, id: str) -> None:
+        """Cancel a job; one that runs keeps the best plan that it has found.
+
+        Raises
+        ------
+        RefusedError
+            When the job puts a plan on GPUs, which must not stop halfway.
+        """
+        row = self.store.job(id)
+        if row is not None and row.verb == "apply" and row.status == "running":
+            raise refused(409, "a plan is being put on GPUs; wait for its end and roll back then")
+        self.cancelled.add(id)
+        if self.store.move(id, "cancelled", of=["queued"]):
+            self._settled(id)
+        else:
+            self.pool.interrupt(id)
+
+    def begin(self, id: str) -> Work | None:
+        """A worker begins a job; None when it was cancelled meanwhile."""
+        with self.lock:
+            self.waiting.discard(id)
+            self.running.add(id)
+        if not self.store.move(id, "running", of=["queued", "running"], begin=True):
+            self._settled(id)
+            return None
+        self.news.tell(id)
+        row = self.store.job(id)
+        assert row is not None
+        return Work(row.verb, json.loads(row.request), self._used(id, "instance"), self._used(id, "given"))
+
+    def tell(self, id: str, kind: str, content: dict[str, Any]) -> None:
+        """A worker tells how a job goes on."""
+        self.store.tell(id, kind, content)
+        self.news.tell(id)
+
+    def end(self, id: str, kind: str, content: dict[str, Any]) -> None:
+        """A worker has ended a job."""
+        asked = id in self.cancelled
+        if self.stopping and not asked and kind != "problem" and not _finished(kind, content):
+            self._settled(id)  # it goes on at the next start
+        elif kind == "result":
+            self.store.move(id, "cancelled" if asked else "done", of=["running"], made=self._kept(id, content))
+        elif kind == "problem":
+            problem = refused(content["status"], content["detail"]).problem
+            self.store.move(id, "failed", of=["running"], problem=problem.model_dump(mode="json"))
+        elif asked:
+            self.store.move(id, "cancelled", of=["running"])
+        elif kind == "cancelled":
+            self._fail(id, f"nothing was found within {self.settings.job_s:g} s, the most that a job may take here")
+        elif (row := self.store.job(id)) is not None and row.begun <= MOST_RESTARTS:
+            self._queue(id)
+            return
+        else:
+            self._fail(id, "the worker died again and again, probably of memory; make the instance smaller")
+        self._settled(id)
+
+    def _fail(self, id: str, detail: str) -> None:
+        problem = refused(500, detail).problem.model_dump(mode="json")
+        self.store.move(id, "failed", of=["queued", "running"], problem=problem)
+
+    def _queue(self, id: str) -> None:
+        with self.lock:
+            self.running.discard(id)
+            self.waiting.add(id)
+        self.pool.queue.put(id)
+        self.news.tell(id)
+
+    def _settled(self, id: str) -> None:
+        """Nothing more happens to a job here."""
+        with self.lock:
+            self.waiting.discard(id)
+            self.running.discard(id)
+            self.cancelled.discard(id)
+        row = self.store.job(id)
+        if row is not None and row.status in ENDED:
+            self.metrics.ended.labels(row.verb, row.status).inc()
+            if row.started_s:
+                self.metrics.job_seconds.labels(row.verb).observe(max(0.0, row.ended_s - row.started_s))
+        self.news.tell(id)
+
+    def _used(self, id: str, role: str) -> Any:
+        digest = self.store.used([id], role).get(id)
+        found = self.store.document(digest) if digest else None
+        return found and found.content
+
+    def _kept(self, id: str, result: dict[str, Any]) -> dict[str, str]:
+        """The documents of a result, by role: its plans, and what is left when digests stand for them."""
+        made = {}
+        for number, holder in enumerate([result, *result.get("rows", [])]):
+            if plan := holder.pop("plan", None):
+                role = f"plan-{number}" if number else "plan"
+                made[role] = holder["plan_digest"] = self.store.keep("plan", plan["instance"], plan)
+        return made | {"result": self.store.keep("result", id, result)}
+
+
+class News:
+    """Tells whoever streams a job's events that there are more."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.listeners: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+
+    def tell(self, id: str) -> None:
+        """There is something new about a job; may be called from any thread."""
+        if self.loop is not None and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._set, id)
+
+    def tell_all(self) -> None:
+        """Wake everybody."""
+        for id in list(self.listeners):
+            self._set(id)
+
+    def _set(self, id: str) -> None:
+        for listener in self.listeners.get(id, ()):
+            listener.set()
+
+
+def _finished(kind: str, content: Mapping[str, Any]) -> bool:
+    """Whether a job came to its own end, not to an early one because the server stops."""
+    cut = content.get("termination") == "stopped" or content.get("complete") is False
+    return kind == "result" and not cut

@@ -1,0 +1,41 @@
+"""Server-sent events of a job: what has happened so far, then whatever happens, until the job ends."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from starlette.concurrency import run_in_threadpool
+
+from provision.service.messages.answers import ENDED
+from provision.service.work.jobs import Jobs
+
+QUIET_S = 15.0
+"""After so long without news a comment tells the client that the connection lives."""
+
+
+async def stream(jobs: Jobs, id: str, after: int) -> AsyncIterator[str]:
+    """The events of a job after one of a number, as text; the last one is ``end`` with the job's status."""
+    news = asyncio.Event()
+    listeners = jobs.news.listeners[id]
+    listeners.add(news)
+    try:
+        while True:
+            news.clear()
+            row = await run_in_threadpool(jobs.store.job, id)
+            for event in await run_in_threadpool(jobs.store.events, id, after):
+                after = event.number
+                yield f"id: {event.number}\nevent: {event.kind}\ndata: {json.dumps(event.content)}\n\n"
+            if row is None or row.status in ENDED:
+                status = row.status if row is not None else "deleted"
+                yield f"event: end\ndata: {json.dumps({'status': status})}\n\n"
+                return
+            if jobs.stopping:
+                return
+            try:
+                await asyncio.wait_for(news.wait(), QUIET_S)
+            except TimeoutError:
+                yield ": still here\n\n"
+    finally:
+        listeners.discard(news)
+        if not listeners:
+            jobs.news.listeners.pop(id, None)

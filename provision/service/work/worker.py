@@ -1,0 +1,145 @@
+"""A worker process: takes jobs from its pipe one after the other and tells what happens on the way.
+
+Messages to the server are pairs of a kind and a content: ``incumbent``, ``progress``, then one of ``result``,
+``cancelled`` (nothing was there to keep) and ``problem``.
+"""
+
+import os
+import queue
+import resource
+import signal
+import threading
+import time
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from types import FrameType
+from typing import Any
+
+from provision import InputError, MethodError
+from provision.service.settings import MIB
+from provision.service.work.verbs import Given, keep, perform
+from provision.solving.methods import methods
+
+PAUSE_S = 0.1
+"""Improvements that follow each other faster are told together, as the last of them."""
+GIB = 1024 * MIB
+
+
+def work(pipe: Connection, cancelled: Any, memory_gib: float, folder: str) -> None:
+    """Work on jobs until the server closes the pipe.
+
+    Parameters
+    ----------
+    pipe
+        Gives ``(number, verb, request, instance, plan)`` and takes messages.
+    cancelled
+        A shared number: SIGINT ends the job of this number and no other.
+    memory_gib
+        Address space that the process may take, in GiB.
+    folder
+        An empty folder to work in, so that a relative path leads nowhere.
+    """
+    os.setsid()
+    os.chdir(folder)
+    turn = _Turn(cancelled)
+    signal.signal(signal.SIGINT, turn.interrupt)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    resource.setrlimit(resource.RLIMIT_AS, (int(memory_gib * GIB),) * 2)
+    threading.Thread(target=_end_with_server, daemon=True).start()
+    methods()
+    pipe.send(("ready", {}))
+    while True:
+        try:
+            number, *job = pipe.recv()
+        except (EOFError, OSError):
+            return
+        messages = _Messages(pipe)
+        last = _outcome(turn, number, messages, *job)
+        messages.close()
+        pipe.send(last)
+
+
+def _end_with_server() -> None:
+    """End this process and its solvers when the server is gone."""
+    server = parent_process()
+    if server is not None:
+        server.join()
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+class _Turn:
+    """Which job runs, so that a signal that comes too late does not end the next one."""
+
+    def __init__(self, cancelled: Any):
+        self.cancelled, self.number = cancelled, 0
+
+    def interrupt(self, signum: int, frame: FrameType | None) -> None:
+        """End the present job if it is the one that is cancelled."""
+        if self.number and self.number == self.cancelled.value:
+            self.number = 0
+            raise KeyboardInterrupt
+
+
+class _Messages:
+    """Sends messages from a thread of its own, which no signal interrupts halfway through one."""
+
+    def __init__(self, pipe: Connection):
+        self.pipe, self.started = pipe, time.monotonic()
+        self.waiting: queue.SimpleQueue[tuple[str, dict[str, Any]] | None] = queue.SimpleQueue()
+        self.closing = threading.Event()
+        self.thread = threading.Thread(target=self._send, daemon=True)
+        self.thread.start()
+
+    def tell(self, kind: str, content: dict[str, Any]) -> None:
+        """Send a message, with the seconds since the job began."""
+        self.waiting.put((kind, content | {"seconds": round(time.monotonic() - self.started, 3)}))
+
+    def close(self) -> None:
+        """Wait until all is sent."""
+        self.closing.set()
+        self.waiting.put(None)
+        self.thread.join()
+
+    def _send(self) -> None:
+        """Send the last message of each kind, once per PAUSE_S, until ``close``."""
+        told: dict[str, dict[str, Any]] = {}
+        batch: list[tuple[str, dict[str, Any]] | None] = []
+        while None not in batch:
+            batch = [self.waiting.get()]
+            self.closing.wait(PAUSE_S)
+            while not self.waiting.empty():
+                batch.append(self.waiting.get())
+            for kind, content in dict(filter(None, batch)).items():
+                if told.get(kind, {}) | {"seconds": 0} != content | {"seconds": 0}:
+                    self.pipe.send((kind, content))
+                told[kind] = content
+
+
+def _outcome(
+    turn: _Turn, number: int, messages: _Messages, verb: str, request: dict[str, Any], instance: Any, plan: Any
+) -> tuple[str, dict[str, Any]]:
+    """The last message of a job."""
+    try:
+        result = _performed(turn, number, verb, Given(request, instance, plan, messages.tell))
+        return ("cancelled", {}) if result is None else ("result", result)
+    except InputError as error:
+        return "problem", {"status": 422, "detail": str(error)}
+    except MethodError as error:
+        return "problem", {"status": 500, "detail": f"{error}; try another method and report this"}
+    except MemoryError:
+        return "problem", {"status": 422, "detail": "not enough memory for this; make the instance smaller"}
+
+
+def _performed(turn: _Turn, number: int, verb: str, given: Given) -> dict[str, Any] | None:
+    """The result of a job; of one that is cancelled what can be kept, None where that is nothing."""
+    try:
+        turn.number = number
+        if turn.cancelled.value == number:
+            raise KeyboardInterrupt
+        return perform(verb, given)
+    except KeyboardInterrupt:
+        turn.number = 0
+        return keep(verb, given)
+    finally:
+        turn.number = 0
