@@ -81,8 +81,9 @@ class CpSatProgram:
             return "infeasible", None
         if status == cp_model.OPTIMAL:
             return "optimal", bound
-        # CP-SAT ends at Ctrl-C by itself, with the best it has
-        return "time_limit" if solver.wall_time >= limit_s * 0.99 else "stopped", bound
+        # CP-SAT ends at Ctrl-C by itself, with the best it has; before it has read the model its bound is a mere 0
+        ended: Ended = "time_limit" if solver.wall_time >= limit_s * 0.99 else "stopped"
+        return ended, None if status == cp_model.UNKNOWN and bound == 0 else bound
 
 
 class _Callback(cp_model.CpSolverSolutionCallback):
