@@ -37,7 +37,7 @@ def _run(options: argparse.Namespace) -> int:
         from provision.service.server import serve
     except ModuleNotFoundError as error:
         raise InputError(f"serve: {error.name} is not installed; pip install 'provision[serve]'") from None
-    from provision.service.settings import Settings
+    from provision.service.watch.settings import Settings
 
     given = vars(options)
     names = set(Settings.__dataclass_fields__) & given.keys()

@@ -4,6 +4,6 @@
 - ``store``: instances, plans, results and events in SQLite or PostgreSQL, by digest.
 - ``work``: the queue, the processes that work on it, what a job does, and the stream of what happens to it.
 - ``api``: the HTTP interface and its description. ``views``: plans and answers as pages show them. ``page``: the page.
-- ``watch``: token, hosts, limits, headers; what Prometheus and the log are told.
+- ``watch``: settings, token, hosts, limits, headers; what Prometheus and the log are told.
 - ``app``, ``server``: all of it put together, and run. ``client``: the same functions from Python.
 """

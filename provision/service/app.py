@@ -19,11 +19,11 @@ from provision.service.api import OPERATIONS
 from provision.service.api.openapi import description
 from provision.service.api.operation import Service
 from provision.service.messages.problems import refused, response
-from provision.service.settings import Settings
 from provision.service.store.store import Store
 from provision.service.watch.guard import Guard
 from provision.service.watch.logs import LOGGER
 from provision.service.watch.metrics import Metrics
+from provision.service.watch.settings import Settings
 from provision.service.work.jobs import Jobs
 from provision.solving.methods import methods
 

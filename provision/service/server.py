@@ -8,8 +8,8 @@ from starlette.applications import Starlette
 from provision import InputError
 from provision.instances.files.files import read_text
 from provision.service.app import application
-from provision.service.settings import Settings
 from provision.service.watch.logs import set_up
+from provision.service.watch.settings import Settings
 
 STOP_S = 5
 """How long a stop waits for open requests, in seconds."""

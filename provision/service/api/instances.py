@@ -12,11 +12,11 @@ from starlette.responses import Response
 from provision.answers.lists import instance_row
 from provision.instances.files.shipped import shipped, shipped_instances
 from provision.models.problem.instance import Instance
+from provision.service.api.givens import Givens
 from provision.service.api.jobs import heads
 from provision.service.api.operation import Operation, Service
 from provision.service.messages.answers import Jobs, Saved, StoredInstance, moment
 from provision.service.messages.bodies import content_of, query_number
-from provision.service.messages.givens import Givens
 from provision.service.messages.problems import refused, validated
 
 MOST_LISTED = 200

@@ -10,10 +10,10 @@ from starlette.responses import Response, StreamingResponse
 
 from provision import InputError
 from provision.models.plans.result import relative_gap
+from provision.service.api.givens import Givens
 from provision.service.api.operation import Operation, Service
 from provision.service.messages.answers import ENDED, Incumbent, Job, JobHead, JobId, Jobs, moment
 from provision.service.messages.bodies import content_of, query_number
-from provision.service.messages.givens import Givens
 from provision.service.messages.problems import refused, unusable, validated
 from provision.service.messages.requests import JobRequest
 from provision.service.work.stream import stream

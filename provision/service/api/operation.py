@@ -11,9 +11,9 @@ from starlette.routing import Route
 
 from provision import InputError
 from provision.service.messages.problems import RefusedError, refused, response, unusable
-from provision.service.settings import Settings
 from provision.service.store.store import Store
 from provision.service.watch.metrics import Metrics
+from provision.service.watch.settings import Settings
 from provision.service.work.jobs import Jobs
 
 

@@ -1,1 +1,1 @@
-"""What comes in, what goes out and what is wrong, as pydantic models; bodies, instances and plans of requests."""
+"""What comes in, what goes out and what is wrong, as pydantic models; bodies of requests."""

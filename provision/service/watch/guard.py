@@ -10,9 +10,9 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 
 from provision.service.messages.problems import RefusedError, refused, response
-from provision.service.settings import Settings
 from provision.service.watch.logs import LOGGER
 from provision.service.watch.metrics import Metrics
+from provision.service.watch.settings import Settings
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -10,9 +10,9 @@ from typing import Any
 
 from provision.service.messages.answers import ENDED
 from provision.service.messages.problems import refused
-from provision.service.settings import Settings
 from provision.service.store.store import Store
 from provision.service.watch.metrics import Metrics
+from provision.service.watch.settings import Settings
 from provision.service.work.pool import Pool, Work
 
 MOST_RESTARTS = 2

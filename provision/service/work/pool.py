@@ -7,7 +7,7 @@ import signal
 import tempfile
 import threading
 import time
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from typing import Any, NamedTuple, Protocol
 
 from provision.service.work.worker import work
@@ -93,7 +93,6 @@ class _Slot(threading.Thread):
 
     def run(self) -> None:
         """Feed the process until the pool stops."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited: the process listens when it is ready to
         self._ensure()
         while (id := self.jobs.get()) is not None and not self.stopping.is_set():
             given = self.desk.begin(id)
@@ -135,6 +134,8 @@ class _Slot(threading.Thread):
                     return kind, content
                 if kind != "ready":
                     self.desk.tell(id, kind, content)
+                elif not told:  # the process had to start first, which takes nothing of the job's time
+                    deadline = time.monotonic() + self.job_s
             late = self.stopping.is_set() or self._interrupted or time.monotonic() > deadline
             if late and not told:
                 told, deadline = True, time.monotonic() + GRACE_S
@@ -151,6 +152,10 @@ class _Slot(threading.Thread):
         if self.process is None or not self.process.is_alive():
             self.pipe, theirs = self.context.Pipe()
             arguments = theirs, self.cancelled, self.memory_gib, self.folder
+            # The process inherits that SIGINT is blocked, until it is ready to listen. The tracker of multiprocessing
+            # lifts the block when it starts, so it starts before.
+            resource_tracker.ensure_running()
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             self.process = self.context.Process(target=work, args=arguments, daemon=True)
             self.process.start()
             theirs.close()

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from provision import InputError, MethodError
-from provision.service.settings import MIB
+from provision.service.watch.settings import MIB
 from provision.service.work.verbs import Given, keep, perform
 from provision.solving.methods import methods
 

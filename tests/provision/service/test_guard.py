@@ -9,8 +9,8 @@ from served import Client, answer, process, served
 
 from provision import InputError
 from provision.service.api.openapi import description
-from provision.service.settings import Settings
 from provision.service.watch import guard
+from provision.service.watch.settings import Settings
 
 TOKEN = "correct-horse-battery"
 

@@ -164,9 +164,14 @@ def test_apply_is_off(url):
     assert status == 403 and "--allow-apply" in text
 
 
-def test_full_queue_is_refused_and_a_job_has_a_time_limit(tmp_path):
-    with served(tmp_path, queue=1, job_s=4.0) as address:
+def test_an_early_stop_a_full_queue_and_a_time_limit(tmp_path):
+    with served(tmp_path, queue=1, job_s=3.0) as address:
         client = Client(address)
+        early = client.submit(SLOW)
+        until(lambda: client.job(early)["status"] == "running")
+        client.cancel(early)  # its process is still starting
+        job = ended(client, early)
+        assert job["status"] == "cancelled" and job["restarts"] == 0 and job["result"]["plan"]["gpus"]
         first = client.submit(SLOW)
         until(lambda: client.job(first)["status"] == "running")
         second = client.submit(SLOW)

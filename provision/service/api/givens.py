@@ -10,8 +10,8 @@ from provision.instances.generators.families import generated
 from provision.models.traffic.arrivals import Trace
 from provision.service.messages.answers import FieldProblem
 from provision.service.messages.problems import RefusedError, refused, unusable, validated
-from provision.service.settings import Settings
 from provision.service.store.store import Document, Store
+from provision.service.watch.settings import Settings
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 JOB = re.compile(r"[0-9a-f]{16}")
