@@ -21,6 +21,8 @@ NETWORK, TURNS, ALONE = "closed-network", "gpulets", "measured-segments"
 def further_bound(instance: Instance, limit_s: float) -> float:
     """A bound on the objective; 0 where slices are shared in several ways, models vary, or time runs out.
 
+    The same where the latency rule is for random arrivals: both relaxations are of gpu-lets' and networks' own rules.
+
     Parameters
     ----------
     instance
@@ -31,7 +33,9 @@ def further_bound(instance: Instance, limit_s: float) -> float:
     gpus = {entry.gpu for entry in instance.fleet}
     kinds = {data.kind for data in instance.performance if data.gpu in gpus}
     varied = any(workload.variants for workload in instance.workloads)
-    if varied or instance.objective == THROUGHPUT or any(len(instance.sharing_files(gpu)) != 1 for gpu in gpus):
+    if varied or instance.objective == THROUGHPUT or instance.policy.rule.random_arrivals:
+        return 0.0
+    if any(len(instance.sharing_files(gpu)) != 1 for gpu in gpus):
         return 0.0
     if kinds == {TURNS} and len(instance.fleet) == 1:
         return _turns_bound(instance)

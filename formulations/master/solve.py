@@ -11,6 +11,7 @@ from provision.formulations.master.further_bounds import further_bound
 from provision.formulations.master.generation import Generation, hand_on
 from provision.formulations.master.plans import add_plan, plan_of
 from provision.formulations.master.program import Chosen
+from provision.formulations.master.time_bound import time_bound
 from provision.models.contents.aggregation import rounded
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
@@ -140,7 +141,8 @@ def solve(instance: Instance, search: Search) -> Outcome:
     built, run = perf_counter(), None
     try:
         run = Run(problem, progress, NAME)
-        further = further_bound(instance, search.left_s * FURTHER_SHARE)
+        random = instance.policy.rule.random_arrivals
+        further = time_bound(problem) if random else further_bound(instance, search.left_s * FURTHER_SHARE)
         if further > 0:
             progress.prove(further)
         termination = run.until_proved()
@@ -173,6 +175,6 @@ METHODS = (
         features=frozenset(
             {"several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
              "max_replicas", "max_share_per_gpu", "variants", "interference", "share_slices", "gpulets",
-             "other_sharing", "isolated_data"}),
+             "other_sharing", "random_turns", "random_slices", "isolated_data"}),
     ),
 )

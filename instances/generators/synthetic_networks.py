@@ -63,7 +63,7 @@ def random_mixed(
     ]
     return Instance(
         version=1, name=f"mixed-{seed}", source="drawn at random", fleet=entries,
-        policy=Policy(headroom=float(rng.choice([0.0, 0.1])), share_slices=True),
+        policy=Policy(latency_budget="half_slo", headroom=float(rng.choice([0.0, 0.1])), share_slices=True),
         performance=[*files, *tables],
         workloads=[_workload(rng, model, entries, files, gpus_each) for model in models],
     )

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import load_performance
 from provision.models.problem.instance import Instance
-from provision.models.problem.workload import FleetEntry, Workflow, Workload
+from provision.models.problem.workload import FleetEntry, Policy, Workflow, Workload
 
 if TYPE_CHECKING:
     from provision.models.performance.gpulets import Gpulets
 
 DATA = "gpulets-2080ti"
+HALF_SLO = Policy(latency_budget="half_slo")
 GPUS = 4
 SLO_MS = {"lenet": 5.0, "googlenet": 44.0, "resnet50": 95.0, "ssd-mobilenetv1": 136.0, "vgg16": 130.0}
 """Table 4, in the order of Table 5."""
@@ -87,7 +88,7 @@ def _instance(
 ) -> Instance:
     """An instance of four RTX 2080 Ti from (name, model, SLO in ms) and rates."""
     return Instance(
-        version=1, name=name, source="gpu-lets, ATC 2022", objective="min_gpus",
+        version=1, name=name, source="gpu-lets, ATC 2022", objective="min_gpus", policy=HALF_SLO,
         fleet=(FleetEntry(gpu="rtx2080ti", count=GPUS),), performance=data or load_performance(DATA),
         workloads=tuple(
             Workload(name=one, model=model, slo_ms=slo_ms, rate_rps=rate)

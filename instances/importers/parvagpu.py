@@ -85,7 +85,7 @@ def import_scenario(folder: FilePath, row: int, safety: float, price_per_hour: f
             version=1,
             name=f"parvagpu-row-{row}",
             source=f"{SOURCE}, scenario {row}",
-            policy=Policy(safety=safety),
+            policy=Policy(latency_budget="half_slo", safety=safety),
             fleet=(FleetEntry(gpu=GPU, price_per_hour=price_per_hour),),
             performance=import_tables(folder, {model for model, _, _ in chosen}),
             workloads=tuple(

@@ -15,13 +15,14 @@ Positive = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0)]
 Fraction = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, le=1)]
 
 
-def _no_flag(value: object) -> object:
+def no_flag(value: object) -> object:
+    """The value of a version number, which is not to be a flag: Python takes True for 1."""
     if isinstance(value, bool):
         raise ValueError(f"should be 1 (got {value})")
     return value
 
 
-Version = Annotated[Literal[1], BeforeValidator(_no_flag)]
+Version = Annotated[Literal[1], BeforeValidator(no_flag)]
 """Python takes True for 1; a file must not."""
 
 

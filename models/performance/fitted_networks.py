@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 
 from provision.models.base.fields import Name, NonNegative, PositiveCount, Record, Text
 from provision.models.hardware.gpu import WHOLE, gpu_type
-from provision.models.performance.closed_network import ClosedNetwork, batch_latency_ms_array
+from provision.models.performance.closed_network import ClosedNetwork, batch_latency_ms_array, work_ms_array
+from provision.models.performance.longest_batches import network_hold_ms
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ class FittedNetworks(PerformanceData):
         A replica alone is a closed network: its processes are always busy. Several workloads are classes of one
         processor-sharing network at their routed rates: with U the slice's utilisation, P processes in all,
         think time Z and slice time S, a batch takes Z + S / (1 - U), the open network's mean, and no longer than
-        Z + P S, since it shares the slice with at most P - 1 others.
+        Z + P S, since it shares the slice with at most P - 1 others. Where batches may be partly filled (rules for
+        random arrivals) it takes what no batch exceeds, whatever is routed to whom.
         """
         if len(members) == 1 or any(member.sm_share != 1 for member in members):
             return super().predict(profile, members)
@@ -83,6 +85,8 @@ class FittedNetworks(PerformanceData):
             return [None] * len(members)
         compute = gpu_type(self.gpu).slice_compute(profile)
         launching = sum(member.processes for member in members)
+        if members[0].partly_filled:
+            return self._longest(members, launching, compute)
         networks = [self.models[member.model].coefficients for member in members]
         gpu_ms = [network.gpu_ms(member.batch, compute) for network, member in zip(networks, members, strict=True)]
         busy = sum(
@@ -93,6 +97,18 @@ class FittedNetworks(PerformanceData):
         return [
             _shared(network, member, launching, compute, work_ms * slowdown)
             for network, member, work_ms in zip(networks, members, gpu_ms, strict=True)
+        ]
+
+    def _longest(self, members: Sequence[Member], launching: int, compute: int) -> list[Prediction | None]:
+        """Predictions of the longest batches, with all processes busy."""
+        work = [longest_work_ms(self.models[one.model].coefficients, one.batch, launching, compute) for one in members]
+        processes = np.array([one.processes for one in members])
+        think_ms, slice_ms, cycle_ms = np.array(work).T
+        hold_ms = network_hold_ms(think_ms, slice_ms, cycle_ms, processes).tolist()
+        return [
+            Prediction(hold, 1000 * one.processes * one.batch / hold,
+                       self.models[one.model].coefficients.memory_gib(one.batch, one.processes))
+            for one, hold in zip(members, hold_ms, strict=True)
         ]
 
     def _describes(self, profile: str, member: Member) -> bool:
@@ -114,6 +130,17 @@ class FittedNetworks(PerformanceData):
             network.throughput_rps(member.batch, member.processes, compute),
             network.memory_gib(member.batch, member.processes),
         )
+
+
+def longest_work_ms(network: ClosedNetwork, batch: int, launching: int, compute: int) -> tuple[float, float, float]:
+    """The longest think and slice times of batches up to a size, and the least of both together, in ms.
+
+    The least is that of a process that launches alone.
+    """
+    sizes = np.arange(1, batch + 1)
+    think_ms, slice_ms = work_ms_array(network, sizes, launching, compute)
+    least_ms = np.add(*work_ms_array(network, sizes, 1, compute)).min()
+    return float(think_ms.max()), float(slice_ms.max()), float(least_ms)
 
 
 def _shared(network: ClosedNetwork, member: Member, launching: int, compute: int, slice_ms: float) -> Prediction:

@@ -78,7 +78,8 @@ class Gpulets(PerformanceData):
     ``splits`` are the ways to cut a GPU, as shares that add up to 1; ``batches`` the batch sizes that may be used.
     Replicas of one ``turn`` take turns on a share. The latency predicted is (duty cycle + execution) / 2: a request
     waits a cycle at most, and ``half_slo`` holds it to half of the SLO. For a replica that has its share to itself
-    the cycle is its execution, and so is that mean.
+    the cycle is its execution, and so is that mean. Where batches may be partly filled (rules for random arrivals) it
+    is the execution, and the rule adds what a request waits for its turn.
     """
 
     sharing = "always"
@@ -125,8 +126,10 @@ class Gpulets(PerformanceData):
             busy_ms = {at: self._execution_ms(members[at], others) for at in part}
             cycle_ms = sum(busy_ms.values())
             for at, execution_ms in busy_ms.items():
-                memory_gib = self.models[members[at].model].memory_gib
-                found[at] = Prediction((cycle_ms + execution_ms) / 2, 1000 * members[at].batch / cycle_ms, memory_gib)
+                one = members[at]
+                latency_ms = execution_ms if one.partly_filled else (cycle_ms + execution_ms) / 2
+                found[at] = Prediction(latency_ms, 1000 * one.batch / cycle_ms, self.models[one.model].memory_gib,
+                                       one.partly_filled and len(part) > 1)
         return [found[at] for at in range(len(members))]
 
     def _describes(self, member: Member) -> bool:

@@ -45,11 +45,16 @@ class Member(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What one replica does: batch execution latency (ms), throughput (requests/s), memory (GiB or None)."""
+    """What one replica does: batch execution latency (ms), throughput (requests/s), memory (GiB or None).
+
+    A replica ``in_turns`` with others starts a batch of what waits within a cycle: the time in which its throughput is
+    one full batch.
+    """
 
     latency_ms: float
     throughput_rps: float
     memory_gib: float | None
+    in_turns: bool = False
 
 
 @dataclass(frozen=True)

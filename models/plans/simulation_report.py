@@ -22,6 +22,13 @@ TARGET = 0.99
 """A workload keeps its SLO when this part of its requests is answered in time."""
 
 
+class Failure(Record):
+    """The loss of a GPU of the plan, by its index, ``at_s`` after the begin."""
+
+    gpu: Count
+    at_s: NonNegative
+
+
 class SimulationSettings(Record):
     """What a simulation replays, and how.
 
@@ -49,6 +56,8 @@ class SimulationSettings(Record):
         10 % too optimistic.
     shadow
         iGniter's standby processes (its section 4.2): more SMs for a workload whose P99 breaks its SLO.
+    fail
+        The loss of a GPU.
     """
 
     seconds: Annotated[Positive, Field(le=1e6)] = 60.0
@@ -63,6 +72,7 @@ class SimulationSettings(Record):
     service_cv: Annotated[NonNegative, Field(le=10)] = 0.0
     service_factor: Annotated[Positive, Field(le=1000)] = 1.0
     shadow: Flag = False
+    fail: Failure | None = Field(default=None, exclude_if=lambda fail: fail is None)
 
     @model_validator(mode="after")
     def _something_is_left(self) -> Self:

@@ -7,15 +7,16 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_serializer, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_serializer, field_validator, model_validator
 
-from provision.models.base.fields import Name, Record, Text, Version
+from provision.models.base.fields import Name, Record, Text, no_flag
 from provision.models.base.shown import Shown, frame
 from provision.models.base.spelling import did_you_mean
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.prediction import throughput_rps
 from provision.models.problem.workload import FleetEntry, Policy, Workflow, Workload
+from provision.models.traffic.arrivals import POISSON
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 from provision.models.traffic.rule import LatencyRule
 
@@ -29,6 +30,11 @@ ROUNDING = 1e-9
 """Relative difference at which a value counts as equal to its bound."""
 SOLVER_MARGIN = 2e-6
 """The same for throughput: its bounds include the solver's tolerance, which bounds on GPUs lose by rounding."""
+FIRST_RULE = "half_slo"
+"""The latency rule of files of version 1 that name none."""
+
+FileVersion = Annotated[Literal[1, 2], BeforeValidator(no_flag)]
+"""Versions of instance files; they differ in the latency rule of those that name none."""
 
 
 class Instance(Shown, Record):
@@ -36,14 +42,15 @@ class Instance(Shown, Record):
 
     ``objective`` is ``min_cost``, the price of all GPUs per hour (their number when no prices are
     given), ``min_gpus``, their number whatever they cost, or ``max_throughput``, the requests/s that all replicas on
-    a fixed fleet could carry together (InSS, problem 1).
+    a fixed fleet could carry together (InSS, problem 1). A policy that names no latency rule means ``queueing``; in
+    files of ``version`` 1 it means ``half_slo``, as it did when they were written.
     """
 
-    version: Version
+    version: FileVersion
     name: Name
     source: Text = ""
     objective: Literal["min_cost", "min_gpus", "max_throughput"] = "min_cost"
-    policy: Policy = Policy()
+    policy: Policy = Field(default=Policy(), validate_default=True)
     fleet: tuple[FleetEntry, ...] = Field(min_length=1)
     performance: Annotated[
         tuple[PerformanceFile, ...],
@@ -53,6 +60,14 @@ class Instance(Shown, Record):
     ]
     workloads: tuple[Workload, ...] = Field(min_length=1)
     workflows: tuple[Workflow, ...] = ()
+
+    @field_validator("policy")
+    @classmethod
+    def _as_written(cls, policy: Policy, info: ValidationInfo) -> Policy:
+        """The policy of a file of version 1 with the rule that it had when it was written."""
+        if info.data.get("version") == 1 and "latency_budget" not in policy.model_fields_set:
+            return policy.model_copy(update={"latency_budget": FIRST_RULE})
+        return policy
 
     @field_serializer("performance")
     def _by_name(self, performance: tuple[PerformanceFile, ...]) -> Any:
@@ -69,11 +84,13 @@ class Instance(Shown, Record):
             raise ValueError("fleet: some GPUs have a price_per_hour and some have none; price all or none")
         for data in self._fleet_performance:
             if self.policy.rule.random_arrivals and data.kind == "gpulets":
-                raise ValueError("policy.latency_budget: queueing is not for gpu-lets' turns; use half_slo")
-            if self.policy.rule.random_arrivals and data.sharing == "always":
+                self._refuse_unknown_turns()
+            if self.policy.rule.random_arrivals and self._lets_share(data):
                 self._refuse_unlike_traffic()
+        if self.policy.survive:
+            self._refuse_unknown_survival()
         if self.objective == THROUGHPUT:
-            _refuse_unfixed(self.fleet, self.policy)
+            _refuse_unfixed(self.fleet)
         if self.policy.latency_budget == FULL_BATCHES:
             self._refuse_unlike_inss()
         for index, workload in enumerate(self.workloads):
@@ -113,9 +130,35 @@ class Instance(Shown, Record):
         for index, workload in enumerate(self.workloads):
             if self.policy.traffic_of(workload) != self.policy.traffic_of(self.workloads[0]):
                 raise ValueError(
-                    f"workloads[{index}]: under {self.policy.latency_budget} workloads that share GPUs need the same "
-                    "arrivals and percentile; state them in the policy"
+                    f"workloads[{index}]: under {self.policy.latency_budget} workloads that share slices need the "
+                    "same arrivals and percentile; state them in the policy"
                 )
+
+    def _refuse_unknown_turns(self) -> None:
+        """What is known of turns under random arrivals is about Poisson arrivals and given rates."""
+        if self.objective == THROUGHPUT:
+            raise ValueError(
+                f"policy.latency_budget: {THROUGHPUT} on gpu-lets' turns takes no {self.policy.latency_budget}; use "
+                "half_slo"
+            )
+        if self.policy.traffic_of(self.workloads[0]).arrivals != POISSON:
+            raise ValueError(
+                f"policy.arrivals: {self.policy.latency_budget} knows gpu-lets' turns for Poisson arrivals alone; "
+                "leave arrivals out or use half_slo"
+            )
+
+    def _refuse_unknown_survival(self) -> None:
+        """What replicas can carry must be known whatever is routed to their neighbours."""
+        if self.objective == THROUGHPUT:
+            raise ValueError(f"policy.survive: {THROUGHPUT} has no rates to keep beyond the given ones; use min_cost")
+        if self.policy.share_slices and not self.policy.rule.random_arrivals:
+            raise ValueError(
+                f"policy.survive: under {self.policy.latency_budget} shared slices slow with what is routed to them; "
+                "use queueing or leave share_slices out"
+            )
+        for index, one in enumerate(self.workloads):
+            if one.max_replicas == 1 and one.rate_rps > 0:
+                raise ValueError(f"workloads[{index}].max_replicas: one replica survives no loss; allow 2 or more")
 
     @cached_property
     def _known_models(self) -> set[str]:
@@ -209,9 +252,11 @@ class Instance(Shown, Record):
 
     def sharing_files(self, gpu: str) -> list[PerformanceFile]:
         """The performance data that describes replicas of different workloads on one slice of a GPU type."""
-        asked = self.policy.share_slices and not self.policy.rule.random_arrivals
-        allowed = {"always", "if_allowed"} if asked else {"always"}
-        return [data for data in self.performance if data.gpu == gpu and data.sharing in allowed]
+        return [data for data in self.performance if data.gpu == gpu and self._lets_share(data)]
+
+    def _lets_share(self, data: PerformanceFile) -> bool:
+        """Whether performance data describes slices that workloads may share under the policy."""
+        return data.sharing == "always" or (data.sharing == "if_allowed" and self.policy.share_slices)
 
     def workflow_slo_ms(self, workflow: Workflow) -> float:
         """Longest time from a workflow's request to its last answer, in ms: the sum over its stages."""
@@ -288,13 +333,11 @@ def _refuse_unlike(fleet: Iterable[FleetEntry]) -> None:
             raise ValueError(f"fleet[{index}].mps: differs from that of another entry of {entry.gpu}; make them equal")
 
 
-def _refuse_unfixed(fleet: Iterable[FleetEntry], policy: Policy) -> None:
+def _refuse_unfixed(fleet: Iterable[FleetEntry]) -> None:
     """The most throughput is that of a fixed fleet."""
     for index, entry in enumerate(fleet):
         if entry.count is None:
             raise ValueError(f"fleet[{index}].count: {THROUGHPUT} needs a fixed fleet; say how many {entry.gpu} it has")
-    if policy.rule.random_arrivals:
-        raise ValueError(f"policy.latency_budget: {THROUGHPUT} takes no {policy.latency_budget}; use half_slo")
 
 
 def _refuse_twice(field: str, key: str, values: Iterable[str | tuple[Any, ...]]) -> None:

@@ -22,8 +22,11 @@ FEATURES = {
     "interference": "interference between workloads on one slice (performance data of kind igniter)",
     "share_slices": "policy.share_slices (a bound for isolated segments does not hold there)",
     "gpulets": "parts of GPUs and turns on them (performance data of kind gpulets)",
+    "random_turns": "turns on parts of GPUs under a latency rule for random arrivals",
+    "random_slices": "policy.share_slices under a latency rule for random arrivals",
     "other_sharing": "sharing of slices by performance data of a further kind (such as colocation)",
     "max_throughput": "objective max_throughput",
+    "survive": "policy.survive",
     "full_batches": "latency_budget full_batches",
     "isolated_data": "performance data other than one file that tells how all models interfere (igniter, gpulets)",
 }
@@ -36,10 +39,13 @@ ISOLATED = frozenset({
 """What methods can do that give every replica a slice of its own."""
 
 REMEDIES = (
+    ("survive", "auto"),
     ("full_batches", "auto, greedy, patterns-throughput or inss"),
     ("max_throughput", "auto or greedy"),
     ("variants", "auto, or leave variants out"),
     ("interference", "auto, master or igniter"),
+    ("random_turns", "auto or master, or latency_budget half_slo"),
+    ("random_slices", "auto or master, or latency_budget half_slo"),
     ("share_slices", "auto"),
     ("other_sharing", "auto or master"),
     ("gpulets", "auto, master or gpulets"),
@@ -94,6 +100,7 @@ class Method:
 def needs(instance: Instance) -> set[str]:
     """The features that an instance asks for."""
     workloads, gpus = instance.workloads, {entry.gpu for entry in instance.fleet}
+    random = instance.policy.rule.random_arrivals
     files = [data for data in instance.performance if data.gpu in gpus]
     shared = [data for data in files if data.sharing == "always"]
     kinds = {data.kind for data in shared}
@@ -110,8 +117,11 @@ def needs(instance: Instance) -> set[str]:
         "variants": any(workload.variants for workload in workloads),
         "interference": "igniter" in kinds,
         "gpulets": "gpulets" in kinds,
+        "random_turns": random and "gpulets" in kinds,
+        "random_slices": random and instance.policy.share_slices,
         "other_sharing": bool(kinds - {"igniter", "gpulets"}),
         "max_throughput": instance.objective == THROUGHPUT,
+        "survive": instance.policy.survive is not None,
         "full_batches": instance.policy.latency_budget == FULL_BATCHES,
         "isolated_data": shared != files or len(files) > len({data.gpu for data in files}),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from provision.models.performance.operating_points import Member
+from provision.models.performance.operating_points import ROUNDING, Member
 
 if TYPE_CHECKING:
     from provision.models.performance.operating_points import Prediction
@@ -46,9 +46,23 @@ def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction
 
 
 def throughput_rps(instance: Instance, plan: Plan) -> float:
-    """Requests/s that all replicas of a plan together can serve; replicas that no data describes count as 0."""
-    found = (predict_slice(instance, gpu.gpu, piece) for gpu in plan.gpus for piece in gpu.slices if piece.replicas)
-    return math.fsum(one.throughput_rps for replicas in found for one in replicas if one is not None)
+    """Requests/s that all replicas of a plan together can serve; replicas that no data describes count as 0.
+
+    Under a rule for random arrivals these are the highest rates at which they keep it.
+    """
+    return math.fsum(
+        carried_rps(instance, replica, found)
+        for gpu in plan.gpus for piece in gpu.slices if piece.replicas
+        for replica, found in zip(piece.replicas, predict_slice(instance, gpu.gpu, piece), strict=True)
+        if found is not None
+    )
+
+
+def carried_rps(instance: Instance, replica: Replica, found: Prediction) -> float:
+    """The highest rate, in requests/s, at which a replica with this Prediction keeps the latency rule."""
+    workload = instance.workload[replica.workload]
+    budget_ms = instance.budget_ms(workload) * (1 + ROUNDING)
+    return instance.policy.rule_for(workload).carried_rps(replica.batch, replica.processes, found, budget_ms)
 
 
 def task_p99_ms(policy: Policy, workload: Workload, replica: Replica, found: Prediction) -> float | None:
@@ -57,8 +71,13 @@ def task_p99_ms(policy: Policy, workload: Workload, replica: Replica, found: Pre
     return policy.rule_for(workload).tail_ms(replica.batch, replica.processes, found, replica.rate_rps, delay_ms)
 
 
-def batch_delay_ms(policy: Policy, workload: Workload, piece: Slice, latency_ms: float) -> float:
-    """Longest time, in ms, that a replica of a workload on a slice should wait for its batch to fill."""
+def batch_delay_ms(policy: Policy, workload: Workload, piece: Slice, replica: Replica, latency_ms: float) -> float:
+    """Longest time, in ms, that a replica of a workload on a slice should wait for its batch to fill.
+
+    Under a rule for random arrivals those that take turns do not wait: others are served meanwhile.
+    """
+    if policy.rule.random_arrivals:
+        return 0.0 if replica.turn is not None else policy.queue_delay_ms(workload.slo_ms, latency_ms)
     if policy.share_slices and len(piece.replicas) > 1:
         return policy.fill_ms(workload.slo_ms)
     return policy.queue_delay_ms(workload.slo_ms, latency_ms)

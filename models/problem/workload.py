@@ -165,13 +165,19 @@ def _known_rule(name: object) -> object:
     return name
 
 
+class Survive(Record):
+    """What may be lost without a rate or an SLO being missed: any so many GPUs."""
+
+    gpu_failures: Annotated[int, Field(strict=True, ge=1, le=1)]
+
+
 class Policy(Record):
     """How much of the SLO and of the rate a plan may use.
 
-    ``half_slo``: the batch latency may take half of the SLO times ``safety``; the other half is for
-    batching and queueing (Nexus, iGniter, ParvaGPU). ``queueing``: the P99 of a task's latency, with batching and
-    queueing as Poisson arrivals make them, may take all of the SLO times ``safety``. ``full_batches``: so may filling a
-    batch and running it, when requests arrive evenly and only full batches start (InSS). ``headroom`` is extra rate
+    ``queueing``: the P99 of a task's latency, with batching and queueing as the arrivals make them, may take all of the
+    SLO times ``safety``. ``half_slo``: the batch latency may take half of the SLO times ``safety``; the other half is
+    for batching and queueing (Nexus, iGniter, ParvaGPU). ``full_batches``: filling a batch and running it may take all,
+    when requests arrive evenly and only full batches start (InSS). ``headroom`` is extra rate
     planned for, as a fraction of the stated rate. With ``share_slices`` different workloads may share a MIG slice
     under MPS where the performance data predicts it (closed networks do; nobody has measured such pairs on MIG
     slices).
@@ -179,15 +185,18 @@ class Policy(Record):
     ``arrivals`` says how requests arrive at a workload, ``routing`` how they are dealt to its replicas, ``percentile``
     which one of their latency must keep the SLO: for all workloads that do not say it themselves. ``queueing`` plans
     for them, and a simulation replays them; ``half_slo`` does not look at them.
+
+    With ``survive`` what is left after the loss of any one GPU can carry every planned rate within its SLO.
     """
 
-    latency_budget: Annotated[str, BeforeValidator(_known_rule)] = "half_slo"
+    latency_budget: Annotated[str, BeforeValidator(_known_rule)] = "queueing"
     safety: Fraction = 1.0
     headroom: NonNegative = Field(default=0.0, le=MOST_HEADROOM)
     share_slices: Flag = False
     arrivals: Arrivals = Field(default=POISSON, exclude_if=lambda arrivals: arrivals == POISSON)
     routing: Routing = Field(default="random", exclude_if=lambda routing: routing == "random")
     percentile: Percentile = Field(default=99.0, exclude_if=lambda percentile: percentile == 99)
+    survive: Survive | None = Field(default=None, exclude_if=_not_given)
 
     @property
     def rule(self) -> LatencyRule:

@@ -43,12 +43,29 @@ class FullBatches:
         rows = np.column_stack([points.throughput_rps, points.latency_ms, points.batch, points.processes])
         return np.where(worth.max(axis=1, initial=0)[:, None] > 0, rows[worth.argmax(axis=1)], 0.0)
 
-    def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike) -> Floats:
+    def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
+                processes: ArrayLike = 1) -> Floats:
         """What filling and loading leave of the budget, and no longer than it takes for the next batch to arrive."""
         with np.errstate(divide="ignore"):
-            every_ms = 1000 * np.asarray(batch, float) / rate_rps
+            every_ms = 1000 * np.asarray(batch, float) * np.asarray(processes) / rate_rps
         room: Floats = np.asarray(budget_ms) - task_latency_ms(1, batch, rate_rps, load_ms)
         return np.minimum(room, every_ms)
+
+    def most_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
+                 budget_ms: ArrayLike) -> Floats:
+        """The throughput, where filling a batch at that rate and running it are in the budget."""
+        throughput_rps = 1000 * np.asarray(batch, float) * np.asarray(processes) / np.asarray(hold_ms)
+        answered_ms = task_latency_ms(1, batch, throughput_rps, latency_ms)
+        return np.where(answered_ms <= np.asarray(budget_ms), throughput_rps, 0.0)
+
+    def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
+                      ) -> Floats:
+        """What a full batch leaves of the budget, and no longer than it takes for the next one to arrive."""
+        return self.room_ms(batch, rate_rps, execution_ms, budget_ms)
+
+    def carried_rps(self, batch: int, processes: int, found: Prediction, budget_ms: float) -> float:
+        """The throughput."""
+        return found.throughput_rps
 
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
         """Latency of the first request of a batch, in ms: no other has a longer one."""

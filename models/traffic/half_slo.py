@@ -33,11 +33,32 @@ class HalfSlo:
         best = _best_by_latency(points, max_processes)
         return np.vstack([np.zeros(4), best])[np.searchsorted(best[:, 1], budgets_ms, side="right")]
 
-    def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike) -> Floats:
+    def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
+                processes: ArrayLike = 1) -> Floats:
         """What loading leaves of the budget, and no longer than it takes for the next batch to arrive."""
         with np.errstate(divide="ignore"):
-            every_ms = 1000 * np.asarray(batch, float) / rate_rps
+            every_ms = 1000 * np.asarray(batch, float) * np.asarray(processes) / rate_rps
         return np.minimum(np.asarray(budget_ms) - load_ms, every_ms)
+
+    def most_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
+                 budget_ms: ArrayLike) -> Floats:
+        """The throughput, where a batch is in the budget."""
+        throughput_rps = 1000 * np.asarray(batch, float) * np.asarray(processes) / np.asarray(hold_ms)
+        return np.where(np.asarray(latency_ms) <= budget_ms, throughput_rps, 0.0)
+
+    def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
+                      ) -> Floats:
+        """What leaves cycle and execution together twice the budget, and no longer than the next batch takes to fill.
+
+        The mean of both is the latency that gpu-lets predict: a request waits a cycle at most.
+        """
+        with np.errstate(divide="ignore"):
+            every_ms = 1000 * np.asarray(batch, float) / rate_rps
+        return np.minimum(2 * np.asarray(budget_ms) - execution_ms, every_ms)
+
+    def carried_rps(self, batch: int, processes: int, found: Prediction, budget_ms: float) -> float:
+        """The throughput."""
+        return found.throughput_rps
 
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
         """None: the rule says nothing about requests."""

@@ -3,7 +3,8 @@
 A batch starts on an idle process as soon as it is full or its first request has waited for the queue delay (as
 Triton's dynamic batcher does it). Requests arrive at every replica as the traffic says, by default as a Poisson
 process, as they do when Poisson arrivals are dealt to replicas at random. `queue_rule` tells the highest rate and the
-longest hold time, from tables of replays with a margin; nothing of it is proven.
+longest hold time, from tables of replays with a margin; nothing of it is proven. Replicas that take turns let no batch
+wait to fill; what `turn_rule` tells of them is proven.
 
 A replica on a shared slice is judged with all its neighbours active: its batch times are then no longer than that,
 whatever the neighbours do, so it is a queue of its own.
@@ -21,6 +22,7 @@ from provision.models.performance.operating_points import OperatingPoints, Predi
 from provision.models.traffic.arrivals import Poisson
 from provision.models.traffic.queue_rule import capacity_rps, least_patience, room_ms
 from provision.models.traffic.rule import Traffic
+from provision.models.traffic.turn_rule import cycle_room_ms, most_in_turns_rps, wait_ms
 
 Floats = NDArray[np.float64]
 POISSON_P99 = Traffic()
@@ -60,27 +62,49 @@ class Queueing:
             block = table[start : start + BLOCK]
             if block[0, 0] <= best[:, 0].min():
                 break
-            rates = _rates_rps(self.traffic, block, different)
+            rates = self._rates_rps(block, different)
             chosen = rates.argmax(axis=0)
             rate = rates[chosen, np.arange(len(different))]
             better = rate > best[:, 0]
             best[better] = np.column_stack([rate, block[chosen, 1:]])[better]
         return best[which]
 
-    def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike) -> Floats:
-        """The longest hold of one process with which the percentile stays inside the budget."""
-        size, rate, load, budget = np.broadcast_arrays(batch, rate_rps, load_ms, budget_ms)
+    def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
+                processes: ArrayLike = 1) -> Floats:
+        """The longest hold with which the percentile stays inside the budget."""
+        size, rate, load, budget, count = np.broadcast_arrays(batch, rate_rps, load_ms, budget_ms, processes)
         left = np.maximum(np.asarray(budget, float) - load, 0.0)
         room = np.where(rate > 0, 0.0, left)
         asked = (rate > 0) & (left > 0)
-        room[asked] = room_ms(self.traffic, size[asked], 1, np.asarray(rate, float)[asked], left[asked])
+        room[asked] = room_ms(self.traffic, size[asked], count[asked], np.asarray(rate, float)[asked], left[asked])
         return room * SAFE
+
+    def most_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
+                 budget_ms: ArrayLike) -> Floats:
+        """The highest rates with which the percentile stays inside the budgets."""
+        found = capacity_rps(self.traffic, batch, processes, hold_ms, latency_ms, budget_ms)
+        return np.where(np.asarray(latency_ms) <= budget_ms, found * SAFE, 0.0)
+
+    def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
+                      ) -> Floats:
+        """The longest cycle with which the percentile stays inside the budget; proven, for Poisson arrivals."""
+        return cycle_room_ms(self.traffic.percentile, batch, rate_rps, np.subtract(budget_ms, execution_ms))
+
+    def carried_rps(self, batch: int, processes: int, found: Prediction, budget_ms: float) -> float:
+        """The highest rate with which the percentile stays inside the budget."""
+        hold_ms = 1000 * batch * processes / found.throughput_rps
+        if found.in_turns:
+            return most_in_turns_rps(self.traffic.percentile, batch, hold_ms, budget_ms - found.latency_ms)
+        return float(self.most_rps(batch, processes, hold_ms, found.latency_ms, budget_ms))
 
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
         """A latency that the percentile of a replica's requests stays below; infinite where the queue is too long."""
-        if rate_rps == 0:
-            return found.latency_ms
         load = rate_rps / found.throughput_rps
+        if load == 0:
+            return found.latency_ms
+        if found.in_turns:
+            cycle_ms = 1000 * batch / found.throughput_rps
+            return found.latency_ms + wait_ms(self.traffic.percentile, batch, rate_rps, cycle_ms)
         hold_ms = 1000 * batch * processes / found.throughput_rps
         patience = least_patience(self.traffic, batch, processes, load, found.latency_ms + delay_ms)
         return found.latency_ms + max(patience * hold_ms, min(delay_ms, self._fills_ms(batch, rate_rps)))
@@ -96,11 +120,8 @@ class Queueing:
             return math.inf
         return float(gammaincinv(batch - 1, self.traffic.percentile / 100)) / rate_rps * 1000
 
-
-def _rates_rps(traffic: Traffic, block: Floats, budgets_ms: Floats) -> Floats:
-    """(points, budgets) rates that operating points carry with their percentile inside budgets."""
-    throughput, latency, batch, processes = (column[:, None] for column in block.T)
-    hold = 1000 * batch * processes / throughput
-    within = latency <= budgets_ms
-    found = capacity_rps(traffic, batch.astype(int), processes.astype(int), hold, latency, budgets_ms)
-    return np.where(within, found * SAFE, 0.0)
+    def _rates_rps(self, block: Floats, budgets_ms: Floats) -> Floats:
+        """(points, budgets) rates that operating points carry with their percentile inside budgets."""
+        throughput, latency, batch, processes = (column[:, None] for column in block.T)
+        hold = 1000 * batch * processes / throughput
+        return self.most_rps(batch.astype(int), processes.astype(int), hold, latency, budgets_ms)

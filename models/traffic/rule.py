@@ -45,17 +45,40 @@ class LatencyRule(Protocol):
         """
         ...
 
-    def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike) -> Floats:
-        """Longest time that a batch may hold its one process, in ms, arrays that broadcast against each other.
+    def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
+                processes: ArrayLike = 1) -> Floats:
+        """Longest time that a batch may hold its process, in ms, arrays that broadcast against each other.
 
         A batch is loaded in ``load_ms`` before; so it is answered ``load_ms`` plus the hold after it starts. Whoever
         has a shorter hold keeps the rule too.
         """
         ...
 
+    def most_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
+                 budget_ms: ArrayLike) -> Floats:
+        """The highest rates, in requests/s, that replicas carry; arrays that broadcast against each other.
+
+        A full batch holds its process for ``hold_ms`` and is answered ``latency_ms`` after its start.
+        """
+        ...
+
+    def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
+                      ) -> Floats:
+        """Longest cycle of a replica that takes turns with others, in ms; arrays that broadcast against each other.
+
+        Requests wait for their turn, a cycle at most when they all fit into one batch, and are answered
+        ``execution_ms`` after its begin.
+        """
+        ...
+
+    def carried_rps(self, batch: int, processes: int, found: Prediction, budget_ms: float) -> float:
+        """The highest rate, in requests/s, at which a replica keeps the rule; its batch latency is in the budget."""
+        ...
+
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
         """The percentile of a request's latency, in ms, for a replica at a rate; None where the rule knows none.
 
         Infinite where there is none. A replica keeps the rule when this, or else its batch latency, is in the budget.
+        Where ``found.in_turns``, a batch starts within a cycle of a request's arrival, one in every cycle.
         """
         ...

@@ -151,8 +151,8 @@ def _hover(replica: ReplicaBox, piece: SliceBox) -> str:
         *piece.problems,
     ]
     if replica.prediction:
-        latency, throughput, _ = replica.prediction
-        lines.append(f"predicted: {number(throughput)} requests/s, batch latency {number(latency)} ms")
+        rps, latency_ms = replica.prediction.throughput_rps, replica.prediction.latency_ms
+        lines.append(f"predicted: {number(rps)} requests/s, batch latency {number(latency_ms)} ms")
     return _lines(lines)
 
 

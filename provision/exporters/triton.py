@@ -67,7 +67,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
             name = names[replica.workload]
             latency_ms = known(predict_slice(instance, gpu.gpu, piece)[order]).latency_ms
             workload = instance.workload[replica.workload]
-            delay_ms = batch_delay_ms(instance.policy, workload, piece, latency_ms)
+            delay_ms = batch_delay_ms(instance.policy, workload, piece, replica, latency_ms)
             files[f"{server}/models/{name}/config.pbtxt"] = _config(instance, replica, name, delay_ms)
             files[f"{server}/serve.sh"] = _script(index, position, piece, replica, name, number)
     return Exported(files, NOTES)
@@ -79,7 +79,8 @@ NOTES = (
     "`bash serve.sh DEVICE` starts a server; DEVICE is a UUID of `nvidia-smi -L`. A replica that shares its slice, or "
     "has a part of its SMs, also takes the pipe directory of an MPS daemon; `--to shell` starts these.",
     "`max_queue_delay_microseconds` is what the batch latency leaves of the task's budget: of half of the SLO under "
-    "half_slo, of the SLO times safety under queueing. A full batch never waits for it.",
+    "half_slo, of the SLO times safety under queueing, where replicas that take turns let no batch wait to fill. A "
+    "full batch never waits for it.",
     "Measured throughput is that of processes under MPS; Triton's instances are threads of one process. Measure again.",
 )
 

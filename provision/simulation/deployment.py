@@ -58,15 +58,15 @@ def plan_slice(instance: Instance, at: int, gpu: str, piece: Slice) -> PlannedSl
     """The PlannedSlice of a slice of GPU ``at``, which has the type ``gpu``."""
     times = batch_times(instance, gpu, piece)
     delays_ms = [
-        batch_delay_ms(instance.policy, instance.workload[one.workload], piece, latency_ms)
+        batch_delay_ms(instance.policy, instance.workload[one.workload], piece, one, latency_ms)
         for one, latency_ms in zip(piece.replicas, _full_ms(instance, gpu, piece, times), strict=True)
     ]
     return PlannedSlice(at, gpu, piece, times, tuple(delays_ms))
 
 
 def _full_ms(instance: Instance, gpu: str, piece: Slice, times: BatchTimes) -> list[float]:
-    """Latencies of full batches with all processes busy; of replicas that take turns as the policy judges them."""
-    if any(one.turn is not None for one in piece.replicas):
+    """Latencies of full batches with all processes busy; of replicas that share a slice as the policy judges them."""
+    if times.stages > 1 or any(one.turn is not None for one in piece.replicas):
         return [found.latency_ms for found in predict_slice(instance, gpu, piece) if found is not None]
     return [times.latency_ms[-1, index, one.batch] for index, one in enumerate(piece.replicas)]
 

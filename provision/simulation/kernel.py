@@ -9,7 +9,7 @@ whose batch is due starts; when none is due yet, the first that will be. So a ba
 each of the others at most: the round that the duty cycle of gpu-lets and Nexus counts.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,21 +21,22 @@ NS_PER_S = 1e9
 
 REPLICA = np.dtype(
     [(name, np.int64) for name in (
-        "batch", "delay_ns", "queue_limit", "step", "next_in_turn",
+        "batch", "delay_ns", "queue_limit", "step", "stages", "next_in_turn",
         "head", "tail", "upcoming", "end", "factor", "last_factor",
         "idle", "batches", "busy_ns", "dropped", "measured_drops", "arrive_ns", "start_ns",
     )]
 )
-"""A replica. ``step`` is what a busy process of it adds to the row of the tables, ``next_in_turn`` the replica that
-follows in its ring, itself without turns. Of its requests those before ``head`` have been taken, those before ``tail``
-accepted, those before ``upcoming`` have arrived; ``factor`` is that of its next batch. ``idle`` counts the processes
-that may start; ``arrive_ns`` and ``start_ns`` are its next events."""
+"""A replica. ``step`` is what a busy process of it adds to the row of the tables, ``stages`` are those of its batches,
+``next_in_turn`` is the replica that follows in its ring, itself without turns. Of its requests those before ``head``
+have been taken, those before ``tail`` accepted, those before ``upcoming`` have arrived; ``factor`` is that of its next
+batch. ``idle`` counts the processes that may start; ``arrive_ns`` and ``start_ns`` are its next events."""
 
 SLOT = np.dtype(
-    [(name, np.int64) for name in ("replica", "finish_ns", "begun_ns", "since_ns", "taken", "size")]
-    + [("hold_ns", np.float64), ("left", np.float64)]
+    [(name, np.int64) for name in ("replica", "stage", "finish_ns", "begun_ns", "since_ns", "taken", "size")]
+    + [("hold_ns", np.float64), ("work", np.float64), ("left", np.float64)]
 )
-"""A process: its batch has ``left`` of its work at ``since_ns``, of which a unit takes ``hold_ns``."""
+"""A process: its batch has ``left`` of the ``work`` of its ``stage`` at ``since_ns``, of which a unit takes
+``hold_ns``."""
 
 
 class Line(NamedTuple):
@@ -51,7 +52,8 @@ class Line(NamedTuple):
     factor
         Work of the batches in units of the table's, those of a replica together.
     hold_ns, latency_ns
-        (rows, replicas, batch size + 1): how long a batch holds its process, and how long it takes to be answered.
+        (rows, stages * replicas, batch size + 1): how long a batch holds its process, and how long it takes to be
+        answered; for all replicas in their first stage, then in the second.
     row
         One number: the row for the processes that are busy.
     window_ns
@@ -79,7 +81,7 @@ def advance(line: Line, until_ns: int) -> None:
         if min(finish_ns, arrive_ns, start_ns) >= until_ns:
             return
         if finish_ns <= min(arrive_ns, start_ns):
-            finish(line, slot)
+            end_stage(line, slot)
         elif arrive_ns <= start_ns:
             arrive(line, arriving)
         else:
@@ -146,7 +148,8 @@ def start(line: Line, at: int) -> None:
     slot, now_ns = line.slots[free], replica.start_ns
     slot.begun_ns = slot.since_ns = slot.finish_ns = now_ns
     slot.taken, slot.size = replica.head, min(replica.tail - replica.head, replica.batch)
-    slot.hold_ns, slot.left = 0.0, line.factor[replica.factor]
+    slot.stage, slot.hold_ns = 0, 0.0
+    slot.work = slot.left = line.factor[replica.factor]
     replica.factor = min(replica.factor + 1, replica.last_factor)
     replica.head += slot.size
     replica.batches += 1
@@ -181,16 +184,29 @@ def pass_turn(line: Line, at: int, now_ns: int) -> None:
 
 
 @compiled
+def end_stage(line: Line, which: int) -> None:
+    """Let the batch in a slot go on to its next stage, or end it."""
+    slot = line.slots[which]
+    if slot.stage + 1 == line.replicas[slot.replica].stages:
+        finish(line, which)
+        return
+    slot.stage += 1
+    slot.since_ns, slot.hold_ns, slot.left = slot.finish_ns, 0.0, slot.work
+    line.row[0] += 1
+    rescale(line, slot.since_ns)
+
+
+@compiled
 def finish(line: Line, which: int) -> None:
     """End the batch in a slot and answer its requests."""
     slot = line.slots[which]
     replica, now_ns = line.replicas[slot.replica], slot.finish_ns
-    beyond_ns = line.latency_ns[line.row[0], slot.replica, slot.size] - slot.hold_ns
+    beyond_ns = line.latency_ns[line.row[0], _place(line, slot), slot.size] - slot.hold_ns
     done_ns = max(slot.begun_ns, now_ns + np.int64(np.rint(beyond_ns)))
     line.done_ns[slot.taken : slot.taken + slot.size] = done_ns
     replica.busy_ns += max(min(now_ns, line.window_ns[1]) - max(slot.begun_ns, line.window_ns[0]), 0)
     slot.finish_ns = FOREVER
-    line.row[0] -= replica.step
+    line.row[0] -= replica.step + replica.stages - 1
     pass_turn(line, slot.replica, now_ns)
     rescale(line, now_ns)
 
@@ -201,10 +217,16 @@ def rescale(line: Line, now_ns: int) -> None:
     for slot in line.slots:
         if slot.finish_ns == FOREVER:
             continue
-        hold_ns = line.hold_ns[line.row[0], slot.replica, slot.size]
+        hold_ns = line.hold_ns[line.row[0], _place(line, slot), slot.size]
         if hold_ns == slot.hold_ns:
             continue
         if slot.hold_ns > 0:
             slot.left -= (now_ns - slot.since_ns) / slot.hold_ns
         slot.since_ns, slot.hold_ns = now_ns, hold_ns
         slot.finish_ns = now_ns + np.int64(np.ceil(max(slot.left, 0.0) * hold_ns))
+
+
+@compiled
+def _place(line: Line, slot: Any) -> Any:
+    """Where the tables hold the stage of the batch in a slot."""
+    return slot.replica + slot.stage * len(line.replicas)

@@ -28,11 +28,15 @@ class BatchTimes(NamedTuple):
     busy beside a replica count as always busy. ``hold_ms`` and ``latency_ms`` are (rows, replicas, largest batch + 1):
     how long a batch holds its process, and how long until its requests are answered. The two differ where a model
     loads a batch while the one before it runs (iGniter's eq. 2), or measured throughput and latency disagree.
+
+    On slices that processes share equally batches have two ``stages``: the tables hold the first for all replicas and
+    then the second for all, and a process in its second stage adds 1 to the row.
     """
 
     step: Ints
     hold_ms: Floats
     latency_ms: Floats
+    stages: int = 1
 
     @property
     def always_busy(self) -> bool:
@@ -55,12 +59,27 @@ def batch_times(instance: Instance, gpu: str, piece: Slice) -> BatchTimes:
     """
     _refuse_unknown(instance, gpu, piece)
     data = _networks(instance, gpu, piece)
-    step, busy = _combinations(piece.replicas, MOST_ENTRIES if data else MOST_PREDICTIONS)
     if data:
-        replicas = [(instance.model_of(one), one.batch) for one in piece.replicas]
-        latency_ms = network_times(data, gpu_type(gpu).slice_compute(piece.profile), replicas, busy)
-        return BatchTimes(step, latency_ms, latency_ms)
+        return _processor_sharing(data, instance, gpu_type(gpu).slice_compute(piece.profile), piece)
+    step, busy = _combinations(piece.replicas, MOST_PREDICTIONS)
     return BatchTimes(step, *_predicted(instance, gpu, piece, busy))
+
+
+def _processor_sharing(data: FittedNetworks, instance: Instance, compute_slices: int, piece: Slice) -> BatchTimes:
+    """The BatchTimes of closed networks: a row is (busy processes) * (processes + 1) + (processes on the slice).
+
+    Where that makes too many rows, all processes count as busy.
+    """
+    replicas = [(instance.model_of(one), one.batch) for one in piece.replicas]
+    processes = sum(one.processes for one in piece.replicas)
+    entries = 2 * len(replicas) * (processes + 1) ** 2 * (max(batch for _, batch in replicas) + 1)
+    launching = np.arange(processes + 1) if entries <= MOST_ENTRIES else np.array([processes])
+    think_ms, slice_ms = network_times(data, compute_slices, replicas, launching)
+    shared_ms = slice_ms * np.arange(processes + 1)[:, None, None]
+    stages = np.repeat(think_ms, processes + 1, axis=0), np.tile(shared_ms, (len(launching), 1, 1))
+    hold_ms = np.concatenate(stages, axis=1)
+    step = np.full(len(replicas), processes + 1 if len(launching) > 1 else 0)
+    return BatchTimes(step, hold_ms, hold_ms, 2)
 
 
 def _combinations(replicas: Sequence[Replica], most: int) -> tuple[Ints, Ints]:

@@ -13,10 +13,11 @@ from provision.models.traffic.arrivals import Mmpp, Poisson, Renewal, Trace
 from provision.models.traffic.routing import Routing, by_least_work, by_lot, in_turns
 from provision.models.traffic.spread import service_factors
 from provision.simulation.arrivals import arrivals_ns, process_of
-from provision.simulation.deployment import Deployment
+from provision.simulation.deployment import Deployment, Place
+from provision.simulation.failure import before_failure, parts_after
 from provision.simulation.kernel import NS_PER_MS, NS_PER_S, Line
 from provision.simulation.shadow import replay_with_shadows
-from provision.simulation.slices import answered, line_of
+from provision.simulation.slices import PlannedSlice, answered, line_of
 from provision.simulation.workflows import arrivals_at_stages, play
 
 
@@ -70,14 +71,15 @@ def replay(
         for workload, random in zip(instance.workloads, streams, strict=True)
     ])
     owners = {
-        name: _owners(_routing(instance, name, settings), times_ns, [place.share for place in places], random)
+        name: _dealt(instance, deployment, settings, name, places, times_ns, random)
         for (name, places), times_ns, random in zip(deployment.places.items(), arriving_ns, streams, strict=True)
     }
     lines = _lines(deployment, settings, arriving_ns, owners, streams)
     switches = replay_with_shadows(instance, deployment.slices, lines, settings, replication) if settings.shadow else []
     passed = play(instance, deployment, lines, arriving_ns, owners)
     workloads = [
-        _tally(settings, times_ns, [(lines[place.slice], place.replica) for place in places])
+        _tally(settings, times_ns, [(deployment.slices[place.slice], lines[place.slice], place.replica)
+                                    for place in places])
         for times_ns, places in zip(arriving_ns, deployment.places.values(), strict=True)
     ]
     return workloads, [_timed(settings, first_ns, last_ns, len(first_ns)) for first_ns, last_ns in passed], switches
@@ -95,6 +97,20 @@ def _routing(instance: Instance, name: str, settings: SimulationSettings) -> Rou
     if settings.routing is None and settings.arrival_cv == 0:
         return "round_robin"
     return settings.routing or instance.policy.routing_of(instance.workload[name])
+
+
+def _dealt(
+    instance: Instance, deployment: Deployment, settings: SimulationSettings, name: str, places: Sequence[Place],
+    times_ns: Ints, random: np.random.Generator,
+) -> Ints:
+    """The replica of each request of a workload; after the loss of a GPU one of those that are left."""
+    routing, parts = _routing(instance, name, settings), [place.share for place in places]
+    after = parts_after(instance, deployment.slices, places, settings.fail.gpu) if settings.fail else None
+    if settings.fail is None or after is None:
+        return _owners(routing, times_ns, parts, random)
+    split = np.searchsorted(times_ns, settings.fail.at_s * NS_PER_S)
+    return np.concatenate([_owners(routing, times_ns[:split], parts, random),
+                           _owners(routing, times_ns[split:], after, random)])
 
 
 def _owners(routing: Routing, times_ns: Ints, parts: Sequence[float], random: np.random.Generator) -> Ints:
@@ -125,13 +141,17 @@ def _lines(
     ]
 
 
-def _tally(settings: SimulationSettings, arrivals_ns: Ints, replicas: Sequence[tuple[Line, int]]) -> Tally:
-    """The Tally of a workload, from its replicas as (Line, index); without any, all its requests are dropped."""
+def _tally(
+    settings: SimulationSettings, arrivals_ns: Ints, replicas: Sequence[tuple[PlannedSlice, Line, int]]
+) -> Tally:
+    """The Tally of a workload, from its replicas as (PlannedSlice, Line, index); without any, all are dropped."""
     nothing = np.zeros(0, np.int64)
-    pairs = [answered(line, at) for line, at in replicas] or [(nothing, nothing)]
+    found = [before_failure(settings, planned, *answered(line, at)) for planned, line, at in replicas]
+    pairs = [pair for pair, _ in found] or [(nothing, nothing)]
     arrival_ns, done_ns = (np.concatenate(column) for column in zip(*pairs, strict=True))
-    counts = {name: sum(int(line.replicas[name][at]) for line, at in replicas)
+    counts = {name: sum(int(line.replicas[name][at]) for _, line, at in replicas)
               for name in ("dropped", "measured_drops", "busy_ns", "batches")}
+    counts["dropped"] += sum(lost for _, lost in found)
     if not replicas:
         measured_drops = int(np.sum(arrivals_ns >= settings.measured_from_s * NS_PER_S))
         counts |= {"dropped": len(arrivals_ns), "measured_drops": measured_drops}

@@ -11,6 +11,7 @@ from provision.models.plans.simulation_report import TARGET, SimulatedWorkload, 
 from provision.models.problem.instance import Instance
 from provision.simulation.arrivals import read_trace
 from provision.simulation.deployment import Deployment, deploy
+from provision.simulation.failure import refuse_no_failure
 from provision.simulation.replay import replay
 from provision.simulation.shadow import refuse_other_models
 from provision.simulation.statistics import Timed, summarise
@@ -56,6 +57,8 @@ def simulate(instance: Instance, plan: Plan, seconds: float = 60.0, seed: int = 
     _refuse_too_few(instance, settings, trace)
     deployment = deploy(instance, plan)
     refuse_without_stages(instance, deployment, settings)
+    if settings.fail:
+        refuse_no_failure(instance, plan, settings, settings.fail)
     if settings.shadow:
         refuse_other_models(instance, plan)
     rounds = [replay(instance, deployment, settings, number, trace) for number in range(settings.replications)]

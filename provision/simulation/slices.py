@@ -61,7 +61,7 @@ def line_of(
     delays_ms = planned.delays_ms if settings.max_delay_ms is None else settings.max_delay_ms
     replicas["delay_ns"] = np.minimum(delays_ms, LONGEST_NS / 2 / NS_PER_MS) * NS_PER_MS
     replicas["queue_limit"] = settings.queue_limit or FOREVER
-    replicas["step"] = planned.times.step
+    replicas["step"], replicas["stages"] = planned.times.step, planned.times.stages
     for part in gpulets_of(planned.piece.replicas):
         replicas["next_in_turn"][part] = np.roll(part, -1)
     slots = np.zeros(replicas["idle"].sum(), SLOT)

@@ -29,6 +29,7 @@ from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving.parts import parts_of, whole_plan
 from provision.solving.slack import with_slack
+from provision.solving.surviving import surviving
 from provision.solving.throughput import fill_fleet
 
 Step = Callable[[Instance, Search], Outcome]
@@ -40,6 +41,8 @@ DISTINCT = 200
 
 def run(instance: Instance, search: Search) -> Outcome:
     """The best plan and the best bound of all steps; after Ctrl-C those found so far."""
+    if instance.policy.survive:
+        return surviving(instance, search, run)
     progress, found = Progress(instance, search), Outcome("unknown", "time_limit")
     built, reason = 0.0, ""
     try:
@@ -179,6 +182,7 @@ METHODS = (
         exact=True,
         source="this package",
         features=ISOLATED | {"max_replicas", "interference", "gpulets", "other_sharing", "share_slices",
+                             "random_turns", "random_slices", "survive",
                              "max_throughput", "full_batches"},
         parameters=PARAMETERS,
         rehearse=_rehearse,

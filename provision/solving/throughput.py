@@ -5,11 +5,13 @@ from time import perf_counter
 
 from provision.formulations.master import solve as master
 from provision.formulations.master.most_throughput import filled, throughput_bound
+from provision.heuristics.core import greedy
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.problem import Problem
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
+from provision.models.problem.method import needs
 from provision.models.problem.search import Outcome, Search, Status
 
 SERVE_SHARE = 0.5
@@ -26,6 +28,8 @@ def fill_fleet(instance: Instance, search: Search) -> Outcome:
     fewest = instance.replace(objective="min_gpus")
     begun = replace(search, start=None, time_limit_s=search.left_s * SERVE_SHARE, started=perf_counter(),
                     report=lambda incumbent: None)
+    if greedy.METHODS[0].features >= needs(fewest):
+        begun = replace(begun, start=greedy.solve(fewest, begun).plan)
     served = master.solve(fewest, begun)
     if served.status == "infeasible":
         return served

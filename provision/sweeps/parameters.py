@@ -139,6 +139,12 @@ def _types(instance: Instance, target: str, value: Any, where: str) -> Instance:
     return _instance(instance, where, fleet=[one for one in instance.fleet if one.gpu in wanted])
 
 
+def _survive(instance: Instance, target: str, value: Any, where: str) -> Instance:
+    """The instance whose plans survive the loss of so many GPUs."""
+    survive = {"gpu_failures": value} if value else None
+    return _instance(instance, where, policy=_with(Policy, instance.policy, where, survive=survive))
+
+
 def _max_batch(instance: Instance, target: str, value: Any, where: str) -> Instance:
     """The instance without operating points of larger batches, and without data that has no other."""
     left = [data for data in (_limited(data, value, where) for data in instance.performance) if data is not None]
@@ -185,6 +191,7 @@ PARAMETERS = {
     "types": Parameter("GPU types allowed, joined by +", _types, numeric=False),
     "headroom": Parameter("extra rate planned for, as a fraction", _policy("headroom")),
     "safety": Parameter("part of the latency budget that may be used", _policy("safety")),
+    "survive": Parameter("GPUs that may be lost without a rate or SLO being missed: 0 or 1", _survive, whole=True),
     "max_batch": Parameter("largest batch allowed", _max_batch, whole=True),
 }
 """Every parameter by the name it goes by in a sweep, before the dot."""

@@ -15,7 +15,7 @@ from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.plans.report import ReplicaPrediction, Report, Violation
 from provision.models.problem.instance import SHARED
-from provision.models.problem.prediction import predict_slice, slice_members, task_p99_ms
+from provision.models.problem.prediction import carried_rps, predict_slice, slice_members, task_p99_ms
 
 if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType
@@ -54,6 +54,7 @@ class _Verifier:
         self.predictions: list[ReplicaPrediction] = []
         self.sms, self.busy_sms, self.offered_sms, self.compute = 0.0, 0.0, 0, 0
         self.routed: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
+        self.carried: defaultdict[str, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
         self.entries = {(entry.gpu, entry.partitioned): entry for entry in instance.fleet}
         self.cache: dict[tuple[Any, ...], list[Prediction | None]] = {}
 
@@ -69,6 +70,8 @@ class _Verifier:
         self._check_fleet()
         for workload in self.instance.workloads:
             self._check_rate(workload)
+            if self.instance.policy.survive:
+                self._check_survival(workload)
         return self._summary()
 
     def _violate(
@@ -222,6 +225,8 @@ class _Verifier:
                 throughput_rps=found.throughput_rps, rate_rps=replica.rate_rps, memory_gib=found.memory_gib,
             )
         )
+        if self.instance.policy.survive and not _over(found.latency_ms, budget):
+            self.carried[replica.workload][at] += carried_rps(self.instance, replica, found)
         if _over(found.latency_ms, budget):
             message = (
                 f"batch latency {found.latency_ms:.4g} ms is {found.latency_ms / budget - 1:.1%} over the "
@@ -275,6 +280,15 @@ class _Verifier:
             if workload.max_share_per_gpu < 1 and _over(rate, limit):
                 message = f"{rate:.6g} requests/s on one GPU, max_share_per_gpu allows {limit:.6g}"
                 self._violate("rate", message, at, None, workload.name, rate, limit)
+
+    def _check_survival(self, workload: Workload) -> None:
+        """Whichever GPU is lost, the replicas on the others can carry a workload's whole rate within its SLO."""
+        on_gpu, planned = self.carried[workload.name], self.instance.planned_rps(workload)
+        for at in sorted({at for at, _ in self.routed[workload.name]}):
+            left = math.fsum(rps for gpu, rps in on_gpu.items() if gpu != at)
+            if _over(planned, left):
+                message = f"after its loss the others carry {left:.6g} of {planned:.6g} requests/s"
+                self._violate("rate", message, at, None, workload.name, left, planned)
 
     def _check_fleet(self) -> None:
         """No more GPUs of an entry than the fleet has."""

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.models.contents.knapsacks import PARTS_OF_WORTH, Levels, content_at, worth_of
-from provision.models.contents.network.levels import bounded_levels, planned_levels, ways_of
+from provision.models.contents.network.levels import bounded_levels, planned_levels
 from provision.models.contents.network.running import Runner
+from provision.models.contents.network.ways import ways_of
 from provision.models.contents.oracle import Content, Priced, Running
 from provision.models.contents.roles import Role
 from provision.models.performance.fitted_networks import FittedNetworks
@@ -44,9 +45,10 @@ class NetworkOracle:
         clients = entry.type.slice_mps_clients(profile)
         self.copies = np.minimum(copies, clients)
         self.memory_gib = entry.type.slice_memory_gib(profile)
-        planned, bounded = planned_levels(clients), bounded_levels(clients)
-        self.ways = ways_of(data, profile, instance.policy, roles, planned, relaxed=False)
-        loose = ways_of(data, profile, instance.policy, roles, bounded, relaxed=True)
+        rule = instance.shared_rule
+        planned, bounded = (make(clients, rule.random_arrivals) for make in (planned_levels, bounded_levels))
+        self.ways = ways_of(data, profile, instance.policy, rule, roles, planned, relaxed=False)
+        loose = ways_of(data, profile, instance.policy, rule, roles, bounded, relaxed=True)
         self.planned = [self.ways.knapsacks(planned, units, relaxed=False) for units in UNITS]
         self.bounded = [loose.knapsacks(bounded, units, relaxed=True) for units in UNITS]
         self.runner = Runner(instance, entry, profile, roles, planned, self.ways)
@@ -61,7 +63,7 @@ class NetworkOracle:
         sure = np.where(self.runner.alone, values, 0)
         found = self._contents(self.planned[step], sure, floor)
         worth = max((int(values[list(content)].sum()) for content in found), default=0)
-        most = max(self._most(self.bounded[step], values, floor), worth)
+        most = max(self._most(self.bounded[step], values, floor), worth, int(sure.max(initial=0)))
         return Priced(found, most, most <= max(worth, floor) or step == len(UNITS) - 1)
 
     def running(self, content: Content) -> list[Running] | None:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from provision.models.contents.network.levels import MARGIN, Level, Ways
+from provision.models.contents.network.levels import Level
+from provision.models.contents.network.ways import MARGIN, Ways
 from provision.models.contents.oracle import Content, Running
 from provision.models.contents.roles import Role
 from provision.models.performance.operating_points import ROUNDING
@@ -68,7 +69,7 @@ class Runner:
 
     def _run_alone(self, role: Role) -> Running | None:
         """The best operating point of a replica that has a slice to itself, when it carries the role's rate."""
-        budget_ms = self.instance.policy.budget_ms(role.slo_ms)
+        budget_ms = np.array([self.instance.policy.budget_ms(role.slo_ms) * (1 + ROUNDING / 2)])
         clients = self.entry.type.slice_mps_clients(self.profile)
         best, most_rps = None, role.rate_rps
         for number, model in enumerate(role.models):
@@ -76,11 +77,9 @@ class Runner:
             if data is None:
                 continue
             points = data.operating_points(model, self.profile)
-            allowed = (points.latency_ms <= budget_ms * (1 + ROUNDING / 2)) & (points.processes <= clients)
-            rps = np.where(allowed, points.throughput_rps, -1.0)
-            if len(rps) and rps.max() >= most_rps:
-                at, most_rps = int(rps.argmax()), float(rps.max())
-                best = Running(number, int(points.batch[at]), int(points.processes[at]), 1.0)
+            rps, _, batch, processes = self.instance.shared_rule.best_points(points, clients, budget_ms)[0].tolist()
+            if rps >= most_rps and batch:
+                best, most_rps = Running(number, int(batch), int(processes), 1.0), rps
         return best
 
 

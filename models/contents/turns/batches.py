@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from provision.models.base.arrays import Floats
-from provision.models.contents.turns.tables import ALONE, ROUNDING, Part, TurnTables
+from provision.models.contents.turns.tables import ALONE, Part, TurnTables
 
 Batches = Sequence[Sequence[int]]
 """For every part, the batches of its replicas as indices into ``TurnTables.batches``."""
@@ -52,12 +52,10 @@ def _grown(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> Itera
 
 
 def _holds(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> bool:
-    """Whether every replica meets its SLO and carries its rate."""
+    """Whether every replica keeps its latency at its rate."""
     for (_, load), sizes, busy_ms in zip(parts, batches, _busy(tables, parts, batches), strict=True):
         who, rates = np.array([one for one, _ in load]), np.array([rate for _, rate in load])
-        in_time = busy_ms.sum() + busy_ms <= tables.allowed_ms[who]
-        carried = rates * busy_ms.sum() <= 1000 * tables.batches[sizes] * (1 + ROUNDING)
-        if not (in_time & carried).all():
+        if (busy_ms.sum() > tables.room_ms(who, rates, np.array(sizes), busy_ms, len(load) > 1)).any():
             return False
     return True
 

@@ -1,8 +1,9 @@
 """Levels of a part of a GPU on which replicas take turns: the length of its cycle, and the pressures across parts.
 
-In a cycle no longer than C every replica runs one batch. So a replica needs the smallest batch that carries its rate
-in C, and its execution is what it takes of C. It also depends on the pressure that the other part exerts; what this
-part exerts in turn is limited, so that both parts can be planned apart and put together afterwards.
+In a cycle no longer than C every replica runs one batch. So a replica needs the smallest batch that keeps its latency
+at its rate in C, and its execution is what it takes of C. It also depends on the pressure that the other part exerts;
+what this part exerts in turn is limited, so that both parts can be planned apart and put together afterwards. One more
+level is for a replica that is alone on its part.
 """
 
 from typing import NamedTuple
@@ -47,7 +48,7 @@ UNLIMITED = Pressures(np.array([np.inf]), np.array([np.inf]))
 
 def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received: Pressures, exerted: Pressures,
               grid: Grid, relaxed: bool) -> Levels:
-    """The levels of a share, in the order (received, exerted, cycles).
+    """The levels of a share, in the order (received, exerted, cycles and then alone).
 
     Parameters
     ----------
@@ -67,25 +68,37 @@ def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received
     cycles_ms = _cycles(tables, share, grid.step)
     shortest_ms = cycles_ms[:-1] if relaxed else cycles_ms[1:]
     forgiven = 1 + FORGIVEN if relaxed else 1.0
-    needed = tables.rates * shortest_ms[:, None] / 1000 / forgiven * (1 - 1e-12)
-    size = np.searchsorted(tables.batches, needed)
-    there = size < len(tables.batches)
-    size = np.minimum(size, len(tables.batches) - 1)
     who = np.arange(len(tables.rates))
-    pressing = tables.pressure[share][who, size] if len(who) else np.zeros(size.shape)
     first, second = [], []
     for pressure in received.least if relaxed else received.most:
-        busy_ms = tables.beside(share, pressure)[who, size] / forgiven
-        parts = busy_ms / cycles_ms[1:, None] * grid.units
+        busy_ms = tables.beside(share, pressure) / forgiven
+        size, there = _smallest(shortest_ms[:, None, None] <= _room_ms(tables, busy_ms, True, forgiven))
+        single, alone = _smallest((busy_ms <= _room_ms(tables, busy_ms, False, forgiven))[None])
+        parts = busy_ms[who, size] / cycles_ms[1:, None] * grid.units
         units = np.floor(parts * (1 - 1e-12)) if relaxed else np.ceil(parts)
-        in_time = there & (shortest_ms[:, None] + busy_ms <= tables.allowed_ms * forgiven) & (units <= grid.units)
         for most in exerted.most:
-            first.append(np.where(in_time & (pressing <= most), 0, -1))
-            second.append(units)
+            fits = there & (units <= grid.units) & (tables.pressure[share][who, size] <= most)
+            first.append(np.where(fits, 0, -1))
+            first.append(np.where(alone & (tables.pressure[share][who, single] <= most), 1, -1))
+            second += [units, np.zeros(single.shape)]
     taken = np.concatenate(first).astype(np.int32)
     memory_gib = np.broadcast_to(tables.memory_gib * (1 - 1e-6 if relaxed else 1), taken.shape)
+    room = np.tile(np.append(np.zeros(len(cycles_ms) - 1, np.int64), 1), len(received.most) * len(exerted.most))
     return Levels(start, taken, np.where(taken == 0, np.concatenate(second), 0).astype(np.int32),
-                  memory_gib.astype(np.float32), np.zeros(len(taken), np.int64), grid.units)
+                  memory_gib.astype(np.float32), room, grid.units)
+
+
+def _room_ms(tables: TurnTables, busy_ms: NDArray[np.float64], in_turns: bool, forgiven: float
+             ) -> NDArray[np.float64]:
+    """(workloads, batches) the longest cycles that keep the latency of every replica, at its rate."""
+    who, size = np.arange(len(busy_ms))[:, None], np.arange(busy_ms.shape[1])
+    room_ms: NDArray[np.float64] = tables.room_ms(who, tables.rates[who], size, busy_ms, in_turns) * forgiven
+    return room_ms
+
+
+def _smallest(enough: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """(levels, workloads) the smallest of the batches that are enough, and whether there is one."""
+    return np.argmax(enough, axis=2), np.asarray(enough.any(axis=2))
 
 
 def _cycles(tables: TurnTables, share: int, step: float) -> NDArray[np.float64]:

@@ -65,7 +65,7 @@ class TurnsOracle:
         self.start = np.searchsorted(self.role, np.arange(len(roles) + 1))
         self.tables = TurnTables(data, [name for _, _, name in rows],
                                  np.array([instance.policy.budget_ms(roles[at].slo_ms) for at in self.role]),
-                                 np.array([roles[at].rate_rps for at in self.role]))
+                                 np.array([roles[at].rate_rps for at in self.role]), instance.shared_rule)
         self.copies, self.clients = np.minimum(copies, clients), clients
         self.memory_gib = self.tables.gpu.slice_memory_gib(WHOLE)
         self.planned, self.bounded = ([_splits(self.tables, self.start, grid, relaxed) for grid in GRIDS]

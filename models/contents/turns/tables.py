@@ -9,10 +9,11 @@ from typing import cast
 
 import numpy as np
 
-from provision.models.base.arrays import Floats
+from provision.models.base.arrays import Floats, Ints
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.gpulets import GpuletModel, Gpulets
 from provision.models.problem.instance import Instance
+from provision.models.traffic.rule import LatencyRule
 
 ROUNDING = 1e-10
 """Relative excess that counts as rounding; the verifier allows a little more."""
@@ -42,6 +43,8 @@ class TurnTables:
         The name of the model of each workload.
     budgets_ms, rates_rps
         Arrays (workloads,) of latency budgets, in ms, and planned rates, in requests/s.
+    rule
+        The latency rule.
     interference
         Whether the parts of a GPU slow each other.
     """
@@ -52,8 +55,10 @@ class TurnTables:
         models: Sequence[str],
         budgets_ms: Sequence[float] | Floats,
         rates_rps: Sequence[float] | Floats,
+        rule: LatencyRule,
         interference: bool = True,
     ) -> None:
+        self.rule = rule
         self.data, self.interference, self.gpu = data, interference, gpu_type(data.gpu)
         self.batches = np.array(data.batches)
         self.shares = tuple(sorted({share for split in data.splits for share in split}))
@@ -104,22 +109,41 @@ class TurnTables:
         return float((1000 * self.batches / time_ms)[meets].max(initial=0.0))
 
     def _fit(self, share: int, load: Load, pressure: float) -> tuple[int, ...] | None:
-        """Indices of the smallest batches with which a load meets its SLOs on a share; None when there are none.
+        """Indices of the smallest batches with which a load keeps its latencies on a share; None when there are none.
 
-        ``load`` is a tuple of (workload, rate). Over a period of time, a replica needs the batch that holds the
-        requests which arrive in it. The shortest period long enough for all these executions gives the smallest
-        batches. Only periods at which some batch is exactly full need to be tried.
+        ``load`` is a tuple of (workload, rate). A batch is enough while the cycle is no longer than its room. From the
+        smallest batches on, those that are not enough grow, and with them the cycle: none of them can be less.
         """
         who, rates = np.array([one for one, _ in load]), np.array([rate for _, rate in load])
-        period_ms = np.sort((1000 * self.batches / rates[:, None]).ravel())
-        needed = np.searchsorted(self.batches, rates[:, None] * period_ms / 1000 * (1 - ROUNDING))
-        small = needed.max(axis=0) < len(self.batches)
-        needed, period_ms = needed[:, small], period_ms[small]
-        busy_ms = self.beside(share, pressure)[who[:, None], needed]
-        cycle_ms = busy_ms.sum(axis=0)
-        in_time = (cycle_ms + busy_ms <= self.allowed_ms[who][:, None]).all(axis=0)
-        meets = in_time & (cycle_ms <= period_ms * (1 + ROUNDING))
-        return tuple(needed[:, meets.argmax()].tolist()) if meets.any() else None
+        busy_ms = self.beside(share, pressure)[who]
+        room_ms = self.room_ms(who[:, None], rates[:, None], np.arange(len(self.batches)), busy_ms, len(load) > 1)
+        sizes, every = np.zeros(len(who), int), np.arange(len(who))
+        while True:
+            enough = (room_ms >= busy_ms[every, sizes].sum()) & (np.arange(len(self.batches)) >= sizes[:, None])
+            if not enough.any(axis=1).all():
+                return None
+            if enough[every, sizes].all():
+                return tuple(sizes.tolist())
+            sizes = enough.argmax(axis=1)
+
+    def room_ms(self, workload: Ints, rate_rps: Floats, size: Ints, busy_ms: Floats, in_turns: bool) -> Floats:
+        """The longest cycles in which replicas keep their latency; arrays that broadcast against each other.
+
+        Parameters
+        ----------
+        workload, rate_rps
+            Indices of workloads, and the rates of the replicas in requests/s.
+        size, busy_ms
+            Indices of batch sizes, and how long such a batch runs.
+        in_turns
+            Whether others share the cycle; who is alone may let batches wait to fill.
+        """
+        budget_ms, batch = self.allowed_ms[workload] / 2, self.batches[size]
+        if in_turns:
+            room_ms = self.rule.cycle_room_ms(batch, rate_rps, busy_ms, budget_ms)
+        else:
+            room_ms = self.rule.room_ms(batch, rate_rps, 0.0, budget_ms)
+        return room_ms * (1 + ROUNDING)
 
     def settle(self, parts: Sequence[Part]) -> list[tuple[int, ...]] | None:
         """Smallest batches for the parts of one GPU beside each other; None when an SLO, rate or the memory breaks.
@@ -164,6 +188,6 @@ class GpuletTables(TurnTables):
         super().__init__(
             cast("Gpulets", instance.sharing_of(instance.fleet[0].gpu, names)), names,
             [instance.budget_ms(one) for one in instance.workloads],
-            [instance.planned_rps(one) for one in instance.workloads], interference,
+            [instance.planned_rps(one) for one in instance.workloads], instance.shared_rule, interference,
         )
         self.instance = instance

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING, Any, get_args
 
 from provision import draw
@@ -40,6 +41,8 @@ def add_simulate(parser: ArgumentParser) -> None:
     _add(parser, "--service-cv", float, "C", "variation of batch times, lognormal", 0.0)
     _add(parser, "--service-factor", float, "F", "factor on all batch times: 1.1 is a model 10 %% too optimistic", 1.0)
     parser.add_argument("--shadow", action="store_true", help="iGniter's standby processes take over on violations")
+    parser.add_argument("--fail", type=_failure, metavar="GPU@S", help="lose a GPU of the plan, by its index, after so "
+                        "many seconds")
     parser.add_argument("--png", metavar="F", help="draw the latency distributions (.png or .svg)")
     add_force(parser)
     add_json(parser)
@@ -52,6 +55,15 @@ def _add(parser: ArgumentParser, name: str, kind: type, metavar: str, text: str,
     parser.add_argument(name, type=kind, metavar=metavar, help=shown, default=default)
 
 
+def _failure(text: str) -> dict[str, int | float]:
+    """``GPU@SECONDS`` as the fields of a Failure."""
+    gpu, _, seconds = text.partition("@")
+    try:
+        return {"gpu": int(gpu), "at_s": float(seconds)}
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} should be GPU@SECONDS, such as 1@20") from None
+
+
 def _run(options: Namespace) -> int:
     instance, plan = read(options.instance), read_plan(options.plan)
     if options.png:
@@ -60,7 +72,7 @@ def _run(options: Namespace) -> int:
         instance, plan, options.seconds, options.seed, warmup_s=options.warmup, replications=options.replications,
         arrival_cv=options.arrival_cv, routing=options.routing, trace=options.trace, max_delay_ms=options.max_delay_ms,
         queue_limit=options.queue_limit, service_cv=options.service_cv, service_factor=options.service_factor,
-        shadow=options.shadow,
+        shadow=options.shadow, fail=options.fail,
     )
     for note in report.notes:
         print(f"note: {note}", file=sys.stderr)

@@ -4,7 +4,7 @@ import { byId, h } from "./dom.js";
 
 const WORKLOAD = [["name", "text"], ["model", "text"], ["slo_ms", "number"], ["rate_rps", "number"], ["min_replicas", "number"]];
 const FLEET = [["gpu", "text"], ["price_per_hour", "number"], ["count", "number"]];
-const POLICY = [["latency_budget", ["half_slo", "queueing"]], ["safety", "number"], ["headroom", "number"]];
+const POLICY = [["latency_budget", ["queueing", "half_slo"]], ["safety", "number"], ["headroom", "number"]];
 const OBJECTIVES = ["min_cost", "min_gpus", "max_throughput"];
 
 /** Fill a form with an instance; `save(content)` is called with what it holds then. */

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from provision.models.contents.network.levels import least_use, most_use
+from provision.models.contents.network.ways import least_use, most_use
 from provision.models.contents.problem import Problem
 from provision.models.contents.roles import Role
 from provision.models.hardware.gpu import WHOLE
@@ -13,6 +13,7 @@ from provision.models.performance.operating_points import Member
 from provision.models.problem.instance import Instance
 
 NETWORK = {"fleet": [{"gpu": "a100-80gb"}], "performance": "parvagpu-a100", "policy": {"share_slices": True}}
+RANDOM = {"version": 2, "policy": {"share_slices": True}}
 TURNS = {"fleet": [{"gpu": "rtx2080ti"}], "performance": "gpulets-2080ti"}
 NETWORK_MODELS = ("resnet50", "mobilenetv2", "vgg19", "inceptionv3", "densenet121", "bert")
 TURNS_MODELS = ("lenet", "resnet50", "vgg16", "googlenet", "ssd-mobilenetv1")
@@ -26,7 +27,7 @@ def _problem(data, rest, models):
         drawn = data.draw(st.lists(st.sampled_from(models), min_size=1, max_size=2, unique=True))
         workloads.append({"name": f"w{at}", "model": drawn[0], "variants": drawn[1:] if at == 0 else [],
                           "slo_ms": data.draw(st.floats(60, 400)), "rate_rps": data.draw(st.floats(1, 300))})
-    return Problem(Instance(version=1, name="drawn", workloads=workloads, **rest))
+    return Problem(Instance(**{"version": 1, "name": "drawn", "workloads": workloads} | rest))
 
 
 def _oracle(problem, data):
@@ -42,7 +43,8 @@ def _values(problem, data):
 
 def _member(problem, role, run, rate_rps, model=None):
     fill_ms = problem.instance.policy.fill_ms(role.slo_ms)
-    return Member(model or role.models[run.model], run.batch, run.processes, run.sm_share, rate_rps, run.turn, fill_ms)
+    return Member(model or role.models[run.model], run.batch, run.processes, run.sm_share, rate_rps, run.turn, fill_ms,
+                  problem.instance.policy.rule.random_arrivals)
 
 
 def _holds(problem, profile, roles, members):
@@ -54,9 +56,17 @@ def _holds(problem, profile, roles, members):
         return False
     held_gib = sum(one.memory_gib for one in found)
     return held_gib <= entry.type.slice_memory_gib(profile) * (1 + ROUNDING) and all(
-        one.latency_ms <= problem.instance.policy.budget_ms(role.slo_ms) * (1 + ROUNDING)
+        _tail_ms(problem, role, member, one) <= problem.instance.policy.budget_ms(role.slo_ms) * (1 + ROUNDING)
         and member.rate_rps <= one.throughput_rps * (1 + ROUNDING)
         for role, member, one in zip(roles, members, found, strict=True))
+
+
+def _tail_ms(problem, role, member, found):
+    """What of a replica must keep its latency budget: the percentile, or the time of a batch."""
+    rule, policy = problem.instance.shared_rule, problem.instance.policy
+    delay_ms = policy.queue_delay_ms(role.slo_ms, found.latency_ms)
+    tail_ms = rule.tail_ms(member.batch, member.processes, found, member.rate_rps, delay_ms)
+    return found.latency_ms if tail_ms is None else max(tail_ms, found.latency_ms)
 
 
 @pytest.mark.parametrize(("rest", "models"), [(NETWORK, NETWORK_MODELS), (TURNS, TURNS_MODELS)],
@@ -65,7 +75,20 @@ def _holds(problem, profile, roles, members):
 @settings(max_examples=25, deadline=None)
 def test_contents_hold_at_their_rates_and_below(rest, models, data):
     """Every content that is offered has operating points that hold, whatever part of the rates is routed."""
-    problem = _problem(data, rest, models)
+    _contents_hold(_problem(data, rest, models), data)
+
+
+@pytest.mark.parametrize(("rest", "models"), [(NETWORK | RANDOM, NETWORK_MODELS), (TURNS | RANDOM, TURNS_MODELS)],
+                         ids=["network", "turns"])
+@given(data=st.data())
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+def test_contents_keep_their_percentiles_under_queueing(rest, models, data):
+    """The same for the percentile of requests; searches there are slower, so that failures are not made smaller."""
+    _contents_hold(_problem(data, rest, models), data)
+
+
+def _contents_hold(problem, data):
+    """Check contents that an oracle offers against the scalar path."""
     profile, oracle = _oracle(problem, data)
     values = _values(problem, data)
     found = oracle.price(values, 0, data.draw(st.integers(0, 1)))
@@ -77,6 +100,7 @@ def test_contents_hold_at_their_rates_and_below(rest, models, data):
         for _ in range(3):
             parts = data.draw(st.lists(st.floats(0, 1) | st.just(1.0), min_size=len(roles), max_size=len(roles)))
             alone = len(roles) == 1
+            alone &= not problem.instance.policy.rule.random_arrivals
             members = [_member(problem, role, run, 0.0 if alone else role.rate_rps * part)
                        for role, run, part in zip(roles, runs, parts, strict=True)]
             assert _holds(problem, profile, roles, members)
@@ -86,7 +110,20 @@ def test_contents_hold_at_their_rates_and_below(rest, models, data):
 @settings(max_examples=150, deadline=None)
 def test_no_shared_slice_is_worth_more_than_the_bound(data):
     """Replicas drawn at random, at rates of their roles, that hold by the scalar path are worth no more than told."""
-    problem = _problem(data, NETWORK, NETWORK_MODELS)
+    _no_more_than_the_bound(_problem(data, NETWORK, NETWORK_MODELS), data)
+
+
+@given(data=st.data())
+@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+def test_no_shared_slice_is_worth_more_than_the_bound_under_queueing(data):
+    """The same, each drawn problem tried with many draws of replicas."""
+    problem = _problem(data, NETWORK | RANDOM, NETWORK_MODELS)
+    for _ in range(10):
+        _no_more_than_the_bound(problem, data)
+
+
+def _no_more_than_the_bound(problem, data):
+    """Replicas drawn at random, at rates of their roles, against the oracle's bound where they hold."""
     profile, oracle = _oracle(problem, data)
     [performance] = problem.instance.performance
     members, content = [], []
@@ -96,11 +133,39 @@ def test_no_shared_slice_is_worth_more_than_the_bound(data):
         rate_rps = role.rate_rps + (role.upto_rps - role.rate_rps) * data.draw(st.floats(0, 0.999999))
         model, batch = data.draw(st.sampled_from(role.models)), data.draw(st.sampled_from(performance.batches[:9]))
         members.append(Member(model, batch, data.draw(st.integers(1, 2)), 1.0, rate_rps, None,
-                              problem.instance.policy.fill_ms(role.slo_ms)))
+                              problem.instance.policy.fill_ms(role.slo_ms),
+                              problem.instance.policy.rule.random_arrivals))
         content.append(at)
     counts = np.bincount(content, minlength=len(problem.roles))
     if _holds(problem, profile, [problem.roles[at] for at in content], members) and (counts <= oracle.copies).all():
         values = (counts > 0) * 100
+        assert oracle.price(values, 0, data.draw(st.integers(0, 1))).most >= values[content].sum()
+
+
+@given(data=st.data())
+@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+def test_no_gpu_in_turns_is_worth_more_than_the_bound_under_queueing(data):
+    """Parts drawn at random that keep their percentiles at the rates of their roles are worth no more than told."""
+    problem = _problem(data, TURNS | RANDOM, TURNS_MODELS)
+    for _ in range(10):
+        _no_more_in_turns_than_the_bound(problem, data)
+
+
+def _no_more_in_turns_than_the_bound(problem, data):
+    """Parts drawn at random, at rates of their roles, against the oracle's bound where they hold."""
+    _, oracle = _oracle(problem, data)
+    [performance] = problem.instance.performance
+    split = data.draw(st.sampled_from(performance.splits))
+    members, content = [], []
+    for turn in range(len(split)):
+        for _ in range(data.draw(st.integers(1, 2))):
+            content.append(data.draw(st.integers(0, len(problem.roles) - 1)))
+            role = problem.roles[content[-1]]
+            model, batch = data.draw(st.sampled_from(role.models)), data.draw(st.sampled_from(performance.batches))
+            members.append(Member(model, batch, 1, split[turn], role.rate_rps, turn, partly_filled=True))
+    counts = np.bincount(content, minlength=len(problem.roles))
+    if _holds(problem, WHOLE, [problem.roles[at] for at in content], members) and (counts <= oracle.copies).all():
+        values = _values(problem, data)
         assert oracle.price(values, 0, data.draw(st.integers(0, 1))).most >= values[content].sum()
 
 

@@ -272,8 +272,9 @@ def test_unsupported_demands_and_queueing_are_refused():
     for method in ("gpulets", "nexus"):
         with pytest.raises(provision.UnsupportedError, match="min_replicas other than 1"):
             provision.solve(INSTANCE.replace(workloads=(twice,)), method)
-    with pytest.raises(ValidationError, match="queueing is not for gpu-lets' turns; use half_slo"):
-        INSTANCE.replace(policy={"latency_budget": "queueing"})
+    bursty = {"latency_budget": "queueing", "arrivals": {"process": "renewal", "cv": 2.0}}
+    with pytest.raises(ValidationError, match="for Poisson arrivals alone"):
+        INSTANCE.replace(policy=bursty)
 
 
 def test_turns_are_neither_exported_nor_applied():

@@ -6,6 +6,7 @@ import pytest
 
 import provision
 from provision.cli import main
+from provision.instances.files.shipped import shipped_instances
 from provision.models.contents.alone.segments import best_segments
 from provision.models.problem.workload import Policy
 
@@ -61,15 +62,35 @@ def test_half_slo_plans_may_be_late():
 
 def test_queue_delay_is_what_the_batch_leaves():
     """Of half of the SLO under half_slo, of the budget under queueing; never below 0."""
-    assert Policy(safety=0.9).queue_delay_ms(200, 70) == 30
+    half = Policy(latency_budget="half_slo", safety=0.9)
+    assert half.queue_delay_ms(200, 70) == 30
     assert QUEUEING.queue_delay_ms(200, 70) == pytest.approx(110)
-    assert Policy().queue_delay_ms(200, 170) == QUEUEING.queue_delay_ms(200, 185) == 0
+    assert half.queue_delay_ms(200, 170) == QUEUEING.queue_delay_ms(200, 185) == 0
 
 
 INSTANCE = {
     "version": 1, "name": "tiny", "fleet": [{"gpu": "a100-80gb"}], "performance": "parvagpu-a100",
     "workloads": [{"name": "a", "model": "resnet50", "slo_ms": 200, "rate_rps": 100}],
 }
+
+
+@pytest.mark.parametrize("policy", [{}, {"safety": 0.9}])
+def test_queueing_is_the_default_of_version_2(policy):
+    """Files of version 1 that name no rule keep theirs; whatever is named counts in both."""
+    first, second = (provision.Instance(**INSTANCE | {"version": one, "policy": policy}) for one in (1, 2))
+    assert (first.policy.latency_budget, second.policy.latency_budget) == ("half_slo", "queueing")
+    named = policy | {"latency_budget": "half_slo"}
+    assert provision.Instance(**INSTANCE | {"version": 2, "policy": named}).policy == first.policy
+    assert provision.Instance(**INSTANCE | {"policy": named}).digest == first.digest
+    assert first.replace(name="other").policy == first.policy
+
+
+@pytest.mark.parametrize("name", [*shipped_instances(), "igniter-12-seed0", "inss-seed0"])
+def test_instances_of_papers_name_their_rule(name):
+    """None of them changes with the default."""
+    assert provision.read(name).replace(version=2).policy.latency_budget == "half_slo"
+
+
 REFUSED = {
     "unknown": ({"policy": {"latency_budget": "all"}},
                 "should be 'half_slo' or 'full_batches' or 'queueing' (got 'all')"),

@@ -220,15 +220,14 @@ CASES = {
     "unknown_nested": (instance("workloads.0.slo", 3), "workloads[0].slo: unknown field"),
     "unknown_control": (instance("x\x1b[2J\ny", 1), r"x\x1b[2J y: unknown field"),
     "version_missing": (instance("version", MISSING), "version: is missing; add it"),
-    "version_2": (instance("version", 2), "version: should be 1 (got 2)"),
-    "version_text": (instance("version", "1"), "version: should be 1 (got '1')"),
+    "version_3": (instance("version", 3), "version: should be 1 or 2 (got 3)"),
+    "version_text": (instance("version", "1"), "version: should be 1 or 2 (got '1')"),
     "version_true": (instance("version", True), "version: should be 1 (got True)"),
     "objective": (
         instance("objective", "max_fun"),
         "objective: should be 'min_cost', 'min_gpus' or 'max_throughput' (got 'max_fun')",
     ),
     "throughput_uncounted": (throughput("fleet.0.count", MISSING), "fleet[0].count: max_throughput needs a fixed"),
-    "throughput_queueing": (throughput("policy", {"latency_budget": "queueing"}), "takes no queueing; use half_slo"),
     "throughput_replan": (
         (throughput("name", "tiny")[0] | as_json(PLAN, "plan.json"), "replan instance.json plan.json"),
         "replan cannot plan max_throughput",

@@ -12,7 +12,6 @@ from replayed_plans import piece_of, plan_of, table
 import provision
 from provision.cli import main
 from provision.models.performance.catalogue import load_performance
-from provision.models.performance.closed_network import batch_latency_ms_array
 from provision.models.problem.prediction import predict_slice
 from provision.simulation.latencies import batch_times
 from provision.simulation.networks import network_times
@@ -145,22 +144,17 @@ def test_too_many_combinations_count_as_always_busy(testbed, monkeypatch):
     assert any(one.p50.mean_ms > 1.001 * other.p50.mean_ms for one, other in pairs)
 
 
-def test_shared_networks_by_mean_value_analysis():
-    """One class obeys Schweitzer's quadratic; several never beat being alone nor exceed all on the slice at once."""
+def test_stages_of_shared_networks():
+    """Think times grow with the processes that launch; slice times are those of a process alone, on the grid."""
     data = load_performance("parvagpu-a100")
-    busy = np.array([[0], [1], [2], [3], [4]])
-    found = network_times(data, 3, [("bert", 48)], busy)[1:, 0, 48]
-    textbook = data.models["bert"].coefficients.model_copy(update={"queueing": 1.0})
-    assert found == pytest.approx(batch_latency_ms_array(textbook, 48, busy[1:, 0], 3), rel=1e-6)
-    replicas = [("bert", 48), ("resnet50", 16), ("vgg16", 8)]
-    busy = np.array([[1, 1, 1], [3, 2, 1], [1, 4, 4]])
-    times = network_times(data, 3, replicas, busy)
-    for at, (model, batch) in enumerate(replicas):
+    think_ms, slice_ms = network_times(data, 3, [("bert", 48), ("vgg16", 8)], np.arange(4))
+    for at, (model, batch) in enumerate([("bert", 48), ("vgg16", 8)]):
         network = data.models[model].coefficients
-        for row, counts in enumerate(busy):
-            think_ms, work_ms = network.exposed_host_ms(batch, counts.sum(), 3), network.gpu_ms(batch, 3)
-            assert think_ms + work_ms < times[row, at, batch] < think_ms + counts.sum() * work_ms
-        assert (np.diff(times[:, at, 1 : batch + 1]) >= 0).all()
+        assert slice_ms[at, batch] == pytest.approx(network.gpu_ms(batch, 3))
+        for launching in (1, 3):
+            assert think_ms[launching, at, batch] == pytest.approx(network.exposed_host_ms(batch, launching, 3))
+        assert (np.diff(think_ms[1:, at, batch]) >= 0).all()
+        assert slice_ms[at, 7] == slice_ms[at, 8]
 
 
 def test_shared_slices_run_and_agree_with_the_open_network():

@@ -107,6 +107,20 @@ def test_busy_neighbour_slows_running_batch():
     assert sojourns_ms(line, 1)[0] == pytest.approx(4 + 4 / 3, abs=1e-5)
 
 
+def test_processes_think_and_share_the_slice():
+    """Batches of 1 ms of thinking and 4 ms of work: on the slice together each gets half of it."""
+    hold = np.zeros((9, 4, 2))
+    hold[:, :2, 1] = 1.0
+    hold[:, 2:, 1] = np.tile(4.0 * np.arange(3), 3)[:, None]
+    times = BatchTimes(np.array([3, 3]), hold, hold, 2)
+    assert sojourns_ms(played(times, [(1, 1), (1, 1)], [[0], []]), 0).tolist() == [5]
+    together = played(times, [(1, 1), (1, 1)], [[0], [0]])
+    assert [sojourns_ms(together, at).tolist() for at in (0, 1)] == [[9], [9]]
+    later = played(times, [(1, 1), (1, 1)], [[0, 9], [2]])
+    assert [sojourns_ms(later, at).tolist() for at in (0, 1)] == [[7, 5], [7]]
+    assert later.row[0] == 0
+
+
 def test_answer_later_than_process_is_free():
     """Requests are answered after the batch latency, while the process takes the next batch after its hold."""
     times = BatchTimes(np.zeros(1, int), np.array([[[0, 4.0]]]), np.array([[[0, 7.0]]]))

@@ -42,17 +42,3 @@ def network_hold_ms(
         previous_ms, hold_ms = hold_ms, alone_ms + (others * np.minimum(slice_ms[:, None], slice_ms * visits)).sum(1)
     return hold_ms
 
-
-def turns_cycle_ms(execution_ms: np.ndarray) -> float:
-    """The longest time between two turns of a replica that has requests waiting, in ms.
-
-    In a ring one replica runs at a time, and whoever has nothing due is passed over. So a replica whose batch is due
-    waits for one batch of each of the others at most: in any time t in which it has requests waiting it starts
-    floor(t / cycle) batches at least.
-
-    Parameters
-    ----------
-    execution_ms
-        (replicas,) the longest execution of a batch of each, with the effect of what runs beside the ring.
-    """
-    return float(np.sum(execution_ms))

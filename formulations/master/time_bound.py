@@ -1,0 +1,130 @@
+"""A bound by the time of slices under a latency rule for random arrivals: shared closed networks and gpu-lets' turns.
+
+Whatever shares a slice, a request takes a part of the slice's time at least: the slice time of its batch, divided among
+as many requests as the rule lets batches hold on average. A linear program gives every workload enough time of slices
+of the kinds where it takes least; its duals, scaled until no partition is worth more than its price, prove the bound.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag
+from scipy.optimize import linprog
+from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
+
+from provision.models.contents.problem import ROUNDING, Group, Problem
+from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.closed_network import work_ms_array
+from provision.models.performance.fitted_networks import FittedNetworks
+from provision.models.performance.gpulets import Gpulets
+from provision.models.problem.instance import Instance
+from provision.models.traffic.rule import LatencyRule
+
+Floats = NDArray[np.float64]
+STEP = 1.02
+"""Factor from one rate that is tried to the next."""
+LOOSE = 1 + 2e-6
+"""What a rate is loosened by: more than the part of the highest rates that plans leave."""
+
+
+def time_bound(problem: Problem) -> float:
+    """A bound on the objective, for replicas alone and shared; 0 where slices are shared in other ways.
+
+    Parameters
+    ----------
+    problem
+        Under a latency rule for random arrivals, to minimise cost or GPUs.
+    """
+    rates = np.array([group.rate_rps for group in problem.groups])
+    found = []
+    for supply in problem.supplies:
+        files = problem.instance.sharing_files(supply.gpu)
+        turns = [data for data in files if isinstance(data, Gpulets)]
+        if any(not isinstance(data, Gpulets | FittedNetworks) for data in files) or (turns and len(files) > 1):
+            return 0.0
+        if turns:
+            most, partitions = _on_parts(problem, turns[0])
+        else:
+            most, partitions = _on_slices(problem, supply.kinds), supply.partitions[:, list(supply.kinds)]
+        price = min((price for price, _ in supply.offered), default=0)
+        found.append((most, partitions, np.full(len(partitions), float(price))))
+    most, partitions, prices = zip(*found, strict=True)
+    units = least_cost(rates, np.hstack(most) * LOOSE, block_diag(*partitions), np.concatenate(prices))
+    return problem.objective(math.ceil(units - ROUNDING))
+
+
+def least_cost(rates_rps: Floats, most_rps: Floats, partitions: Floats, prices: Floats) -> float:
+    """A lower bound on the price of partitions that have time for all rates.
+
+    Parameters
+    ----------
+    rates_rps
+        (groups,) rates to carry.
+    most_rps
+        (groups, kinds) what a slice carries of a group that has all its time; every group has one above 0.
+    partitions, prices
+        (partitions, kinds) numbers of slices, and (partitions,) prices.
+    """
+    groups, kinds = most_rps.shape
+    priced = csr_array(np.hstack([np.zeros((len(prices), groups)), partitions]))
+    each = csr_array((most_rps.ravel(), (np.arange(groups * kinds), np.repeat(np.arange(groups), kinds))))
+    worthless = hstack([each, -kron(np.ones((groups, 1)), eye_array(kinds))])
+    rows: Any = vstack([priced, worthless])
+    found = linprog(np.concatenate([-rates_rps, np.zeros(kinds)]), A_ub=rows,
+                    b_ub=np.concatenate([prices, np.zeros(groups * kinds)]))
+    if found.status or found.x is None:
+        return 0.0
+    worth = np.maximum(found.x[:groups], 0.0)
+    held = partitions @ (worth[:, None] * most_rps).max(axis=0)
+    return float(worth @ rates_rps) * float((prices[held > 0] / held[held > 0]).min(initial=1.0))
+
+
+def _on_slices(problem: Problem, kinds: Sequence[int]) -> Floats:
+    """(groups, kinds) what MIG slices carry of each group, alone or shared."""
+    most = problem.single_rps[:, list(kinds)].copy()
+    for one in problem.shareable:
+        if one.kind in kinds and isinstance(one.data, FittedNetworks):
+            profile = problem.segments.kinds[one.kind].profile
+            shared = [_network_rps(problem.instance, one.data, profile, group) for group in problem.groups]
+            at = kinds.index(one.kind)
+            most[:, at] = np.maximum(most[:, at], shared)
+    return most
+
+
+def _network_rps(instance: Instance, data: FittedNetworks, profile: str, group: Group) -> float:
+    """What the whole time of a shared slice carries of a group: n processes never run faster than Z + n S."""
+    gpu, budget_ms, most = gpu_type(data.gpu), instance.policy.budget_ms(group.slo_ms), 0.0
+    for name in set(group.models) & set(data.models) if profile in data.profiles else ():
+        network = data.models[name].coefficients
+        size = np.array([one for one in data.batches if one <= network.max_batch])[:, None]
+        count = np.arange(1, min(network.max_processes, gpu.mps_clients) + 1)
+        think_ms, slice_ms = work_ms_array(network, size, count, gpu.slice_compute(profile))
+        hold_ms = think_ms + count * slice_ms
+        rps = instance.shared_rule.most_rps(size, count, hold_ms, hold_ms, budget_ms) * hold_ms / (count * slice_ms)
+        most = max(most, float(rps.max()))
+    return most
+
+
+def _on_parts(problem: Problem, data: Gpulets) -> tuple[Floats, NDArray[np.int64]]:
+    """(groups, shares) what parts of a GPU carry of each group, and (splits, shares) the ways to cut a GPU."""
+    instance, shares = problem.instance, sorted({share for split in data.splits for share in split})
+    most = np.zeros((len(problem.groups), len(shares)))
+    for at, group in enumerate(problem.groups):
+        budget_ms = instance.policy.budget_ms(group.slo_ms)
+        for name in set(group.models) & set(data.models):
+            for number, share in enumerate(shares):
+                busy_ms = np.array([data.models[name].execution_ms(one, share, data.scaling) for one in data.batches])
+                rps = _turning_rps(instance.shared_rule, np.array(data.batches), busy_ms, budget_ms)
+                most[at, number] = max(most[at, number], float(rps.max()))
+    return most, np.array([[split.count(share) for share in shares] for split in data.splits])
+
+
+def _turning_rps(rule: LatencyRule, batch: NDArray[np.int64], busy_ms: Floats, budget_ms: float) -> Floats:
+    """(batches,) rates that replicas do not exceed alone, or in a cycle as short as their own batch."""
+    rps = rule.most_rps(batch, 1, busy_ms, busy_ms, budget_ms)
+    while (more := (rps > 0) & (rule.cycle_room_ms(batch, rps, busy_ms, budget_ms) >= busy_ms)).any():
+        rps = np.where(more, rps * STEP, rps)
+    return rps

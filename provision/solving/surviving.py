@@ -1,0 +1,121 @@
+"""Plans that survive the loss of any one GPU, from plans that spread more than the rates.
+
+A plan with k / (k - 1) of a workload's rate, of which no GPU carries more than 1 / k, still carries the whole rate when
+it loses any GPU. So such instances are planned, for some choices of k, and the cheapest plan counts; its replicas are
+routed the stated rates. Bound: without its dearest GPU such a plan is one that need not survive.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from time import perf_counter
+
+from provision.models.contents.alone.partitions import partitions_of
+from provision.models.contents.alone.segments import best_segments
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+from provision.models.problem.search import Outcome, Progress, Search, Termination
+from provision.models.problem.workload import Workload
+from provision.verification.verify import verify
+
+BOUND_SHARE, PLAN_SHARE = 0.3, 0.5
+"""Parts of the time left that the bound, and each choice, may take."""
+MORE, MOST_PARTS = 3, 12
+"""Choices that are tried, and the most GPUs that a workload is spread over."""
+SAFE = 1 + 1e-8
+"""More than the verifier's tolerances add up to."""
+
+Run = Callable[[Instance, Search], Outcome]
+
+
+def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
+    """The best surviving plan that is found, and a bound.
+
+    Parameters
+    ----------
+    instance, search
+        The problem, with ``survive`` in its policy, and the Search.
+    run
+        Plans an instance without it.
+    """
+    progress, reason = Progress(instance, search), ""
+    found = run(_unconcerned(instance), _part(search, BOUND_SHARE))
+    if found.status == "infeasible":
+        return found
+    if found.bound is not None:
+        lost = min(map(instance.weight, instance.fleet)) if any(one.rate_rps for one in instance.workloads) else 0.0
+        progress.prove(found.bound + lost)
+    for parts in _choices(instance):
+        if progress.proved or search.left_s <= 0 or found.termination == "stopped":
+            break
+        found = run(_spread(instance, parts), _part(search, PLAN_SHARE))
+        if found.plan is not None:
+            plan = _routed(instance, found.plan, parts)
+            if verify(instance, plan).ok:
+                progress.offer(plan)
+        reason = found.reason or reason
+    ended: Termination = "time_limit" if search.left_s <= 0 else "completed"
+    if found.termination == "stopped":
+        ended = "stopped"
+    return progress.outcome(ended, reason)
+
+
+def _part(search: Search, share: float) -> Search:
+    """A search of a part of the time left, of another instance: nothing of it is told."""
+    return replace(search, time_limit_s=search.left_s * share, started=perf_counter(), start=None,
+                   report=lambda incumbent: None)
+
+
+def _unconcerned(instance: Instance) -> Instance:
+    """What a surviving plan without one GPU is a plan of: no survival, no spreading and no lower limits on replicas."""
+    workloads = tuple(
+        one.model_copy(update={"max_share_per_gpu": 1.0, "min_replicas": min(one.min_replicas, 1)})
+        for one in instance.workloads
+    )
+    return _without(instance, workloads)
+
+
+def _without(instance: Instance, workloads: tuple[Workload, ...]) -> Instance:
+    """The instance with other workloads and no survival."""
+    return instance.replace(workloads=workloads, policy=instance.policy.model_copy(update={"survive": None}))
+
+
+def _choices(instance: Instance) -> Iterator[dict[str, int]]:
+    """Over how many GPUs each workload is spread at least: about as many as carry it, and one to spare."""
+    segments = best_segments(instance)
+    most_rps = (segments.throughput_rps @ partitions_of(instance, segments).slots.T).max(axis=1)
+    for more in range(1, 1 + MORE):
+        yield {
+            one.name: _limited(one, math.ceil(instance.planned_rps(one) / rps) + more if rps > 0 else 1 + more)
+            for one, rps in zip(instance.workloads, most_rps.tolist(), strict=True)
+        }
+
+
+def _limited(workload: Workload, parts: int) -> int:
+    """Parts of a workload as its limits allow, at least 2."""
+    return max(2, min(parts, workload.max_replicas or parts, MOST_PARTS))
+
+
+def _spread(instance: Instance, parts: dict[str, int]) -> Instance:
+    """Every workload with its rate and more, no GPU with more than its part."""
+    workloads = tuple(
+        one.model_copy(update={
+            "rate_rps": one.rate_rps * parts[one.name] / (parts[one.name] - 1) * SAFE,
+            "max_share_per_gpu": min(one.max_share_per_gpu, 1 / parts[one.name]),
+        }) if one.rate_rps else one
+        for one in instance.workloads
+    )
+    return _without(instance, workloads)
+
+
+def _routed(instance: Instance, plan: Plan, parts: dict[str, int]) -> Plan:
+    """A plan of the spread instance with the stated rates routed, as one of the instance."""
+    gpus = tuple(
+        gpu.model_copy(update={"slices": tuple(
+            piece.model_copy(update={"replicas": tuple(
+                one.model_copy(update={"rate_rps": one.rate_rps * (parts[one.workload] - 1) / parts[one.workload]})
+                for one in piece.replicas
+            )}) for piece in gpu.slices
+        )}) for gpu in plan.gpus
+    )
+    return plan.model_copy(update={"gpus": gpus, "digest": instance.digest})

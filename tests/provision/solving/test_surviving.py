@@ -1,0 +1,80 @@
+"""Plans that survive the loss of any one GPU: found, bounded, and told apart from those that do not."""
+
+import pytest
+from pydantic import ValidationError
+
+import provision
+from provision.models.problem.workload import Survive
+from provision.sweeps.parameters import changed
+from provision.verification.capacity import capacity_rps
+
+SURVIVE = Survive(gpu_failures=1)
+
+
+def instance(name="parvagpu-s1", **policy):
+    plain = provision.read(name)
+    return plain.replace(policy=plain.policy.model_copy(update=policy))
+
+
+def without(plan, lost):
+    """The plan after the loss of a GPU."""
+    return plan.model_copy(update={"gpus": tuple(gpu for at, gpu in enumerate(plan.gpus) if at != lost)})
+
+
+@pytest.mark.parametrize("rule", ["half_slo", "queueing"])
+def test_what_is_left_carries_all_rates(rule):
+    """Whichever GPU is lost, the capacities of the others cover the rates; no plan costs less than the bound."""
+    asked = instance(latency_budget=rule, survive=SURVIVE)
+    found = provision.solve(asked, time_limit_s=20)
+    assert found.verified and found.objective >= found.bound
+    plain = provision.solve(instance(latency_budget=rule), time_limit_s=20)
+    assert found.objective >= plain.objective + asked.fleet[0].price_per_hour
+    for lost in range(len(found.plan.gpus)):
+        left = provision.verify(instance(latency_budget=rule), without(found.plan, lost))
+        held = capacity_rps(asked, without(found.plan, lost), left.predictions)
+        assert all(held[one.name] >= asked.planned_rps(one) * (1 - 1e-6) for one in asked.workloads)
+
+
+def test_a_plan_that_does_not_survive_is_refuted():
+    plan = provision.solve(instance(), time_limit_s=20).plan
+    report = provision.verify(instance(survive=SURVIVE), plan)
+    assert any("after its loss the others carry" in one.message for one in report.violations)
+
+
+def test_what_if_knows_survival():
+    assert changed(instance(), {"survive": 1}) == instance(survive=SURVIVE)
+    assert changed(instance(survive=SURVIVE), {"survive": 0}) == instance()
+    with pytest.raises(provision.InputError, match="gpu_failures"):
+        changed(instance(), {"survive": 2})
+
+
+def test_other_methods_refuse_survival():
+    with pytest.raises(provision.UnsupportedError, match=r"policy\.survive; use --method auto"):
+        provision.solve(instance(survive=SURVIVE), "greedy")
+
+
+@pytest.mark.parametrize(("name", "words"), [("parvagpu-s1-shared", "shared slices slow"), ("inss", "max_throughput"),
+                                             ("igniter-testbed-12", "one replica survives no loss")])
+def test_what_cannot_survive_is_refused(name, words):
+    with pytest.raises(ValidationError, match=words):
+        instance(name, survive=SURVIVE)
+
+
+def test_replays_of_every_loss_are_in_time():
+    """Under queueing nobody is late whichever GPU fails; without survival somebody is."""
+    asked = instance(latency_budget="queueing", survive=SURVIVE)
+    plan = provision.solve(asked, time_limit_s=20, replay=False).plan
+    for lost in range(len(plan.gpus)):
+        report = provision.simulate(asked, plan, 20, fail={"gpu": lost, "at_s": 5.0})
+        assert not report.late
+        assert all(one.arrived == one.served + one.dropped + one.in_flight for one in report.workloads)
+    plain = provision.solve(instance(latency_budget="queueing"), time_limit_s=20, replay=False).plan
+    assert provision.simulate(instance(latency_budget="queueing"), plain, 20, fail={"gpu": 0, "at_s": 5.0}).late
+
+
+def test_a_failure_that_is_none_is_refused():
+    plan = provision.solve(instance(), "greedy").plan
+    with pytest.raises(provision.InputError, match="GPU 9 is not in the plan"):
+        provision.simulate(instance(), plan, 20, fail={"gpu": 9, "at_s": 5.0})
+    with pytest.raises(provision.InputError, match="after the end"):
+        provision.simulate(instance(), plan, 20, fail={"gpu": 0, "at_s": 25.0})
