@@ -25,6 +25,7 @@ FEATURES = {
     "other_sharing": "sharing of slices by performance data of a further kind (such as colocation)",
     "max_throughput": "objective max_throughput",
     "full_batches": "latency_budget full_batches",
+    "tokens": "language models (workloads with tokens)",
     "isolated_data": "performance data other than one file that tells how all models interfere (igniter, gpulets)",
 }
 """What an instance may ask of a method, and how to say it."""
@@ -37,6 +38,7 @@ ISOLATED = frozenset({
 
 REMEDIES = (
     ("full_batches", "auto, greedy, patterns-throughput or inss"),
+    ("tokens", "auto, master, partition-counts or greedy"),
     ("max_throughput", "auto or greedy"),
     ("variants", "auto, or leave variants out"),
     ("interference", "auto, master or igniter"),
@@ -113,6 +115,7 @@ def needs(instance: Instance) -> set[str]:
         "other_sharing": bool(kinds - {"igniter", "gpulets"}),
         "max_throughput": instance.objective == THROUGHPUT,
         "full_batches": instance.policy.latency_budget == FULL_BATCHES,
+        "tokens": any(workload.tokens for workload in workloads),
         "isolated_data": shared != files or len(files) > len({data.gpu for data in files}),
     }
     asked = {feature for feature, present in found.items() if present}

@@ -178,7 +178,7 @@ METHODS = (
         compiled=True,
         exact=True,
         source="this package",
-        features=ISOLATED | {"max_replicas", "interference", "gpulets", "other_sharing", "share_slices",
+        features=ISOLATED | {"tokens", "max_replicas", "interference", "gpulets", "other_sharing", "share_slices",
                              "max_throughput", "full_batches"},
         parameters=PARAMETERS,
         rehearse=_rehearse,
