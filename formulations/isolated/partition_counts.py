@@ -260,7 +260,7 @@ METHODS = (
         run=solve,
         exact=True,
         source="this package",
-        features=ISOLATED | {"max_replicas", "max_throughput"},
+        features=ISOLATED | {"tokens", "max_replicas", "max_throughput"},
         parameters={"solver": DEFAULT_SOLVER},
     ),
 )

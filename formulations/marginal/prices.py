@@ -18,6 +18,7 @@ from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import best_segments, cap_rps
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
+from provision.models.problem.workload import Workload
 
 SLO_STEP = 0.1
 """The relative change of an SLO whose cost is computed."""
@@ -103,15 +104,15 @@ def relaxed(instance: Instance) -> RatePrices:
 
 def _marginal(instance: Instance, index: int, now: RatePrices) -> Marginal:
     workload, step_ms = instance.workloads[index], SLO_STEP * instance.workloads[index].slo_ms
-    dearer = relaxed(_with_slo(instance, index, workload.slo_ms - step_ms)).value - now.value
-    looser = now.value - relaxed(_with_slo(instance, index, workload.slo_ms + step_ms)).value
+    dearer = relaxed(_with_slo(instance, index, 1 - SLO_STEP)).value - now.value
+    looser = now.value - relaxed(_with_slo(instance, index, 1 + SLO_STEP)).value
     per_rps = float(now.per_rps[index])
     share = per_rps * instance.planned_rps(workload) / now.value if now.value else 0.0
     tighter_per_ms = dearer / step_ms if np.isfinite(dearer) else None
     return Marginal(workload.name, per_rps, share, tighter_per_ms, looser / step_ms)
 
 
-def _with_slo(instance: Instance, index: int, slo_ms: float) -> Instance:
+def _with_slo(instance: Instance, index: int, factor: float) -> Instance:
     workloads = list(instance.workloads)
-    workloads[index] = workloads[index].model_copy(update={"slo_ms": slo_ms})
+    workloads[index] = Workload(**workloads[index].with_slo(factor))
     return instance.replace(workloads=tuple(workloads))

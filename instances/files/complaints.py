@@ -28,7 +28,7 @@ REMEDIES = {
 WORDS = {"extra_forbidden": "unknown field", "missing": "is missing"}
 OWN = ("value_error", "union_tag_invalid", "union_tag_not_found")
 """Types of errors whose message names the value already."""
-TAGS = ("measured-segments", "closed-network", "igniter", "gpulets", "colocation")
+TAGS = ("measured-segments", "closed-network", "igniter", "gpulets", "colocation", "tokens")
 """Names of union members, which pydantic puts into the place of an error."""
 
 
@@ -113,7 +113,7 @@ def _field(location: Sequence[int | str]) -> str:
     for part in location:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif part not in TAGS:
+        elif part not in TAGS or path.startswith("workloads"):
             path += f".{part}" if path else str(part)
     return path
 

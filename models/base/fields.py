@@ -14,6 +14,9 @@ NonNegative = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)]
 Positive = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0)]
 Fraction = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, le=1)]
 
+Percentile = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=50, le=99.99)]
+"""Of the latency of requests, in percent."""
+
 
 def no_flag(value: object) -> object:
     """The value of a version number, which is not to be a flag: Python takes True for 1."""

@@ -20,7 +20,6 @@ from provision.models.contents.register import factory_of
 from provision.models.contents.roles import FEW, Role, dominance, hardness, pieces, split_rates
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.traffic.rule import Traffic
 
 BEYOND = 10
 """The price of a GPU that the fleet lacks, as a multiple of all replicas each on the dearest GPU that it has."""
@@ -273,7 +272,7 @@ def _copies(role: Role, groups: Sequence[Group]) -> int:
 
 def groups_of(instance: Instance) -> list[Group]:
     """The groups of an instance's workloads, in the order of their first ones."""
-    found: dict[tuple[Group, Traffic], list[int]] = {}
+    found: dict[tuple[Group, tuple[object, ...]], list[int]] = {}
     for index, one in enumerate(instance.workloads):
         planned = instance.planned_rps(one)
         share = one.max_share_per_gpu if planned > 0 else 1.0
@@ -281,7 +280,8 @@ def groups_of(instance: Instance) -> list[Group]:
         least = max(one.min_replicas, spread)
         cap_rps = share * planned if share < 1 else math.inf
         alike = Group(one.models, one.slo_ms, planned, least, one.max_replicas or math.inf, cap_rps, members=())
-        found.setdefault((alike, instance.policy.traffic_of(one)), []).append(index)
+        traffic = (*instance.policy.traffic_of(one), one.tokens, one.limits if one.tokens else None)
+        found.setdefault((alike, traffic), []).append(index)
     return [alike._replace(members=tuple(members)) for (alike, _), members in found.items() if alike.least > 0]
 
 

@@ -19,6 +19,7 @@ from provision.models.performance.gpulets import Gpulets
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.measured_segments import MeasuredSegments
 from provision.models.performance.operating_points import PerformanceData
+from provision.models.performance.tokens.data import TokenModels
 
 GROUP = "provision.performance"
 """Entry points by which other packages add kinds of performance data: each names a ``PerformanceData`` class."""
@@ -39,7 +40,8 @@ def _any_kind(value: object, handler: ValidatorFunctionWrapHandler) -> object:
 
 
 OurFile = Annotated[
-    MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets | Colocation, Field(discriminator="kind")
+    MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets | Colocation | TokenModels,
+    Field(discriminator="kind"),
 ]
 PerformanceFile = Annotated[OurFile, WrapValidator(_any_kind)]
 _ANY: TypeAdapter[OurFile] = TypeAdapter(PerformanceFile)

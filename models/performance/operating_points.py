@@ -17,6 +17,7 @@ from provision.models.hardware.gpu import gpu_type
 
 if TYPE_CHECKING:
     from provision.models.base.arrays import Floats, Ints
+    from provision.models.performance.tokens.lengths import RequestTokens
 
 ROUNDING = 1e-9
 """Relative excess that counts as rounding, as it does for the verifier."""
@@ -26,7 +27,7 @@ class Member(NamedTuple):
     """One replica as a performance model sees it.
 
     ``rate_rps`` is what is routed to it, ``turn`` as in a Replica; ``fill_ms`` how long its batches may wait to fill.
-    ``partly_filled`` says that smaller batches than its own may run as well.
+    ``partly_filled`` says that smaller batches than its own may run as well. ``tokens`` are those of its requests.
     """
 
     model: str
@@ -37,6 +38,7 @@ class Member(NamedTuple):
     turn: int | None = None
     fill_ms: float = math.inf
     partly_filled: bool = False
+    tokens: RequestTokens | None = None
 
     @property
     def filled(self) -> int:

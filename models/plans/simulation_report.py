@@ -163,6 +163,8 @@ class Switch(Record):
 class SimulationReport(Shown, Record):
     """Every workload of a simulated plan, and whether all keep their SLOs.
 
+    Of language models ``workloads`` has whole answers; ``tokens`` are their first tokens and times per output token.
+
     ``workflows`` are timed from the request to the last answer of the last stage. ``notes`` say where the simulation
     had to assume more than it knew.
     """
@@ -170,6 +172,7 @@ class SimulationReport(Shown, Record):
     instance: Name
     settings: SimulationSettings
     workloads: tuple[SimulatedWorkload, ...]
+    tokens: tuple[SimulatedWorkload, ...] = ()
     workflows: tuple[SimulatedWorkload, ...] = ()
     switches: tuple[Switch, ...] = ()
     notes: tuple[Text, ...] = ()
@@ -192,12 +195,17 @@ class SimulationReport(Shown, Record):
     @property
     def late(self) -> list[str]:
         """Names of the workloads and workflows whose percentile is over the SLO."""
-        return [one.workload for one in (*self.workloads, *self.workflows) if not one.ok]
+        return [one.workload for one in self.timed if not one.ok]
+
+    @property
+    def timed(self) -> tuple[SimulatedWorkload, ...]:
+        """All that is timed against an SLO."""
+        return (*self.workloads, *self.tokens, *self.workflows)
 
     @property
     def worst(self) -> SimulatedWorkload:
         """The workload, or workflow, whose percentile is the most over its SLO."""
-        return max((*self.workloads, *self.workflows), key=lambda one: one.over_slo)
+        return max(self.timed, key=lambda one: one.over_slo)
 
     @property
     def violation_rate(self) -> float:
@@ -214,6 +222,7 @@ class SimulationReport(Shown, Record):
             "instance": self.instance,
             "settings": self.settings.model_dump() | {"warmup_s": self.settings.measured_from_s},
             "workloads": [one.summary() for one in self.workloads],
+            "tokens": [one.summary() for one in self.tokens],
             "workflows": [one.summary() for one in self.workflows],
             **{name: sum(getattr(one, name) for one in self.workloads) for name in counts},
             "switches": [one.model_dump() for one in self.switches],

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'", "colocation": "co-located models'"}
 """Kinds of performance data whose GPUs are always shared, and the owner of each in messages."""
+TOKENS = "tokens"
+"""Kind of the performance data of language models."""
 THROUGHPUT, REQUESTS = "max_throughput", "requests/s"
 ROUNDING = 1e-9
 """Relative difference at which a value counts as equal to its bound."""
@@ -103,6 +105,7 @@ class Instance(Shown, Record):
                         f"{did_you_mean(model, self._known_models)}"
                     )
         self._check_workflows()
+        self._check_tokens()
         return self
 
     def _check_workflows(self) -> None:
@@ -111,6 +114,8 @@ class Instance(Shown, Record):
         for name, stages in Counter(name for one in self.workflows for name in one.workloads).items():
             if name not in self.workload:
                 raise ValueError(f"workflows: no workload {name!r}; there is {', '.join(self.workload)}")
+            if self.workload[name].tokens:
+                raise ValueError(f"workflows: {name!r} has tokens, which no stage may have here; leave it out")
             if stages > 1:
                 raise ValueError(f"workflows: {name!r} stands in {stages} stages; give each a workload of its own")
 
@@ -124,6 +129,23 @@ class Instance(Shown, Record):
         for index, workload in enumerate(self.workloads):
             if workload.max_replicas != 1:
                 raise ValueError(f"{field} one replica per workload; give workloads[{index}] max_replicas: 1")
+
+    def _check_tokens(self) -> None:
+        """Workloads of tokens have data of kind tokens, and only they have."""
+        for index, workload in enumerate(self.workloads):
+            kinds = {data.kind == TOKENS for model in workload.models for data in self._data_of(model)}
+            if workload.tokens and kinds != {True}:
+                raise ValueError(f"workloads[{index}].tokens: {workload.model} has performance data of another kind "
+                                 f"than {TOKENS}; leave tokens out or add such data alone")
+            if not workload.tokens and True in kinds:
+                raise ValueError(f"workloads[{index}]: {workload.model} has performance data of kind {TOKENS}; add "
+                                 "tokens, the input and output of its requests")
+        if any(workload.tokens for workload in self.workloads) and self.objective == THROUGHPUT:
+            raise ValueError(f"objective: {THROUGHPUT} takes no workloads of tokens; use min_gpus or min_cost")
+
+    def _data_of(self, model: str) -> list[PerformanceFile]:
+        """All performance data of a model on the fleet."""
+        return [data for (_, name), files in self._performance_by_key.items() for data in files if name == model]
 
     def _refuse_unlike_traffic(self) -> None:
         """Replicas that share GPUs are planned for one traffic."""
@@ -267,8 +289,15 @@ class Instance(Shown, Record):
         return replica.model or self.workload[replica.workload].model
 
     def budget_ms(self, workload: Workload) -> float:
-        """Longest latency allowed for a workload, in ms: of a batch, under ``queueing`` of a task."""
+        """Longest latency allowed for a workload, in ms: of a batch, under ``queueing`` or with tokens of a request."""
+        if workload.tokens:
+            return self.policy.limits_of(workload).e2e_ms
         return self.policy.budget_ms(workload.slo_ms)
+
+    @property
+    def random_arrivals(self) -> bool:
+        """Whether plans keep all SLOs under random arrivals; those of language models always do."""
+        return self.policy.rule.random_arrivals or all(workload.tokens for workload in self.workloads)
 
     @property
     def shared_rule(self) -> LatencyRule:

@@ -28,6 +28,7 @@ FEATURES = {
     "max_throughput": "objective max_throughput",
     "survive": "policy.survive",
     "full_batches": "latency_budget full_batches",
+    "tokens": "language models (workloads with tokens)",
     "isolated_data": "performance data other than one file that tells how all models interfere (igniter, gpulets)",
 }
 """What an instance may ask of a method, and how to say it."""
@@ -41,6 +42,7 @@ ISOLATED = frozenset({
 REMEDIES = (
     ("survive", "auto"),
     ("full_batches", "auto, greedy, patterns-throughput or inss"),
+    ("tokens", "auto, master, partition-counts or greedy"),
     ("max_throughput", "auto or greedy"),
     ("variants", "auto, or leave variants out"),
     ("interference", "auto, master or igniter"),
@@ -123,6 +125,7 @@ def needs(instance: Instance) -> set[str]:
         "max_throughput": instance.objective == THROUGHPUT,
         "survive": instance.policy.survive is not None,
         "full_batches": instance.policy.latency_budget == FULL_BATCHES,
+        "tokens": any(workload.tokens for workload in workloads),
         "isolated_data": shared != files or len(files) > len({data.gpu for data in files}),
     }
     asked = {feature for feature, present in found.items() if present}

@@ -94,6 +94,6 @@ def slice_members(instance: Instance, piece: Slice) -> tuple[Member, ...] | None
     return tuple(
         Member(instance.model_of(one), one.batch, one.processes, one.sm_share, one.rate_rps if shared else 0.0,
                one.turn, instance.policy.fill_ms(instance.workload[one.workload].slo_ms),
-               instance.policy.rule.random_arrivals)
+               instance.policy.rule.random_arrivals, instance.workload[one.workload].tokens)
         for one in piece.replicas
     )

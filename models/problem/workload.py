@@ -1,24 +1,33 @@
 """What is served, on what, under which rules: workloads, fleet and policy."""
 
+import math
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, Positive, Record
+from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, Percentile, Positive, Record
 from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
 from provision.models.hardware.prices import list_price
+from provision.models.performance.tokens.lengths import Lengths, RequestTokens
+from provision.models.performance.tokens.slo import Limits, TokenSlo
 from provision.models.traffic.arrivals import POISSON, Arrivals, Mmpp, Poisson, Renewal, Trace
 from provision.models.traffic.register import rule_names, rule_of
 from provision.models.traffic.routing import Routing, steadiest_bound
 from provision.models.traffic.rule import LatencyRule, Traffic
 
 MOST_HEADROOM = 10
+UNTOLD_MS = 1.0
+"""Stands for the limit of whole answers beside tokens or limits that are refused, so that these alone are named."""
 LEAST_RPS = 1e-9
 """The smallest rate above 0, in requests/s: one request in thirty years. Smaller rates only cost solvers precision."""
-
-
-Percentile = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=50, le=99.99)]
-"""Which percentile of the requests' latency must keep the SLO."""
 
 
 PRICE = {"type": "string", "description": "PROVIDER or PROVIDER.TIER of the shipped table, in place of price_per_hour"}
@@ -41,6 +50,9 @@ class Workload(Record):
     replicas (iGniter and its like know one replica per workload), ``max_share_per_gpu`` the largest part of its planned
     rate that may be routed to one GPU, so that losing a GPU loses no more. ``arrivals``, ``routing`` and ``percentile``
     are those of the policy where they are not given.
+
+    A language model has ``tokens``, and an ``slo`` of tokens in place of ``slo_ms`` or beside it: ``slo_ms`` is then
+    the limit of the whole answer, by default what ``ttft_ms`` and ``tpot_ms`` leave the longest.
     """
 
     name: Name
@@ -54,6 +66,20 @@ class Workload(Record):
     arrivals: Arrivals | None = Field(default=None, exclude_if=_not_given)
     routing: Routing | None = Field(default=None, exclude_if=_not_given)
     percentile: Percentile | None = Field(default=None, exclude_if=_not_given)
+    tokens: RequestTokens | None = Field(default=None, exclude_if=_not_given)
+    slo: TokenSlo | None = Field(default=None, exclude_if=_not_given)
+
+    @property
+    def limits(self) -> Limits:
+        """What the tokens of its requests must keep; its percentile is not in there."""
+        asked = self.slo or TokenSlo(e2e_ms=self.slo_ms)
+        return Limits(asked.ttft_ms or math.inf, asked.tpot_ms or math.inf, self.slo_ms)
+
+    def with_slo(self, factor: float) -> dict[str, Any]:
+        """Its fields with all times of its SLO by a factor."""
+        asked = self.model_dump(include={"slo_ms", "slo"})
+        times = {name: value * (factor if name.endswith("_ms") else 1) for name, value in asked.get("slo", {}).items()}
+        return self.model_dump() | {"slo_ms": self.slo_ms * factor} | ({"slo": times} if times else {})
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -63,6 +89,36 @@ class Workload(Record):
     def named(self, index: int) -> str | None:
         """The ``model`` of a Replica that runs ``models[index]``: None for the workload's own model."""
         return self.models[index] if index else None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_answer(cls, given: Any) -> Any:
+        """The limit of the whole answer, where limits of tokens stand in its place."""
+        if not isinstance(given, dict) or "slo_ms" in given or not {"slo", "tokens"} <= given.keys():
+            return given
+        try:
+            slo = TokenSlo.model_validate(given["slo"])
+            answer = Lengths.model_validate(given["tokens"]["output"])
+        except (ValidationError, TypeError, KeyError):
+            return given | {"slo_ms": UNTOLD_MS}
+        if slo.e2e_ms is not None:
+            return given | {"slo_ms": slo.e2e_ms}
+        if slo.ttft_ms is None or slo.tpot_ms is None:
+            raise ValueError("slo: limits neither the whole answer nor both parts of it; add e2e_ms, or ttft_ms and "
+                             "tpot_ms")
+        return given | {"slo_ms": slo.ttft_ms + slo.tpot_ms * max(answer.most - 1, 1)}
+
+    @model_validator(mode="after")
+    def _of_tokens(self) -> Self:
+        if self.slo is None:
+            return self
+        if self.tokens is None:
+            raise ValueError("slo: is for language models; add tokens, or write slo_ms")
+        if self.slo.e2e_ms not in (None, self.slo_ms):
+            raise ValueError(f"slo.e2e_ms {self.slo.e2e_ms:g} and slo_ms {self.slo_ms:g} are the same limit; keep one")
+        if None not in (self.percentile, self.slo.percentile):
+            raise ValueError("percentile and slo.percentile are the same; keep one")
+        return self
 
     @field_validator("variants")
     @classmethod
@@ -213,7 +269,12 @@ class Policy(Record):
 
     def percentile_of(self, workload: Workload) -> float:
         """The percentile of the latency of a workload's requests that must keep its SLO."""
-        return workload.percentile or self.percentile
+        stated = workload.slo.percentile if workload.slo else None
+        return workload.percentile or stated or self.percentile
+
+    def limits_of(self, workload: Workload) -> Limits:
+        """What the tokens of a workload's requests may take under a plan, at its percentile."""
+        return workload.limits.scaled(self.safety)._replace(percentile=self.percentile_of(workload))
 
     def traffic_of(self, workload: Workload) -> Traffic:
         """The traffic that each replica of a workload must bear, however many replicas there are.

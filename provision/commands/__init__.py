@@ -22,6 +22,7 @@ VERBS = {
         "one page of everything: the plan and its proof, other methods, what if, a replay, a plan for more traffic",
     ),
     "import": ("imports", "turn public files of other systems into instances, performance data and plans"),
+    "minimum": ("planning.minimum", "the least number of GPUs that an inference-perf specification needs, proven"),
     "serve": ("serve", "plan, watch, compare and export over HTTP and in a browser"),
     "warm-up": ("warm_up", "compile the kernels of the common methods ahead, so that no first answer waits for them"),
     "bench": (

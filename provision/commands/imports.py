@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from provision.commands.common import add_force
+from provision.commands.import_tokens import add_formats
 from provision.instances.files.demand import write_demand
 from provision.instances.files.files import check_writable
 from provision.instances.importers.completion import KNOWN_GPU
@@ -40,6 +41,7 @@ def add_import(parser: ArgumentParser) -> None:
     _add(formats, "csv", _csv, "own measurements, a row per batch with its latency, as a table", "FILE")
     _add(formats, "mlperf", _mlperf, "results of MLPerf Inference, as a table", "PATH")
     _add_tables(formats)
+    add_formats(formats)
     for name in ("perf-analyzer", "model-analyzer"):
         formats.choices[name].add_argument("--gpu", required=True, metavar="G", help="measured on")
         formats.choices[name].add_argument(

@@ -57,6 +57,10 @@ export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={percentage}
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     """``NODE/SERVER/serve.sh`` and ``NODE/SERVER/models/WORKLOAD/config.pbtxt`` for every replica."""
+    for workload in instance.workloads:
+        if workload.tokens:
+            raise InputError(f"workload {workload.name}: triton's dynamic batching serves no language models; use "
+                             "another --to, and vLLM with max_num_seqs of the replica's batch")
     names, files = slugs(workload.name for workload in instance.workloads), {}
     for node in nodes(plan, gpus_per_node):
         for number, (index, position, gpu, order) in enumerate(_servers(node)):

@@ -9,6 +9,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import batch_delay_ms, predict_slice
 from provision.simulation.latencies import BatchTimes, batch_times
 from provision.simulation.slices import PlannedSlice
+from provision.simulation.tokens import TokenReplica, token_replicas
 
 
 class Place(NamedTuple):
@@ -20,10 +21,21 @@ class Place(NamedTuple):
 
 
 class Deployment(NamedTuple):
-    """Every slice that has replicas, and the Places of each workload of the instance by name."""
+    """Every slice that has replicas, and the Places of each workload of the instance by name.
+
+    Replicas of language models are not among them: those are the TokenReplicas in ``engines``, by workload.
+    """
 
     slices: tuple[PlannedSlice, ...]
     places: dict[str, list[Place]]
+    engines: dict[str, list[TokenReplica]]
+
+    def parts(self, name: str) -> list[float]:
+        """The share that each replica of a workload has of its requests."""
+        if name not in self.engines:
+            return [place.share for place in self.places[name]]
+        rates = [one.rate_rps for one in self.engines[name]]
+        return [rate / sum(rates) if sum(rates) else 1 / len(rates) for rate in rates]
 
 
 def deploy(instance: Instance, plan: Plan) -> Deployment:
@@ -40,10 +52,13 @@ def deploy(instance: Instance, plan: Plan) -> Deployment:
             names = ", ".join(instance.workload)
             where = f"GPU {at}, slice {position}"
             raise InputError(f"plan: {where}: {replica.workload!r} is no workload of {instance.name}; it has {names}")
+    engines = token_replicas(instance, plan)
     known: dict[tuple[object, ...], PlannedSlice] = {}
     slices: list[PlannedSlice] = []
     for at, gpu in enumerate(plan.gpus):
-        for piece in filter(lambda piece: piece.replicas, gpu.slices):
+        for piece in gpu.slices:
+            if all(one.workload in engines for one in piece.replicas):
+                continue
             alike = [
                 (one.workload, one.model, one.batch, one.processes, one.sm_share, one.turn) for one in piece.replicas
             ]
@@ -51,7 +66,7 @@ def deploy(instance: Instance, plan: Plan) -> Deployment:
             if key not in known:
                 known[key] = plan_slice(instance, at, gpu.gpu, piece)
             slices.append(known[key]._replace(gpu=at, piece=piece))
-    return Deployment(tuple(slices), {name: _places(slices, name) for name in instance.workload})
+    return Deployment(tuple(slices), {name: _places(slices, name) for name in instance.workload}, engines)
 
 
 def plan_slice(instance: Instance, at: int, gpu: str, piece: Slice) -> PlannedSlice:

@@ -21,7 +21,7 @@ from provision.simulation.slices import PlannedSlice
 
 
 def refuse_no_failure(instance: Instance, plan: Plan, settings: SimulationSettings, fail: Failure) -> None:
-    """Complain when the GPU that fails is none of the plan, or when requests pass through stages.
+    """Complain when the GPU that fails is none of the plan, or when requests have stages or tokens.
 
     Raises
     ------
@@ -35,6 +35,8 @@ def refuse_no_failure(instance: Instance, plan: Plan, settings: SimulationSettin
         raise InputError(f"simulate: fail: {fail.at_s:g} s is after the end, {settings.seconds:g} s")
     if instance.workflows:
         raise InputError("simulate: fail is not for instances with workflows; leave one of them out")
+    if any(one.tokens for one in instance.workloads):
+        raise InputError("simulate: fail is not for language models, whose replay has no GPUs; leave it out")
 
 
 def parts_after(

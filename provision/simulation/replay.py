@@ -13,11 +13,12 @@ from provision.models.traffic.arrivals import Mmpp, Poisson, Renewal, Trace
 from provision.models.traffic.routing import Routing, by_least_work, by_lot, in_turns
 from provision.models.traffic.spread import service_factors
 from provision.simulation.arrivals import arrivals_ns, process_of
-from provision.simulation.deployment import Deployment, Place
+from provision.simulation.deployment import Deployment
 from provision.simulation.failure import before_failure, parts_after
 from provision.simulation.kernel import NS_PER_MS, NS_PER_S, Line
 from provision.simulation.shadow import replay_with_shadows
 from provision.simulation.slices import PlannedSlice, answered, line_of
+from provision.simulation.tokens import answered_ns, further_limits
 from provision.simulation.workflows import arrivals_at_stages, play
 
 
@@ -46,7 +47,7 @@ def replay(
     settings: SimulationSettings,
     replication: int,
     trace: Sequence[Ints] | None = None,
-) -> tuple[list[Tally], list[Tally], list[Switch]]:
+) -> tuple[list[Tally], list[Tally], list[Tally], list[Switch]]:
     """Play one replication.
 
     Parameters
@@ -62,7 +63,8 @@ def replay(
     Returns
     -------
     tuple
-        A Tally for every workload, one for every workflow, and the Switches to standby processes.
+        A Tally for every workload, one for every FurtherLimit on tokens, one for every workflow, and the Switches to
+        standby processes.
     """
     keys = [(replication, at) for at in range(len(instance.workloads))]
     streams = [np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=key)) for key in keys]
@@ -71,8 +73,8 @@ def replay(
         for workload, random in zip(instance.workloads, streams, strict=True)
     ])
     owners = {
-        name: _dealt(instance, deployment, settings, name, places, times_ns, random)
-        for (name, places), times_ns, random in zip(deployment.places.items(), arriving_ns, streams, strict=True)
+        name: _dealt(instance, deployment, settings, name, times_ns, random)
+        for name, times_ns, random in zip(instance.workload, arriving_ns, streams, strict=True)
     }
     lines = _lines(deployment, settings, arriving_ns, owners, streams)
     switches = replay_with_shadows(instance, deployment.slices, lines, settings, replication) if settings.shadow else []
@@ -82,7 +84,25 @@ def replay(
                                     for place in places])
         for times_ns, places in zip(arriving_ns, deployment.places.values(), strict=True)
     ]
-    return workloads, [_timed(settings, first_ns, last_ns, len(first_ns)) for first_ns, last_ns in passed], switches
+    tokens = _tokens(instance, deployment, settings, arriving_ns, owners, streams)
+    for at, (arrived_ns, took_ns) in tokens.items():
+        workloads[at] = _timed(settings, arrived_ns, arrived_ns + took_ns[-1], len(arrived_ns))
+    nobody = np.zeros(0, np.int64), np.zeros((3, 0), np.int64)
+    limits = [(one.row, *tokens.get(one.workload, nobody)) for one in further_limits(instance)]
+    limited = [_timed(settings, arrived_ns, arrived_ns + took_ns[row], len(arrived_ns))
+               for row, arrived_ns, took_ns in limits]
+    flows = [_timed(settings, first_ns, last_ns, len(first_ns)) for first_ns, last_ns in passed]
+    return workloads, limited, flows, switches
+
+
+def _tokens(instance: Instance, deployment: Deployment, settings: SimulationSettings, arriving_ns: list[Ints],
+            owners: dict[str, Ints], streams: list[np.random.Generator]) -> dict[int, tuple[Ints, Ints]]:
+    """Arrivals and times of all requests of the workloads that have tokens and replicas, by index."""
+    return {
+        at: answered_ns(deployment.engines[one.name], one.tokens, arriving_ns[at], owners[one.name],
+                        settings.service_factor, streams[at])
+        for at, one in enumerate(instance.workloads) if one.tokens and deployment.engines.get(one.name)
+    }
 
 
 def _arrivals(instance: Instance, workload: Workload, settings: SimulationSettings) -> Poisson | Renewal | Mmpp | Trace:
@@ -100,11 +120,11 @@ def _routing(instance: Instance, name: str, settings: SimulationSettings) -> Rou
 
 
 def _dealt(
-    instance: Instance, deployment: Deployment, settings: SimulationSettings, name: str, places: Sequence[Place],
-    times_ns: Ints, random: np.random.Generator,
+    instance: Instance, deployment: Deployment, settings: SimulationSettings, name: str, times_ns: Ints,
+    random: np.random.Generator,
 ) -> Ints:
     """The replica of each request of a workload; after the loss of a GPU one of those that are left."""
-    routing, parts = _routing(instance, name, settings), [place.share for place in places]
+    routing, parts, places = _routing(instance, name, settings), deployment.parts(name), deployment.places[name]
     after = parts_after(instance, deployment.slices, places, settings.fail.gpu) if settings.fail else None
     if settings.fail is None or after is None:
         return _owners(routing, times_ns, parts, random)

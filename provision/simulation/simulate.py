@@ -15,6 +15,7 @@ from provision.simulation.failure import refuse_no_failure
 from provision.simulation.replay import replay
 from provision.simulation.shadow import refuse_other_models
 from provision.simulation.statistics import Timed, summarise
+from provision.simulation.tokens import further_limits, refuse_settings
 from provision.simulation.workflows import refuse_without_stages
 
 MOST_REQUESTS = 5e7
@@ -56,6 +57,8 @@ def simulate(instance: Instance, plan: Plan, seconds: float = 60.0, seed: int = 
     _refuse_too_many(instance, settings, trace)
     _refuse_too_few(instance, settings, trace)
     deployment = deploy(instance, plan)
+    if deployment.engines:
+        refuse_settings(settings)
     refuse_without_stages(instance, deployment, settings)
     if settings.fail:
         refuse_no_failure(instance, plan, settings, settings.fail)
@@ -66,14 +69,19 @@ def simulate(instance: Instance, plan: Plan, seconds: float = 60.0, seed: int = 
         summarise(one, _processes(deployment, one.name), settings, found, instance.policy.percentile_of(one))
         for one, *found in zip(instance.workloads, *(found for found, *_ in rounds), strict=True)
     ]
+    tokens = [
+        summarise(one, 0, settings, found, instance.policy.percentile_of(instance.workloads[one.workload]))
+        for one, *found in zip(further_limits(instance), *(found for _, found, *_ in rounds), strict=True)
+    ]
     workflows = [
         summarise(Timed(one.name, instance.workflow_slo_ms(one)), 0, settings, found)
-        for one, *found in zip(instance.workflows, *(found for _, found, _ in rounds), strict=True)
+        for one, *found in zip(instance.workflows, *(found for *_, found, _ in rounds), strict=True)
     ]
     return SimulationReport(
         instance=instance.name,
         settings=settings,
         workloads=tuple(workloads),
+        tokens=tuple(tokens),
         workflows=tuple(workflows),
         switches=tuple(switch for *_, switches in rounds for switch in switches),
         notes=(*_notes(instance, plan, deployment, settings), *_unmeasured(instance, settings, workloads, left_out)),
@@ -125,7 +133,7 @@ def _notes(instance: Instance, plan: Plan, deployment: Deployment, settings: Sim
     if plan.digest not in ("", instance.digest):
         yield f"the plan was made for another state of {plan.instance}; it is replayed on {instance.name} as it is"
     for name, places in deployment.places.items():
-        if not places:
+        if not places and not deployment.engines.get(name):
             yield f"{name} has no replica: all its requests are dropped"
     for planned in deployment.slices:
         if planned.times.always_busy:

@@ -45,7 +45,7 @@ def summarise(
     Parameters
     ----------
     workload
-        The Workload, or a Timed.
+        The Workload, a Timed, or a FurtherLimit.
     processes
         Number of its processes.
     settings

@@ -181,7 +181,7 @@ METHODS = (
         compiled=True,
         exact=True,
         source="this package",
-        features=ISOLATED | {"max_replicas", "interference", "gpulets", "other_sharing", "share_slices",
+        features=ISOLATED | {"tokens", "max_replicas", "interference", "gpulets", "other_sharing", "share_slices",
                              "random_turns", "random_slices", "survive",
                              "max_throughput", "full_batches"},
         parameters=PARAMETERS,

@@ -34,6 +34,7 @@ MODULES = (
     "heuristics.igniter.gslice_plus",
     "heuristics.inss.bda_gpulet",
     "heuristics.inss.inss",
+    "heuristics.inferno.greedy",
     "formulations.assignment.cpsat",
     "formulations.assignment.milp",
 )

@@ -40,6 +40,6 @@ def _narrow(instance: Instance) -> Iterator[str]:
 
 def _promises(instance: Instance) -> Iterator[str]:
     """What half_slo does not promise."""
-    if not instance.policy.rule.random_arrivals:
+    if not instance.random_arrivals:
         yield (f"latency_budget {instance.policy.latency_budget} is about batches; under random arrivals requests may "
                "still be late (provision simulate tells how many, latency_budget queueing plans for them)")

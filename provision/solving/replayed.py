@@ -14,6 +14,8 @@ SECONDS, LEAST_S, REPLICATIONS = 60.0, 1.0, 3
 """Length of a replay at most and at least, and how often it is repeated."""
 MOST_REQUESTS = 2e6
 """Requests of all replays of a plan: a few seconds of compute."""
+MANY = 10_000
+"""Requests of every language model in a replay, where the others leave room: near saturation few tell little."""
 REPAIRS = 2
 SPARE = 0.98
 """A repair plans for this part of the latency that would have been in time in the replay."""
@@ -25,7 +27,8 @@ def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
     Its replications have seeds from ``seed`` on; whoever is late in one of them is late.
     """
     rate_rps = sum(one.rate_rps for one in instance.workloads)
-    seconds = min(SECONDS, MOST_REQUESTS / REPLICATIONS / rate_rps) if rate_rps else LEAST_S
+    longest = max((MANY / one.rate_rps for one in instance.workloads if one.tokens and one.rate_rps), default=SECONDS)
+    seconds = min(max(SECONDS, longest), MOST_REQUESTS / REPLICATIONS / rate_rps) if rate_rps else LEAST_S
     seconds = max(seconds, LEAST_S)
     try:
         reports = [simulate(instance, plan, seconds, seed + number) for number in range(REPLICATIONS)]

@@ -96,8 +96,8 @@ def solve(
     if chosen.compiled and needs(instance) & {"interference", "other_sharing"}:
         _rehearse(instance, chosen, settings)
     listener = _Listener(report)
-    replay = instance.policy.rule.random_arrivals if replay is None else replay
-    repairs = replay and chosen.name == "auto" and instance.policy.rule.random_arrivals
+    replay = instance.random_arrivals if replay is None else replay
+    repairs = replay and chosen.name == "auto" and instance.random_arrivals
     first_s = time_limit_s * (FIRST if repairs else 1)
     search = Search(first_s, seed, settings, listener, _holding(instance, start))
     outcome = listener.attend(chosen, instance, search)

@@ -77,6 +77,13 @@ def find(name: str, instance: Instance) -> tuple[Parameter, str]:
     return parameter, target
 
 
+def _slo(instance: Instance, target: str, value: Any, where: str) -> Instance:
+    """SLOs, of all workloads or the one named, by a factor."""
+    workloads = [validate(Workload, one.with_slo(value), where) if target in ("", one.name) else one
+                 for one in instance.workloads]
+    return _instance(instance, where, workloads=workloads)
+
+
 def _workloads(field: str, factor: bool) -> Change:
     """A change of one field of the workloads, all or the one named: by a factor, or to the value."""
 
@@ -158,6 +165,8 @@ def _limited(data: PerformanceFile, most: int, where: str) -> PerformanceFile | 
     content = data.model_dump(mode="json")
     if data.kind == "igniter" or data.kind == "colocation":
         content["max_batch"] = min(data.max_batch, most)
+    elif data.kind == "tokens":
+        content["engine"]["max_sequences"] = [one for one in data.engine.max_sequences if one <= most]
     elif data.kind != "measured-segments":
         content["batches"] = [batch for batch in data.batches if batch <= most]
     else:
@@ -181,7 +190,7 @@ def _instance(instance: Instance, where: str, **changes: Any) -> Instance:
 ON_DEMAND = "on_demand"
 PARAMETERS = {
     "rate": Parameter("factor of the request rates", _workloads("rate_rps", True), "WORKLOAD"),
-    "slo": Parameter("factor of the SLOs", _workloads("slo_ms", True), "WORKLOAD"),
+    "slo": Parameter("factor of the SLOs", _slo, "WORKLOAD"),
     "max_share_per_gpu": Parameter(
         "largest part of a workload on one GPU, which is what losing a GPU loses",
         _workloads("max_share_per_gpu", False), "WORKLOAD",

@@ -16,6 +16,7 @@ from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.plans.report import ReplicaPrediction, Report, Violation
 from provision.models.problem.instance import SHARED
 from provision.models.problem.prediction import carried_rps, predict_slice, slice_members, task_p99_ms
+from provision.verification.tokens import TokenReplays
 
 if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType
@@ -56,6 +57,7 @@ class _Verifier:
         self.routed: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
         self.carried: defaultdict[str, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
         self.entries = {(entry.gpu, entry.partitioned): entry for entry in instance.fleet}
+        self.tokens = TokenReplays(instance)
         self.cache: dict[tuple[Any, ...], list[Prediction | None]] = {}
 
     def report(self) -> Report:
@@ -210,12 +212,16 @@ class _Verifier:
         """One replica against its operating point, latency budget and throughput."""
         workload, where = self.instance.workload[replica.workload], (at, position, replica.workload)
         if found is None:
+            longest = f", requests of up to {workload.tokens.most} tokens" if workload.tokens else ""
             message = (
                 f"no performance data for {self.instance.model_of(replica)} at batch {replica.batch}, "
-                f"{replica.processes} processes, SM share {replica.sm_share:g} on {piece.profile} with "
+                f"{replica.processes} processes, SM share {replica.sm_share:g} on {piece.profile}{longest} with "
                 f"{len(piece.replicas) - 1} neighbours (out of memory or never measured)"
             )
             self._violate("operating_point", message, *where)
+            return
+        if workload.tokens:
+            self._check_tokens(piece.profile, replica, found, where)
             return
         budget, p99 = self.instance.budget_ms(workload), task_p99_ms(self.instance.policy, workload, replica, found)
         self.predictions.append(
@@ -243,9 +249,28 @@ class _Verifier:
                 f"{budget:.4g} ms that slo_ms {workload.slo_ms:g} leaves"
             )
             self._violate("latency", message, *where, p99, budget)
+        self._check_throughput(replica, found, where)
+
+    def _check_throughput(self, replica: Replica, found: Prediction, where: tuple[int, int, str]) -> None:
+        """No more is routed to a replica than it can do."""
         if _over(replica.rate_rps, found.throughput_rps):
             message = f"{replica.rate_rps:.6g} requests/s routed to a throughput of {found.throughput_rps:.6g}"
             self._violate("rate", message, *where, replica.rate_rps, found.throughput_rps)
+
+    def _check_tokens(self, profile: str, replica: Replica, found: Prediction, where: tuple[int, int, str]) -> None:
+        """One replica of a language model against the limits on its tokens, by a replay at the rate routed to it."""
+        (at, position, name), budget_ms = where, self.instance.budget_ms(self.instance.workload[replica.workload])
+        met = self.tokens.met(self.plan.gpus[at].gpu, profile, replica)
+        self.predictions.append(
+            ReplicaPrediction(
+                gpu=at, slice=position, workload=name, latency_ms=found.latency_ms,
+                p99_ms=met.times_ms[-1] if met else None, budget_ms=budget_ms,
+                throughput_rps=found.throughput_rps, rate_rps=replica.rate_rps, memory_gib=None,
+            )
+        )
+        for message, value, limit in met.complaints if met else ():
+            self._violate("latency", message, *where, value, limit)
+        self._check_throughput(replica, found, where)
 
     def _check_workload(self, at: int, position: int, replica: Replica) -> None:
         """Note where a workload's rate goes; the workload must exist, and have the model that the replica runs."""

@@ -45,7 +45,8 @@ class InferencePerf(Record):
         prompt, output = self.prompt or prompt, self.output or output
         if prompt is None or output is None:
             raise InputError(
-                "the specification takes its requests from a data set; give input and output token counts, or data of "
+                "the specification takes its requests from a data set; give input and output token "
+                "counts (--input-tokens, --output-tokens), or data of "
                 "type random with input_distribution and output_distribution"
             )
         return [

@@ -6,6 +6,7 @@ from time import perf_counter
 import numpy as np
 
 from provision.models.contents.alone.segments import Segments
+from provision.models.contents.alone.token_points import refused_tokens
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome
 from provision.models.problem.workload import Workload
@@ -41,6 +42,8 @@ def _too_much(workload: Workload, best_rps: float, most_replicas: int) -> str:
 
 
 def _explain(instance: Instance, workload: Workload) -> str:
+    if workload.tokens:
+        return refused_tokens(instance, workload)
     latency = min(fastest_ms(instance, model) for model in workload.models)
     if math.isinf(latency):
         return f"workload {workload.name}: no slice of this fleet can run {' or '.join(workload.models)} at all"

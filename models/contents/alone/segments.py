@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
+from provision.models.contents.alone.token_points import token_point
 from provision.models.hardware.geometry import Geometry, geometry
 from provision.models.performance.operating_points import ROUNDING
 from provision.models.problem.instance import Instance
@@ -84,7 +85,7 @@ def _best_segments(key: _Identity, max_processes: int | None) -> Segments:
     budgets = np.array([instance.budget_ms(workload) for workload in instance.workloads]) * (1 + ROUNDING)
     rows: dict[tuple[str, int, Traffic], list[int]] = {}
     for index, workload in enumerate(instance.workloads):
-        for number, model in enumerate(workload.models):
+        for number, model in enumerate(() if workload.tokens else workload.models):
             rows.setdefault((model, number, instance.policy.traffic_of(workload)), []).append(index)
     columns = [
         (_kind(number, entry, profile), column)
@@ -131,6 +132,12 @@ def _column(
             found = rule.best_points(data.operating_points(model, profile), limit, budgets[indices])
             better = found[:, 0] > column[indices, 0]
             column[indices[better]] = np.insert(found[better], 4, number, axis=1)
+    for index, workload in enumerate(instance.workloads):
+        for number, model in enumerate(workload.models if workload.tokens else ()):
+            data = instance.performance_of(entry.gpu, model)
+            point = token_point(instance, data, profile, workload, model)
+            if point[0] > column[index, 0]:
+                column[index] = (*point, number)
     return column
 
 
@@ -147,6 +154,8 @@ def best_point(
     data = instance.performance_of(entry.gpu, model)
     if data is None or processes > _most_processes(entry, profile):
         return 0.0, 0.0, 0, processes
+    if workload.tokens:
+        return token_point(instance, data, profile, workload, model)
     points = data.operating_points(model, profile).where_processes(processes)
     budgets_ms = np.array([instance.budget_ms(workload) * (1 + ROUNDING)])
     throughput_rps, latency_ms, batch, most = instance.policy.rule_for(workload).best_points(

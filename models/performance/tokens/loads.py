@@ -38,6 +38,13 @@ class TokenCounts(Record):
         """Mean number of tokens."""
         return float(np.trapezoid(self.tokens, self.levels))
 
+    @property
+    def mean_square(self) -> float:
+        """Mean of the squares of the numbers of tokens."""
+        widths, tokens = np.diff(self.levels), np.array(self.tokens)
+        low, high = tokens[:-1], tokens[1:]
+        return float(np.sum(widths * (low * low + low * high + high * high)) / 3)
+
     def sample(self, count: int, seed: int) -> np.ndarray:
         """So many numbers of tokens, at least 1 each: one of each of ``count`` equal parts, in random order."""
         levels = (np.random.default_rng(seed).permutation(count) + 0.5) / count

@@ -1,106 +1,171 @@
-"""The highest rate at which a language model keeps its SLO on an engine, under Poisson arrivals.
+"""The highest rate at which a language model keeps its limits on an engine.
 
-Found by bisection over replays, on the safe side: every user counts as one that was silent, and a rate is only taken if
-an upper confidence bound of the share of late requests stays within the SLO's percentile.
+Found by replays, on the safe side: every user counts as one that was silent, and a rate is only taken if an upper
+confidence bound of the share of late requests stays within what the percentile allows, for every limit.
 """
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
-from pydantic import Field, model_validator
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
-from provision.models.base.fields import Number, Positive, Record
 from provision.models.performance.tokens.batching import replay
+from provision.models.performance.tokens.data import TokenSlice
 from provision.models.performance.tokens.loads import TokenCounts
 from provision.models.performance.tokens.records import Clients, Engine, request_table
 from provision.models.performance.tokens.replays import hiccups_ms
+from provision.models.performance.tokens.slo import Limits
 from provision.models.performance.tokens.step import TokenCosts
+from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, Trace, arrival_times_s
 
 REQUESTS = 20_000
-WARM_UP = 2000
-"""Requests at the start of a replay that do not count."""
+WARM_UP = 0.1
+"""Part of the requests, at the start of a replay, that does not count."""
 SEEDS = range(5)
 """Of the replays of one rate. Near saturation whole replays differ, so that only their means are independent."""
 CONFIDENCE = 0.99
-BISECTIONS = 10
+BISECTIONS = 7
+STEP = 0.02
+"""Rates are found to this part, and planned for so much less than the highest that was found to do."""
+FARTHEST = 2.0**10
+"""No rate is looked for that is so many times less than the first guess."""
+SUSTAINED = 0.97
+"""No more than this part of what a saturated engine does: beyond, queues grow without end, if slowly."""
+SPARE, FEWER = 1.01, 0.75
+"""Limits said to work are so much longer than what this part of those who may be late exceeds."""
+STEADY = (0.2, 0.8)
+"""Answers in between, of all in order, come from a saturated engine."""
 EVERYBODY = Clients(most=10**9, senders=1)
 
 
-class TokenSlo(Record):
-    """Limits in ms that so many percent of the requests keep, all of them: first token, per output token, whole."""
-
-    ttft_ms: Positive | None = None
-    tpot_ms: Positive | None = None
-    e2e_ms: Positive | None = None
-    percentile: Number = Field(default=99.0, gt=0, lt=100)
-
-    @model_validator(mode="after")
-    def _limits(self) -> "TokenSlo":
-        if self.ttft_ms is self.tpot_ms is self.e2e_ms is None:
-            raise ValueError("an SLO of tokens limits at least one of ttft_ms, tpot_ms, e2e_ms")
-        return self
+def costs_of(data: TokenSlice) -> TokenCosts:
+    """The coefficients of a slice's performance data as the replays take them."""
+    return TokenCosts(*(getattr(data, f"{name}_ms") for name in TokenCosts._fields))
 
 
+@lru_cache(maxsize=4096)
 def highest_rate_rps(
-    prompt: TokenCounts, output: TokenCounts, slo: TokenSlo, engine: Engine, costs: TokenCosts
+    prompt: TokenCounts, output: TokenCounts, limits: Limits, engine: Engine, costs: TokenCosts,
+    arrivals: Poisson | Renewal | Mmpp | Trace = POISSON, most_rps: float = math.inf,
 ) -> float:
-    """Highest rate found at which the SLO is kept; 0 where not even a single request keeps it.
+    """A rate up to ``most_rps`` at which every limit is kept, near the highest; 0 where not even a single request does.
 
     Raises
     ------
     InputError
         If a request does not fit the engine's KV memory.
-    """
+    """  # fmt: skip
+
+    def shares(rate_rps: float, seed: int) -> np.ndarray:
+        times_ms = answers_ms(rate_rps, prompt, output, engine, costs, arrivals, seed)
+        return late_shares(times_ms, limits)
+
+    def seems_kept(rate_rps: float) -> bool:
+        return bool((shares(rate_rps, SEEDS[0]) <= limits.may_be_late).all())
 
     def kept(rate_rps: float) -> bool:
-        replays = (late_requests(rate_rps, prompt, output, slo, engine, costs, seed) for seed in SEEDS)
-        return _share_bound([late[WARM_UP:].mean() for late in replays]) <= 1 - slo.percentile / 100
+        found = np.array([shares(rate_rps, seed) for seed in SEEDS])
+        return bool((_share_bounds(found) <= limits.may_be_late).all())
 
-    low, high = 0.0, _first_guess_rps(prompt, output, costs)
-    if not kept(high):
-        low_tried = high / 2**BISECTIONS
-        if not kept(low_tried):
+    most_rps = min(most_rps, SUSTAINED * saturated_rps(prompt, output, engine, costs))
+    rate = min(_about(seems_kept, _first_guess_rps(prompt, output, costs), most_rps), most_rps)
+    if rate == 0:
+        return 0.0
+    if kept(rate):
+        while rate < most_rps and kept(rate * (1 + STEP)):
+            rate *= 1 + STEP
+        return min(rate, most_rps) * (1 - STEP)
+    step = STEP
+    while step < 1:
+        rate, step = rate * (1 - step), 2 * step
+        if kept(rate):
+            return rate * (1 - STEP)
+    return 0.0
+
+
+def saturated_rps(prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts) -> float:
+    """What an engine answers in a second while all requests wait for it from the start; not the first and last."""
+    ends_ms = np.sort(served_ms(np.zeros(REQUESTS), prompt, output, engine, costs, SEEDS[0])[2])
+    low, high = (int(part * REQUESTS) for part in STEADY)
+    return 1000 * (high - low) / float(ends_ms[high] - ends_ms[low])
+
+
+def _about(kept: Callable[[float], bool], guess_rps: float, most_rps: float) -> float:
+    """The highest rate that a test passes, roughly, and hardly above ``most_rps``; 0 where it passes none."""
+    rate = guess_rps
+    if kept(rate):
+        while rate < most_rps and kept(2 * rate):
+            rate *= 2
+    while rate <= guess_rps and not kept(rate):
+        rate /= 2
+        if rate < guess_rps / FARTHEST:
             return 0.0
-        low = low_tried
-    while low < high and kept(high):
-        low, high = high, 2 * high
+    low, high = rate, 2 * rate
     for _ in range(BISECTIONS):
-        middle = (low + high) / 2
+        middle = math.sqrt(low * high)
         low, high = (middle, high) if kept(middle) else (low, middle)
     return low
 
 
-def late_requests(
-    rate_rps: float,
-    prompt: TokenCounts,
-    output: TokenCounts,
-    slo: TokenSlo,
-    engine: Engine,
-    costs: TokenCosts,
-    seed: int,
+def answers_ms(
+    rate_rps: float, prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts,
+    arrivals: Poisson | Renewal | Mmpp | Trace, seed: int,
 ) -> np.ndarray:
-    """Which of REQUESTS requests that arrive at random miss a limit of the SLO, in order of arrival.
+    """Times of some REQUESTS requests that arrive at a rate, in order of arrival.
+
+    Returns
+    -------
+    array (3, requests)
+        To the first token, per further token, and of the whole, in ms.
 
     Raises
     ------
     InputError
         If a request does not fit the engine's KV memory.
-    """
+    """  # fmt: skip
+    random = np.random.default_rng([seed, 4])
+    planned_ms = 1000 * arrival_times_s(arrivals, rate_rps, REQUESTS / rate_rps, random)
+    return served_ms(planned_ms, prompt, output, engine, costs, seed)
+
+
+def served_ms(
+    planned_ms: np.ndarray, prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts, seed: int
+) -> np.ndarray:
+    """The same for requests that arrive at these times (requests,), in ms and in order, each of another user."""
+    count = len(planned_ms)
     silent = costs._replace(idle=0.0, delivery=costs.delivery + costs.idle)
-    gaps_ms = np.random.default_rng([seed, 4]).exponential(1000 / rate_rps, REQUESTS)
-    table = request_table(np.cumsum(gaps_ms), prompt.sample(REQUESTS, seed), output.sample(REQUESTS, seed + 1), engine)
-    replay(table, engine, silent, EVERYBODY, math.inf)
-    ttft_ms = table["first_ms"] - table["sent_ms"] + hiccups_ms(costs, REQUESTS, seed)
+    table = request_table(planned_ms, prompt.sample(count, seed), output.sample(count, seed + 1), engine)
+    if count:
+        replay(table, engine, silent, EVERYBODY, math.inf)
+    ttft_ms = table["first_ms"] - table["sent_ms"] + hiccups_ms(costs, count, seed)
     tpot_ms = (table["end_ms"] - table["first_ms"]) / np.maximum(table["output"] - 1, 1)
-    limits = ((ttft_ms, slo.ttft_ms), (tpot_ms, slo.tpot_ms), (table["end_ms"] - table["sent_ms"], slo.e2e_ms))
-    return np.any([times > limit for times, limit in limits if limit is not None], axis=0)
+    return np.array([ttft_ms, tpot_ms, table["end_ms"] - table["sent_ms"]])
 
 
-def _share_bound(shares: list[float]) -> float:
-    """Upper confidence bound of a share from independent replays (Law, Simulation Modeling and Analysis)."""
-    spread = np.std(shares, ddof=1) / math.sqrt(len(shares))
-    return float(np.mean(shares) + student.ppf(CONFIDENCE, len(shares) - 1) * spread)
+def late_shares(times_ms: np.ndarray, limits: Limits) -> np.ndarray:
+    """(3,) which part of the requests after the warm-up is over each limit."""
+    counted = times_ms[:, int(times_ms.shape[1] * WARM_UP) :]
+    return (counted > np.array(limits.times_ms)[:, None]).mean(axis=1)
+
+
+def least_limits(prompt: TokenCounts, output: TokenCounts, asked: Limits, engine: Engine, costs: TokenCosts) -> Limits:
+    """The limits, raised where need be to what requests that come one at a time keep."""
+    rate_rps = _first_guess_rps(prompt, output, costs) / FARTHEST
+    times_ms = answers_ms(rate_rps, prompt, output, engine, costs, POISSON, SEEDS[0])
+    kept = np.percentile(times_ms, 100 * (1 - FEWER * asked.may_be_late), axis=1)
+    ttft_ms, tpot_ms, e2e_ms = np.maximum(asked.times_ms, SPARE * kept)
+    return Limits(float(ttft_ms), float(tpot_ms), float(e2e_ms), asked.percentile)
+
+
+def _share_bounds(shares: np.ndarray) -> np.ndarray:
+    """Upper confidence bounds of shares from independent replays (Law, Simulation Modeling and Analysis).
+
+    The shares are (replays, limits).
+    """
+    spread = shares.std(axis=0, ddof=1) / math.sqrt(len(shares))
+    return shares.mean(axis=0) + stdtrit(len(shares) - 1, CONFIDENCE) * spread
 
 
 def _first_guess_rps(prompt: TokenCounts, output: TokenCounts, costs: TokenCosts) -> float:

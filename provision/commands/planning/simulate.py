@@ -87,7 +87,7 @@ def _run(options: Namespace) -> int:
 
 
 def _print(report: SimulationReport) -> None:
-    print_table(COLUMNS, [_row(one) for one in (*report.workloads, *report.workflows)])
+    print_table(COLUMNS, [_row(one) for one in report.timed])
     for one in report.switches:
         print(f"{one.workload} on GPU {one.gpu} went over to its standby process after {one.at_s:g} s: "
               f"SM share {one.from_share:g} to {one.to_share:g}")

@@ -1,0 +1,119 @@
+"""inferno's greedy: every service takes one type of accelerator, those first that would lose most by another.
+
+Services are served by priority, then by regret: how much dearer their next choice is. Who finds too few accelerators
+left goes on to its next choice and stands in line again. From inferno's public description (its limited mode).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from provision.models.contents.alone.assemble import Layout, assemble
+from provision.models.contents.alone.feasibility import refusal
+from provision.models.contents.alone.segments import SliceKind, best_segments
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import Method
+from provision.models.problem.search import Outcome, Search
+
+ROUNDING = 1e-9
+
+
+Pool = TypeVar("Pool", int, str)
+
+
+class Choice(NamedTuple, Generic[Pool]):
+    """A way to serve a service whole: its cost, how many accelerators of which pool it takes, and what it is."""
+
+    cost: float
+    units: int
+    pool: Pool
+    what: int
+
+
+def choose(choices: Sequence[Sequence[Choice[Pool]]], priorities: Sequence[int], capacity: Mapping[Pool, float]
+           ) -> list[Choice[Pool] | None]:
+    """What every service gets; None where all its choices are too large for what is left.
+
+    Parameters
+    ----------
+    choices
+        Of every service.
+    priorities
+        Of every service; the smallest number comes first.
+    capacity
+        Accelerators of each pool.
+    """
+    left = dict(capacity)
+    open_: dict[int, list[Choice[Pool]]] = {at: sorted(found, key=lambda one: one.cost)
+                                            for at, found in enumerate(choices)}
+    given: list[Choice[Pool] | None] = [None] * len(choices)
+    while open_:
+        at = min(open_, key=lambda one: (priorities[one], *_urgency(open_[one])))
+        best = open_[at].pop(0) if open_[at] else None
+        if best is None or left.get(best.pool, 0) >= best.units:
+            given[at] = best
+            del open_[at]
+            if best is not None:
+                left[best.pool] -= best.units
+    return given
+
+
+def _urgency(found: Sequence[Choice[Pool]]) -> tuple[float, float]:
+    """Who loses most by its second best comes first, of equals who costs most."""
+    if len(found) < 2:
+        return -math.inf, -found[0].cost if found else 0.0
+    return found[0].cost - found[1].cost, -found[0].cost
+
+
+def replicas(rate_rps: float, each_rps: float) -> int:
+    """How many carry a rate."""
+    return max(1, math.ceil(rate_rps / each_rps * (1 - ROUNDING)))
+
+
+def plan(instance: Instance, search: Search) -> Outcome:
+    """Whole GPUs of one type for every workload."""
+    segments = best_segments(instance)
+    refused = refusal(instance, segments, search.started)
+    if refused is not None:
+        return refused
+    whole = [at for at, kind in enumerate(segments.kinds) if _fills_gpu(instance, kind)]
+    choices = [
+        [_choice(instance, segments.kinds[at], at, replicas(max(instance.planned_rps(one), ROUNDING), rates[at]),
+                 one.min_replicas) for at in whole if rates[at] > 0]
+        for one, rates in zip(instance.workloads, segments.throughput_rps, strict=True)
+    ]
+    counts = {at: math.inf if entry.count is None else entry.count for at, entry in enumerate(instance.fleet)}
+    given = choose(choices, [0] * len(choices), counts)
+    lacking = [one.name for one, found in zip(instance.workloads, given, strict=True) if found is None]
+    if lacking:
+        return Outcome("unknown", "completed", reason=f"inferno found no single type left for {', '.join(lacking)}")
+    layouts = [Layout(found.pool, ((found.what, at),)) for at, found in enumerate(given) if found
+               for _ in range(found.units)]
+    return Outcome("feasible", "completed", assemble(instance, segments, layouts, "inferno"))
+
+
+def _choice(instance: Instance, kind: SliceKind, at: int, many: int, least: int) -> Choice[int]:
+    units = max(many, least)
+    return Choice(units * instance.weight(instance.fleet[kind.entry]), units, kind.entry, at)
+
+
+def _fills_gpu(instance: Instance, kind: SliceKind) -> bool:
+    """Whether a slice is all of a GPU."""
+    entry = instance.fleet[kind.entry]
+    return not entry.partitioned or kind.compute == np.max([entry.type.slice_compute(one) for one in entry.profiles])
+
+
+METHODS = (
+    Method(
+        name="inferno",
+        summary="inferno's greedy: whole GPUs of one type per workload, those first that would lose most by another",
+        run=plan,
+        source="llm-inferno (its public description)",
+        features=frozenset({"tokens", "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps",
+                            "min_replicas", "variants", "isolated_data"}),
+    ),
+)

@@ -1,0 +1,68 @@
+"""The instance behind an inference-perf specification: its model and load, as many GPUs as needed, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from provision.instances.files.files import refused
+from provision.instances.importers.tokens.inference_perf import InferencePerf
+from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.tokens.data import TokenModels
+from provision.models.performance.tokens.loads import TokenCounts
+from provision.models.problem.instance import Instance
+
+
+def minimum_instance(
+    spec: InferencePerf, files: Sequence[TokenModels], model: str | None = None, ttft_ms: float | None = None,
+    tpot_ms: float | None = None, percentile: float | None = None, prompt: TokenCounts | None = None,
+    output: TokenCounts | None = None,
+) -> Instance:
+    """An instance whose optimum is the least number of GPUs for the busiest stage of a specification.
+
+    Parameters
+    ----------
+    spec
+        The specification.
+    files
+        Performance data; the fleet has all their GPU types, whole and with MIG as far as they have data.
+    model
+        Its name in the data, where that is not the specification's.
+    ttft_ms, tpot_ms, percentile
+        Limits in place of the specification's, and the percentile of the requests that keeps them.
+    prompt, output
+        Tokens, where the specification takes its requests from a data set.
+
+    Raises
+    ------
+    InputError
+        When tokens or limits are not told, or no data describes the model.
+    """  # fmt: skip
+    loads, name = spec.loads(prompt, output), model or spec.model
+    known = sorted({one for data in files for one in data.models})
+    if name not in known:
+        raise InputError(f"--model {name}: no performance data; there is data for {', '.join(known)}")
+    limits = {"ttft_ms": ttft_ms or spec.ttft_ms, "tpot_ms": tpot_ms or spec.tpot_ms, "percentile": percentile}
+    if None in (limits["ttft_ms"], limits["tpot_ms"]):
+        raise InputError("the specification asks for no TTFT and TPOT; give --ttft-ms and --tpot-ms")
+    busiest = max(loads, key=lambda load: load.rate_rps or 0.0)
+    even = {"process": "renewal", "cv": 0.0} if spec.arrivals == "constant" else {"process": "poisson"}
+    tokens = {"input": _quantiles(busiest.prompt), "output": _quantiles(busiest.output)}
+    with refused("minimum"):
+        return Instance(
+            version=1, name="minimum", objective="min_gpus", fleet=_fleet(name, files), performance=tuple(files),
+            workloads=[{"name": "requests", "model": name, "rate_rps": busiest.rate_rps, "tokens": tokens,
+                        "arrivals": even, "slo": {key: value for key, value in limits.items() if value}}],
+        )
+
+
+def _fleet(model: str, files: Sequence[TokenModels]) -> list[dict[str, object]]:
+    """All GPU types that have data of a model: whole where they have data of that, with MIG where of a profile."""
+    offers = [(data.gpu, profile != WHOLE) for data in files if model in data.models
+              for profile in data.models[model].slices]
+    return [{"gpu": gpu, "mig": mig} for gpu, mig in dict.fromkeys(offers)]
+
+
+def _quantiles(counts: TokenCounts) -> dict[str, object]:
+    pairs = zip(counts.levels, counts.tokens, strict=True)
+    return {"quantiles": [(100 * level, max(tokens, 1.0)) for level, tokens in pairs]}

@@ -1,0 +1,109 @@
+"""Performance data of a language model from benchmarks of its server, fitted by replays of the same loads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.instances.files.files import refused
+from provision.instances.importers.tokens.aiperf import read_aiperf
+from provision.instances.importers.tokens.guidellm import measured_counts, read_guidellm
+from provision.instances.importers.tokens.guidellm_csv import read_guidellm_csv
+from provision.instances.importers.tokens.vllm_bench import read_vllm_bench
+from provision.models.base.errors import InputError
+from provision.models.fitting.tokens import TokenFit, figures_of, fit_tokens
+from provision.models.performance.tokens.data import EngineLimits, TokenModels
+from provision.models.performance.tokens.loads import Figures, TokenBenchmark, TokenLoad
+from provision.models.performance.tokens.records import Engine
+
+DIGITS = 4
+"""Significant digits of a coefficient in a file."""
+
+
+class Server(NamedTuple):
+    """What was measured: GPU type, profile of the slice, name of the model, and the engine's settings.
+
+    ``kv_tokens`` are those that the KV memory holds; vLLM logs them when it starts.
+    """
+
+    gpu: str
+    profile: str
+    model: str
+    kv_tokens: int
+    limits: EngineLimits
+
+
+def read_benchmarks(tool: str, paths: Sequence[str | Path], concurrency: int | None = None) -> list[TokenBenchmark]:
+    """All runs in some files of ``guidellm``, ``vllm`` or ``aiperf``.
+
+    ``concurrency`` are the clients that each sent when they were answered, for files that do not tell how requests were
+    sent.
+
+    Raises
+    ------
+    InputError
+        When a file cannot be used.
+    """
+    runs = [_per_request(run) for path in paths for run in _read(tool, path)]
+    return [run if run.load or concurrency is None else _closed(run, concurrency) for run in runs]
+
+
+def _read(tool: str, path: str | Path) -> list[TokenBenchmark]:
+    if tool == "aiperf":
+        return [read_aiperf(path)]
+    if tool == "vllm":
+        return read_vllm_bench(path)
+    return read_guidellm_csv(path) if Path(path).suffix == ".csv" else read_guidellm(path)
+
+
+def _per_request(run: TokenBenchmark) -> TokenBenchmark:
+    """Times between tokens as means of requests; vLLM's are of single gaps, beside which it has those of requests."""
+    found = run.tpot if run.tpot.percentiles and not (run.itl.mean and run.tpot.mean is None) else run.itl
+    if found.mean is None and 50.0 in found.percentiles:
+        found = Figures(mean=found.percentiles[50.0], percentiles=found.percentiles)
+    return run.model_copy(update={"itl": found})
+
+
+def _closed(run: TokenBenchmark, concurrency: int) -> TokenBenchmark:
+    """A run of so many clients, its tokens as they were measured."""
+    if not run.completed or not run.rate_rps:
+        raise InputError(f"{run.name}: does not tell how long it took; run the benchmark again with more requests")
+    load = TokenLoad(arrivals="closed", concurrency=concurrency, duration_s=run.completed / run.rate_rps,
+                     prompt=measured_counts(run.prompt), output=measured_counts(run.output))
+    return run.model_copy(update={"load": load})
+
+
+def fitted_performance(runs: Sequence[TokenBenchmark], server: Server) -> tuple[TokenModels, str]:
+    """Performance data fitted to runs on one server, and a line that says how far off it is on these same runs.
+
+    Raises
+    ------
+    InputError
+        When no run tells both how requests were sent and how long tokens took, or a field is out of range.
+    """
+    limits = server.limits
+    engine = Engine(limits.tokens_per_iteration, max(limits.max_sequences), limits.block_tokens,
+                    server.kv_tokens // limits.block_tokens)
+    fit = fit_tokens(runs, engine)
+    slice_ = {f"{name}_ms": float(f"{value:.{DIGITS}g}") for name, value in fit.costs._asdict().items()}
+    with refused(f"--gpu {server.gpu} --profile {server.profile}"):
+        found = TokenModels(
+            version=1, kind="tokens", name=f"{server.model}-{server.gpu}", gpu=server.gpu, engine=limits,
+            source=f"fitted to {len(runs)} benchmark runs",
+            models={server.model: {"slices": {server.profile: {"kv_tokens": fit.engine.kv_tokens, **slice_}}}},
+        )
+    return found, _misfit(runs, fit)
+
+
+def _misfit(runs: Sequence[TokenBenchmark], fit: TokenFit) -> str:
+    told = [(run, figures_of(run, fit)) for run in runs if run.load]
+    parts = []
+    for name, at in (("first token", 0), ("per token", 1)):
+        pairs = [(found[at].mean, (run.ttft, run.itl)[at].mean) for run, found in told]
+        errors = [abs((was or 0.0) / truth - 1) for was, truth in pairs if truth]
+        if errors:
+            parts.append(f"{name} {np.mean(errors):.1%}")
+    return f"{len(told)} runs, errors of mean times on these same runs: {', '.join(parts) or 'no means to compare'}"

@@ -1,0 +1,93 @@
+"""The best way to run a language model alone on a slice, for the tokens and limits of a workload."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from provision.models.performance.tokens.data import TokenModels
+
+if TYPE_CHECKING:
+    from provision.models.performance.catalogue import PerformanceFile
+    from provision.models.performance.tokens.lengths import RequestTokens
+    from provision.models.performance.tokens.slo import Limits
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.workload import Workload
+
+NOTHING = (0.0, 0.0, 0, 0)
+
+
+def token_point(instance: Instance, data: PerformanceFile | None, profile: str, workload: Workload, model: str
+                ) -> tuple[float, float, int, int]:
+    """Rate (requests/s), latency of a mean request alone (ms), batch and processes; zeros where nothing keeps the SLO.
+
+    The batch is the largest number of sequences at a time; of the engine's settings the one that carries most.
+    """
+    from provision.models.performance.tokens.operating import costs_of, highest_rate_rps
+
+    tokens = workload.tokens
+    if not isinstance(data, TokenModels) or tokens is None or tokens.most > data.longest(model, profile):
+        return NOTHING
+    one = data.models[model].slices[profile]
+    best = NOTHING
+    for sequences in data.engine.max_sequences:
+        engine = data.engine_of(model, profile, sequences)
+        rate_rps = highest_rate_rps(
+            tokens.input.counts, tokens.output.counts, instance.policy.limits_of(workload), engine, costs_of(one),
+            instance.policy.traffic_of(workload).arrivals,
+        )  # fmt: skip
+        best = max(best, (rate_rps, one.alone_ms(tokens, engine.budget_tokens), sequences, 1))
+    return best if best[0] > 0 else NOTHING
+
+
+def refused_tokens(instance: Instance, workload: Workload) -> str:
+    """Why no slice of the fleet serves a workload of tokens, and what would, in a line."""
+    assert workload.tokens is not None
+    slices = [_Place(data, model, profile) for entry in instance.fleet for profile in entry.profiles
+              for model in workload.models if isinstance(data := instance.performance_of(entry.gpu, model), TokenModels)
+              and data.slice_of(model, profile)]
+    name, most = f"workload {workload.name}", workload.tokens.most
+    if not slices:
+        return (f"{name}: no slice of this fleet can run {' or '.join(workload.models)}; its performance data should "
+                f"name one of {', '.join(dict.fromkeys(one for entry in instance.fleet for one in entry.profiles))}, "
+                "or the fleet say mig: false for whole GPUs")
+    longest = max(one.longest for one in slices)
+    if most > longest:
+        return (f"{name}: its longest request has {most} tokens ({workload.tokens.input.most} input, "
+                f"{workload.tokens.output.most} output), and no slice takes more than {longest}; shorten requests to "
+                "that, or give the model larger slices")
+    asked = instance.policy.limits_of(workload)
+    enough = _least_limits(workload.tokens, asked, [one for one in slices if most <= one.longest])
+    return (f"{name}: no slice keeps {_shown(asked.times_ms)} at percentile {asked.percentile:g}, however few requests "
+            f"come; {_shown(enough.scaled(1 / instance.policy.safety).times_ms)} would work for one at a time")
+
+
+class _Place(NamedTuple):
+    """A slice that can hold a model."""
+
+    data: TokenModels
+    model: str
+    profile: str
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest request that it takes."""
+        return self.data.longest(self.model, self.profile)
+
+
+def _least_limits(tokens: RequestTokens, asked: Limits, places: list[_Place]) -> Limits:
+    """The limits asked for, raised to what the best of some slices keeps at a low rate."""
+    from provision.models.performance.tokens.operating import costs_of, least_limits
+
+    found = [
+        least_limits(tokens.input.counts, tokens.output.counts, asked,
+                     data.engine_of(model, profile, max(data.engine.max_sequences)),
+                     costs_of(data.models[model].slices[profile]))
+        for data, model, profile in places
+    ]
+    return min(found, key=lambda one: max(need / time for need, time in zip(one.times_ms, asked.times_ms, strict=True)))
+
+
+def _shown(times_ms: tuple[float, ...]) -> str:
+    named = zip(("ttft", "tpot", "e2e"), times_ms, strict=True)
+    return ", ".join(f"{name}_ms {time_ms:.4g}" for name, time_ms in named if math.isfinite(time_ms))

@@ -1,0 +1,159 @@
+"""Performance data of kind ``tokens``: language models by coefficients of an iteration, slice by slice."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from provision.models.base.fields import Name, NonNegative, PositiveCount, Record
+from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
+from provision.models.performance.tokens.lengths import MOST_TOKENS
+from provision.models.performance.tokens.records import Engine
+
+if TYPE_CHECKING:
+    from provision.models.performance.operating_points import Member
+    from provision.models.performance.tokens.lengths import RequestTokens
+
+
+class TokenSlice(Record):
+    """A language model on a slice: its KV memory, and the coefficients of an iteration in ms.
+
+    ``kv_tokens`` are the tokens that the memory holds beside the weights. The coefficients are those of
+    ``TokenCosts`` (`step`), by the same names; what is left out is 0.
+    """
+
+    kv_tokens: PositiveCount
+    step_ms: NonNegative = 0.0
+    weights_ms: NonNegative = 0.0
+    token_ms: NonNegative = 0.0
+    several_ms: NonNegative = 0.0
+    sequence_ms: NonNegative = 0.0
+    context_ms: NonNegative = 0.0
+    prefill_ms: NonNegative = 0.0
+    attended_ms: NonNegative = 0.0
+    request_ms: NonNegative = 0.0
+    idle_ms: NonNegative = 0.0
+    delivery_ms: NonNegative = 0.0
+    delivery_sequence_ms: NonNegative = 0.0
+    hiccup_ms: NonNegative = 0.0
+
+    @model_validator(mode="after")
+    def _takes_time(self) -> Self:
+        if self.iteration_ms(1, 1) <= 0:
+            raise ValueError("an iteration takes no time; give step_ms or weights_ms")
+        return self
+
+    def iteration_ms(self, sequences: float, context: float, prompt: float = 0, attended: float = 0) -> float:
+        """Time of an iteration: sequences that decode, tokens in their KV caches, prompt tokens and pairs of them."""
+        time_ms = self.step_ms + math.hypot(self.weights_ms, self.token_ms * (sequences + prompt))
+        time_ms += self.several_ms * (1 - 1 / max(sequences, 1)) + self.sequence_ms * sequences
+        time_ms += self.context_ms * context
+        return time_ms + (self.prefill_ms + self.attended_ms * attended if prompt else 0.0)
+
+    def alone_ms(self, tokens: RequestTokens, chunk: int) -> float:
+        """A mean request served alone, from its arrival to its last token; prompts in chunks of so many tokens."""
+        prompt, output = tokens.input.counts.mean, tokens.output.counts.mean
+        chunks = math.ceil(prompt / chunk)
+        prefill_ms = chunks * self.iteration_ms(0, 0, prompt / chunks, prompt**2 / 2 / chunks)
+        decode_ms = max(output - 1, 0) * self.iteration_ms(1, prompt + output / 2)
+        around_ms = self.request_ms + self.idle_ms + self.delivery_ms + self.delivery_sequence_ms
+        return around_ms + prefill_ms + decode_ms
+
+    def saturated_rps(self, tokens: RequestTokens, engine: Engine) -> float:
+        """Requests/s of an engine that is never without work: by mean values, with the KV memory or the batch full.
+
+        An estimate from above: nobody waits for a prompt of another."""
+        prompt, output = tokens.input.counts.mean, tokens.output.counts.mean
+        context = prompt + tokens.output.counts.mean_square / output / 2
+        per_output = prompt / output
+        sequences = min(engine.most_sequences, engine.kv_tokens / context, engine.budget_tokens / (1 + per_output))
+        arriving = sequences / output
+        time_ms = self.iteration_ms(sequences, sequences * context, sequences * per_output,
+                                    arriving * tokens.input.counts.mean_square / 2)
+        time_ms -= self.prefill_ms * max(1 - arriving, 0)
+        return min(1000 * arriving / time_ms, 1000 / self.request_ms if self.request_ms else math.inf)
+
+
+class TokenModel(Record):
+    """One language model: slices that can hold it, by profile.
+
+    ``context_tokens`` is the longest request that it takes, prompt and answer.
+    """
+
+    context_tokens: PositiveCount = MOST_TOKENS
+    slices: dict[Name, TokenSlice] = Field(min_length=1)
+
+
+class EngineLimits(Record):
+    """The engine's settings, vLLM's ``max_num_batched_tokens``, ``block_size`` and ``max_num_seqs``.
+
+    Plans choose between the ``max_sequences``; a replica's batch is the one that it runs with.
+    """
+
+    tokens_per_iteration: PositiveCount = 8192
+    block_tokens: PositiveCount = 16
+    max_sequences: tuple[PositiveCount, ...] = Field(default=(1024,), min_length=1)
+
+    @model_validator(mode="after")
+    def _enough_tokens(self) -> Self:
+        if max(self.max_sequences) > self.tokens_per_iteration:
+            raise ValueError(f"max_sequences {max(self.max_sequences)} need more than the {self.tokens_per_iteration} "
+                             "tokens of an iteration; lower them or raise tokens_per_iteration")
+        return self
+
+
+class TokenModels(PerformanceData):
+    """Language models served by continuous batching, each alone on its slice.
+
+    What a replica carries depends on its workload's tokens and SLO: `operating.highest_rate_rps` tells.
+    """
+
+    kind: Literal["tokens"]
+    engine: EngineLimits = EngineLimits()
+    models: dict[Name, TokenModel] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _known_profiles(self) -> Self:
+        known = {WHOLE, *gpu_type(self.gpu).profiles}
+        for model, one in self.models.items():
+            for profile in one.slices:
+                if profile not in known:
+                    raise ValueError(f"model {model}: {self.gpu} has no profile {profile!r}")
+        return self
+
+    def slice_of(self, model: str, profile: str) -> TokenSlice | None:
+        """The data of a model on a slice of this profile; None where there is none."""
+        return self.models[model].slices.get(profile)
+
+    def engine_of(self, model: str, profile: str, sequences: int) -> Engine:
+        """The limits of an engine on a slice that has data, with so many sequences at a time."""
+        blocks = self.models[model].slices[profile].kv_tokens // self.engine.block_tokens
+        return Engine(self.engine.tokens_per_iteration, sequences, self.engine.block_tokens, blocks)
+
+    def longest(self, model: str, profile: str) -> int:
+        """Tokens, prompt and answer, of the longest request that a slice takes; 0 where there is no data."""
+        if self.slice_of(model, profile) is None:
+            return 0
+        return min(self.models[model].context_tokens, self.engine_of(model, profile, 1).kv_tokens)
+
+    def operating_points(self, model: str, profile: str) -> OperatingPoints:
+        """The settings to choose from. An iteration of a single sequence is their latency; their rate is none of them:
+        it depends on the workload."""
+        one = self.slice_of(model, profile)
+        batches = np.array(self.engine.max_sequences if one else (), int)
+        latency_ms = np.full(len(batches), one.iteration_ms(1, 1) if one else 0.0)
+        return OperatingPoints(batches, np.ones_like(batches), latency_ms, np.zeros(len(batches)))
+
+    def _alone(self, profile: str, member: Member) -> Prediction | None:
+        """Latency of a mean request alone; requests/s when never without work. None for requests that do not fit."""
+        one, tokens = self.slice_of(member.model, profile), member.tokens
+        known = member.batch in self.engine.max_sequences and member.processes == 1
+        if one is None or tokens is None or not known or tokens.most > self.longest(member.model, profile):
+            return None
+        engine = self.engine_of(member.model, profile, member.batch)
+        alone_ms = one.alone_ms(tokens, engine.budget_tokens)
+        return Prediction(alone_ms, one.saturated_rps(tokens, engine), None)

@@ -1,0 +1,56 @@
+"""What an SLO asks of the tokens of a request: the first, the time per further one, and the whole answer."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from provision.models.base.fields import Percentile, Positive, Record
+
+
+def _absent(value: object) -> bool:
+    return value is None
+
+
+class TokenSlo(Record):
+    """Limits in ms, as an instance states them; each is for the ``percentile`` of the requests.
+
+    ``ttft_ms``: time to the first token; ``tpot_ms``: a request's mean time per output token after the first;
+    ``e2e_ms``: whole answers.
+    """
+
+    ttft_ms: Positive | None = Field(default=None, exclude_if=_absent)
+    tpot_ms: Positive | None = Field(default=None, exclude_if=_absent)
+    e2e_ms: Positive | None = Field(default=None, exclude_if=_absent)
+    percentile: Percentile | None = Field(default=None, exclude_if=_absent)
+
+    @model_validator(mode="after")
+    def _limits(self) -> Self:
+        if self.ttft_ms is self.tpot_ms is self.e2e_ms is None:
+            raise ValueError("an SLO of tokens limits at least one of ttft_ms, tpot_ms, e2e_ms")
+        return self
+
+
+class Limits(NamedTuple):
+    """Limits in ms, infinite where there is none, and the percentile of the requests that keeps each of them."""
+
+    ttft_ms: float = math.inf
+    tpot_ms: float = math.inf
+    e2e_ms: float = math.inf
+    percentile: float = 99.0
+
+    @property
+    def may_be_late(self) -> float:
+        """The part of the requests that may miss a limit."""
+        return 1 - self.percentile / 100
+
+    @property
+    def times_ms(self) -> tuple[float, float, float]:
+        """The limits of the first token, of a further one, and of the whole."""
+        return self.ttft_ms, self.tpot_ms, self.e2e_ms
+
+    def scaled(self, factor: float) -> Limits:
+        """All times by a factor."""
+        return Limits(factor * self.ttft_ms, factor * self.tpot_ms, factor * self.e2e_ms, self.percentile)

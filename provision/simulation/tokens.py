@@ -1,0 +1,124 @@
+"""Replicas of language models replayed: every one is an engine of its own, with the requests that are dealt to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from provision.models.base.errors import InputError
+from provision.models.performance.operating_points import Member
+from provision.models.performance.tokens.data import TokenModels, TokenSlice
+from provision.simulation.kernel import NS_PER_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from provision.models.performance.tokens.lengths import RequestTokens
+    from provision.models.performance.tokens.records import Engine
+    from provision.models.plans.plan import Plan, Replica
+    from provision.models.plans.simulation_report import SimulationSettings
+    from provision.models.problem.instance import Instance
+
+NAMES = ("first token", "per output token")
+"""What is timed beside the whole answer, as a report calls it after the workload's name."""
+LARGEST_SEED = 2**31
+
+
+class FurtherLimit(NamedTuple):
+    """A limit on tokens: what a report calls it, the limit in ms, of which workload, and a row of `answered_ns`."""
+
+    name: str
+    slo_ms: float
+    workload: int
+    row: int
+
+
+class TokenReplica(NamedTuple):
+    """An engine of a plan, and the rate that is routed to it, in requests/s."""
+
+    costs: TokenSlice
+    engine: Engine
+    rate_rps: float
+
+
+def token_replicas(instance: Instance, plan: Plan) -> dict[str, list[TokenReplica]]:
+    """The replicas of every workload that has tokens, by its name.
+
+    Raises
+    ------
+    InputError
+        When a replica shares its slice, or no performance data describes it.
+    """
+    found: dict[str, list[TokenReplica]] = {one.name: [] for one in instance.workloads if one.tokens}
+    for at, position, piece, replica in plan.replicas():
+        if replica.workload in found:
+            where = f"plan: GPU {at}, slice {position}: {replica.workload}"
+            if len(piece.replicas) > 1:
+                raise InputError(f"{where} shares its slice, which language models do not here; give it one of its own")
+            found[replica.workload].append(_described(instance, plan.gpus[at].gpu, piece.profile, replica, where))
+    return found
+
+
+def _described(instance: Instance, gpu: str, profile: str, replica: Replica, where: str) -> TokenReplica:
+    model, tokens = instance.model_of(replica), instance.workload[replica.workload].tokens
+    data = instance.performance_of(gpu, model)
+    member = Member(model, replica.batch, replica.processes, replica.sm_share, tokens=tokens)
+    if not isinstance(data, TokenModels) or data.predict(profile, [member])[0] is None:
+        raise InputError(f"{where}: no performance data for its tokens at batch {replica.batch} on {profile}")
+    return TokenReplica(data.models[model].slices[profile], data.engine_of(model, profile, replica.batch),
+                        replica.rate_rps)
+
+
+def refuse_settings(settings: SimulationSettings) -> None:
+    """Complain of options that engines of language models do not know.
+
+    Raises
+    ------
+    InputError
+        Naming the option.
+    """
+    for option in ("queue_limit", "max_delay_ms", "service_cv", "shadow"):
+        if getattr(settings, option):
+            raise InputError(f"simulate: {option} is not for language models; leave it out")
+
+
+def answered_ns(replicas: Sequence[TokenReplica], tokens: RequestTokens, arrivals_ns: np.ndarray, owners: np.ndarray,
+                factor: float, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """When the requests of a workload arrived, and how long they took, in whole nanoseconds.
+
+    Parameters
+    ----------
+    replicas, tokens
+        Its replicas, and the tokens of its requests.
+    arrivals_ns, owners
+        (requests,) when they arrive, in order, and at which replica.
+    factor
+        On all times of the engines.
+    random
+        Generator to draw the tokens with.
+
+    Returns
+    -------
+    array (requests,)
+        Arrivals, replica by replica.
+    array (3, requests)
+        To the first token, per further token, of the whole answer.
+    """
+    from provision.models.performance.tokens.operating import costs_of, served_ms
+
+    arrived, times = [], []
+    for number, one in enumerate(replicas):
+        part_ns, seed = arrivals_ns[owners == number], int(random.integers(LARGEST_SEED))
+        scaled = type(costs_of(one.costs))(*(factor * cost for cost in costs_of(one.costs)))
+        times_ms = served_ms(part_ns / NS_PER_MS, tokens.input.counts, tokens.output.counts, one.engine, scaled, seed)
+        arrived.append(part_ns)
+        times.append(np.rint(times_ms * NS_PER_MS).astype(np.int64))
+    return np.concatenate(arrived), np.concatenate(times, axis=1)
+
+
+def further_limits(instance: Instance) -> list[FurtherLimit]:
+    """What is timed beside the whole answers of all workloads, in their order."""
+    return [FurtherLimit(f"{one.name}: {name}", limit_ms, at, row) for at, one in enumerate(instance.workloads)
+            if one.tokens for row, (name, limit_ms) in enumerate(zip(NAMES, one.limits.times_ms, strict=False))
+            if np.isfinite(limit_ms)]

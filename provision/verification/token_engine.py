@@ -1,0 +1,201 @@
+"""The verifier's own continuous batching: iteration by iteration, sequence by sequence, as simply as can be said.
+
+It shares no code with what searches (`models/performance/tokens/batching` goes from event to event). An iteration gives
+every decoding sequence a token, then spends what is left of its token budget on prompts, first come first served. KV
+memory is taken in blocks; when it runs short, the sequence admitted last starts again from its prompt and its tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from provision.models.base.compiled import compiled
+from provision.models.traffic.arrivals import arrival_times_s
+
+if TYPE_CHECKING:
+    from provision.models.base.arrays import Bools, Floats, Ints
+    from provision.models.performance.tokens.data import TokenModels
+    from provision.models.performance.tokens.lengths import RequestTokens
+    from provision.models.performance.tokens.slo import Limits
+    from provision.models.traffic.rule import Traffic
+
+REQUESTS = 20_000
+WARM_UP = 0.1
+"""Part of the requests, at the start of a replay, that does not count."""
+SEEDS = range(100, 103)
+"""Others than those of the search."""
+HICCUPS = 0.05
+"""The part of the first tokens that comes an exponential time late."""
+
+
+def tails_ms(data: TokenModels, model: str, profile: str, sequences: int, rate_rps: float, tokens: RequestTokens,
+             limits: Limits, traffic: Traffic) -> tuple[np.ndarray, np.ndarray]:
+    """What requests at a rate meet on a slice: percentiles of their times, and which part of them is late.
+
+    Parameters
+    ----------
+    data, model, profile, sequences
+        The performance data, the model, the slice, and its largest batch.
+    rate_rps, tokens, traffic
+        Requests/s routed there, their tokens, and how they arrive.
+    limits
+        In ms, and the percentile.
+
+    Returns
+    -------
+    array (3,)
+        To the first token, per further token, of the whole answer, in ms.
+    array (3,)
+        The part of the requests over each limit.
+    """
+    one = data.models[model].slices[profile]
+    blocks = one.kv_tokens // data.engine.block_tokens
+    sizes = np.array([data.engine.tokens_per_iteration, sequences, data.engine.block_tokens, blocks])
+    weights = np.array([
+        one.step_ms, one.weights_ms, one.token_ms, one.several_ms, one.sequence_ms, one.context_ms, one.prefill_ms,
+        one.attended_ms, one.delivery_sequence_ms,
+    ])  # fmt: skip
+    times_ms = np.concatenate([_played(seed, rate_rps, tokens, traffic, one.hiccup_ms, one.request_ms,
+                                       one.delivery_ms + one.idle_ms, sizes, weights) for seed in SEEDS], axis=1)
+    late = (times_ms > np.array(limits.times_ms)[:, None]).mean(axis=1)
+    return np.percentile(times_ms, limits.percentile, axis=1), late
+
+
+def _played(seed: int, rate_rps: float, tokens: RequestTokens, traffic: Traffic, hiccup_ms: float, request_ms: float,
+            around_ms: float, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(3, requests) times of the requests of one replay, in ms."""
+    random = np.random.default_rng(seed)
+    sent_ms = 1000 * arrival_times_s(traffic.arrivals, rate_rps, REQUESTS / rate_rps, random)
+    prompt, output = (_drawn(one.counts.levels, one.counts.tokens, len(sent_ms), random)
+                      for one in (tokens.input, tokens.output))
+    first_ms, end_ms = _serve(_taken_in(sent_ms, request_ms), prompt, output, sizes, weights)
+    unlucky = random.random(len(sent_ms)) < HICCUPS
+    ttft_ms = first_ms + around_ms - sent_ms + hiccup_ms * unlucky * random.exponential(size=len(sent_ms))
+    tpot_ms = (end_ms - first_ms) / np.maximum(output - 1, 1)
+    return np.array([ttft_ms, tpot_ms, end_ms + around_ms - sent_ms])[:, int(len(sent_ms) * WARM_UP) :]
+
+
+def _drawn(levels: tuple[float, ...], counts: tuple[float, ...], many: int, random: np.random.Generator) -> np.ndarray:
+    """Numbers of tokens from a quantile function."""
+    return np.maximum(np.rint(np.interp(random.random(many), levels, counts)), 1).astype(np.int64)
+
+
+def _taken_in(sent_ms: np.ndarray, request_ms: float) -> np.ndarray:
+    """When requests reach the engine, whose front end takes them in one after another (Lindley's recursion)."""
+    served_ms = request_ms * np.arange(1, len(sent_ms) + 1)
+    return served_ms + np.maximum.accumulate(sent_ms - served_ms + request_ms)
+
+
+@compiled
+def _serve(ready_ms: Floats, prompt: Ints, output: Ints, sizes: Ints, weights: Floats) -> tuple[Floats, Floats]:
+    """Times of first and last tokens of requests that reach the engine at ``ready_ms``.
+
+    ``running`` are sequences in the order of admission, all of which decode but the last ones; ``line`` is a stack of
+    those that were sent back.
+    """
+    budget, most, block, blocks = sizes
+    count = len(ready_ms)
+    first_ms, end_ms = np.full(count, math.inf), np.zeros(count)
+    given, computed, decodes = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.bool_)
+    running, line = np.zeros(most, np.int64), np.zeros(count, np.int64)
+    size, again, upcoming, used, now_ms = 0, 0, 0, 0, 0.0
+    while upcoming < count or size > 0 or again > 0:
+        if size == 0 and again == 0:
+            now_ms = max(now_ms, ready_ms[upcoming])
+        calm = True
+        decoding, context, grown = _demand(running[:size], computed, decodes, block)
+        while used + grown > blocks:
+            size, again, used = _send_back(running, size, line, again, computed, decodes, used, block)
+            decoding, context, grown = _demand(running[:size], computed, decodes, block)
+            calm = False
+        left, tokens, attended = budget - decoding, 0, 0.0
+        while left > 0:
+            newest = running[size - 1] if size > 0 else -1
+            begun = newest >= 0 and not decodes[newest] and computed[newest] < prompt[newest] + given[newest]
+            if not begun:
+                waiting = again > 0 or (upcoming < count and ready_ms[upcoming] <= now_ms)
+                if not (calm and waiting and size < most):
+                    break
+            request = newest if begun else line[again - 1] if again > 0 else upcoming
+            done = computed[request]
+            chunk = min(prompt[request] + given[request] - done, left)
+            needed = _held(done + chunk, block) - _held(done, block)
+            if used + grown + needed > blocks:
+                if begun:
+                    size, again, used = _send_back(running, size, line, again, computed, decodes, used, block)
+                    calm = False
+                break
+            if not begun:
+                running[size] = request
+                size += 1
+                if again > 0:
+                    again -= 1
+                else:
+                    upcoming += 1
+            computed[request] = done + chunk
+            used += needed
+            left -= chunk
+            tokens += chunk
+            attended += chunk * (done + (chunk + 1) / 2)
+        now_ms += _iteration_ms(weights, decoding, context, tokens, attended)
+        sent_ms = now_ms + weights[-1] * decoding
+        used += grown
+        kept = 0
+        for request in running[:size]:
+            if decodes[request]:
+                computed[request] += 1
+            elif computed[request] == prompt[request] + given[request]:
+                decodes[request] = True
+                first_ms[request] = min(first_ms[request], sent_ms)
+            given[request] += decodes[request]
+            if given[request] < output[request]:
+                running[kept] = request
+                kept += 1
+            else:
+                used -= _held(computed[request], block)
+                end_ms[request] = sent_ms
+        size = kept
+    return first_ms, end_ms
+
+
+@compiled
+def _demand(running: Ints, computed: Ints, decodes: Bools, block: int) -> tuple[int, int, int]:
+    """Sequences that decode, tokens in their KV caches, and blocks that their next tokens take."""
+    decoding, context, grown = 0, 0, 0
+    for request in running:
+        if decodes[request]:
+            decoding += 1
+            context += computed[request]
+            grown += computed[request] % block == 0
+    return decoding, context, grown
+
+
+@compiled
+def _send_back(running: Ints, size: int, line: Ints, again: int, computed: Ints, decodes: Bools, used: int, block: int
+               ) -> tuple[int, int, int]:
+    """The sequence admitted last gives its blocks back and is the next to be admitted."""
+    request = running[size - 1]
+    used -= _held(computed[request], block)
+    computed[request], decodes[request] = 0, False
+    line[again] = request
+    return size - 1, again + 1, used
+
+
+@compiled
+def _held(tokens: int, block: int) -> int:
+    """Blocks that so many tokens take."""
+    return (tokens + block - 1) // block
+
+
+@compiled
+def _iteration_ms(weights: Floats, decoding: int, context: int, tokens: int, attended: float) -> float:
+    """Time of an iteration: decoding sequences, tokens in their KV caches, prompt tokens and pairs of them."""
+    step, read, token, several, sequence, cached, prefill, pair, _ = weights
+    time_ms = step + math.sqrt(read * read + (token * (decoding + tokens)) ** 2)
+    if decoding > 1:
+        time_ms += several * (1 - 1 / decoding)
+    time_ms += sequence * decoding + cached * context
+    return time_ms + (prefill + pair * attended if tokens > 0 else 0.0)

@@ -1,0 +1,60 @@
+"""Does a replica of a language model keep the limits on its tokens at the rate that is routed to it?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from provision.models.performance.tokens.data import TokenModels
+
+if TYPE_CHECKING:
+    from provision.models.performance.tokens.slo import Limits
+    from provision.models.plans.plan import Replica
+    from provision.models.problem.instance import Instance
+
+NAMES = ("time to the first token", "time per output token", "time of the whole answer")
+FIELDS = ("ttft_ms", "tpot_ms", "e2e_ms")
+DIGITS = 6
+"""Rates that agree to so many digits are replayed once."""
+
+
+class Met(NamedTuple):
+    """What requests at a replica meet, in ms, at the percentile of the limits; and which limits are broken."""
+
+    times_ms: tuple[float, ...]
+    limits: Limits
+    broken: tuple[int, ...]
+
+    @property
+    def complaints(self) -> list[tuple[str, float, float]]:
+        """For every broken limit a line, the time and the limit in ms."""
+        return [
+            (f"P{self.limits.percentile:g} of the {NAMES[at]} is {self.times_ms[at]:.4g} ms, "
+             f"{self.times_ms[at] / self.limits.times_ms[at] - 1:.1%} over the {self.limits.times_ms[at]:.4g} ms that "
+             f"{FIELDS[at]} leaves; route less here", self.times_ms[at], self.limits.times_ms[at])
+            for at in self.broken
+        ]  # fmt: skip
+
+
+class TokenReplays:
+    """Replays by the verifier's own engine; what is alike is replayed once."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.known: dict[tuple[object, ...], Met] = {}
+
+    def met(self, gpu: str, profile: str, replica: Replica) -> Met | None:
+        """What a replica's requests meet; None where no rate is routed to it. It must be described by the data."""
+        workload, model = self.instance.workload[replica.workload], self.instance.model_of(replica)
+        data = self.instance.performance_of(gpu, model)
+        if replica.rate_rps == 0 or workload.tokens is None or not isinstance(data, TokenModels):
+            return None
+        limits, traffic = self.instance.policy.limits_of(workload), self.instance.policy.traffic_of(workload)
+        rate_rps = float(f"{replica.rate_rps:.{DIGITS}g}")
+        key = (gpu, profile, model, replica.batch, rate_rps, workload.tokens, limits, traffic)
+        if key not in self.known:
+            from provision.verification.token_engine import tails_ms
+
+            times_ms, late = tails_ms(data, model, profile, replica.batch, rate_rps, workload.tokens, limits, traffic)
+            broken = tuple(at for at, part in enumerate(late) if part > limits.may_be_late)
+            self.known[key] = Met(tuple(times_ms.tolist()), limits, broken)
+        return self.known[key]

@@ -1,0 +1,81 @@
+"""The verifier's own continuous batching against the rule that can be read, and what it says of rates."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from token_instances import chat, instance, performance
+from tokens_oracle import serve
+
+from provision import solve, verify
+from provision.models.fitting.tokens import TYPICAL
+from provision.models.performance.tokens.records import Clients, Engine
+from provision.verification.token_engine import _serve, _taken_in
+
+AT_ONCE = TYPICAL._replace(request=0.0, idle=0.0, delivery=0.0)
+WEIGHTS = np.array([getattr(TYPICAL, name) for name in (
+    "step", "weights", "token", "several", "sequence", "context", "prefill", "attended", "delivery_sequence")])
+COUNTS = st.integers(1, 40)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_agrees_with_iteration_by_iteration(data):
+    """Small engines, short of memory and sequences, so that some are sent back."""
+    block, most = data.draw(st.sampled_from([1, 2, 4, 16])), data.draw(st.integers(1, 8))
+    budget, blocks = data.draw(st.integers(most, 64)), data.draw(st.integers(-(-80 // block), 240 // block))
+    engine = Engine(budget, most, block, blocks)
+    size = data.draw(st.integers(1, 25))
+    ready_ms = np.cumsum(data.draw(st.lists(st.floats(0, 60), min_size=size, max_size=size)))
+    prompt, output = (data.draw(st.lists(COUNTS, min_size=size, max_size=size)) for _ in range(2))
+    expected = serve(ready_ms, prompt, output, engine, AT_ONCE, Clients(10**9, 1))
+    first_ms, end_ms = _serve(ready_ms, np.array(prompt), np.array(output), np.array(engine), WEIGHTS)
+    np.testing.assert_allclose(first_ms, [one["first"] for one in expected], rtol=1e-9)
+    np.testing.assert_allclose(end_ms, [one["end"] for one in expected], rtol=1e-9)
+
+
+def test_requests_are_taken_in_one_after_another():
+    assert _taken_in(np.array([0.0, 1.0, 10.0, 10.0]), 3.0).tolist() == [3.0, 6.0, 13.0, 16.0]
+
+
+@pytest.fixture(scope="module")
+def planned():
+    """An instance and its plan."""
+    problem = instance([chat(rate_rps=250.0)])
+    return problem, solve(problem, "greedy").plan
+
+
+def changed(plan, **changes):
+    """The plan with every replica changed; ``times`` scales what is routed to it."""
+    times = changes.pop("times", 1.0)
+    gpus = [gpu.model_copy(update={"slices": tuple(piece.model_copy(update={"replicas": tuple(
+        one.model_copy(update={"rate_rps": one.rate_rps * times} | changes) for one in piece.replicas
+    )}) for piece in gpu.slices)}) for gpu in plan.gpus]
+    return plan.model_copy(update={"gpus": tuple(gpus)})
+
+
+def test_holds_up_to_the_rates_that_were_planned(planned):
+    problem, plan = planned
+    assert verify(problem, plan).ok
+    report = verify(problem, changed(plan, times=1.5))
+    broken = [one for one in report.violations if one.kind == "latency"]
+    assert broken and all(one.value > one.limit and "P99 of the time" in one.message for one in broken)
+
+
+def test_too_little_is_a_rate_and_another_batch_unknown(planned):
+    problem, plan = planned
+    assert {one.kind for one in verify(problem, changed(plan, times=0.5)).violations} == {"rate"}
+    assert {one.kind for one in verify(problem, changed(plan, batch=7)).violations} == {"operating_point"}
+
+
+def test_requests_beyond_the_memory_are_unknown(planned):
+    problem, plan = planned
+    tight = instance(problem.workloads, files=[performance("h100-80gb", whole=(359, 1.0))])
+    [violation] = {one.message.split(": ", 1)[1] for one in verify(tight, plan).violations}
+    assert "requests of up to 360 tokens" in violation
+
+
+def test_a_longer_replay_of_a_hostile_trace_breaks_what_poisson_keeps(planned):
+    problem, plan = planned
+    bursts = problem.replace(policy={"arrivals": {"process": "renewal", "cv": 6.0}})
+    assert not verify(bursts, plan).ok
