@@ -21,7 +21,8 @@ from provision.commands.common import print_table
 from provision.instances.generators.synthetic import random_instance
 from provision.instances.generators.synthetic_networks import random_mixed
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests/support" / room) for room in ("", "oracles")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support/oracles"))
 from mixed_oracle import best_mixed
 from oracle import best_value
 from sharing_oracle import best_sharing, random_sharing, same

@@ -28,7 +28,8 @@ LARGEST = 32
 SPLITS = ((1.0,), (0.2, 0.8), (0.4, 0.6), (0.5, 0.5))
 SCALING = 0.5
 """Nobody has published how execution shrinks with the share. Of 0, 0.25, 0.5, 0.75 and 1 this is the largest with
-which squishy bin packing onto halves schedules all 1,023 scenarios, as section 3.1 says: benchmarks/gpulets_grid.py."""
+which squishy bin packing onto halves schedules all 1,023 scenarios, as section 3.1 says:
+benchmarks/papers/gpulets_grid.py."""
 MIB_PER_GIB = 1024
 
 

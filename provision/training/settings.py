@@ -2,8 +2,8 @@
 
 With the paper's settings and Q-values that are sums over the heads, training reaches its best after some hundred
 episodes and falls apart beyond: a shift that all heads share lands on the choices that were taken alone, and what is
-left in the buffer are the transitions of a nearly deterministic policy. ``benchmarks/inss_training.py`` takes the
-settings apart.
+left in the buffer are the transitions of a nearly deterministic policy. ``benchmarks/papers/inss_training.py`` takes
+the settings apart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A sample of the mutated requests of ``benchmarks/service_hostile.py``: no 500, no traceback, still at work after."""
+"""A sample of the mutated requests of ``benchmarks/service/hostile.py``: no 500, no traceback, still at work after."""
 
 from http.client import HTTPConnection, HTTPException
 

@@ -1,8 +1,8 @@
 """The SLO/2 rule against queueing: GPUs on ParvaGPU's scenarios, and what their plans do when replayed.
 
-Run as ``python benchmarks/queueing.py [DIR]``; DIR is ParvaGPU's artefact (``prof_data`` and ``SLO``), whose measured
-tables are then used; without it the shipped scenarios on the fitted model are. Replays are ``provision.simulate``
-with Poisson arrivals.
+Run as ``python benchmarks/traffic/queueing.py [DIR]``; DIR is ParvaGPU's artefact (``prof_data`` and ``SLO``), whose
+measured tables are then used; without it the shipped scenarios on the fitted model are. Replays are
+``provision.simulate`` with Poisson arrivals.
 """
 
 import argparse

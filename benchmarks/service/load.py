@@ -1,6 +1,6 @@
 """Load the service: solves per second and the P99 of API calls with many clients at once, and none lost.
 
-``python benchmarks/service_load.py [--clients 50] [--jobs 4] [--workers 1]``: every client submits jobs, follows each
+``python benchmarks/service/load.py [--clients 50] [--jobs 4] [--workers 1]``: every client submits jobs, follows each
 through its event stream and asks for its result. Exit 1 when a job is lost or ends otherwise than done.
 """
 
@@ -14,7 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support"))
 from served import Client, process
 
 JOB = {"verb": "solve", "instance": "parvagpu-s3", "method": "auto", "time_limit_s": 10}

@@ -1,10 +1,10 @@
 """inferno's own greedy against proven optima, on its instances, by its own model of servers; every plan replayed.
 
-``python benchmarks/inferno.py DIR ...``; a DIR holds accelerator-data.json and so on (llm-inferno's sample data). Costs
-are cents per hour. The optima are those of an integer program (HiGHS) over the same rates: one type of accelerator per
-service, as the greedy has it, and several. A replay serves each service's requests on its replicas by continuous
-batching with inferno's coefficients, Poisson arrivals and tokens that vary by a half around their mean: late are the
-services whose mean TTFT or time per token is over the target that the analyzer says it keeps.
+``python benchmarks/papers/inferno.py DIR ...``; a DIR holds accelerator-data.json and so on (llm-inferno's sample
+data). Costs are cents per hour. The optima are those of an integer program (HiGHS) over the same rates: one type of
+accelerator per service, as the greedy has it, and several. A replay serves each service's requests on its replicas by
+continuous batching with inferno's coefficients, Poisson arrivals and tokens that vary by a half around their mean: late
+are the services whose mean TTFT or time per token is over the target that the analyzer says it keeps.
 """
 
 import argparse

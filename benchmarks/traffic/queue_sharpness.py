@@ -1,8 +1,8 @@
 """How close planned loads come to the largest that long replays keep: the sharpness of the latency rule.
 
-Run as ``python benchmarks/queue_sharpness.py``. For a grid of batch sizes, numbers of processes and patience it prints
-the planned load and its part of the largest load at which a replay of four million requests, with arrivals that the
-rule's tables have not seen, keeps the percentile. The last line counts the points, those more than 3 % below the
+Run as ``python benchmarks/traffic/queue_sharpness.py``. For a grid of batch sizes, numbers of processes and patience it
+prints the planned load and its part of the largest load at which a replay of four million requests, with arrivals that
+the rule's tables have not seen, keeps the percentile. The last line counts the points, those more than 3 % below the
 largest, and those above it. ``--cv`` takes other arrivals (renewal), ``--fixed-share`` faster small batches,
 ``--service-cv`` batch times that vary; ``--tabulate OUT`` writes the table that the package ships.
 """

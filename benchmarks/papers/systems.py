@@ -1,6 +1,6 @@
 """All systems on the same instances, as Markdown: GPUs, cost, violations predicted and met in replays, seconds.
 
-Run as ``python benchmarks/systems.py [DIR] [--families F,F] [--time-limit S] [--seconds S]``; DIR is ParvaGPU's
+Run as ``python benchmarks/papers/systems.py [DIR] [--families F,F] [--time-limit S] [--seconds S]``; DIR is ParvaGPU's
 artefact (``prof_data`` and ``SLO``), whose measured tables are then used, and gpu-lets and its like run on data
 derived from them (`gpulets_a100`); without it the shipped scenarios on the fitted model are used. Ends with exit 1 when
 ``auto`` is worse than another plan that holds.

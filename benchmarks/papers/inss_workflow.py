@@ -1,8 +1,8 @@
 """InSS's workflow beside an actor that decides at every step, on rates that drift.
 
-Run as ``python benchmarks/inss_workflow.py [--runs N] [--policy F]``. Rates begin anywhere between half and one and
-a half times the instance's and move by a twentieth of that range at every step, 20 steps a run, as in training. A row
-has the steps at which the actor placed anew, the processes replaced by shadows, the part of workloads that keep SLO
+Run as ``python benchmarks/papers/inss_workflow.py [--runs N] [--policy F]``. Rates begin anywhere between half and one
+and a half times the instance's and move by a twentieth of that range at every step, 20 steps a run, as in training. A
+row has the steps at which the actor placed anew, the processes replaced by shadows, the part of workloads that keep SLO
 and rate as decided, the same while shadows start (the old processes serve until then), and the mean throughput.
 """
 

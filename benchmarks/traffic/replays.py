@@ -1,9 +1,9 @@
 """Every shipped instance's best plan replayed, and what the queueing rule makes of it.
 
-Run as ``python benchmarks/replays.py [DIR]``: ``auto`` plans each shipped instance; the plan is replayed for a minute
-at the stated rates, with constant and with Poisson arrivals. But for gpu-lets' turns and throughput the queueing rule
-plans it too, without limits on replicas, and that plan is replayed with Poisson arrivals at each of ``--seeds``. With
-``--no-replay`` ``auto`` repairs nothing. With DIR, ParvaGPU's artefact, its six scenarios on its
+Run as ``python benchmarks/traffic/replays.py [DIR]``: ``auto`` plans each shipped instance; the plan is replayed for a
+minute at the stated rates, with constant and with Poisson arrivals. But for gpu-lets' turns and throughput the queueing
+rule plans it too, without limits on replicas, and that plan is replayed with Poisson arrivals at each of ``--seeds``.
+With ``--no-replay`` ``auto`` repairs nothing. With DIR, ParvaGPU's artefact, its six scenarios on its
 measured tables come after, slices shared. Cells are GPUs, the worst P99 over its SLO and the workloads over it.
 """
 

@@ -1,6 +1,6 @@
 """ParvaGPU's comparison beyond numbers of GPUs: figures 6, 7, 9 and 11, and gpu-lets as it runs it (SC 2024, IV).
 
-Run as ``python benchmarks/parvagpu_figures.py DIR``; DIR is ParvaGPU's artefact (``prof_data`` and ``SLO``).
+Run as ``python benchmarks/papers/parvagpu_figures.py DIR``; DIR is ParvaGPU's artefact (``prof_data`` and ``SLO``).
 
 1. GPUs that ParvaGPU saves against gpu-lets without MIG (`gpulets_a100`), with turns and, as ParvaGPU describes
    gpu-lets, without; batches beside another part are slower by an assumed factor. Paper: 46.5 %.

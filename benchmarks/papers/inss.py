@@ -1,8 +1,8 @@
 """InSS beside the other methods on random states of its family: throughput, and what is late in simulation.
 
-Run as ``python benchmarks/inss.py [--states N] [--proven N] [--policies F ...] [--seconds S] [--time-limit S]``. The
-states are ``inss-seed0``, ``inss-seed1``, ...; slow methods answer the first ``--proven`` of them. Every method plans
-by its own latency rule, InSS's by full_batches (eq. 2), and ``of the bound there`` is the mean part of the exact
+Run as ``python benchmarks/papers/inss.py [--states N] [--proven N] [--policies F ...] [--seconds S] [--time-limit S]``.
+The states are ``inss-seed0``, ``inss-seed1``, ...; slow methods answer the first ``--proven`` of them. Every method
+plans by its own latency rule, InSS's by full_batches (eq. 2), and ``of the bound there`` is the mean part of the exact
 method's bound on those states under the same rule. ``normalised`` is InSS's reward: each workload's throughput over
 that of batch 1 on a whole GPU. ``late`` counts requests of Poisson arrivals, as a mean over the states whose plan
 holds. Policies that ``provision train`` wrote are rows of their own.

@@ -1,8 +1,8 @@
 """The simulator: its speed, how the best plans of all shipped instances fare, and iGniter's standby processes.
 
-Run as ``python benchmarks/simulator.py [--requests N] [--time-limit S] [--seconds S]``. Speed is CPU time on one core,
-from arrivals to statistics at 80 % of the throughput, compiling left out: queues of batches, and iGniter's three
-workloads that slow each other down. Plans are those of ``auto``, replayed at their stated rates under Poisson and
+Run as ``python benchmarks/traffic/simulator.py [--requests N] [--time-limit S] [--seconds S]``. Speed is CPU time on
+one core, from arrivals to statistics at 80 % of the throughput, compiling left out: queues of batches, and iGniter's
+three workloads that slow each other down. Plans are those of ``auto``, replayed at their stated rates under Poisson and
 constant arrivals. Last comes iGniter's section 5.3: a model too optimistic by some factor, with and without standby
 processes.
 """

@@ -1,9 +1,9 @@
 """How InSS's training converges, and what makes it fall apart: settings changed one by one, several seeds.
 
-Run as ``python benchmarks/inss_training.py [--episodes N] [--seeds S ...] [--variants V ...] [--out DIR]``. Variants
-are the two shipped settings, and the stable ones with one of them as in the paper. A row has the mean reward and the
-part of late tasks of the episodes before each quarter's end, as they explored, the best actor's reward and CPU time.
-With --out every policy is written as ``VARIANT-SEED.npz``.
+Run as ``python benchmarks/papers/inss_training.py [--episodes N] [--seeds S ...] [--variants V ...] [--out DIR]``.
+Variants are the two shipped settings, and the stable ones with one of them as in the paper. A row has the mean reward
+and the part of late tasks of the episodes before each quarter's end, as they explored, the best actor's reward and CPU
+time. With --out every policy is written as ``VARIANT-SEED.npz``.
 """
 
 import argparse

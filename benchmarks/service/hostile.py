@@ -1,6 +1,6 @@
 """Send mutated requests to the service: how many, what it answered, what its memory did.
 
-``python benchmarks/service_hostile.py [--requests 10000] [--seed 0]``; exit 1 on a status of 500 or more, on a
+``python benchmarks/service/hostile.py [--requests 10000] [--seed 0]``; exit 1 on a status of 500 or more, on a
 traceback in an answer, when the server's memory keeps growing, or when it does not answer in the end.
 """
 
@@ -14,7 +14,7 @@ from time import perf_counter
 
 import provision
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support"))
 from hostile import requests, send
 from served import Client, process
 

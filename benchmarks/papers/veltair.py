@@ -1,8 +1,9 @@
 """How VELTAIR's gains depend on what had to be guessed, and on the seed.
 
-Run as ``python benchmarks/veltair.py [--queries N]``. Capacities on the mixed load, relative to layer-wise scheduling:
-as shipped with three seeds, then with other parts of the QoS planned for, with half and twice the live part of L3, and
-on the CPU calibrated to the paper's gains, as it is and with bandwidth to L3 low enough that layers take two versions.
+Run as ``python benchmarks/papers/veltair.py [--queries N]``. Capacities on the mixed load, relative to layer-wise
+scheduling: as shipped with three seeds, then with other parts of the QoS planned for, with half and twice the live part
+of L3, and on the CPU calibrated to the paper's gains, as it is and with bandwidth to L3 low enough that layers take two
+versions.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """gpu-lets' 1,023 scenarios on four GPUs, and the largest rates of its five scenarios, beside its paper.
 
-Run as ``python benchmarks/gpulets_grid.py [--scalings S,S] [--methods M,M] [--every N] [--jobs N]``. Ends with exit 1
-when the exact method, if it runs, has no plan, or one with more GPUs, where another has one that holds.
+Run as ``python benchmarks/papers/gpulets_grid.py [--scalings S,S] [--methods M,M] [--every N] [--jobs N]``. Ends with
+exit 1 when the exact method, if it runs, has no plan, or one with more GPUs, where another has one that holds.
 
 Grid (ATC 2022, sections 3.1 and 6.2): every model at 0, 200, 400 or 600 requests/s. *Says* counts the scenarios for
 which a method makes a plan for four GPUs, *holds* those whose plan meets all SLOs by the data, interference included.
