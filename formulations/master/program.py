@@ -20,9 +20,8 @@ from scipy.sparse import coo_array, csc_array
 
 from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
 from provision.models.contents.oracle import Content
+from provision.models.contents.price_tiers import Tier
 from provision.models.contents.problem import Problem, Supply
-
-Tier = tuple[int, int | None]
 
 
 class CoverUse(NamedTuple):

@@ -6,7 +6,6 @@ It is built once from an instance. Prices are whole numbers of a common ``unit``
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,13 +15,12 @@ from numpy.typing import NDArray
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import Segments, best_segments
 from provision.models.contents.oracle import ContentOracle
+from provision.models.contents.price_tiers import PriceTiers, price_tiers, prices_of
 from provision.models.contents.register import factory_of
 from provision.models.contents.roles import FEW, Role, dominance, hardness, pieces, split_rates
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import THROUGHPUT, Instance
 
-BEYOND = 10
-"""The price of a GPU that the fleet lacks, as a multiple of all replicas each on the dearest GPU that it has."""
 FULL = 1 - 1e-12
 """The part of its highest rate that a replica is planned for; the rest leaves room for rounding."""
 ROUNDING = 1e-8
@@ -55,12 +53,11 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Supply:
-    """GPUs of one type: how they can be partitioned, and their price tiers.
+class Supply(PriceTiers):
+    """GPUs of one type: their prices, and how they can be partitioned.
 
     ``entry`` is the first fleet entry of the type; ``kinds`` are its slice kinds; ``partitions`` is (partitions, all
-    slice kinds). ``tiers`` are (price in units, count), cheapest first; a count of None is without limit. Where the
-    fleet is limited, the last tier stands for GPUs that the fleet lacks.
+    slice kinds).
     """
 
     gpu: str
@@ -68,26 +65,6 @@ class Supply:
     entry: int
     kinds: tuple[int, ...]
     partitions: NDArray[np.int64]
-    tiers: tuple[tuple[int, int | None], ...]
-    count: int | None
-
-    @property
-    def offered(self) -> tuple[tuple[int, int | None], ...]:
-        """The tiers of GPUs that the fleet has."""
-        return self.tiers if self.count is None else self.tiers[:-1]
-
-    @property
-    def worth(self) -> int:
-        """The price of the dearest GPU that the fleet has, at least 1 unit."""
-        return max(1, *(price for price, _ in self.offered))
-
-    def cost(self, many: int) -> int:
-        """The price of ``many`` GPUs, the cheapest tiers first, in units."""
-        total = 0
-        for price, count in self.tiers:
-            taken = many if count is None else min(many, count)
-            total, many = total + price * taken, many - taken
-        return total
 
 
 @dataclass(frozen=True)
@@ -127,7 +104,7 @@ class Problem:
         choose = np.max if eased else np.min
         self.single_rps = np.array([choose(self.segments.throughput_rps[list(group.members)], axis=0)
                                     for group in self.groups])
-        self.unit, prices = _units(instance)
+        self.unit, prices = prices_of(instance)
         self.supplies = _supplies(instance, self.segments, prices, self.most_gpus)
         self.dearest = max(prices) or 1
         self.shareable = tuple(_shareable(instance, self.segments, self.supplies))
@@ -303,40 +280,21 @@ def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], l
                                                                    strict=True)]
 
 
-def _units(instance: Instance) -> tuple[Fraction, list[int]]:
-    """A unit of which all prices are multiples, and the price of each fleet entry in it."""
-    weights = [Fraction(f"{instance.weight(entry):.12g}") for entry in instance.fleet]
-    unit = Fraction(math.gcd(*(weight.numerator for weight in weights)) or 1,
-                    math.lcm(*(weight.denominator for weight in weights)))
-    return unit, [int(weight / unit) for weight in weights]
-
-
 def _supplies(instance: Instance, segments: Segments, prices: Sequence[int], replicas: int) -> tuple[Supply, ...]:
     """The supplies of a fleet; GPUs without a slice that can serve some workload are left out."""
     table = partitions_of(instance, segments)
     found: dict[tuple[str, bool], list[tuple[int, int, int | None]]] = {}
     for index, (entry, price) in enumerate(zip(instance.fleet, prices, strict=True)):
         found.setdefault((entry.gpu, entry.partitioned), []).append((index, price, entry.count))
-    beyond = BEYOND * replicas * (max(prices) or 1)
     supplies = []
     for (gpu, mig), entries in found.items():
         first = entries[0][0]
         partitions = table.slots[table.entry == first]
         if len(partitions) and partitions.any():
-            tiers, count = _tiers([(price, many) for _, price, many in entries], beyond)
+            priced = price_tiers([(price, many) for _, price, many in entries], replicas, max(prices) or 1)
             kinds = tuple(segments.of_entry(first))
-            supplies.append(Supply(gpu, mig, first, kinds, partitions, tiers, count))
+            supplies.append(Supply(priced.tiers, priced.count, gpu, mig, first, kinds, partitions))
     return tuple(supplies)
-
-
-def _tiers(offers: Sequence[tuple[int, int | None]], beyond: int
-           ) -> tuple[tuple[tuple[int, int | None], ...], int | None]:
-    """Tiers in order of price up to the first without limit, and the number of GPUs, None for no limit."""
-    order = sorted(offers, key=lambda tier: tier[0])
-    endless = [index for index, (_, count) in enumerate(order) if count is None]
-    if endless:
-        return tuple(order[: endless[0] + 1]), None
-    return (*order, (beyond, None)), sum(count for _, count in order if count is not None)
 
 
 def _shareable(instance: Instance, segments: Segments, supplies: Sequence[Supply]) -> list[Shareable]:

@@ -1,7 +1,7 @@
 """Plans in which replicas share whole GPUs under interference: from sets of classes to a Plan and back."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.interference.kernels import TRIES, arrange
 from provision.models.contents.interference.laws import shares_of
 from provision.models.contents.interference.supplies import Fleet, GpuSupply, fleet_of
-from provision.models.contents.interference.tables import Classes, Demand, classes_of, serves
+from provision.models.contents.interference.tables import Classes, classes_of
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
@@ -134,12 +134,6 @@ class SharedProblem:
         bears = not any(parts.values()) and all(self.points(pattern) is not None for pattern in set(found))
         return found if bears else None
 
-    def matched(self, patterns: Sequence[Pattern], slots: Sequence[Demand]) -> list[Pattern]:
-        """Patterns of classes from patterns of slots, which are places for demands; unneeded slots stay empty."""
-        takers = _takers(self.classes, slots, Counter(slot for _, members in patterns for slot in members))
-        found = [(supply, [takers[slot].pop() for slot in members if takers[slot]]) for supply, members in patterns]
-        return [(supply, tuple(sorted(members))) for supply, members in found if members]
-
 
 AnyProblem = TypeVar("AnyProblem", bound=SharedProblem)
 
@@ -185,23 +179,3 @@ def is_shared(instance: Instance) -> bool:
     """Whether the instance asks for plans under interference, and for no more than FEATURES."""
     asked = needs(instance)
     return "interference" in asked and asked <= FEATURES
-
-
-def _takers(classes: Classes, slots: Sequence[Demand], counts: Mapping[int, int]) -> dict[int, list[int]]:
-    """For every slot the classes that take it, matched greedily from the hardest class on.
-
-    A class is harder the shorter its budget and, at equal budgets, the higher its rate. It takes the slot of the
-    smallest sufficient rate and, of equal ones, the longest budget, because that slot is of least use to the others.
-    """
-    takers: dict[int, list[int]] = {slot: [] for slot in counts}
-    free, by_model = dict(counts), dict[tuple[str, ...], list[int]]()
-    for slot in sorted(counts, key=lambda one: (slots[one][2], -slots[one][1])):
-        by_model.setdefault(slots[slot][0], []).append(slot)
-    for index, demand in enumerate(classes.demands):
-        for _ in classes.members[index]:
-            slot = next(one for one in by_model[demand[0]] if serves(slots[one], demand))
-            takers[slot].append(index)
-            free[slot] -= 1
-            if not free[slot]:
-                by_model[demand[0]].remove(slot)
-    return takers
