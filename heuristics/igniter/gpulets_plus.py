@@ -28,7 +28,6 @@ from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.turns.plans import late
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.igniter import igniter_data
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.method import Method
 from provision.models.problem.prediction import predict_slice
@@ -82,7 +81,7 @@ class _Packing:
 
     def _carried(self, workload: Workload) -> Floats:
         """Requests/s alone, (shares, batches); 0 where a batch takes longer than the latency budget."""
-        points = igniter_data(self.instance.performance)[self.gpu].operating_points(workload.model, WHOLE)
+        points = known(self.instance.performance_of(self.gpu, workload.model)).operating_points(workload.model, WHOLE)
         table = np.zeros((len(SHARES), points.batch.max()))
         meets = points.latency_ms <= self.instance.budget_ms(workload)
         for at, share in enumerate(SHARES):

@@ -93,7 +93,7 @@ def test_alone_the_batch_is_the_largest_that_holds(index, units, part):
     batch, found = decide_batches(SYSTEM, given, np.full(others.shape, rate_rps), np.zeros(others.shape))
     holding, in_time = [], []
     for size in range(1, 33):
-        latency_ms, rps, _ = SYSTEM.data[0].predict("whole", [Member(workload.model, size, 1, units * 0.025)])[0]
+        latency_ms, rps, *_ = SYSTEM.data[0].predict("whole", [Member(workload.model, size, 1, units * 0.025)])[0]
         late = 1000 * (size - 1) / rate_rps + latency_ms > workload.slo_ms or latency_ms > workload.slo_ms / 2
         in_time += [size] * (not late)
         holding += [size] * (not late and rps >= rate_rps)

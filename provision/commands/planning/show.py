@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+import provision  # its solver and simulator are loaded when first used
 from provision import draw
 from provision.commands.common import add_force, progress
 from provision.draw.page import render_page
@@ -14,8 +15,6 @@ from provision.instances.files.files import check_writable, write_text
 from provision.instances.files.shipped import shipped_instances
 from provision.instances.read import read, read_plan
 from provision.models.base.errors import InputError
-from provision.simulation.simulate import simulate
-from provision.solving.solve import solve
 from provision.verification.verify import verify
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def _standing(plan: Plan, instance: Instance | None, options: Namespace) -> Stan
         return None
     if instance is None:
         raise InputError(f"{options.plan}: --prove and --replay need the plan's instance; add --instance I")
-    replay = None if options.replay is None else simulate(instance, plan, options.replay)
+    replay = None if options.replay is None else provision.simulate(instance, plan, options.replay)
     over_slo, seconds = replayed(replay)
     standing = Standing(
         plan.method, instance.unit, instance.value(plan), p99_over_slo=over_slo, replayed_s=seconds
@@ -71,7 +70,7 @@ def _standing(plan: Plan, instance: Instance | None, options: Namespace) -> Stan
     if options.prove is None:
         return standing
     with progress(f"a bound on {instance.name}") as report:
-        bound = solve(instance, "auto", options.prove, report=report, replay=False).bound
+        bound = provision.solve(instance, "auto", options.prove, report=report, replay=False).bound
     proved = verify(instance, plan).ok and instance.proved(standing.objective, bound)
     return standing._replace(bound=bound, proved=proved)
 

@@ -37,10 +37,10 @@ def test_the_testbed_needs_six_gpus():
     assert result.bound == pytest.approx(6 * 3.06)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_method_beats_the_bound(seed):
     instance = random_testbed(20, seed)
-    proof = solve(instance, "auto", time_limit_s=20)
+    proof = solve(instance, "auto", time_limit_s=10)
     for name in ("igniter", "greedy", "lns"):
         result = solve(instance, name, time_limit_s=0.5)
         assert result.verified and result.objective >= proof.bound * (1 - 1e-9)

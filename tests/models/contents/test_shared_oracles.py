@@ -72,7 +72,7 @@ def _tail_ms(problem, role, member, found):
 @pytest.mark.parametrize(("rest", "models"), [(NETWORK, NETWORK_MODELS), (TURNS, TURNS_MODELS)],
                          ids=["network", "turns"])
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_contents_hold_at_their_rates_and_below(rest, models, data):
     """Every content that is offered has operating points that hold, whatever part of the rates is routed."""
     _contents_hold(_problem(data, rest, models), data)
@@ -107,14 +107,14 @@ def _contents_hold(problem, data):
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_shared_slice_is_worth_more_than_the_bound(data):
     """Replicas drawn at random, at rates of their roles, that hold by the scalar path are worth no more than told."""
     _no_more_than_the_bound(_problem(data, NETWORK, NETWORK_MODELS), data)
 
 
 @given(data=st.data())
-@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+@settings(max_examples=3, deadline=None, phases=[Phase.generate])
 def test_no_shared_slice_is_worth_more_than_the_bound_under_queueing(data):
     """The same, each drawn problem tried with many draws of replicas."""
     problem = _problem(data, NETWORK | RANDOM, NETWORK_MODELS)
@@ -143,7 +143,7 @@ def _no_more_than_the_bound(problem, data):
 
 
 @given(data=st.data())
-@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+@settings(max_examples=3, deadline=None, phases=[Phase.generate])
 def test_no_gpu_in_turns_is_worth_more_than_the_bound_under_queueing(data):
     """Parts drawn at random that keep their percentiles at the rates of their roles are worth no more than told."""
     problem = _problem(data, TURNS | RANDOM, TURNS_MODELS)
@@ -170,7 +170,7 @@ def _no_more_in_turns_than_the_bound(problem, data):
 
 
 @given(data=st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_gpu_in_turns_is_worth_more_than_the_bound(data):
     """Parts drawn at random are worth no more than told at the roles that their capacities reach."""
     problem = _problem(data, TURNS, TURNS_MODELS)

@@ -217,7 +217,7 @@ CASES = {
     "no_workloads": (instance("workloads", []), "workloads: Tuple should have at least 1 item"),
     "workload_text": (instance("workloads", ["resnet50"]), "workloads[0]: should be a valid dictionary"),
     "unknown_field": (instance("wrokloads", []), "wrokloads: unknown field; remove it or check its spelling"),
-    "unknown_nested": (instance("workloads.0.slo", 3), "workloads[0].slo: unknown field"),
+    "unknown_nested": (instance("workloads.0.sloo", 3), "workloads[0].sloo: unknown field"),
     "unknown_control": (instance("x\x1b[2J\ny", 1), r"x\x1b[2J y: unknown field"),
     "version_missing": (instance("version", MISSING), "version: is missing; add it"),
     "version_3": (instance("version", 3), "version: should be 1 or 2 (got 3)"),

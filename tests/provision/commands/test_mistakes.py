@@ -15,7 +15,7 @@ MISTAKES = {
     "policy": {"saftey": 0.9},
     "fleet": [{"gpu": "a100-80gb", "prise_per_hour": 1.0}],
     "performance": "parvagpu-a100",
-    "workloads": [{"name": "a", "model": "resnet50", "slo": 200, "slo_ms": 200, "rate_rps": "3"}],
+    "workloads": [{"name": "a", "model": "resnet50", "slo_mss": 200, "slo_ms": 200, "rate_rps": "3"}],
 }
 MEANT = ("objective", "safety", "price_per_hour", "slo_ms")
 

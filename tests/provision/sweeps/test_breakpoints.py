@@ -28,12 +28,12 @@ def two_types():
 
 
 @pytest.mark.parametrize(
-    "name, low, high", [("parvagpu-s1", 1, 2.6), ("parvagpu-s2", 0.7, 1.4), ("parvagpu-s3", 0.95, 1.2)]
+    "name, low, high", [("parvagpu-s2", 0.7, 1.4), ("parvagpu-s3", 0.95, 1.2)]
 )
 def test_breakpoints_agree_with_a_fine_grid(name, low, high):
     instance = provision.read(name)
     found = breakpoints(instance, "rate", [low, (low + high) / 2, high], SETTINGS)
-    grid = np.linspace(low, high, 20)
+    grid = np.linspace(low, high, 12)
     gpus = [provision.solve(changed(instance, {"rate": factor}), **SETTINGS).report.gpus for factor in grid.tolist()]
     for factor, number in zip(grid, gpus, strict=True):
         passed = [one for one in found if one.above <= factor]
