@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -35,6 +35,8 @@ from provision.models.problem.search import Outcome
 
 if TYPE_CHECKING:
     from provision.models.base.arrays import Floats
+    from provision.models.performance.colocation import Colocation
+    from provision.models.performance.igniter import IgniterProfiles
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Search, Status
     from provision.models.problem.workload import Workload
@@ -81,7 +83,8 @@ class _Packing:
 
     def _carried(self, workload: Workload) -> Floats:
         """Requests/s alone, (shares, batches); 0 where a batch takes longer than the latency budget."""
-        points = known(self.instance.performance_of(self.gpu, workload.model)).operating_points(workload.model, WHOLE)
+        data = cast("Colocation | IgniterProfiles", self.instance.performance_of(self.gpu, workload.model))
+        points = data.operating_points(workload.model, WHOLE)
         table = np.zeros((len(SHARES), points.batch.max()))
         meets = points.latency_ms <= self.instance.budget_ms(workload)
         for at, share in enumerate(SHARES):

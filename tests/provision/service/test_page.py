@@ -174,6 +174,7 @@ def test_a_token_is_asked_for(browser, tmp_path):
     token = "a-token-of-sixteen-letters"
     with served(tmp_path, token=token) as url:
         page = browser.new_page()
+        page.set_default_timeout(WAIT_MS)
         page.goto(url)
         page.fill("#token", token)
         page.click("#token-dialog button")
