@@ -32,9 +32,9 @@ COMMANDS = """# Command line
 overwritten without `--force`.
 
 Exit codes: 0 the answer is yes, 1 it is no (violated, infeasible, differs), 3 it is unknown (no plan found in the time
-given, and no proof that there is none), 2 the input cannot be used; then a line for every mistake says which file, which
-field and what to do, with `--json` also an object `error` on stdout. 130: stopped by Ctrl-C; verbs that had something to
-return by then return it.
+given, and no proof that there is none), 2 the input cannot be used; then a line for every mistake says which file,
+which field and what to do, with `--json` also an object `error` on stdout. 130: stopped by Ctrl-C; verbs that had
+something to return by then return it.
 """
 FUNCTIONS, CLASSES, ERRORS = "Functions", "What they take and return", "Errors"
 
@@ -50,8 +50,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def file_formats() -> str:
     """Every field of every kind of file, from the JSON Schemas that ship."""
     parts = [
-        "# File formats\n\nFiles are YAML or JSON. `provision schema instance|plan|performance` prints the JSON Schemas "
-        "(draft 2020-12) from which this page is made; editors that know them complete and check fields as you type.\n"
+        "# File formats\n\nFiles are YAML or JSON. `provision schema instance|plan|performance` prints the JSON "
+        "Schemas (draft 2020-12) from which this page is made; editors that know them complete and check fields.\n"
     ]
     seen: set[str] = set()
     for kind, text in KINDS.items():
@@ -109,7 +109,8 @@ def _array(field: dict[str, Any]) -> str:
     """A list in words: of one type, or of a fixed number of things."""
     if "prefixItems" in field:
         return f"[{', '.join(_type(one) for one in field['prefixItems'])}]"
-    return f"list of {_type(field.get('items', {}))}"
+    items = _type(field.get("items", {}))
+    return f"list of ({items})" if " or " in items else f"list of {items}"
 
 
 def _limits(field: dict[str, Any]) -> str:
@@ -159,7 +160,10 @@ def python_names() -> str:
         thing = getattr(provision, name)
         is_error = isinstance(thing, type) and issubclass(thing, Exception)
         groups[ERRORS if is_error else CLASSES if isinstance(thing, type) else FUNCTIONS].append(name)
-    parts = ["# Python\n\n```python\nimport provision\n```\n\nThese names are stable; modules below may move.\n"]
+    parts = [
+        "# Python\n\n```python\nimport provision\n```\n\nThese names are stable; modules below may move. "
+        "The fields of instances and plans are those of their [files](files.md).\n"
+    ]
     for title, names in groups.items():
         parts += [f"## {title}\n", *(f"::: provision.{name}\n" for name in names)]
     return "\n".join(parts)
