@@ -102,7 +102,7 @@ def _type(field: dict[str, Any]) -> str:
         return _array(field)
     if field.get("type") == "object" and "additionalProperties" in field:
         return f"map of names to {_type(field['additionalProperties'])}"
-    return field.get("type", "anything") + _limits(field)
+    return f"{field.get('type', 'anything')}{_limits(field)}"
 
 
 def _array(field: dict[str, Any]) -> str:
