@@ -3,8 +3,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
 BUILT := .venv/built
+BUILD = rm -rf $(BUILT) && $(BIN)/python -W ignore -c "import setuptools; setuptools.setup()" --quiet build_py \
+	--build-lib $(BUILT)
 
-.PHONY: env demo test lint bench fuzz faults clean
+.PHONY: env demo test lint docs bench fuzz faults clean
 
 env: $(STAMP)
 
@@ -26,9 +28,13 @@ test: env lint
 # Types are checked in the package as it is built: mypy does not follow the links of an editable installation.
 lint: env
 	$(BIN)/ruff check .
-	rm -rf $(BUILT)
-	$(BIN)/python -W ignore -c "import setuptools; setuptools.setup()" --quiet build_py --build-lib $(BUILT)
+	$(BUILD)
 	$(BIN)/mypy
+
+# The site, its Python names from the package as it is built; a broken link fails.
+docs: env
+	$(BUILD)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: env
 	$(BIN)/python benchmarks/isolated.py
@@ -41,4 +47,4 @@ faults: env
 	$(BIN)/python benchmarks/faults.py
 
 clean:
-	rm -rf .venv demo
+	rm -rf .venv demo site

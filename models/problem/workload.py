@@ -42,6 +42,12 @@ def _with_price(schema: dict[str, Any]) -> None:
     schema["properties"]["price"] = PRICE
 
 
+def _tokens_for_slo(schema: dict[str, Any]) -> None:
+    """Let a workload's JSON Schema take limits of tokens in place of ``slo_ms``."""
+    schema["required"].remove("slo_ms")
+    schema["anyOf"] = [{"required": ["slo_ms"]}, {"required": ["slo", "tokens"]}]
+
+
 class Workload(Record):
     """One served DNN model with its SLO and request rate.
 
@@ -54,6 +60,8 @@ class Workload(Record):
     A language model has ``tokens``, and an ``slo`` of tokens in place of ``slo_ms`` or beside it: ``slo_ms`` is then
     the limit of the whole answer, by default what ``ttft_ms`` and ``tpot_ms`` leave the longest.
     """
+
+    model_config = ConfigDict(json_schema_extra=_tokens_for_slo)
 
     name: Name
     model: Name
