@@ -79,7 +79,8 @@ class Program:
     def add_contents(self, kind: int, contents: Sequence[Content]) -> int:
         """Add contents of a slice kind; returns how many are new."""
         before = len(self.contents)
-        self.contents.update(dict.fromkeys((kind, content) for content in contents))
+        kept = (self.problem.within_caps(content) for content in contents)
+        self.contents.update(dict.fromkeys((kind, content) for content in kept if content))
         return len(self.contents) - before
 
     def add_cover(self, cover: CoverUse, strict: bool) -> bool:

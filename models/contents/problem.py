@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import Segments, best_segments
-from provision.models.contents.oracle import ContentOracle
+from provision.models.contents.oracle import Content, ContentOracle
 from provision.models.contents.price_tiers import PriceTiers, price_tiers, prices_of
 from provision.models.contents.register import factory_of
 from provision.models.contents.roles import FEW, Role, dominance, hardness, pieces, split_rates
@@ -186,6 +186,26 @@ class Problem:
         shared = {role.workload_class for role in self.roles}
         return all(group.most == 1 for group in self.groups if group.workload_class in shared)
 
+    @cached_property
+    def class_caps_rps(self) -> dict[tuple[tuple[str, ...], float], float]:
+        """By class, the most requests/s that one GPU may carry of its workloads, where that is limited."""
+        caps = {one: sum(len(group.members) * group.cap_rps for group in groups)
+                for one, groups in self.classes.items()}
+        return {one: cap_rps for one, cap_rps in caps.items() if math.isfinite(cap_rps)}
+
+    def within_caps(self, content: Content) -> Content:
+        """A content without the replicas, easiest first, that exceed what a GPU may carry of a class."""
+        if not self.class_caps_rps:
+            return content
+        left_rps, kept = dict(self.class_caps_rps), []
+        for at in sorted(content):
+            role = self.roles[at]
+            rest_rps = left_rps.get(role.workload_class, math.inf) - role.rate_rps
+            if rest_rps >= -ROUNDING * role.rate_rps:
+                kept.append(at)
+                left_rps[role.workload_class] = rest_rps
+        return tuple(kept)
+
     def planned_rps(self, workload: int) -> float:
         """The rate to provide for a workload, in requests/s."""
         return self.instance.planned_rps(self.instance.workloads[workload])
@@ -227,7 +247,7 @@ class Problem:
         return (min(smallest, most) * FULL, most * FULL)
 
     def _copies(self) -> NDArray[np.int64]:
-        """(roles,) how many replicas may take a role: together they carry no more than their workloads' rates."""
+        """(roles,) how many replicas on one slice may take a role at once; see `_copies`."""
         if self.fills:
             return np.full(len(self.roles), ENDLESS)
         return np.array([_copies(role, self.classes[role.workload_class]) for role in self.roles], int)
@@ -239,12 +259,16 @@ def _least(rps: NDArray[np.float64]) -> float:
 
 
 def _copies(role: Role, groups: Sequence[Group]) -> int:
-    """How many replicas of some groups' workloads may take a role at once: their rates allow no more."""
+    """How many replicas of some groups' workloads may take a role on one slice.
+
+    Their rates, and what one GPU may carry of each, allow no more.
+    """
     if all(group.most == 1 for group in groups):
         return sum(len(group.members) for group in groups if group.rate_rps == role.rate_rps)
     if role.rate_rps == 0:
         return ENDLESS
-    return sum(len(group.members) * math.floor(group.rate_rps / role.rate_rps * (1 + ROUNDING)) for group in groups)
+    return sum(len(group.members) * math.floor(min(group.rate_rps, group.cap_rps) / role.rate_rps * (1 + ROUNDING))
+               for group in groups)
 
 
 def groups_of(instance: Instance) -> list[Group]:
