@@ -37,11 +37,10 @@ def routes(instance: Instance, backends: Sequence[Backend], prefix: str) -> tupl
     dealt = _weighted(instance, backends)
     hosts = _hosts(instance, prefix)
     files = {"istio.yaml": yaml_text(*_istio(instance, dealt, hosts, prefix))}
-    told = ", ".join(dict.fromkeys(hosts[workload] for workload in dealt))
     use = (
-        f"`kubectl apply -f` one of gateway.yaml (Gateway API) and istio.yaml: they deal the requests to {told} by the "
-        f"weights of the plan, from a Gateway named {GATEWAY}, which is yours to make. A workload with one port of one "
-        "Service needs neither.",
+        f"`kubectl apply -f` one of gateway.yaml (Gateway API) and istio.yaml: they deal the requests to "
+        f"NAME.{prefix}.internal by the weights of the plan, from a Gateway named {GATEWAY}, which is yours to make. A "
+        "workload with one port of one Service needs neither.",
     )
     for workload, found in dealt.items():
         if reason := _refusal(workload, found):
