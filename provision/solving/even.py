@@ -161,13 +161,15 @@ def _allowed(workload: Workload, numbers: set[int], costs: Mapping[int, float]) 
 
 
 def _cheapest_first(options: Sequence[Sequence[Option]]) -> Iterator[Numbers]:
-    """All choices of one option each, in the order of their total cost.
+    """All choices of one option each, in the order of their total cost; none where a workload has no option.
 
     Parameters
     ----------
     options
         Options of every workload as (cost, number), the cheapest first.
     """
+    if not all(options):
+        return
     if not all(options):
         return
     first = (0,) * len(options)
@@ -191,7 +193,8 @@ def _split(plain: Instance, numbers: Numbers) -> Instance:
     """
     parts = tuple(
         one.model_copy(update={
-            "name": f"{at}.{part}", "rate_rps": one.rate_rps / number, "min_replicas": 1, "max_replicas": 1,
+            "name": f"{at}.{part}", "rate_rps": one.rate_rps / number,
+            "min_replicas": min(one.min_replicas, 1), "max_replicas": 1,
             "max_share_per_gpu": 1.0,
         })
         for at, (one, number) in enumerate(zip(plain.workloads, numbers, strict=True)) for part in range(number)

@@ -8,6 +8,7 @@ import pytest
 import provision
 from provision.instances.generators.synthetic import random_instance
 from provision.models.problem.workload import Survive
+from provision.solving.even import _cheapest_first
 from provision.sweeps.parameters import changed
 
 MOST_GPUS = 4
@@ -94,3 +95,23 @@ def test_what_if_knows_even_replicas():
 def test_other_methods_refuse_it():
     with pytest.raises(provision.UnsupportedError, match=r"policy\.even_replicas; use --method auto"):
         provision.solve(even(provision.read("parvagpu-s1")), "greedy")
+
+
+def test_choices_come_cheapest_first():
+    """Every choice comes once; none where a workload has no option."""
+    options = [[(1.0, 3), (1.5, 1)], [(0.5, 2), (4.0, 5), (4.0, 7)], [(2.0, 1)]]
+    cost = [{number: price for price, number in one} for one in options]
+    found = list(_cheapest_first(options))
+    totals = [sum(one[number] for one, number in zip(cost, numbers, strict=True)) for numbers in found]
+    assert len(set(found)) == len(found) == 6 and totals == sorted(totals)
+    assert not list(_cheapest_first([options[0], []]))
+
+
+def test_limits_and_workloads_without_rate():
+    """Idle workloads have even replicas of nothing; a fleet too small for even replicas is told as that."""
+    instance = random_instance(9, 2, ("a30",))
+    idle = instance.workloads[0].model_copy(update={"rate_rps": 0.0, "min_replicas": 2})
+    assert provision.solve(even(instance.replace(workloads=(idle, instance.workloads[1]))), replay=False).verified
+    fleet = tuple(one.model_copy(update={"count": 2}) for one in instance.fleet)
+    found = provision.solve(even(instance.replace(fleet=fleet)), time_limit_s=10, replay=False)
+    assert found.status == "infeasible" and "no even replicas" in found.reason
