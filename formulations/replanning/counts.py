@@ -33,7 +33,8 @@ MARGIN = 1e-5
 """Added to every rate, as a part of it, where the solver's tolerance has let a plan carry a little less."""
 ALLOWED = ("batches", "replicas", "slices")
 """What may change: only batch sizes and rates; also replicas, new slices and new GPUs; or everything."""
-CANNOT = {"interference", "other_sharing", "share_slices", "max_share_per_gpu", "max_throughput", "survive"}
+CANNOT = {"interference", "other_sharing", "share_slices", "max_share_per_gpu", "max_throughput", "survive",
+          "even_replicas"}
 GIVEN_BACK = Turn((), ())
 
 

@@ -27,6 +27,7 @@ FEATURES = {
     "other_sharing": "sharing of slices by performance data of a further kind (such as colocation)",
     "max_throughput": "objective max_throughput",
     "survive": "policy.survive",
+    "even_replicas": "policy.even_replicas",
     "full_batches": "latency_budget full_batches",
     "tokens": "language models (workloads with tokens)",
     "isolated_data": "performance data other than one file that tells how all models interfere (igniter, gpulets)",
@@ -41,6 +42,7 @@ ISOLATED = frozenset({
 
 REMEDIES = (
     ("survive", "auto"),
+    ("even_replicas", "auto"),
     ("full_batches", "auto, greedy, patterns-throughput or inss"),
     ("tokens", "auto, master, partition-counts or greedy"),
     ("max_throughput", "auto or greedy"),
@@ -124,6 +126,7 @@ def needs(instance: Instance) -> set[str]:
         "other_sharing": bool(kinds - {"igniter", "gpulets"}),
         "max_throughput": instance.objective == THROUGHPUT,
         "survive": instance.policy.survive is not None,
+        "even_replicas": instance.policy.even_replicas,
         "full_batches": instance.policy.latency_budget == FULL_BATCHES,
         "tokens": any(workload.tokens for workload in workloads),
         "isolated_data": shared != files or len(files) > len({data.gpu for data in files}),

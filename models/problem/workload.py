@@ -250,7 +250,8 @@ class Policy(Record):
     which one of their latency must keep the SLO: for all workloads that do not say it themselves. ``queueing`` plans
     for them, and a simulation replays them; ``half_slo`` does not look at them.
 
-    With ``survive`` what is left after the loss of any one GPU can carry every planned rate within its SLO.
+    With ``survive`` what is left after the loss of any one GPU can carry every planned rate within its SLO. With
+    ``even_replicas`` all replicas of a workload carry the same rate, as a load balancer without weights deals it.
     """
 
     latency_budget: Annotated[str, BeforeValidator(_known_rule)] = "queueing"
@@ -261,6 +262,7 @@ class Policy(Record):
     routing: Routing = Field(default="random", exclude_if=lambda routing: routing == "random")
     percentile: Percentile = Field(default=99.0, exclude_if=lambda percentile: percentile == 99)
     survive: Survive | None = Field(default=None, exclude_if=_not_given)
+    even_replicas: Flag = Field(default=False, exclude_if=lambda even: not even)
 
     @property
     def rule(self) -> LatencyRule:

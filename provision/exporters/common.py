@@ -51,6 +51,9 @@ class Node(NamedTuple):
 def prefix(plan: Plan) -> str:
     """What the names of a plan's objects begin with in a cluster, where plans of other instances may stand too."""
     plain = slugs([plan.instance])[plan.instance]
+    if plain[0].isdigit():
+        # Names of Services begin with a letter.
+        plain = f"plan-{plain}"
     if len(plain) <= LONGEST_PREFIX:
         return plain
     mark = sha256(plan.instance.encode()).hexdigest()[:MARK]

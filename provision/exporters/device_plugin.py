@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from provision.exporters.cluster import node_files, notes
 from provision.exporters.common import Exported, nodes, prefix, uses_mps
-from provision.exporters.pods import check_spread, deployments, kustomization, slice_pods
+from provision.exporters.pods import check_spread, kustomization, slice_pods
+from provision.exporters.routing.serving import APPLIED, serving
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 
@@ -28,11 +29,9 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     for index, gpu in enumerate(plan.gpus):
         for position, piece in enumerate(gpu.slices):
             _check(f"kubernetes-device-plugin: GPU {index}, slice {position}", piece)
-    files = {
-        "deployments.yaml": deployments(instance, slice_pods(instance, machines, name, _attach)),
-        "kustomization.yaml": kustomization(["deployments.yaml"]),
-    }
-    return Exported(files | node_files(machines, name), tuple(notes(machines, name)))
+    served = serving(instance, slice_pods(instance, machines, name, _attach), name)
+    files = {"kustomization.yaml": kustomization(APPLIED)}
+    return Exported(files | served.files | node_files(machines, name), (*notes(machines, name), *served.notes))
 
 
 def _check(where: str, piece: Slice) -> None:

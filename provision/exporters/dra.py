@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from provision.exporters.claims import GATES, NEEDS, Wanted, template, wanted
 from provision.exporters.cluster import label_script, node_files, notes, pod_notes
 from provision.exporters.common import Exported, nodes, prefix, uses_mps, yaml_text
-from provision.exporters.pods import Pod, check_spread, containers, deployments, kustomization
+from provision.exporters.pods import Pod, check_spread, containers, kustomization
+from provision.exporters.routing.serving import APPLIED, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,15 +47,15 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
         })
         for node in machines for index, gpu in node.gpus if asked[index]
     ]
+    served = serving(instance, pods, name)
     files = {
         "claims.yaml": yaml_text(*(template(kinds[kind], dict(kind)) for kind in kinds)),
-        "deployments.yaml": deployments(instance, pods),
-        "kustomization.yaml": kustomization(["claims.yaml", "deployments.yaml"]),
-    }
+        "kustomization.yaml": kustomization(["claims.yaml", *APPLIED]),
+    } | served.files
     if shared:
-        return Exported(files | node_files(machines, name), (*notes(machines, name), STATIC))
+        return Exported(files | node_files(machines, name), (*notes(machines, name), *served.notes, STATIC))
     label = {"label-nodes.sh": label_script(machines, partitioned=False)}
-    return Exported(files | label, (*pod_notes(), DYNAMIC))
+    return Exported(files | label, (*pod_notes(), *served.notes, DYNAMIC))
 
 
 def _requests(gpu: PlannedGpu, pinned: bool) -> Requests:

@@ -13,6 +13,7 @@ from provision.exporters.claims import GATES, NEEDS, claim, wanted
 from provision.exporters.cluster import LABELLING, node_files, operator_notes
 from provision.exporters.common import Exported, nodes, prefix, slice_name, slugs, yaml_text
 from provision.exporters.pods import NODE_LABEL, check_spread, environment, image_names, kustomization
+from provision.exporters.routing.listening import probes
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.problem.prediction import predict_slice
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
 
 LONGEST = 18
 """Most characters of a workload's slug; KServe adds to the names of services, which may have 63 in all."""
-PERCENT = 100
+PERCENT, PORT = 100, 8080
 Steps: TypeAlias = dict[str, tuple[float, float]]
 """The replicas of a workload: rate and throughput in requests/s by the name of the service."""
 
 NOTES = (
     f"{NEEDS}, and a KServe whose predictors take resourceClaims. {GATES}: the nodes are partitioned beforehand.",
-    "Images are named after the models and serve at port 8080: `kustomize edit set image MODEL=REGISTRY/IMAGE` for "
-    "each, then `kubectl apply -k .`.",
+    "Images are named after the models and serve at port 8080, health requests of the Open Inference Protocol (of "
+    "language models `/health`) among them: `kustomize edit set image MODEL=REGISTRY/IMAGE` for each, then `kubectl "
+    "apply -k .`.",
     "The InferenceGraph of a workload deals its requests by whole percents; no replica gets more than it can serve.",
 )
 
@@ -72,7 +74,7 @@ def _service(
         "image": image_names(instance)[instance.model_of(replica)],
         "env": environment(instance, piece, replica),
         "resources": {"claims": [{"name": "slice"}]},
-    }
+    } | probes(instance.workload[replica.workload], PORT)
     return {
         "apiVersion": "serving.kserve.io/v1beta1",
         "kind": "InferenceService",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from provision.exporters.claims import GATES, NEEDS, template, wanted
 from provision.exporters.cluster import node_files, notes
 from provision.exporters.common import Exported, nodes, prefix, yaml_text
-from provision.exporters.pods import check_spread, deployments, kustomization, slice_pods
+from provision.exporters.pods import check_spread, kustomization, slice_pods
+from provision.exporters.routing.serving import APPLIED, serving
 
 if TYPE_CHECKING:
     from provision.exporters.common import Attachment
@@ -30,12 +31,12 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
         claims = [{"name": "slice", "resourceClaimTemplateName": f"{name}-{wanted(piece).name}"}]
         return {"claims": [{"name": "slice"}]}, {"resourceClaims": claims}
 
+    served = serving(instance, slice_pods(instance, machines, name, attach), name)
     files = {
         "claims.yaml": yaml_text(*(template(f"{name}-{kind.name}", {"slice": kind}) for kind in kinds)),
-        "deployments.yaml": deployments(instance, slice_pods(instance, machines, name, attach)),
-        "kustomization.yaml": kustomization(["claims.yaml", "deployments.yaml"]),
+        "kustomization.yaml": kustomization(["claims.yaml", *APPLIED]),
     }
-    return Exported(files | node_files(machines, name), (*notes(machines, name), *NOTES))
+    return Exported(files | served.files | node_files(machines, name), (*notes(machines, name), *served.notes, *NOTES))
 
 
 NOTES = (f"{NEEDS}; the driver sees new MIG devices after a restart of its kubelet plugin.", f"{GATES}.")

@@ -7,6 +7,7 @@ label; which GPU of the machine a slice stands on, Kubernetes decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provision.exporters.common import percentage, slice_name, slugs, uses_mps, yaml_text
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 NODE_LABEL = "provision/node"
-WORKLOAD = "PROVISION_WORKLOAD"
+WORKLOAD, RATE = "PROVISION_WORKLOAD", "PROVISION_RATE_RPS"
 
 
 def check_spread(instance: Instance, machines: Sequence[Node]) -> None:
@@ -51,18 +52,26 @@ class Pod(NamedTuple):
         Its containers.
     fields
         Further fields of its specification, such as its claims.
+    labels
+        Further labels, such as those that Services select.
     """
 
     name: str
     node: Node
     containers: tuple[dict[str, Any], ...]
     fields: dict[str, Any]
+    labels: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def served(self) -> list[tuple[str, str]]:
+        """The workload of every container, and its rate in requests/s as it is told."""
+        told = [{one["name"]: one["value"] for one in each["env"]} for each in self.containers]
+        return [(one[WORKLOAD].replace("$$", "$"), one[RATE]) for one in told]
 
     @property
     def workloads(self) -> list[str]:
         """The workloads that it serves."""
-        served = (one["value"] for each in self.containers for one in each["env"] if one["name"] == WORKLOAD)
-        return [name.replace("$$", "$") for name in dict.fromkeys(served)]
+        return list(dict.fromkeys(workload for workload, _ in self.served))
 
 
 def slice_pods(
@@ -96,6 +105,7 @@ def deployments(instance: Instance, pods: Iterable[Pod]) -> str:
 
 def _deployment(pod: Pod, names: Mapping[str, str]) -> dict[str, Any]:
     labels = {"provision/pod": pod.name} | {f"workload.provision/{names[one]}": "true" for one in pod.workloads}
+    labels |= pod.labels
     specification = {"nodeSelector": {NODE_LABEL: pod.node.name}, "containers": list(pod.containers)}
     return {
         "apiVersion": "apps/v1",
@@ -137,7 +147,7 @@ def environment(instance: Instance, piece: Slice, replica: Replica) -> list[dict
         WORKLOAD: replica.workload,
         "PROVISION_MODEL": instance.model_of(replica),
         "PROVISION_BATCH": replica.batch,
-        "PROVISION_RATE_RPS": f"{replica.rate_rps / replica.processes:.6g}",
+        RATE: f"{replica.rate_rps / replica.processes:.6g}",
     }
     if uses_mps(piece):
         values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percentage(replica)

@@ -11,15 +11,17 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from provision.exporters.common import Exported, nodes, percentage, slice_name, uses_mps
+from provision.exporters.routing import nginx
 from provision.exporters.shell_functions import FUNCTIONS
 from provision.models.hardware.gpu import WHOLE
 
 if TYPE_CHECKING:
     from provision.exporters.common import Node
     from provision.models.hardware.gpu import GpuType
-    from provision.models.plans.plan import Plan, Slice
+    from provision.models.plans.plan import Plan, Replica, Slice
     from provision.models.problem.instance import Instance
 
+FIRST_PORT = 8000
 HEAD = """\
 #!/usr/bin/env bash
 # Sets up {count} x {product}; the arguments are their indices or UUIDs.
@@ -29,13 +31,16 @@ HEAD = """\
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     """``NODE.sh`` for every machine."""
     machines = nodes(plan, gpus_per_node)
-    return Exported({f"{node.name}.sh": _script(instance, node) for node in machines}, (*_use(machines), *NOTES))
+    files = {f"{node.name}.sh": _script(instance, node) for node in machines}
+    files[nginx.FILE] = nginx.configuration(instance, _servers(machines))
+    return Exported(files, (*_use(machines), *NOTES, nginx.NOTE))
 
 
 NOTES = (
     "A script refuses GPUs that have MIG instances or running processes, before it changes anything.",
     "For every replica it leaves `/run/provision/SLICE/N.env` (PROVISION_STATE names another folder): the environment "
-    "for each of its server processes, and what they serve. `set -a; . FILE; set +a`, then start them.",
+    "for each of its server processes, and what they serve. `set -a; . FILE; set +a`, then start them: the first "
+    "listens at PROVISION_PORT, the next at the port after it, and so on.",
     "A script that fails stops at once and undoes nothing; it says where it stopped. `nvidia-smi mig -dci`, `-dgi` and "
     "`echo quit | nvidia-cuda-mps-control` undo its steps.",
 )
@@ -51,11 +56,32 @@ def _script(instance: Instance, node: Node) -> str:
     count = len(node.gpus)
     lines = [HEAD.format(count=count, product=node.type.product) + FUNCTIONS, f'take_gpus {count} "$@"']
     lines += [f"check_free {_gpu(device)}" for device in range(count)]
+    ports = (port for _, port in _ports(node))
     for device, (index, gpu) in enumerate(node.gpus):
         lines += ["", f"# GPU {index} of the plan", *_mode(node, device)]
         for position, piece in enumerate(gpu.slices):
-            lines += _slice(instance, node.type, device, slice_name(index, position), piece)
+            lines += _slice(instance, node.type, device, slice_name(index, position), piece, ports)
     return "\n".join([*lines, "say done", ""])
+
+
+def _ports(node: Node) -> Iterator[tuple[Replica, int]]:
+    """Every replica of a machine, with the first of its ports: as many as it has processes."""
+    port = FIRST_PORT
+    for _, gpu in node.gpus:
+        for replica in (one for piece in gpu.slices for one in piece.replicas):
+            yield replica, port
+            port += replica.processes
+
+
+def _servers(machines: Sequence[Node]) -> nginx.Servers:
+    """Where the processes of every workload listen, each with its rate."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for node in machines:
+        for replica, first in _ports(node):
+            each_rps = replica.rate_rps / replica.processes
+            ports = range(first, first + replica.processes)
+            found.setdefault(replica.workload, []).extend((f"{node.name}:{port}", each_rps) for port in ports)
+    return found
 
 
 def _gpu(device: int) -> str:
@@ -68,8 +94,10 @@ def _mode(node: Node, device: int) -> list[str]:
     return [f"switch_mig {_gpu(device)} {'Enabled 1' if node.mig else 'Disabled 0'}"]
 
 
-def _slice(instance: Instance, kind: GpuType, device: int, name: str, piece: Slice) -> Iterator[str]:
-    """Steps that make a slice, start its MPS daemon and describe its replicas."""
+def _slice(
+    instance: Instance, kind: GpuType, device: int, name: str, piece: Slice, ports: Iterator[int]
+) -> Iterator[str]:
+    """Steps that make a slice, start its MPS daemon and describe its replicas, whose ``ports`` come next."""
     if piece.profile == WHOLE:
         yield f"take_whole {_gpu(device)}{' exclusive' if uses_mps(piece) else ''}"
     else:
@@ -81,6 +109,6 @@ def _slice(instance: Instance, kind: GpuType, device: int, name: str, piece: Sli
         yield f"start_mps {name} {percentage(largest)}"
     for order, replica in enumerate(piece.replicas):
         described = (replica.workload, instance.model_of(replica), replica.batch, replica.processes,
-                     f"{replica.rate_rps:.6g}")
+                     f"{replica.rate_rps:.6g}", next(ports))
         limit = percentage(replica) if uses_mps(piece) else ""
         yield shlex.join(["describe", name, str(order), limit, *map(str, described)])

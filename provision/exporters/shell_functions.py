@@ -92,7 +92,7 @@ start_mps() {
     fail "$1: MPS holds $held %, not $2 %"
 }
 
-# describe SLICE N PERCENT|'' WORKLOAD MODEL BATCH PROCESSES RATE_RPS: the environment of a replica's processes
+# describe SLICE N PERCENT|'' WORKLOAD MODEL BATCH PROCESSES RATE_RPS PORT: the environment of a replica's processes
 describe() {
   say "$1: $7 processes of $4 at batch $6, $8 requests/s"
   {
@@ -103,6 +103,7 @@ describe() {
     fi
     printf 'PROVISION_WORKLOAD=%q\nPROVISION_MODEL=%q\n' "$4" "$5"
     printf 'PROVISION_BATCH=%q\nPROVISION_PROCESSES=%q\nPROVISION_RATE_RPS=%q\n' "$6" "$7" "$8"
+    printf 'PROVISION_PORT=%q\n' "$9"
   } >"$STATE/$1/$2.env"
 }
 """

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from provision.exporters.common import Exported, nodes, percentage, slice_name, slugs
+from provision.exporters.routing import nginx
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.hardware.gpu import WHOLE
@@ -62,6 +63,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
             raise InputError(f"workload {workload.name}: triton's dynamic batching serves no language models; use "
                              "another --to, and vLLM with max_num_seqs of the replica's batch")
     names, files = slugs(workload.name for workload in instance.workloads), {}
+    servers: dict[str, list[tuple[str, float]]] = {}
     for node in nodes(plan, gpus_per_node):
         for number, (index, position, gpu, order) in enumerate(_servers(node)):
             piece = gpu.slices[position]
@@ -74,7 +76,10 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
             delay_ms = batch_delay_ms(instance.policy, workload, piece, replica, latency_ms)
             files[f"{server}/models/{name}/config.pbtxt"] = _config(instance, replica, name, delay_ms)
             files[f"{server}/serve.sh"] = _script(index, position, piece, replica, name, number)
-    return Exported(files, NOTES)
+            address = f"{node.name}:{FIRST_PORT + len(PORTS) * number}"
+            servers.setdefault(replica.workload, []).append((address, replica.rate_rps))
+    files[nginx.FILE] = nginx.configuration(instance, servers)
+    return Exported(files, (*NOTES, nginx.NOTE))
 
 
 NOTES = (

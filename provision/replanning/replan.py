@@ -92,24 +92,58 @@ def replan(
     started = perf_counter()
     if allow not in ALLOWED:
         raise InputError(f"allow {allow!r}: use one of {', '.join(ALLOWED)}")
-    if change_cost is None:
-        change_cost = CHANGE_COST * min(map(instance.weight, instance.fleet))
-    if not 0 <= change_cost < float("inf"):
-        raise InputError(f"change cost {change_cost}: should be 0 or more")
+    change_cost = cost_of_change(instance, change_cost)
     check_time_limit(time_limit_s)
     check_size(instance)
     found = replan_counts(instance, plan, change_cost, change_cost, allow, time_limit_s, gap)
     new = found.plan
     if new is None:
         return Replan(found.status, None, None, None, None, None, None, None, perf_counter() - started)
+    return judged(instance, plan, new, found.status, found.bound, change_cost, started)
+
+
+def cost_of_change(instance: Instance, change_cost: float | None) -> float:
+    """What a change counts, in units of the objective: what is given, or CHANGE_COST of the cheapest GPU.
+
+    Raises
+    ------
+    InputError
+        When it is below 0 or infinite.
+    """
+    if change_cost is None:
+        return CHANGE_COST * min(map(instance.weight, instance.fleet))
+    if not 0 <= change_cost < float("inf"):
+        raise InputError(f"change cost {change_cost}: should be 0 or more")
+    return change_cost
+
+
+def judged(
+    instance: Instance, before: Plan, new: Plan, status: str, bound: float | None, change_cost: float, started: float
+) -> Replan:
+    """A Replan of a new plan: verified, its changes counted.
+
+    Parameters
+    ----------
+    instance, before, new
+        The Instance with the new demand, the Plan that runs, and the new Plan.
+    status, bound
+        What is known of it, and of the weighted sum.
+    change_cost
+        What a change counts.
+    started
+        When replanning began, a perf_counter.
+
+    Raises
+    ------
+    MethodError
+        When the plan does not hold.
+    """
     report = verify(instance, new)
     if not report.ok:
         raise MethodError(f"replanning made a plan that fails: {report.violations[0].message}")
-    changes = disturbance(plan, new)
-    value = instance.value(new)
-    weighted = value + change_cost * _moved(changes)
-    return Replan(found.status, new, report, value, weighted, found.bound, changes,
-                  _staying(instance, plan, new, report), perf_counter() - started)
+    changes, value = disturbance(before, new), instance.value(new)
+    return Replan(status, new, report, value, value + change_cost * _moved(changes), bound, changes,
+                  _staying(instance, before, new, report), perf_counter() - started)
 
 
 def curve(

@@ -1,8 +1,9 @@
 """The loss of a GPU in a replay: who serves from then on, and which requests are lost with it.
 
 From the moment of the loss on requests go to the replicas that are left, each by the part that it can carry of what all
-of them can: whoever survives by the verifier's account is then overloaded nowhere. What waited or ran on the lost GPU
-is dropped; it is counted, and left out of the percentiles: they tell how requests fare that reach a GPU which lives.
+of them can, with ``even_replicas`` in equal parts: whoever survives by the verifier's account is then overloaded
+nowhere. What waited or ran on the lost GPU is dropped; it is counted, and left out of the percentiles: they tell how
+requests fare that reach a GPU which lives.
 """
 
 from collections.abc import Sequence
@@ -59,6 +60,8 @@ def parts_after(
         found = predict_slice(instance, planned.type, planned.piece)[place.replica]
         if found is None or planned.gpu == lost:
             weights.append(0.0)
+        elif instance.policy.even_replicas:
+            weights.append(1.0)
         else:
             weights.append(carried_rps(instance, planned.piece.replicas[place.replica], found))
     total = sum(weights)

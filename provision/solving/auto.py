@@ -27,6 +27,7 @@ from provision.models.contents.interference.throughput_plans import is_shared_th
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
+from provision.solving.even import even_replicas
 from provision.solving.parts import parts_of, whole_plan
 from provision.solving.slack import with_slack
 from provision.solving.surviving import surviving
@@ -43,6 +44,8 @@ def run(instance: Instance, search: Search) -> Outcome:
     """The best plan and the best bound of all steps; after Ctrl-C those found so far."""
     if instance.policy.survive:
         return surviving(instance, search, run)
+    if instance.policy.even_replicas:
+        return even_replicas(instance, search, run)
     progress, found = Progress(instance, search), Outcome("unknown", "time_limit")
     built, reason = 0.0, ""
     try:
@@ -183,7 +186,7 @@ METHODS = (
         source="this package",
         features=ISOLATED | {"tokens", "max_replicas", "interference", "gpulets", "other_sharing", "share_slices",
                              "random_turns", "random_slices", "survive",
-                             "max_throughput", "full_batches"},
+                             "even_replicas", "max_throughput", "full_batches"},
         parameters=PARAMETERS,
         rehearse=_rehearse,
     ),

@@ -2,7 +2,8 @@
 
 A plan with k / (k - 1) of a workload's rate, of which no GPU carries more than 1 / k, still carries the whole rate when
 it loses any GPU. So such instances are planned, for some choices of k, and the cheapest plan counts; its replicas are
-routed the stated rates. Bound: without its dearest GPU such a plan is one that need not survive.
+routed the stated rates. With ``even_replicas`` each of k GPUs has one replica, so that all carry 1 / k. Bound: without
+its dearest GPU such a plan is one that need not survive.
 """
 
 import math
@@ -16,6 +17,7 @@ from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 from provision.models.problem.workload import Workload
+from provision.solving.even import dealt_evenly
 from provision.verification.verify import verify
 
 BOUND_SHARE, PLAN_SHARE = 0.3, 0.5
@@ -51,6 +53,8 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
         found = run(_spread(instance, parts), _part(search, PLAN_SHARE))
         if found.plan is not None:
             plan = _routed(instance, found.plan, parts)
+            if instance.policy.even_replicas:
+                plan = dealt_evenly(instance, plan)
             if verify(instance, plan).ok:
                 progress.offer(plan)
         reason = found.reason or reason
@@ -76,8 +80,9 @@ def _unconcerned(instance: Instance) -> Instance:
 
 
 def _without(instance: Instance, workloads: tuple[Workload, ...]) -> Instance:
-    """The instance with other workloads and no survival."""
-    return instance.replace(workloads=workloads, policy=instance.policy.model_copy(update={"survive": None}))
+    """The instance with other workloads, no survival and no even rates."""
+    policy = instance.policy.model_copy(update={"survive": None, "even_replicas": False})
+    return instance.replace(workloads=workloads, policy=policy)
 
 
 def _choices(instance: Instance) -> Iterator[dict[str, int]]:
@@ -102,10 +107,15 @@ def _spread(instance: Instance, parts: dict[str, int]) -> Instance:
         one.model_copy(update={
             "rate_rps": one.rate_rps * parts[one.name] / (parts[one.name] - 1) * SAFE,
             "max_share_per_gpu": min(one.max_share_per_gpu, 1 / parts[one.name]),
-        }) if one.rate_rps else one
+        } | _replicas(instance, parts[one.name])) if one.rate_rps else one
         for one in instance.workloads
     )
     return _without(instance, workloads)
+
+
+def _replicas(instance: Instance, parts: int) -> dict[str, int]:
+    """Limits on the replicas of a workload with so many parts: as many, where all of them carry the same."""
+    return {"min_replicas": parts, "max_replicas": parts} if instance.policy.even_replicas else {}
 
 
 def _routed(instance: Instance, plan: Plan, parts: dict[str, int]) -> Plan:

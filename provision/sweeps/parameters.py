@@ -152,6 +152,13 @@ def _survive(instance: Instance, target: str, value: Any, where: str) -> Instanc
     return _instance(instance, where, policy=_with(Policy, instance.policy, where, survive=survive))
 
 
+def _even_replicas(instance: Instance, target: str, value: Any, where: str) -> Instance:
+    """The instance whose replicas carry equal rates, or may carry unequal ones."""
+    if value not in (0, 1):
+        raise InputError(f"{where}: should be 0 or 1 (got {value})")
+    return _instance(instance, where, policy=_with(Policy, instance.policy, where, even_replicas=bool(value)))
+
+
 def _max_batch(instance: Instance, target: str, value: Any, where: str) -> Instance:
     """The instance without operating points of larger batches, and without data that has no other."""
     left = [data for data in (_limited(data, value, where) for data in instance.performance) if data is not None]
@@ -201,6 +208,7 @@ PARAMETERS = {
     "headroom": Parameter("extra rate planned for, as a fraction", _policy("headroom")),
     "safety": Parameter("part of the latency budget that may be used", _policy("safety")),
     "survive": Parameter("GPUs that may be lost without a rate or SLO being missed: 0 or 1", _survive, whole=True),
+    "even_replicas": Parameter("whether replicas of a workload carry equal rates: 0 or 1", _even_replicas, whole=True),
     "max_batch": Parameter("largest batch allowed", _max_batch, whole=True),
 }
 """Every parameter by the name it goes by in a sweep, before the dot."""

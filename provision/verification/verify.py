@@ -55,7 +55,7 @@ class _Verifier:
         self.predictions: list[ReplicaPrediction] = []
         self.sms, self.busy_sms, self.offered_sms, self.compute = 0.0, 0.0, 0, 0
         self.routed: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
-        self.carried: defaultdict[str, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
+        self.carried: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
         self.entries = {(entry.gpu, entry.partitioned): entry for entry in instance.fleet}
         self.tokens = TokenReplays(instance)
         self.cache: dict[tuple[Any, ...], list[Prediction | None]] = {}
@@ -72,6 +72,8 @@ class _Verifier:
         self._check_fleet()
         for workload in self.instance.workloads:
             self._check_rate(workload)
+            if self.instance.policy.even_replicas:
+                self._check_even(workload)
             if self.instance.policy.survive:
                 self._check_survival(workload)
         return self._summary()
@@ -232,7 +234,7 @@ class _Verifier:
             )
         )
         if self.instance.policy.survive and not _over(found.latency_ms, budget):
-            self.carried[replica.workload][at] += carried_rps(self.instance, replica, found)
+            self.carried[replica.workload].append((at, carried_rps(self.instance, replica, found)))
         if _over(found.latency_ms, budget):
             message = (
                 f"batch latency {found.latency_ms:.4g} ms is {found.latency_ms / budget - 1:.1%} over the "
@@ -306,11 +308,25 @@ class _Verifier:
                 message = f"{rate:.6g} requests/s on one GPU, max_share_per_gpu allows {limit:.6g}"
                 self._violate("rate", message, at, None, workload.name, rate, limit)
 
+    def _check_even(self, workload: Workload) -> None:
+        """All replicas of a workload carry the same rate."""
+        rates = [rate for _, rate in self.routed[workload.name]]
+        if rates and _over(max(rates), min(rates)):
+            message = (
+                f"replicas carry {min(rates):.6g} to {max(rates):.6g} requests/s, even_replicas asks for equal rates"
+            )
+            self._violate("rate", message, None, None, workload.name, max(rates), min(rates))
+
     def _check_survival(self, workload: Workload) -> None:
-        """Whichever GPU is lost, the replicas on the others can carry a workload's whole rate within its SLO."""
-        on_gpu, planned = self.carried[workload.name], self.instance.planned_rps(workload)
+        """Whichever GPU is lost, the replicas on the others can carry a workload's whole rate within its SLO.
+
+        With ``even_replicas`` they are dealt equal parts of it, whatever each could carry.
+        """
+        planned = self.instance.planned_rps(workload)
         for at in sorted({at for at, _ in self.routed[workload.name]}):
-            left = math.fsum(rps for gpu, rps in on_gpu.items() if gpu != at)
+            others = [rps for gpu, rps in self.carried[workload.name] if gpu != at]
+            even = self.instance.policy.even_replicas
+            left = len(others) * min(others, default=0.0) if even else math.fsum(others)
             if _over(planned, left):
                 message = f"after its loss the others carry {left:.6g} of {planned:.6g} requests/s"
                 self._violate("rate", message, at, None, workload.name, left, planned)

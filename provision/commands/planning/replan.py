@@ -18,6 +18,7 @@ from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.problem.workload import MOST_HEADROOM
 from provision.replanning.forecast import FORECASTS
+from provision.replanning.loss import after_loss, replan_lost
 from provision.replanning.prometheus import rates_now
 from provision.replanning.replan import CHANGE_COST, curve, replan
 from provision.replanning.trace import ReplanPolicy, compare_policies
@@ -44,6 +45,7 @@ def add_replan(parser: ArgumentParser) -> None:
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file, with the new demand")
     parser.add_argument("plan", metavar="PLAN", help="the plan that runs")
     parser.add_argument("--rate", type=float, metavar="F", help="new rates: those of the instance times this")
+    parser.add_argument("--lost", type=int, metavar="GPU", help="this GPU of the plan, counted from 0, has failed")
     parser.add_argument("--prometheus", metavar="URL", help="new rates: those that this server measures now")
     parser.add_argument("--query", metavar="Q", help="PromQL of requests/s by workload (default: Triton's counters)")
     parser.add_argument("--label", default="model", metavar="L", help="its label with the workload (default: model)")
@@ -95,9 +97,13 @@ def _replan(options: Namespace) -> int:
     if options.curve:
         if options.out or options.change_cost is not None:
             raise InputError("--curve: plans for many change costs and writes none; leave out --out and --change-cost")
+        if options.lost is not None:
+            instance, plan = after_loss(instance, plan, options.lost)
         traded = curve(instance, plan, options.allow, options.time_limit)
         return _print_curve([{"weight": weight} | one.summary() for weight, one in traded], options)
-    found = replan(instance, plan, options.change_cost, options.allow, options.time_limit)
+    asked = options.change_cost, options.allow, options.time_limit
+    lost = options.lost
+    found = replan(instance, plan, *asked) if lost is None else replan_lost(instance, plan, lost, *asked)
     if options.out and found.plan is not None:
         write(found.plan, options.out, options.force)
     if options.json:

@@ -66,7 +66,7 @@ def test_command(s1, capsys):
     """The verb writes the files it lists, with the shipped instance found by its name."""
     provision.write(s1[1], "plan.json")
     code, out, err = run("export plan.json --to shell --out out", capsys)
-    assert (code, err) == (0, "") and "2 files written to out" in out
+    assert (code, err) == (0, "") and "3 files written to out" in out
     code, out, err = run("export plan.json --to triton --out triton --json", capsys)
     assert (code, err) == (0, "")
     assert set(json.loads(out)["files"]) == set(everything("triton")) and "README.md" in everything("triton")

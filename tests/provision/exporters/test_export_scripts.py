@@ -4,6 +4,7 @@ The stand-ins answer as nvidia-smi does on free GPUs and keep MIG devices in fil
 """
 
 import os
+import re
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from export_plans import parts_of_whole_gpus, shared_slices
 
 import provision
+from provision.exporters.common import slugs
 from provision.exporters.export import TARGETS
 from provision.models.hardware.gpu import gpu_type
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
@@ -109,7 +111,8 @@ def calls(stand, start):
 
 def scripts(instance, plan, gpus_per_node=8):
     """The shell export's scripts, in the order of its machines."""
-    return list(TARGETS["shell"](plan, instance, gpus_per_node).files.values())
+    files = TARGETS["shell"](plan, instance, gpus_per_node).files
+    return [text for name, text in files.items() if name.endswith(".sh")]
 
 
 def test_shell(planned, stand):
@@ -131,6 +134,7 @@ def test_shell(planned, stand):
     )
     exclusive = sum(piece.profile == "whole" for piece in daemons)
     assert sum("EXCLUSIVE_PROCESS" in one for one in calls(stand, "nvidia-smi")) == exclusive
+    assert listening(stand) == addresses(instance, plan)
     assert out.count("== ") >= sum(len(gpu.slices) for gpu in plan.gpus)
 
 
@@ -155,6 +159,24 @@ def environments(stand):
         *found, percentage, device, _ = bash(text).stdout.split("\0")
         assert device.startswith(("MIG-", "GPU-"))
         yield (*found, percentage or None)
+
+
+def listening(stand):
+    """The ports of every workload's processes, by the files of environment."""
+    show = "; ".join(f'printf "%s\\0" "$PROVISION_{name}"' for name in ("WORKLOAD", "PORT", "PROCESSES"))
+    found = Counter()
+    for path in sorted((stand / "state").rglob("*.env")):
+        workload, first, processes, _ = bash(f'. "{path}"; {show}').stdout.split("\0")
+        found.update((workload, port) for port in range(int(first), int(first) + int(processes)))
+    return found
+
+
+def addresses(instance, plan):
+    """The ports that nginx deals the requests of every workload to."""
+    text = TARGETS["shell"](plan, instance, len(plan.gpus)).files["nginx.conf"]
+    names = {slug: workload for workload, slug in slugs(one.name for one in instance.workloads).items()}
+    upstreams = re.findall(r"upstream (\S+) \{(.*?)\}", text, re.DOTALL)
+    return Counter((names[name], int(port)) for name, inside in upstreams for port in re.findall(r":(\d+) ", inside))
 
 
 @pytest.fixture
@@ -209,7 +231,7 @@ def test_shell_counts_its_gpus(arguments, small, stand):
 def test_shell_refuses_a_gpu_given_twice(stand):
     """The index and the UUID of one GPU are one GPU."""
     gpu = PlannedGpu(gpu="a100-80gb", mig=True, slices=(Slice(profile="7g.80gb"),))
-    text = scripts(None, Plan(version=1, instance="x", gpus=(gpu, gpu)))[0]
+    text = scripts(provision.read("parvagpu-s1"), Plan(version=1, instance="x", gpus=(gpu, gpu)))[0]
     done = bash(text, "0", "GPU-0", check=False)
     assert done.returncode == 1 and "given twice" in done.stderr and changes(stand) == []
 
@@ -242,7 +264,7 @@ def test_whole_gpus_of_a_type_with_mig_have_it_switched_off(stand):
     """A plan that leaves MIG off turns it off where it is on."""
     (stand / "mode-GPU-0").write_text("Enabled\n")
     gpu = PlannedGpu(gpu="a100-80gb", mig=False, slices=(Slice(profile="whole"),))
-    bash(scripts(None, Plan(version=1, instance="x", gpus=(gpu,)))[0], "0")
+    bash(scripts(provision.read("parvagpu-s1"), Plan(version=1, instance="x", gpus=(gpu,)))[0], "0")
     assert (stand / "mode-GPU-0").read_text() == "Disabled\n"
 
 

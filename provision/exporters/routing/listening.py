@@ -1,0 +1,151 @@
+"""Where the server processes of pods listen, how Kubernetes asks after their health, and how requests reach them.
+
+A pod has a container per process, so every container has a port of its own. Processes of one workload that carry equal
+rates are behind one Service. It has a port for the first of them in every pod, one for the second, and so on: a backend
+is a port of a Service, which deals its requests evenly. Health is asked for as the Open Inference Protocol has it
+(Triton, KServe), of language models as vLLM has it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from provision.exporters.common import slugs, yaml_text
+
+if TYPE_CHECKING:
+    from provision.exporters.pods import Pod
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.workload import Workload
+
+FIRST_PORT = 8000
+LONGEST = 30
+"""Most characters of a workload's slug in the name of a Service, which has 63 with the plan's prefix."""
+HEALTH = {"readinessProbe": "/v2/health/ready", "livenessProbe": "/v2/health/live"}
+TOKEN_HEALTH = dict.fromkeys(HEALTH, "/health")
+SELECTOR = "service.provision/"
+"""What the labels of pods begin with that Services select."""
+
+
+Group = tuple[str, str]
+"""A workload, and the rate of each of its processes that belong together, in requests/s as their containers tell it."""
+
+
+class _Target(NamedTuple):
+    """The Service of a Group, and the number by which its processes' ports are named."""
+
+    service: str
+    number: int
+
+    def port(self, place: int) -> str:
+        """The name of the port of a process that has this place in its pod."""
+        return f"g{self.number}-{place}"
+
+
+class Backend(NamedTuple):
+    """A port of a Service.
+
+    Attributes
+    ----------
+    workload
+        The workload that it serves.
+    service
+        Name of the Service.
+    port
+        Its port.
+    target
+        The name of the containers' ports behind it.
+    rate_rps
+        What all processes behind it carry together, in requests/s.
+    """
+
+    workload: str
+    service: str
+    port: int
+    target: str
+    rate_rps: float
+
+
+def listening(instance: Instance, pods: Iterable[Pod], prefix: str) -> tuple[list[Pod], list[Backend]]:
+    """Pods with ports, probes and labels, and the backends that they are.
+
+    Parameters
+    ----------
+    instance, pods
+        The Instance, and its plan's Pods.
+    prefix
+        What the names of Services begin with.
+    """
+    several = list(pods)
+    targets = _targets(instance, several, prefix)
+    rates: defaultdict[tuple[Group, int], float] = defaultdict(float)
+    for pod in several:
+        for group, place in _places(pod):
+            rates[group, place] += float(group[1])
+    backends = [
+        Backend(group[0], targets[group].service, FIRST_PORT + place, targets[group].port(place), rate_rps)
+        for (group, place), rate_rps in rates.items()
+    ]
+    return [_listening(instance, pod, targets) for pod in several], backends
+
+
+def _targets(instance: Instance, pods: Iterable[Pod], prefix: str) -> dict[Group, _Target]:
+    """The Service of every Group, and its number; Services are counted by workload."""
+    names = slugs((workload.name for workload in instance.workloads), LONGEST)
+    number: Counter[str] = Counter()
+    found: dict[Group, _Target] = {}
+    for group in dict.fromkeys(group for pod in pods for group in pod.served):
+        found[group] = _Target(f"{prefix}-{names[group[0]]}-{number[group[0]]}", len(found))
+        number[group[0]] += 1
+    return found
+
+
+def _places(pod: Pod) -> list[tuple[Group, int]]:
+    """The Group of every container of a pod, and its place among those of the group there."""
+    seen: Counter[Group] = Counter()
+    found = []
+    for group in pod.served:
+        found.append((group, seen[group]))
+        seen[group] += 1
+    return found
+
+
+def _listening(instance: Instance, pod: Pod, targets: Mapping[Group, _Target]) -> Pod:
+    """A pod whose containers listen on ports of their own, with probes and the labels that Services select."""
+    containers = [
+        container | {
+            "env": [*container["env"], {"name": "PROVISION_PORT", "value": str(port)}],
+            "ports": [{"name": targets[group].port(place), "containerPort": port}],
+        } | probes(instance.workload[group[0]], port)
+        for port, (container, (group, place)) in enumerate(zip(pod.containers, _places(pod), strict=True), FIRST_PORT)
+    ]
+    labels = {f"{SELECTOR}{targets[group].service}": "true" for group in pod.served}
+    return pod._replace(containers=tuple(containers), labels=labels)
+
+
+def probes(workload: Workload, port: int) -> dict[str, Any]:
+    """The probes of a container: at most ten minutes to load its model, then ready and alive."""
+    paths = TOKEN_HEALTH if workload.tokens else HEALTH
+    asked = {name: {"httpGet": {"path": path, "port": port}} for name, path in paths.items()}
+    start = asked["readinessProbe"] | {"periodSeconds": 5, "failureThreshold": 120}
+    return {"startupProbe": start} | {name: one | {"periodSeconds": 5} for name, one in asked.items()}
+
+
+def services(backends: Iterable[Backend]) -> str:
+    """The Services of backends."""
+    ports: defaultdict[str, list[Backend]] = defaultdict(list)
+    for one in backends:
+        ports[one.service].append(one)
+    return yaml_text(*(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name},
+            "spec": {
+                "selector": {f"{SELECTOR}{name}": "true"},
+                "ports": [{"name": f"p{one.port}", "port": one.port, "targetPort": one.target} for one in found],
+            },
+        }
+        for name, found in ports.items()
+    ))

@@ -1,0 +1,113 @@
+"""Routes that deal the requests of a workload to its replicas by the plan: Gateway API, or Istio.
+
+Source: gateway.networking.k8s.io/v1 HTTPRoute; networking.istio.io/v1 VirtualService and DestinationRule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from provision.exporters.common import slugs, yaml_text
+from provision.exporters.routing.listening import LONGEST, Backend
+from provision.exporters.routing.weights import weights
+
+if TYPE_CHECKING:
+    from provision.models.problem.instance import Instance
+
+GATEWAY = "provision"
+"""The Gateway, of either kind, that routes belong to; people make it."""
+MOST_BACKENDS, MOST_WEIGHT = 16, 10**6
+"""Most backends of a rule of an HTTPRoute, and the largest weight of one."""
+BALANCERS = {"random": "RANDOM", "round_robin": "ROUND_ROBIN", "least_loaded": "LEAST_REQUEST"}
+"""Istio's balancers by the routing of a workload."""
+
+Weighted = dict[str, list[tuple[Backend, int]]]
+"""The backends of every workload with their weights."""
+
+
+def routes(instance: Instance, backends: Sequence[Backend], prefix: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """``gateway.yaml``, where the Gateway API can say what the plan needs, ``istio.yaml``, and notes on them.
+
+    Raises
+    ------
+    InputError
+        When no weights tell the rates of a workload.
+    """
+    dealt = _weighted(instance, backends)
+    hosts = _hosts(instance, prefix)
+    files = {"istio.yaml": yaml_text(*_istio(instance, dealt, hosts, prefix))}
+    use = (
+        f"`kubectl apply -f` one of gateway.yaml (Gateway API) and istio.yaml: they deal the requests to "
+        f"NAME.{prefix}.internal by the weights of the plan, from a Gateway named {GATEWAY}, which is yours to make. A "
+        "workload with one port of one Service needs neither.",
+    )
+    for workload, found in dealt.items():
+        if reason := _refusal(workload, found):
+            return files, (*use, reason)
+    return {"gateway.yaml": yaml_text(*_http_routes(dealt, hosts, prefix, instance))} | files, use
+
+
+def _weighted(instance: Instance, backends: Iterable[Backend]) -> Weighted:
+    """The backends of every workload with their weights, in the order of the workloads."""
+    found: dict[str, list[Backend]] = {workload.name: [] for workload in instance.workloads}
+    for one in backends:
+        found[one.workload].append(one)
+    return {
+        workload: list(zip(several, weights(workload, [one.rate_rps for one in several]), strict=True))
+        for workload, several in found.items() if several
+    }
+
+
+def _hosts(instance: Instance, prefix: str) -> dict[str, str]:
+    """The host that clients ask for a workload."""
+    names = slugs((workload.name for workload in instance.workloads), LONGEST)
+    return {workload: f"{name}.{prefix}.internal" for workload, name in names.items()}
+
+
+def _refusal(workload: str, dealt: Sequence[tuple[Backend, int]]) -> str | None:
+    """Why an HTTPRoute cannot deal the requests of a workload; None where it can."""
+    if len(dealt) > MOST_BACKENDS:
+        return (f"There is no gateway.yaml: {workload} has {len(dealt)} backends of different rates, a rule of an "
+                f"HTTPRoute takes {MOST_BACKENDS}; use istio.yaml or plan with even_replicas.")
+    if any(weight > MOST_WEIGHT for _, weight in dealt):
+        return (f"There is no gateway.yaml: the rates of {workload} need weights over {MOST_WEIGHT:,}; use istio.yaml "
+                "or plan with even_replicas.")
+    return None
+
+
+def _http_routes(dealt: Weighted, hosts: dict[str, str], prefix: str, instance: Instance) -> Iterator[dict[str, Any]]:
+    names = slugs((workload.name for workload in instance.workloads), LONGEST)
+    for workload, found in dealt.items():
+        refs = [{"name": one.service, "port": one.port, "weight": weight} for one, weight in found]
+        yield {
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "HTTPRoute",
+            "metadata": {"name": f"{prefix}-{names[workload]}"},
+            "spec": {
+                "parentRefs": [{"name": GATEWAY}],
+                "hostnames": [hosts[workload]],
+                "rules": [{"backendRefs": refs}],
+            },
+        }
+
+
+def _istio(instance: Instance, dealt: Weighted, hosts: dict[str, str], prefix: str) -> Iterator[dict[str, Any]]:
+    names = slugs((workload.name for workload in instance.workloads), LONGEST)
+    for workload, found in dealt.items():
+        yield _object("VirtualService", f"{prefix}-{names[workload]}", {
+            "hosts": [hosts[workload]],
+            "gateways": [GATEWAY],
+            "http": [{"route": [
+                {"destination": {"host": one.service, "port": {"number": one.port}}, "weight": weight}
+                for one, weight in found
+            ]}],
+        })
+        balancer = BALANCERS[instance.policy.routing_of(instance.workload[workload])]
+        for service in dict.fromkeys(one.service for one, _ in found):
+            policy = {"loadBalancer": {"simple": balancer}}
+            yield _object("DestinationRule", service, {"host": service, "trafficPolicy": policy})
+
+
+def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "networking.istio.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}

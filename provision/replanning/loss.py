@@ -1,0 +1,79 @@
+"""The loss of a GPU of the plan that runs: the shortest way back to a plan that holds."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from provision.models.base.errors import InputError, UnsupportedError
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+from provision.replanning.replan import Replan, cost_of_change, judged, replan
+from provision.verification.verify import verify
+
+
+def after_loss(instance: Instance, plan: Plan, lost: int) -> tuple[Instance, Plan]:
+    """The instance with one GPU less in its fleet, where that is counted, and what still runs of a plan.
+
+    Parameters
+    ----------
+    instance, plan
+        The Instance, and the Plan that ran.
+    lost
+        Index of the GPU in the plan.
+
+    Raises
+    ------
+    InputError
+        When the plan has no such GPU, or one that the fleet has not.
+    """
+    if not 0 <= lost < len(plan.gpus):
+        known = f"which has GPUs 0 to {len(plan.gpus) - 1}" if plan.gpus else "which has none"
+        raise InputError(f"--lost {lost}: is not in the plan, {known}; name one of its GPUs")
+    entry = instance.entries_of(plan)[lost]
+    if entry < 0:
+        raise InputError(f"--lost {lost}: the fleet of {instance.name} has no {plan.gpus[lost].gpu}; correct the plan")
+    fleet = tuple(
+        one.model_copy(update={"count": max(one.count - 1, 0)}) if at == entry and one.count is not None else one
+        for at, one in enumerate(instance.fleet)
+    )
+    left = tuple(gpu for at, gpu in enumerate(plan.gpus) if at != lost)
+    return instance.replace(fleet=fleet), plan.model_copy(update={"gpus": left})
+
+
+def replan_lost(
+    instance: Instance, plan: Plan, lost: int, change_cost: float | None = None, allow: str = "slices",
+    time_limit_s: float = 60.0,
+) -> Replan:
+    """Replan after the loss of a GPU.
+
+    Where replanning cannot plan the instance, another GPU of the fleet, if there is one, takes over what stood on the
+    lost one: all else goes on as it is.
+
+    Parameters
+    ----------
+    instance, plan, lost
+        The Instance with the GPU that was lost, the Plan that ran, and the index of the GPU in it.
+    change_cost, allow, time_limit_s
+        As of ``replan``.
+
+    Returns
+    -------
+    Replan
+        Its changes are those of what still runs.
+
+    Raises
+    ------
+    InputError
+        When there is no such GPU, or as of ``replan``.
+    UnsupportedError
+        When replanning cannot plan the instance and no other GPU can take over.
+    """
+    started = perf_counter()
+    left, running = after_loss(instance, plan, lost)
+    try:
+        return replan(left, running, change_cost, allow, time_limit_s)
+    except UnsupportedError:
+        restored = running.model_copy(update={"gpus": (*running.gpus, plan.gpus[lost]), "digest": left.digest})
+        if allow == "batches" or not verify(left, restored).ok:
+            raise
+        return judged(left, running, restored, "feasible", None, cost_of_change(left, change_cost), started)

@@ -1,0 +1,210 @@
+"""Plans whose replicas carry equal rates, so that requests can be dealt without weights.
+
+At first a plan that need not be even is dealt evenly. Where that breaks, a workload of n replicas is planned as n
+workloads of one replica, each with an nth of the rate; choices of these numbers are tried, the cheapest first. Bound:
+that of the instance whose replicas may be uneven, or the least bound of all choices where every one was tried and
+replicas stand alone: numbers between those at which a further slice kind suffices then need only more slices.
+"""
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from time import perf_counter
+
+from provision.models.contents.alone.partitions import partitions_of
+from provision.models.contents.alone.segments import best_segments
+from provision.models.plans.plan import Plan, Replica
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import ISOLATED, needs
+from provision.models.problem.search import Outcome, Progress, Search, Termination
+from provision.models.problem.workload import Workload
+from provision.verification.verify import verify
+
+PLAIN_SHARE, CHOICE_SHARE = 0.5, 0.4
+"""Parts of the time left that the plan without even rates, and each choice of numbers, may take."""
+MOST_CHOICES, MOST_PARTS = 60, 2000
+"""Choices that are tried, and the most workloads that they may become."""
+ROUNDING = 1e-9
+"""Relative excess of a rate over what a replica carries that counts as rounding."""
+
+Run = Callable[[Instance, Search], Outcome]
+Numbers = tuple[int, ...]
+"""Replicas of every workload."""
+Option = tuple[float, int]
+"""An estimated cost, and the number of replicas of a workload that has it."""
+ALONE = (ISOLATED | {"max_replicas", "tokens"}) - {"max_share_per_gpu"}
+"""Features of instances for which trying all numbers is a proof."""
+UNEVEN = "no even replicas of the workloads fit the fleet; raise its counts or leave even_replicas out"
+
+
+def even_replicas(instance: Instance, search: Search, run: Run) -> Outcome:
+    """The best plan of even replicas that is found, and a bound.
+
+    Parameters
+    ----------
+    instance, search
+        The problem, with ``even_replicas`` in its policy, and the Search.
+    run
+        Plans an instance without it.
+    """
+    progress = Progress(instance, search)
+    plain = instance.replace(policy=instance.policy.model_copy(update={"even_replicas": False}))
+    found = run(plain, _part(search, PLAIN_SHARE))
+    if found.status == "infeasible":
+        return found
+    progress.prove(found.bound)
+    if found.plan is not None:
+        _offer(progress, found.plan)
+    reason = found.reason or "no plan of even replicas was found; a longer time limit may help"
+    options, bounds = _options(instance, found.plan), []
+    for numbers in islice(_cheapest_first(options), MOST_CHOICES):
+        if progress.proved or search.left_s <= 0 or found.termination == "stopped" or sum(numbers) > MOST_PARTS:
+            break
+        found = run(_split(plain, numbers), _part(search, CHOICE_SHARE))
+        if found.plan is not None:
+            _offer(progress, _merged(instance, found.plan))
+        bounds.append(math.inf if found.status == "infeasible" else found.bound or 0.0)
+    if bounds and len(bounds) == math.prod(map(len, options)) and needs(plain) <= ALONE:
+        if min(bounds) == math.inf:
+            return Outcome("infeasible", "proved", reason=UNEVEN)
+        progress.prove(min(bounds))
+    ended: Termination = "time_limit" if search.left_s <= 0 else "completed"
+    return progress.outcome("stopped" if found.termination == "stopped" else ended, reason)
+
+
+def _part(search: Search, share: float) -> Search:
+    """A search of a part of the time left, of another instance: nothing of it is told, and no slack is sought."""
+    parameters = dict(search.parameters) | {"slack": "no"}
+    return replace(search, time_limit_s=search.left_s * share, started=perf_counter(), start=None,
+                   parameters=parameters, report=lambda incumbent: None)
+
+
+def _offer(progress: Progress, plan: Plan) -> None:
+    """Keep a plan whose replicas are dealt equal rates, where it holds then."""
+    even = dealt_evenly(progress.instance, plan)
+    if verify(progress.instance, even).ok:
+        progress.offer(even)
+
+
+def dealt_evenly(instance: Instance, plan: Plan) -> Plan:
+    """A plan with equal rates for the replicas of a workload, as one of the instance."""
+    count = Counter(replica.workload for _, _, _, replica in plan.replicas())
+    each_rps = {name: instance.planned_rps(instance.workload[name]) / number for name, number in count.items()}
+    return _changed(instance, plan, lambda one: one.model_copy(update={"rate_rps": each_rps[one.workload]}))
+
+
+def _changed(instance: Instance, plan: Plan, change: Callable[[Replica], Replica]) -> Plan:
+    """A plan with every replica changed, as one of the instance."""
+    gpus = tuple(
+        gpu.model_copy(update={"slices": tuple(
+            piece.model_copy(update={"replicas": tuple(map(change, piece.replicas))}) for piece in gpu.slices
+        )}) for gpu in plan.gpus
+    )
+    return plan.model_copy(update={"gpus": gpus, "digest": instance.digest})
+
+
+def _options(instance: Instance, plan: Plan | None) -> list[list[Option]]:
+    """Numbers of replicas to try for every workload, the cheapest first.
+
+    Parameters
+    ----------
+    instance
+        The Instance.
+    plan
+        A plan that need not be even, whose numbers are tried too.
+    """
+    count = Counter(replica.workload for _, _, _, replica in plan.replicas()) if plan is not None else Counter[str]()
+    return [
+        sorted(_allowed(one, {*by_number, *_near(count[one.name])}, by_number))
+        for one, by_number in zip(instance.workloads, _costs(instance), strict=True)
+    ]
+
+
+def _near(number: int) -> set[int]:
+    """The number of replicas that a plan has, and one more."""
+    return {number, number + 1} if number else set()
+
+
+def _costs(instance: Instance) -> list[dict[int, float]]:
+    """For every workload the numbers of replicas at which another slice kind becomes able to carry one of them, each
+    with the cost of that many slices, where a slice counts as its part of a GPU."""
+    segments = best_segments(instance)
+    most = partitions_of(instance, segments).slots.max(axis=0)
+    price = [
+        instance.weight(instance.fleet[kind.entry]) / slots if slots else math.inf
+        for kind, slots in zip(segments.kinds, most.tolist(), strict=True)
+    ]
+    found: list[dict[int, float]] = []
+    for one, row in zip(instance.workloads, segments.throughput_rps.tolist(), strict=True):
+        needed = [math.ceil(instance.planned_rps(one) / rps * (1 - ROUNDING)) if rps > 0 else math.inf for rps in row]
+        numbers = {max(1, one.min_replicas, int(number)) for number in needed if number < math.inf} or {1}
+        found.append({
+            number: number * min((cost for cost, least in zip(price, needed, strict=True) if least <= number),
+                                 default=0.0)
+            for number in numbers
+        })
+    return found
+
+
+def _allowed(workload: Workload, numbers: set[int], costs: Mapping[int, float]) -> Iterator[Option]:
+    """Cost and number of replicas of a workload, where its limits allow the number.
+
+    A number without a cost of its own has that of the next lower one per replica.
+    """
+    for number in numbers:
+        if workload.min_replicas <= number <= (workload.max_replicas or number):
+            known = max((other for other in costs if other <= number), default=min(costs))
+            yield costs[known] * number / known, number
+
+
+def _cheapest_first(options: Sequence[Sequence[Option]]) -> Iterator[Numbers]:
+    """All choices of one option each, in the order of their total cost; none where a workload has no option.
+
+    Parameters
+    ----------
+    options
+        Options of every workload as (cost, number), the cheapest first.
+    """
+    if not all(options):
+        return
+    if not all(options):
+        return
+    first = (0,) * len(options)
+    heap, seen = [(sum(one[0][0] for one in options), first)], {first}
+    while heap:
+        cost, chosen = heapq.heappop(heap)
+        yield tuple(one[at][1] for one, at in zip(options, chosen, strict=True))
+        for place, at in enumerate(chosen):
+            if at + 1 < len(options[place]):
+                following = (*chosen[:place], at + 1, *chosen[place + 1 :])
+                if following not in seen:
+                    seen.add(following)
+                    more = options[place][at + 1][0] - options[place][at][0]
+                    heapq.heappush(heap, (cost + more, following))
+
+
+def _split(plain: Instance, numbers: Numbers) -> Instance:
+    """The instance with n workloads of one replica in place of every workload of n replicas.
+
+    They are named after the place of the workload: ``2.0`` is the first part of the third one.
+    """
+    parts = tuple(
+        one.model_copy(update={
+            "name": f"{at}.{part}", "rate_rps": one.rate_rps / number,
+            "min_replicas": min(one.min_replicas, 1), "max_replicas": 1,
+            "max_share_per_gpu": 1.0,
+        })
+        for at, (one, number) in enumerate(zip(plain.workloads, numbers, strict=True)) for part in range(number)
+    )
+    return plain.replace(workloads=parts, workflows=())
+
+
+def _merged(instance: Instance, plan: Plan) -> Plan:
+    """A plan of a split instance as one of the instance itself."""
+    def renamed(one: Replica) -> Replica:
+        return one.model_copy(update={"workload": instance.workloads[int(one.workload.partition(".")[0])].name})
+
+    return _changed(instance, plan, renamed)

@@ -1,0 +1,73 @@
+"""The way back after the loss of a GPU: against brute force, and where replanning itself cannot plan."""
+
+import json
+
+import pytest
+import replan_oracle
+from replan_oracle import tiny
+
+import provision
+from provision.cli import main
+from provision.models.problem.workload import Survive
+from provision.replanning.loss import after_loss, replan_lost
+
+
+def counted(instance, count):
+    """The instance with so many GPUs of each entry."""
+    return instance.replace(fleet=tuple(one.model_copy(update={"count": count}) for one in instance.fleet))
+
+
+@pytest.mark.parametrize("rates", [(105.0, 60.0), (90.0, 95.0), (300.0, 20.0)])
+def test_the_way_back_is_the_shortest(rates):
+    """Cost and changes together are the least there are, from what the loss leaves running."""
+    plan = provision.solve(tiny(rates)).plan
+    for lost in range(len(plan.gpus)):
+        found = replan_lost(tiny(rates), plan, lost, 0.2)
+        left = after_loss(tiny(rates), plan, lost)[1]
+        assert found.status == "optimal" and found.report.ok
+        assert found.weighted == pytest.approx(replan_oracle.cheapest(tiny(rates), left, 0.2), abs=1e-4)
+
+
+def test_a_counted_fleet_has_one_gpu_less():
+    instance = provision.read("parvagpu-s2")
+    plan = provision.solve(instance).plan
+    enough, short = (counted(instance, len(plan.gpus) + more) for more in (1, 0))
+    assert after_loss(enough, plan, 0)[0].fleet[0].count == len(plan.gpus)
+    assert len(replan_lost(enough, plan, 0).plan.gpus) == len(plan.gpus)
+    assert replan_lost(short, plan, 0).plan is None
+
+
+def test_a_spare_gpu_takes_over_where_replanning_cannot_plan():
+    """What shares GPUs, or must survive losses: the GPU is replaced, all else goes on."""
+    shared, alone = provision.read("igniter-testbed-12"), provision.read("parvagpu-s1")
+    surviving = alone.replace(policy=alone.policy.model_copy(update={"survive": Survive(gpu_failures=1)}))
+    for instance, method in ((shared, "igniter"), (surviving, "auto")):
+        plan = provision.solve(instance, method, time_limit_s=10, replay=False).plan
+        found = replan_lost(instance, plan, 1)
+        lost = sum(1 for at, _, _, _ in plan.replicas() if at == 1)
+        assert found.report.ok and found.changes.gpus_added == 1 and found.changes.replicas_started == lost
+        assert found.changes.slices_destroyed == 0 and found.bound is None
+        with pytest.raises(provision.UnsupportedError, match="replan cannot plan"):
+            replan_lost(counted(instance, len(plan.gpus)), plan, 1)
+
+
+@pytest.mark.parametrize("lost", [-1, 2])
+def test_a_gpu_that_is_none_is_refused(lost):
+    instance = provision.read("parvagpu-s1")
+    plan = provision.solve(instance, "greedy").plan
+    plan = plan.model_copy(update={"gpus": plan.gpus[:2]})
+    with pytest.raises(provision.InputError, match=f"--lost {lost}: is not in the plan, which has GPUs 0 to 1"):
+        replan_lost(instance, plan, lost)
+
+
+def test_the_command(tmp_path, capsys):
+    """It writes a plan that holds, and tells what changes; the trade-off starts from what is left, too."""
+    plan = provision.solve(provision.read("parvagpu-s1"), "greedy").plan
+    provision.write(plan, tmp_path / "plan.json")
+    asked = ["replan", "parvagpu-s1", str(tmp_path / "plan.json"), "--lost", "0", "--json"]
+    assert main([*asked, "--out", str(tmp_path / "next.json")]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["replicas_started"] > 0 and row["gpus"] == len(provision.read_plan(tmp_path / "next.json").gpus)
+    assert main([*asked, "--curve"]) == 0
+    assert json.loads(capsys.readouterr().out)["curve"]
+    assert main([*asked[:-2], "9"]) == 2
