@@ -5,6 +5,7 @@ the same cost the answer is one with slack (``provision.solving.slack``).
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 
@@ -102,6 +103,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
             yield partition_counts.solve, 0.3
     if "share_slices" in asked and asked <= mixed_slices.METHODS[0].features:
         yield mixed_slices.solve, 0.5
+    yield _on_parts(master.METHODS[0]), 0.3
     yield master.solve, 1.0
     yield _where_able(cpsat.METHODS[0]), 1.0
 
@@ -138,6 +140,25 @@ def _with_parts(method: Method) -> Step:
                 progress.offer(whole_plan(instance, found.plan))
             reason = found.reason or reason
         return progress.outcome("completed", reason)
+
+    return step
+
+
+def _on_parts(method: Method) -> Step:
+    """A method on narrower instances alone, all of which have equal parts of the time: a plan to begin with."""
+    def step(instance: Instance, search: Search) -> Outcome:
+        progress, parts = Progress(instance, search), list(parts_of(instance))
+        for done, part in enumerate(parts):
+            share_s = search.left_s / (len(parts) - done)
+            with suppress(UnsupportedError):
+                method.check(part)
+                found = method.run(part, replace(search, start=None, time_limit_s=share_s, started=perf_counter(),
+                                                 report=lambda incumbent: None))
+                if found.plan is not None:
+                    progress.offer(whole_plan(instance, found.plan))
+                if found.termination == "stopped":
+                    return progress.outcome("stopped")
+        return progress.outcome("completed")
 
     return step
 
