@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
+import networkx as nx
+
 if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType
 
@@ -36,20 +38,26 @@ class Geometry:
         self.profiles = tuple(gpu.profiles[name] for name in profiles)
 
     @cached_property
-    def states(self) -> frozenset[State]:
-        """Every state, the empty one included, as sorted tuples of (start, profile index)."""
-        found: set[State] = {()}
+    def moves(self) -> nx.DiGraph:
+        """Every state, the empty one included; an edge leads to each state that has one instance more."""
+        moves = nx.DiGraph()
+        moves.add_node(())
         frontier: list[State] = [()]
         while frontier:
-            grown = {larger for state in frontier for larger in self._grow(state)} - found
-            found |= grown
-            frontier = list(grown)
-        return frozenset(found)
+            steps = [(state, larger) for state in frontier for larger in self._grow(state)]
+            frontier = list({larger for _, larger in steps if larger not in moves})
+            moves.add_edges_from(steps)
+        return moves
+
+    @cached_property
+    def states(self) -> frozenset[State]:
+        """Every state, the empty one included, as sorted tuples of (start, profile index)."""
+        return frozenset(self.moves)
 
     @cached_property
     def maximal_states(self) -> frozenset[State]:
         """The states to which no instance can be added."""
-        return frozenset(state for state in self.states if not any(True for _ in self._grow(state)))
+        return frozenset(state for state, further in self.moves.out_degree() if not further)
 
     @cached_property
     def placements(self) -> dict[Partition, State]:
@@ -110,7 +118,7 @@ class Geometry:
 
     def _completions(self, state: State) -> set[Partition]:
         """Partitions that can still be reached from a state."""
-        return {self.counts(other) for other in self.states if set(state) <= set(other)}
+        return {self.counts(other) for other in (state, *nx.descendants(self.moves, state))}
 
 
 def contains(larger: Sequence[int], smaller: Sequence[int]) -> bool:
