@@ -65,14 +65,6 @@ def around_s5(many: int, seed: int) -> Instance:
     return base.replace(name=f"around-s5-{many}", workloads=tuple(drawn))
 
 
-def copies(name: str, many: int) -> Instance:
-    """A shipped instance with each workload so many times."""
-    base = provision.read(name)
-    workloads = tuple(one.model_copy(update={"name": f"{one.name}-{at}"})
-                      for at in range(many) for one in base.workloads)
-    return base.replace(name=f"{name}-x{many}", workloads=workloads)
-
-
 def freed(instance: Instance) -> Instance:
     """The same with any number of replicas."""
     workloads = tuple(one.model_copy(update={"max_replicas": None}) for one in instance.workloads)
@@ -93,7 +85,7 @@ def instance_of(case: str, seed: int) -> Instance:
     if case == "testbed-free":
         return freed(provision.read("igniter-testbed-12"))
     if case == "greedy-s5x100":
-        return copies("parvagpu-s5", 100)
+        return provision.read("parvagpu-s5-x100")
     if case == "yaml-9000":
         return from_yaml(around_s5(9000, seed))
     if kind == "isolated":

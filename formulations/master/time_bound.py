@@ -7,14 +7,13 @@ of the kinds where it takes least; its duals, scaled until no partition is worth
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
-from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
 
+from provision.formulations.linear.highs import linprog
 from provision.models.contents.problem import ROUNDING, Group, Problem
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.closed_network import work_ms_array
@@ -72,7 +71,7 @@ def least_cost(rates_rps: Floats, most_rps: Floats, partitions: Floats, prices: 
     priced = csr_array(np.hstack([np.zeros((len(prices), groups)), partitions]))
     each = csr_array((most_rps.ravel(), (np.arange(groups * kinds), np.repeat(np.arange(groups), kinds))))
     worthless = hstack([each, -kron(np.ones((groups, 1)), eye_array(kinds))])
-    rows: Any = vstack([priced, worthless])
+    rows = vstack([priced, worthless])
     found = linprog(np.concatenate([-rates_rps, np.zeros(kinds)]), A_ub=rows,
                     b_ub=np.concatenate([prices, np.zeros(groups * kinds)]))
     if found.status or found.x is None:

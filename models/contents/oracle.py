@@ -63,10 +63,6 @@ class ContentOracle(Protocol):
         """
         ...
 
-    def harden(self, content: Content) -> Content:
-        """The content with roles replaced by harder ones of the same models, as far as it stays valid."""
-        ...
-
     def running(self, content: Content) -> list[Running] | None:
         """Operating points of a content's replicas, in the order of its roles; None when it is not valid."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Literal, TypeVar
 
@@ -54,6 +54,11 @@ class Search:
     def left_s(self) -> float:
         """Seconds until the time limit, at least 0."""
         return max(0.0, self.started + self.time_limit_s - perf_counter())
+
+    def apart(self, share: float, **parameters: str) -> Search:
+        """A search of another instance in a part of the time left: it begins without a plan, nothing of it is told."""
+        return replace(self, time_limit_s=self.left_s * share, parameters={**self.parameters, **parameters},
+                       report=lambda incumbent: None, start=None, started=perf_counter())
 
     def positive(self, name: str, kind: type[Number]) -> Number:
         """A parameter of the method as an int or a float (``kind``), above 0 and of sensible size.

@@ -5,7 +5,6 @@ the same cost the answer is one with slack (``provision.solving.slack``).
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 
@@ -123,41 +122,28 @@ def _where_able(method: Method) -> Step:
 def _with_parts(method: Method) -> Step:
     """A method on the instance and on narrower ones, where it can plan them: the best plan, and the whole's bound."""
     def step(instance: Instance, search: Search) -> Outcome:
-        progress, reason = Progress(instance, search), ""
-        alone = replace(search, start=None, report=lambda incumbent: None)
-        for part in (instance, *parts_of(instance)):
-            try:
-                method.check(part)
-            except UnsupportedError as error:
-                reason = str(error)
-                continue
-            found = method.run(part, search if part is instance else alone)
-            if part is instance:
-                if found.status in ("infeasible", "optimal"):
-                    return found
-                progress.prove(found.bound)
-            if found.plan is not None:
-                progress.offer(whole_plan(instance, found.plan))
-            reason = found.reason or reason
-        return progress.outcome("completed", reason)
+        progress, found = Progress(instance, search), _where_able(method)(instance, search)
+        if found.status in ("infeasible", "optimal") or found.termination == "stopped":
+            return found
+        progress.prove(found.bound)
+        progress.offer(found.plan)
+        narrower = _on_parts(method)(instance, search)
+        progress.offer(narrower.plan)
+        return progress.outcome(narrower.termination, found.reason)
 
     return step
 
 
 def _on_parts(method: Method) -> Step:
-    """A method on narrower instances alone, all of which have equal parts of the time: a plan to begin with."""
+    """A method on narrower instances alone, which have equal parts of the time: the best plan."""
     def step(instance: Instance, search: Search) -> Outcome:
         progress, parts = Progress(instance, search), list(parts_of(instance))
         for done, part in enumerate(parts):
-            share_s = search.left_s / (len(parts) - done)
-            with suppress(UnsupportedError):
-                method.check(part)
-                found = method.run(part, replace(search, start=None, time_limit_s=share_s, started=perf_counter(),
-                                                 report=lambda incumbent: None))
-                if found.plan is not None:
-                    progress.offer(whole_plan(instance, found.plan))
-                if found.termination == "stopped":
-                    return progress.outcome("stopped")
+            found = _where_able(method)(part, search.apart(1 / (len(parts) - done)))
+            if found.plan is not None:
+                progress.offer(whole_plan(instance, found.plan))
+            if found.termination == "stopped":
+                return progress.outcome("stopped")
         return progress.outcome("completed")
 
     return step

@@ -10,9 +10,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
-from time import perf_counter
 
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import best_segments
@@ -52,7 +50,7 @@ def even_replicas(instance: Instance, search: Search, run: Run) -> Outcome:
     """
     progress = Progress(instance, search)
     plain = instance.replace(policy=instance.policy.model_copy(update={"even_replicas": False}))
-    found = run(plain, _part(search, PLAIN_SHARE))
+    found = run(plain, search.apart(PLAIN_SHARE, slack="no"))
     if found.status == "infeasible":
         return found
     progress.prove(found.bound)
@@ -63,7 +61,7 @@ def even_replicas(instance: Instance, search: Search, run: Run) -> Outcome:
     for numbers in islice(_cheapest_first(options), MOST_CHOICES):
         if progress.proved or search.left_s <= 0 or found.termination == "stopped" or sum(numbers) > MOST_PARTS:
             break
-        found = run(_split(plain, numbers), _part(search, CHOICE_SHARE))
+        found = run(_split(plain, numbers), search.apart(CHOICE_SHARE, slack="no"))
         if found.plan is not None:
             _offer(progress, _merged(instance, found.plan))
         bounds.append(math.inf if found.status == "infeasible" else found.bound or 0.0)
@@ -73,13 +71,6 @@ def even_replicas(instance: Instance, search: Search, run: Run) -> Outcome:
         progress.prove(min(bounds))
     ended: Termination = "time_limit" if search.left_s <= 0 else "completed"
     return progress.outcome("stopped" if found.termination == "stopped" else ended, reason)
-
-
-def _part(search: Search, share: float) -> Search:
-    """A search of a part of the time left, of another instance: nothing of it is told, and no slack is sought."""
-    parameters = dict(search.parameters) | {"slack": "no"}
-    return replace(search, time_limit_s=search.left_s * share, started=perf_counter(), start=None,
-                   parameters=parameters, report=lambda incumbent: None)
 
 
 def _offer(progress: Progress, plan: Plan) -> None:
@@ -168,8 +159,6 @@ def _cheapest_first(options: Sequence[Sequence[Option]]) -> Iterator[Numbers]:
     options
         Options of every workload as (cost, number), the cheapest first.
     """
-    if not all(options):
-        return
     if not all(options):
         return
     first = (0,) * len(options)

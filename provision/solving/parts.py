@@ -20,5 +20,5 @@ def parts_of(instance: Instance) -> Iterator[Instance]:
 
 
 def whole_plan(instance: Instance, plan: Plan) -> Plan:
-    """A plan of a narrower instance as one of the instance itself."""
+    """A plan of a narrower instance, or of one with another objective, as one of the instance itself."""
     return plan.model_copy(update={"digest": instance.digest})

@@ -8,8 +8,6 @@ its dearest GPU such a plan is one that need not survive.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from time import perf_counter
 
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import best_segments
@@ -41,7 +39,7 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
         Plans an instance without it.
     """
     progress, reason = Progress(instance, search), ""
-    found = run(_unconcerned(instance), _part(search, BOUND_SHARE))
+    found = run(_unconcerned(instance), search.apart(BOUND_SHARE))
     if found.status == "infeasible":
         return found
     if found.bound is not None:
@@ -50,7 +48,7 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
     for parts in _choices(instance):
         if progress.proved or search.left_s <= 0 or found.termination == "stopped":
             break
-        found = run(_spread(instance, parts), _part(search, PLAN_SHARE))
+        found = run(_spread(instance, parts), search.apart(PLAN_SHARE))
         if found.plan is not None:
             plan = _routed(instance, found.plan, parts)
             if instance.policy.even_replicas:
@@ -62,12 +60,6 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
     if found.termination == "stopped":
         ended = "stopped"
     return progress.outcome(ended, reason)
-
-
-def _part(search: Search, share: float) -> Search:
-    """A search of a part of the time left, of another instance: nothing of it is told."""
-    return replace(search, time_limit_s=search.left_s * share, started=perf_counter(), start=None,
-                   report=lambda incumbent: None)
 
 
 def _unconcerned(instance: Instance) -> Instance:
