@@ -7,8 +7,8 @@ from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from provision.draw.layout import number, printable
 from provision.draw.style import CSS, colours
+from provision.draw.words import number, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from provision.draw.figures import write_figure
-from provision.draw.layout import number, plural, printable, shorten
+from provision.draw.words import number, plural, printable, shorten
 from provision.models.plans.simulation_report import TAIL_LEVELS, TARGET
 
 if TYPE_CHECKING:

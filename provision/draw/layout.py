@@ -7,12 +7,13 @@ overlaps goes to a lane of its own, and both are named as problems.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from provision.draw.words import number, plural, printable, ranges
 from provision.models.hardware.gpu import WHOLE, gpu_types
 from provision.models.performance.operating_points import Prediction
 from provision.models.problem.prediction import predict_slice
@@ -374,41 +375,6 @@ def _models(boxes: Sequence[ReplicaBox], asked: Workload | None) -> str:
     """What the replicas of a workload run, as text; the model that it asks for where there are none."""
     default = asked.model if asked else "not in the instance"
     return ", ".join(sorted({box.model or default for box in boxes} or {default}))
-
-
-def number(value: float) -> str:
-    """A quantity in at least three digits, without an exponent where people read it without one."""
-    return f"{value:,.0f}" if 99.95 <= abs(value) < 1e9 else f"{value:.3g}"
-
-
-def printable(text: str) -> str:
-    """The text without the characters that steer terminals or turn the direction of writing."""
-    return "".join(character if character.isprintable() else "�" for character in text)
-
-
-def plural(count: int, noun: str) -> str:
-    """A count with its noun."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def ranges(indices: Sequence[int], most: int | None = None) -> str:
-    """Ascending indices in short: 0-3, 7; with an ellipsis after the first ``most`` runs."""
-    runs = groupby(enumerate(indices), lambda pair: pair[1] - pair[0])
-    ends = [[index for _, index in run] for _, run in runs]
-    shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ends[:most]]
-    return ", ".join([*shown, "…"] if len(shown) < len(ends) else shown)
-
-
-def shorten(text: str, fits: Callable[[str], bool]) -> str:
-    """The text, or what fits of its head and tail around an ellipsis; empty when nothing does.
-
-    The tail stays because names tend to differ there (densenet121, densenet169).
-    """
-    if fits(text):
-        return text
-    lengths = range(len(text) - 1, 0, -1)
-    cuts = (f"{text[: keep - keep // 2]}…{text[len(text) - keep // 2 :]}" for keep in lengths)
-    return next((cut for cut in cuts if fits(cut)), "")
 
 
 def facts(replica: ReplicaBox) -> list[str]:

@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from provision.draw.html import document, text
-from provision.draw.layout import PALETTE, Drawing, facts, number, plural, ranges
+from provision.draw.layout import PALETTE, Drawing, facts
+from provision.draw.words import number, plural, ranges
 
 if TYPE_CHECKING:
     from provision.draw.layout import FillStyle, ReplicaBox, Row, Served, SliceBox

@@ -18,7 +18,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
 from provision.draw.figures import check_picture, write_figure
-from provision.draw.layout import Drawing, details, number, plural, printable, ranges, shorten
+from provision.draw.layout import Drawing, details
+from provision.draw.words import number, plural, printable, ranges, shorten
 
 if TYPE_CHECKING:
     from provision.draw.layout import FillStyle, ReplicaBox, Row, SliceBox

@@ -12,8 +12,9 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from provision.draw.layout import Drawing, details, number, printable, ranges, shorten
+from provision.draw.layout import Drawing, details
 from provision.draw.output import Output
+from provision.draw.words import number, printable, ranges, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult

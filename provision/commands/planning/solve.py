@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from provision import draw
 from provision.commands.common import add_force, add_json, print_json, progress, shown, verdict
 from provision.draw.figures import check_picture
-from provision.draw.layout import plural
 from provision.draw.page import render_page
 from provision.draw.standing import standing_of
 from provision.draw.terminal import draw_terminal
+from provision.draw.words import plural
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import read, write
 from provision.models.base.errors import InputError

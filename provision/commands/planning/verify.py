@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.commands.common import add_json, print_json, print_table
-from provision.draw.layout import plural
+from provision.draw.words import plural
 from provision.instances.read import read, read_plan
 from provision.verification.verify import verify
 

@@ -35,8 +35,8 @@ def routes(instance: Instance, backends: Sequence[Backend], prefix: str) -> tupl
         When no weights tell the rates of a workload.
     """
     dealt = _weighted(instance, backends)
-    hosts = _hosts(instance, prefix)
-    files = {"istio.yaml": yaml_text(*_istio(instance, dealt, hosts, prefix))}
+    names = slugs((workload.name for workload in instance.workloads), LONGEST)
+    files = {"istio.yaml": yaml_text(*_istio(instance, dealt, names, prefix))}
     use = (
         f"`kubectl apply -f` one of gateway.yaml (Gateway API) and istio.yaml: they deal the requests to "
         f"NAME.{prefix}.internal by the weights of the plan, from a Gateway named {GATEWAY}, which is yours to make. A "
@@ -45,7 +45,7 @@ def routes(instance: Instance, backends: Sequence[Backend], prefix: str) -> tupl
     for workload, found in dealt.items():
         if reason := _refusal(workload, found):
             return files, (*use, reason)
-    return {"gateway.yaml": yaml_text(*_http_routes(dealt, hosts, prefix, instance))} | files, use
+    return {"gateway.yaml": yaml_text(*_http_routes(dealt, names, prefix))} | files, use
 
 
 def _weighted(instance: Instance, backends: Iterable[Backend]) -> Weighted:
@@ -59,10 +59,9 @@ def _weighted(instance: Instance, backends: Iterable[Backend]) -> Weighted:
     }
 
 
-def _hosts(instance: Instance, prefix: str) -> dict[str, str]:
-    """The host that clients ask for a workload."""
-    names = slugs((workload.name for workload in instance.workloads), LONGEST)
-    return {workload: f"{name}.{prefix}.internal" for workload, name in names.items()}
+def _host(name: str, prefix: str) -> str:
+    """The host that clients ask for the workload with a slug."""
+    return f"{name}.{prefix}.internal"
 
 
 def _refusal(workload: str, dealt: Sequence[tuple[Backend, int]]) -> str | None:
@@ -76,8 +75,7 @@ def _refusal(workload: str, dealt: Sequence[tuple[Backend, int]]) -> str | None:
     return None
 
 
-def _http_routes(dealt: Weighted, hosts: dict[str, str], prefix: str, instance: Instance) -> Iterator[dict[str, Any]]:
-    names = slugs((workload.name for workload in instance.workloads), LONGEST)
+def _http_routes(dealt: Weighted, names: dict[str, str], prefix: str) -> Iterator[dict[str, Any]]:
     for workload, found in dealt.items():
         refs = [{"name": one.service, "port": one.port, "weight": weight} for one, weight in found]
         yield {
@@ -86,17 +84,16 @@ def _http_routes(dealt: Weighted, hosts: dict[str, str], prefix: str, instance: 
             "metadata": {"name": f"{prefix}-{names[workload]}"},
             "spec": {
                 "parentRefs": [{"name": GATEWAY}],
-                "hostnames": [hosts[workload]],
+                "hostnames": [_host(names[workload], prefix)],
                 "rules": [{"backendRefs": refs}],
             },
         }
 
 
-def _istio(instance: Instance, dealt: Weighted, hosts: dict[str, str], prefix: str) -> Iterator[dict[str, Any]]:
-    names = slugs((workload.name for workload in instance.workloads), LONGEST)
+def _istio(instance: Instance, dealt: Weighted, names: dict[str, str], prefix: str) -> Iterator[dict[str, Any]]:
     for workload, found in dealt.items():
         yield _object("VirtualService", f"{prefix}-{names[workload]}", {
-            "hosts": [hosts[workload]],
+            "hosts": [_host(names[workload], prefix)],
             "gateways": [GATEWAY],
             "http": [{"route": [
                 {"destination": {"host": one.service, "port": {"number": one.port}}, "weight": weight}

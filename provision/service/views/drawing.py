@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from provision import Instance, Plan
-from provision.draw.layout import PALETTE, Drawing, facts, ranges
+from provision.draw.layout import PALETTE, Drawing, facts
+from provision.draw.words import ranges
 from provision.models.plans.report import ReplicaPrediction, Report
 
 TIGHT = 0.05

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from provision.draw.layout import PALETTE, PATTERNS, Drawing, details, number, ranges, shorten, styles
+from provision.draw.layout import PALETTE, PATTERNS, Drawing, details, styles
 from provision.draw.page import render_page
 from provision.draw.picture import MOST_ROWS, draw_picture
 from provision.draw.standing import Standing
 from provision.draw.terminal import draw_terminal
+from provision.draw.words import number, ranges, shorten
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice

@@ -1,0 +1,39 @@
+"""Quantities, counts and names as drawings, pages and lines of text write them."""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+
+def number(value: float) -> str:
+    """A quantity in at least three digits, without an exponent where people read it without one."""
+    return f"{value:,.0f}" if 99.95 <= abs(value) < 1e9 else f"{value:.3g}"
+
+
+def printable(text: str) -> str:
+    """The text without the characters that steer terminals or turn the direction of writing."""
+    return "".join(character if character.isprintable() else "�" for character in text)
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def ranges(indices: Sequence[int], most: int | None = None) -> str:
+    """Ascending indices in short: 0-3, 7; with an ellipsis after the first ``most`` runs."""
+    runs = groupby(enumerate(indices), lambda pair: pair[1] - pair[0])
+    ends = [[index for _, index in run] for _, run in runs]
+    shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ends[:most]]
+    return ", ".join([*shown, "…"] if len(shown) < len(ends) else shown)
+
+
+def shorten(text: str, fits: Callable[[str], bool]) -> str:
+    """The text, or what fits of its head and tail around an ellipsis; empty when nothing does.
+
+    The tail stays because names tend to differ there (densenet121, densenet169).
+    """
+    if fits(text):
+        return text
+    lengths = range(len(text) - 1, 0, -1)
+    cuts = (f"{text[: keep - keep // 2]}…{text[len(text) - keep // 2 :]}" for keep in lengths)
+    return next((cut for cut in cuts if fits(cut)), "")
