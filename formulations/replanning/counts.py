@@ -18,7 +18,6 @@ import pulp
 
 from provision.formulations.isolated.cover_bound import cover_bound
 from provision.formulations.linear.dual_bound import highs, safe_bound
-from provision.models.base.errors import UnsupportedError
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.rearrange import Choice, rearranged
@@ -27,14 +26,14 @@ from provision.models.contents.alone.segments import Segments, best_segments
 from provision.models.performance.operating_points import ROUNDING
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import needs
 
 MARGIN = 1e-5
 """Added to every rate, as a part of it, where the solver's tolerance has let a plan carry a little less."""
 ALLOWED = ("batches", "replicas", "slices")
 """What may change: only batch sizes and rates; also replicas, new slices and new GPUs; or everything."""
-CANNOT = {"interference", "other_sharing", "share_slices", "max_share_per_gpu", "max_throughput", "survive",
+BEYOND = {"interference", "other_sharing", "gpulets", "share_slices", "max_share_per_gpu", "max_throughput", "survive",
           "even_replicas"}
+"""What an instance may need that this model does not know."""
 GIVEN_BACK = Turn((), ())
 
 
@@ -84,11 +83,9 @@ def replan_counts(instance: Instance, plan: Plan, slice_cost: float, replica_cos
 
     Raises
     ------
-    UnsupportedError
-        When workloads share slices or limit their share per GPU.
+    InputError
+        When the running plan is none for slices that stand alone.
     """
-    if asked := needs(instance) & CANNOT:
-        raise UnsupportedError(f"replan cannot plan {' and '.join(sorted(asked))}, isolated slices alone; use solve")
     segments = best_segments(instance)
     if problems := unservable(instance, segments):
         return Replanned("infeasible: " + "; ".join(problems), 0.0, None)

@@ -28,6 +28,11 @@ class Disturbance(NamedTuple):
     gpus_added: int
     gpus_removed: int
 
+    @property
+    def moved(self) -> int:
+        """Slices destroyed and replicas started: what replanning counts."""
+        return self.slices_destroyed + self.replicas_started
+
 
 def disturbance(before: Plan, after: Plan) -> Disturbance:
     """The Disturbance of turning one plan into another.

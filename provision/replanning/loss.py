@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from time import perf_counter
-
-from provision.models.base.errors import InputError, UnsupportedError
+from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.replanning.replan import Replan, cost_of_change, judged, replan
-from provision.verification.verify import verify
+from provision.replanning.replan import Replan, replan
 
 
 def after_loss(instance: Instance, plan: Plan, lost: int) -> tuple[Instance, Plan]:
@@ -46,8 +43,8 @@ def replan_lost(
 ) -> Replan:
     """Replan after the loss of a GPU.
 
-    Where replanning cannot plan the instance, another GPU of the fleet, if there is one, takes over what stood on the
-    lost one: all else goes on as it is.
+    Where the search is not exact, one of the plans compared is that another GPU takes over what stood on the lost one
+    and all else goes on as it is.
 
     Parameters
     ----------
@@ -66,14 +63,8 @@ def replan_lost(
     InputError
         When there is no such GPU, or as of ``replan``.
     UnsupportedError
-        When replanning cannot plan the instance and no other GPU can take over.
+        As of ``replan``.
     """
-    started = perf_counter()
     left, running = after_loss(instance, plan, lost)
-    try:
-        return replan(left, running, change_cost, allow, time_limit_s)
-    except UnsupportedError:
-        restored = running.model_copy(update={"gpus": (*running.gpus, plan.gpus[lost]), "digest": left.digest})
-        if allow == "batches" or not verify(left, restored).ok:
-            raise
-        return judged(left, running, restored, "feasible", None, cost_of_change(left, change_cost), started)
+    restored = running.model_copy(update={"gpus": (*running.gpus, plan.gpus[lost]), "digest": left.digest})
+    return replan(left, running, change_cost, allow, time_limit_s, others=(restored,))

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from provision.formulations.replanning.counts import ALLOWED, replan_counts
+from provision.formulations.replanning.counts import ALLOWED, BEYOND, replan_counts
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
+from provision.models.problem.method import needs
+from provision.replanning.around import replan_around
 from provision.solving.size import check_size
 from provision.solving.solve import check_time_limit
 from provision.verification.capacity import capacity_rps
@@ -58,9 +60,9 @@ class Replan:
 
 def replan(
     instance: Instance, plan: Plan, change_cost: float | None = None, allow: str = "slices",
-    time_limit_s: float = 60.0, gap: float = 1e-6,
+    time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan] = (),
 ) -> Replan:
-    """Replan.
+    """Replan: exactly where every replica has a slice of its own, else around the GPUs that go on.
 
     Parameters
     ----------
@@ -76,6 +78,8 @@ def replan(
         slices and GPUs too, destroy nothing) or ``slices`` (everything).
     time_limit_s, gap
         When to stop searching: seconds, relative gap of the weighted sum.
+    others
+        Further plans to compare with, where the search is not exact.
 
     Returns
     -------
@@ -87,7 +91,7 @@ def replan(
         For a change cost or level that does not exist, a time limit out of range, a plan that cannot run, or an
         instance out of all proportion.
     UnsupportedError
-        When workloads share slices or limit their share per GPU.
+        For the objective max_throughput.
     """
     started = perf_counter()
     if allow not in ALLOWED:
@@ -95,7 +99,10 @@ def replan(
     change_cost = cost_of_change(instance, change_cost)
     check_time_limit(time_limit_s)
     check_size(instance)
-    found = replan_counts(instance, plan, change_cost, change_cost, allow, time_limit_s, gap)
+    if needs(instance) & BEYOND:
+        found = replan_around(instance, plan, change_cost, allow, time_limit_s, others)
+    else:
+        found = replan_counts(instance, plan, change_cost, change_cost, allow, time_limit_s, gap)
     new = found.plan
     if new is None:
         return Replan(found.status, None, None, None, None, None, None, None, perf_counter() - started)
@@ -142,7 +149,7 @@ def judged(
     if not report.ok:
         raise MethodError(f"replanning made a plan that fails: {report.violations[0].message}")
     changes, value = disturbance(before, new), instance.value(new)
-    return Replan(status, new, report, value, value + change_cost * _moved(changes), bound, changes,
+    return Replan(status, new, report, value, value + change_cost * changes.moved, bound, changes,
                   _staying(instance, before, new, report), perf_counter() - started)
 
 
@@ -161,18 +168,13 @@ def curve(
     cheapest = min(map(instance.weight, instance.fleet))
     found = [(weight, replan(instance, plan, weight * cheapest, allow, time_limit_s)) for weight in weights]
     scores = {
-        weight: (known(one.objective), _moved(known(one.changes))) for weight, one in found if one.plan is not None
+        weight: (known(one.objective), known(one.changes).moved) for weight, one in found if one.plan is not None
     }
     best: dict[tuple[float, int], float] = {}
     for weight, score in scores.items():
         if not any(other != score and other[0] <= score[0] and other[1] <= score[1] for other in scores.values()):
             best.setdefault(score, weight)
     return [pair for pair in found if pair[0] in best.values()] or found[:1]
-
-
-def _moved(changes: Disturbance) -> int:
-    """Slices destroyed and replicas started: what replanning counts."""
-    return changes.slices_destroyed + changes.replicas_started
 
 
 def _staying(instance: Instance, before: Plan, after: Plan, report: Report) -> float:

@@ -1,4 +1,4 @@
-"""The way back after the loss of a GPU: against brute force, and where replanning itself cannot plan."""
+"""The way back after the loss of a GPU: against brute force, and where the search is not exact."""
 
 import json
 
@@ -10,6 +10,7 @@ import provision
 from provision.cli import main
 from provision.models.problem.workload import Survive
 from provision.replanning.loss import after_loss, replan_lost
+from provision.replanning.replan import CHANGE_COST
 
 
 def counted(instance, count):
@@ -37,18 +38,16 @@ def test_a_counted_fleet_has_one_gpu_less():
     assert replan_lost(short, plan, 0).plan is None
 
 
-def test_a_spare_gpu_takes_over_where_replanning_cannot_plan():
-    """What shares GPUs, or must survive losses: the GPU is replaced, all else goes on."""
+def test_a_spare_gpu_takes_over_where_the_search_is_not_exact():
+    """What shares GPUs, or must survive losses: at worst the GPU is replaced and all else goes on."""
     shared, alone = provision.read("igniter-testbed-12"), provision.read("parvagpu-s1")
     surviving = alone.replace(policy=alone.policy.model_copy(update={"survive": Survive(gpu_failures=1)}))
     for instance, method in ((shared, "igniter"), (surviving, "auto")):
         plan = provision.solve(instance, method, time_limit_s=10, replay=False).plan
-        found = replan_lost(instance, plan, 1)
+        found = replan_lost(instance, plan, 1, time_limit_s=4)
         lost = sum(1 for at, _, _, _ in plan.replicas() if at == 1)
-        assert found.report.ok and found.changes.gpus_added == 1 and found.changes.replicas_started == lost
-        assert found.changes.slices_destroyed == 0 and found.bound is None
-        with pytest.raises(provision.UnsupportedError, match="replan cannot plan"):
-            replan_lost(counted(instance, len(plan.gpus)), plan, 1)
+        replaced = instance.value(plan) + lost * CHANGE_COST * instance.weight(instance.fleet[0])
+        assert found.report.ok and found.bound <= found.weighted <= replaced * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("lost", [-1, 2])

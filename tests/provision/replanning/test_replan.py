@@ -170,9 +170,9 @@ def test_disturbance_counts_what_it_says(plan):
 
 
 def test_what_replanning_cannot_do_is_refused(s2, plan):
-    shared = provision.read("igniter-testbed-12")
-    with pytest.raises(UnsupportedError, match="isolated"):
-        replan(shared, plan)
+    fleet = (s2.fleet[0].model_copy(update={"count": 9}),)
+    with pytest.raises(UnsupportedError, match="max_throughput has no cost"):
+        replan(s2.replace(objective="max_throughput", fleet=fleet), plan)
     with pytest.raises(InputError, match="change cost"):
         replan(s2, plan, -1.0)
     with pytest.raises(InputError, match="time limit"):

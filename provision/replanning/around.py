@@ -1,0 +1,262 @@
+"""Replanning around what runs: whole GPUs go on as they are, and the rest of the demand is planned anew.
+
+This takes every instance, whatever shares GPUs there and whatever a plan must survive. A running GPU goes on with all
+its replicas, or ends. Those that go on carry what they can of the new demand; what is lacking joins them where it fits
+beside what runs there, and ``auto`` plans the rest on what is left of the fleet. First all GPUs go on that can; then
+ever smaller groups of the least loaded ones are given up where that lowers the sum of cost and changes. A plan made
+from scratch competes. The bound is that of the cost alone, proven for the new demand: changes cost nothing or more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from provision.formulations.replanning.counts import Replanned
+from provision.models.base.errors import UnsupportedError
+from provision.models.plans.disturbance import disturbance
+from provision.models.plans.plan import Plan, PlannedGpu, Replica
+from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.workload import Workload
+from provision.sweeps.run import solved
+from provision.verification.verify import verify
+
+if TYPE_CHECKING:
+    from provision.models.plans.result import Result
+
+SCRATCH = 0.4
+"""The part of the time for a plan from scratch, whose bound is the proof."""
+EACH = 0.1
+"""The part of the time, at most, for the rest of the demand beside one choice of GPUs that go on."""
+MOST_FACTOR, STEPS = 4.0, 6
+"""Rates are raised to at most so many times those that a GPU carries now; steps of bisection."""
+LEAST_SHARE, BATCHES = 0.02, (1, 2, 4, 8, 16, 32, 64)
+"""The smallest part of a slice's SMs, and the batch sizes, that are tried for a replica beside others."""
+ROUNDING = 1e-9
+
+
+def replan_around(
+    instance: Instance, plan: Plan, change_cost: float, allow: str = "slices", limit_s: float = 60.0,
+    others: Sequence[Plan] = (),
+) -> Replanned:
+    """Replan, keeping whole GPUs.
+
+    Parameters
+    ----------
+    instance, plan
+        The Instance with the new demand, and the Plan that runs.
+    change_cost
+        What a destroyed slice, and a started replica, count in units of the objective.
+    allow
+        As of ``replan``.
+    limit_s
+        Seconds.
+    others
+        Further plans to compare with.
+
+    Returns
+    -------
+    Replanned
+
+    Raises
+    ------
+    UnsupportedError
+        For the objective max_throughput, whose plans use the whole fleet anyhow.
+    """
+    if instance.objective == THROUGHPUT:
+        raise UnsupportedError(f"replan weighs cost against changes, and {THROUGHPUT} has no cost; use solve")
+    return _Around(instance, plan, change_cost, allow, limit_s).best(others)
+
+
+class _Around:
+    """The best plan so far, by the sum of cost and changes, and what is needed to better it."""
+
+    def __init__(self, instance: Instance, plan: Plan, change_cost: float, allow: str, limit_s: float) -> None:
+        self.instance, self.before, self.change_cost, self.allow = instance, plan, change_cost, allow
+        self.limit_s, self.until = limit_s, perf_counter() + limit_s
+        self.plan: Plan | None = None
+        self.weighted = float("inf")
+        self.entries = instance.entries_of(plan)
+        self.scaled = self._at_new_rates()
+        self.factor = [self._most_factor(gpu) if entry >= 0 else 0.0
+                       for gpu, entry in zip(self.scaled, self.entries, strict=True)]
+
+    def best(self, others: Sequence[Plan]) -> Replanned:
+        """Everything that is allowed, compared."""
+        scratch = self._solved(self.instance, SCRATCH)
+        if scratch.status == "infeasible":
+            return Replanned(f"infeasible: {scratch.reason}", 0.0, None)
+        going_on = [at for at, factor in enumerate(self.factor) if factor > 0]
+        if self.allow == "slices":
+            for plan in (*others, scratch.plan):
+                self._consider(plan)
+            self._consider(self._around(going_on))
+            self._give_up(going_on)
+        elif len(going_on) == len(self.before.gpus):
+            self._consider(self._around(going_on))
+        bound = scratch.bound or 0.0
+        if self.plan is None:
+            return Replanned("unknown", bound, None)
+        return Replanned("optimal" if self.instance.proved(self.weighted, bound) else "feasible", bound, self.plan)
+
+    def _give_up(self, going_on: list[int]) -> None:
+        """Try without ever smaller groups of GPUs, the least loaded first, as long as there is time."""
+        kept = sorted(going_on, key=self._load)
+        many = len(kept)
+        while many and perf_counter() < self.until:
+            at = 0
+            while at < len(kept) and perf_counter() < self.until:
+                fewer = kept[:at] + kept[at + many :]
+                if self._consider(self._around(fewer)):
+                    kept = fewer
+                else:
+                    at += max(many // 2, 1)
+            many //= 2
+
+    def _load(self, gpu: int) -> float:
+        """Rates on a GPU of the running plan, as parts of those of all their workloads."""
+        planned = {one.name: self.instance.planned_rps(one) for one in self.instance.workloads}
+        return sum(one.rate_rps / planned[one.workload] if planned.get(one.workload) else 0.0
+                   for piece in self.scaled[gpu].slices for one in piece.replicas)
+
+    def _consider(self, plan: Plan | None) -> bool:
+        """Keep a plan that holds and is better; says whether it is."""
+        if plan is None:
+            return False
+        weighted = self.instance.value(plan) + self.change_cost * disturbance(self.before, plan).moved
+        if weighted >= self.weighted * (1 - ROUNDING) or not verify(self.instance, plan).ok:
+            return False
+        self.plan, self.weighted = plan, weighted
+        return True
+
+    def _at_new_rates(self) -> list[PlannedGpu]:
+        """The running GPUs with all rates of a workload in the proportion of its new rate to the running ones."""
+        running: Counter[str] = Counter()
+        for _, _, _, one in self.before.replicas():
+            running[one.workload] += one.rate_rps
+        new = {one.name: self.instance.planned_rps(one) for one in self.instance.workloads}
+        factor = {name: new.get(name, 0.0) / rate for name, rate in running.items() if rate}
+        return [_with_rates(gpu, factor) for gpu in self.before.gpus]
+
+    def _most_factor(self, gpu: PlannedGpu) -> float:
+        """The largest factor on a GPU's new rates at which it holds, found by bisection; 0 where none does."""
+        names = {one.workload for piece in gpu.slices for one in piece.replicas}
+        if not names <= self.instance.workload.keys():
+            return 0.0
+        if self._holds(gpu, 1.0) and self._holds(gpu, MOST_FACTOR):
+            return MOST_FACTOR
+        low, high = (1.0, MOST_FACTOR) if self._holds(gpu, 1.0) else (0.0, 1.0)
+        for _ in range(STEPS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._holds(gpu, middle) else (low, middle)
+        return low
+
+    def _holds(self, gpu: PlannedGpu, factor: float) -> bool:
+        """Whether a GPU by itself keeps every SLO at its rates times a factor."""
+        rates: Counter[str] = Counter()
+        for piece in gpu.slices:
+            for one in piece.replicas:
+                rates[one.workload] += one.rate_rps * factor
+        alone = tuple(_free(self.instance.workload[name], rate) for name, rate in rates.items())
+        policy = self.instance.policy.model_copy(update={"headroom": 0.0, "survive": None, "even_replicas": False})
+        instance = self.instance.replace(workloads=alone, workflows=(), policy=policy)
+        plan = Plan(version=1, instance=instance.name, gpus=(_with_rates(gpu, dict.fromkeys(rates, factor)),))
+        return verify(instance, plan).ok
+
+    def _around(self, kept: Sequence[int]) -> Plan | None:
+        """The plan in which these GPUs go on and the rest of the demand is planned anew; None where that fails."""
+        gpus = [_with_rates(self.scaled[at], dict.fromkeys(self.instance.workload, self.factor[at])) for at in kept]
+        carried: Counter[str] = Counter()
+        replicas: Counter[str] = Counter()
+        for gpu in gpus:
+            for piece in gpu.slices:
+                for one in piece.replicas:
+                    carried[one.workload] += one.rate_rps
+                    replicas[one.workload] += 1
+        rest = list(self._rest(carried, replicas))
+        planned = {one.name: self.instance.planned_rps(one) for one in self.instance.workloads}
+        down = {name: min(1.0, planned[name] / rate) for name, rate in carried.items() if rate}
+        gpus = [_with_rates(gpu, down) for gpu in gpus]
+        if self.allow != "batches":
+            rest = [one for one in rest if not self._joins(gpus, one)]
+        if rest:
+            more = self._planned(rest, kept)
+            if more is None:
+                return None
+            gpus += more.gpus
+        return Plan(version=1, instance=self.instance.name, digest=self.instance.digest, method="replan",
+                    gpus=tuple(gpus))
+
+    def _rest(self, carried: Counter[str], replicas: Counter[str]) -> Iterator[Workload]:
+        """The workloads that still lack rate or replicas, with what they lack."""
+        for one in self.instance.workloads:
+            planned = self.instance.planned_rps(one)
+            lacking = max(planned - carried[one.name], 0.0)
+            least = max(one.min_replicas - replicas[one.name], 0)
+            if lacking <= planned * ROUNDING and not least:
+                continue
+            most = None if one.max_replicas is None else max(one.max_replicas - replicas[one.name], 1)
+            share = min(one.max_share_per_gpu * planned / lacking, 1.0) if lacking else 1.0
+            rate_rps = lacking / (1 + self.instance.policy.headroom)
+            limits = {"min_replicas": least, "max_replicas": most, "max_share_per_gpu": share}
+            yield one.model_copy(update={"rate_rps": rate_rps, **limits})
+
+    def _joins(self, gpus: list[PlannedGpu], workload: Workload) -> bool:
+        """Put one replica for all that a workload lacks beside those of a GPU where that holds; says whether it did."""
+        if workload.min_replicas > 1:
+            return False
+        rate_rps = self.instance.planned_rps(workload)
+        for at, gpu in enumerate(gpus):
+            for larger in _joined(gpu, workload, rate_rps):
+                if self._holds(larger, 1.0):
+                    gpus[at] = larger
+                    return True
+        return False
+
+    def _planned(self, rest: Sequence[Workload], kept: Sequence[int]) -> Plan | None:
+        """A plan for a rest of the demand on what the GPUs that go on leave of the fleet."""
+        if self.allow == "batches":
+            return None
+        taken = Counter(self.entries[at] for at in kept)
+        fleet = [one if one.count is None else one.model_copy(update={"count": one.count - taken[at]})
+                 for at, one in enumerate(self.instance.fleet)]
+        left = self.instance.replace(workloads=tuple(rest), workflows=(), fleet=tuple(fleet))
+        return self._solved(left, EACH).plan
+
+    def _solved(self, instance: Instance, part: float) -> Result:
+        """The answer of ``auto`` in a part of the time, and within what is left of it."""
+        limit_s = max(min(part * self.limit_s, self.until - perf_counter()), 0.1)
+        return solved(instance, {"method": "auto", "time_limit_s": limit_s}, slack="no")
+
+
+def _free(workload: Workload, rate_rps: float) -> Workload:
+    """A workload at another rate, without limits on its replicas."""
+    limits = {"min_replicas": 0, "max_replicas": None, "max_share_per_gpu": 1.0}
+    return workload.model_copy(update={"rate_rps": rate_rps, **limits})
+
+
+def _joined(gpu: PlannedGpu, workload: Workload, rate_rps: float) -> Iterator[PlannedGpu]:
+    """A GPU with one replica more on one of its slices, which takes all SMs that are left there, at several batches.
+
+    Replicas that take turns are left as they are.
+    """
+    for position, piece in enumerate(gpu.slices):
+        left = 1.0 if all(one.sm_share == 1 for one in piece.replicas) else 1 - sum(piece.held_shares)
+        if left < LEAST_SHARE or any(one.turn is not None for one in piece.replicas):
+            continue
+        for batch in BATCHES:
+            more = Replica(workload=workload.name, batch=batch, sm_share=left, rate_rps=rate_rps)
+            pieces = list(gpu.slices)
+            pieces[position] = piece.model_copy(update={"replicas": (*piece.replicas, more)})
+            yield gpu.model_copy(update={"slices": tuple(pieces)})
+
+
+def _with_rates(gpu: PlannedGpu, factor: dict[str, float]) -> PlannedGpu:
+    """A GPU with the rates of its replicas times factors, by workload."""
+    def changed(one: Replica) -> Replica:
+        return one.model_copy(update={"rate_rps": one.rate_rps * factor.get(one.workload, 1.0)})
+
+    pieces = (piece.model_copy(update={"replicas": tuple(map(changed, piece.replicas))}) for piece in gpu.slices)
+    return gpu.model_copy(update={"slices": tuple(pieces)})
