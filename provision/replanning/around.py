@@ -9,8 +9,8 @@ from scratch competes. The bound is that of the cost alone, proven for the new d
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -119,7 +119,7 @@ class _Around:
         """Rates on a GPU of the running plan, as parts of those of all their workloads."""
         planned = {one.name: self.instance.planned_rps(one) for one in self.instance.workloads}
         return sum(one.rate_rps / planned[one.workload] if planned.get(one.workload) else 0.0
-                   for piece in self.scaled[gpu].slices for one in piece.replicas)
+                   for one in _replicas([self.scaled[gpu]]))
 
     def _consider(self, plan: Plan | None) -> bool:
         """Keep a plan that holds and is better; says whether it is."""
@@ -133,17 +133,14 @@ class _Around:
 
     def _at_new_rates(self) -> list[PlannedGpu]:
         """The running GPUs with all rates of a workload in the proportion of its new rate to the running ones."""
-        running: Counter[str] = Counter()
-        for _, _, _, one in self.before.replicas():
-            running[one.workload] += one.rate_rps
+        running = _carried(self.before.gpus)
         new = {one.name: self.instance.planned_rps(one) for one in self.instance.workloads}
         factor = {name: new.get(name, 0.0) / rate for name, rate in running.items() if rate}
         return [_with_rates(gpu, factor) for gpu in self.before.gpus]
 
     def _most_factor(self, gpu: PlannedGpu) -> float:
         """The largest factor on a GPU's new rates at which it holds, found by bisection; 0 where none does."""
-        names = {one.workload for piece in gpu.slices for one in piece.replicas}
-        if not names <= self.instance.workload.keys():
+        if not {one.workload for one in _replicas([gpu])} <= self.instance.workload.keys():
             return 0.0
         if self._holds(gpu, 1.0) and self._holds(gpu, MOST_FACTOR):
             return MOST_FACTOR
@@ -155,11 +152,8 @@ class _Around:
 
     def _holds(self, gpu: PlannedGpu, factor: float) -> bool:
         """Whether a GPU by itself keeps every SLO at its rates times a factor."""
-        rates: Counter[str] = Counter()
-        for piece in gpu.slices:
-            for one in piece.replicas:
-                rates[one.workload] += one.rate_rps * factor
-        alone = tuple(_free(self.instance.workload[name], rate) for name, rate in rates.items())
+        rates = _carried([gpu])
+        alone = tuple(_free(self.instance.workload[name], rate * factor) for name, rate in rates.items())
         policy = self.instance.policy.model_copy(update={"headroom": 0.0, "survive": None, "even_replicas": False})
         instance = self.instance.replace(workloads=alone, workflows=(), policy=policy)
         plan = Plan(version=1, instance=instance.name, gpus=(_with_rates(gpu, dict.fromkeys(rates, factor)),))
@@ -168,14 +162,8 @@ class _Around:
     def _around(self, kept: Sequence[int]) -> Plan | None:
         """The plan in which these GPUs go on and the rest of the demand is planned anew; None where that fails."""
         gpus = [_with_rates(self.scaled[at], dict.fromkeys(self.instance.workload, self.factor[at])) for at in kept]
-        carried: Counter[str] = Counter()
-        replicas: Counter[str] = Counter()
-        for gpu in gpus:
-            for piece in gpu.slices:
-                for one in piece.replicas:
-                    carried[one.workload] += one.rate_rps
-                    replicas[one.workload] += 1
-        rest = list(self._rest(carried, replicas))
+        carried = _carried(gpus)
+        rest = list(self._rest(carried, Counter(one.workload for one in _replicas(gpus))))
         planned = {one.name: self.instance.planned_rps(one) for one in self.instance.workloads}
         down = {name: min(1.0, planned[name] / rate) for name, rate in carried.items() if rate}
         gpus = [_with_rates(gpu, down) for gpu in gpus]
@@ -189,11 +177,11 @@ class _Around:
         return Plan(version=1, instance=self.instance.name, digest=self.instance.digest, method="replan",
                     gpus=tuple(gpus))
 
-    def _rest(self, carried: Counter[str], replicas: Counter[str]) -> Iterator[Workload]:
+    def _rest(self, carried: Mapping[str, float], replicas: Counter[str]) -> Iterator[Workload]:
         """The workloads that still lack rate or replicas, with what they lack."""
         for one in self.instance.workloads:
             planned = self.instance.planned_rps(one)
-            lacking = max(planned - carried[one.name], 0.0)
+            lacking = max(planned - carried.get(one.name, 0.0), 0.0)
             least = max(one.min_replicas - replicas[one.name], 0)
             if lacking <= planned * ROUNDING and not least:
                 continue
@@ -229,6 +217,19 @@ class _Around:
         """The answer of ``auto`` in a part of the time, and within what is left of it."""
         limit_s = max(min(part * self.limit_s, self.until - perf_counter()), 0.1)
         return solved(instance, {"method": "auto", "time_limit_s": limit_s}, slack="no")
+
+
+def _replicas(gpus: Sequence[PlannedGpu]) -> Iterator[Replica]:
+    """Every replica of some GPUs."""
+    return (one for gpu in gpus for piece in gpu.slices for one in piece.replicas)
+
+
+def _carried(gpus: Sequence[PlannedGpu]) -> defaultdict[str, float]:
+    """The rate that some GPUs carry of each workload, in requests/s."""
+    rates: defaultdict[str, float] = defaultdict(float)
+    for one in _replicas(gpus):
+        rates[one.workload] += one.rate_rps
+    return rates
 
 
 def _free(workload: Workload, rate_rps: float) -> Workload:
