@@ -87,7 +87,7 @@ def row(rule, name, found, bounds):
 def rows(rule, options):
     """The lines of the methods that plan by one latency rule."""
     states = [provision.read(f"inss-seed{seed}") for seed in range(options.states)]
-    instances = [one.replace(policy=one.policy.model_copy(update={"latency_budget": rule})) for one in states]
+    instances = [one.with_policy(latency_budget=rule) for one in states]
     found = {name: answers(name, instances, options) for name in FAST[rule]}
     if "inss" in found:
         found |= {f"inss {path}": answers("inss", instances, options, policy=path) for path in options.policies}

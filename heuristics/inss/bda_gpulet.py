@@ -29,8 +29,8 @@ def solve(instance: Instance, control: Search) -> Outcome:
     """One decision of gpu-lets, and batches for it."""
     started = perf_counter()
     single = tuple(one.model_copy(update={"max_replicas": 1}) for one in instance.workloads)
-    half = instance.policy.model_copy(update={"latency_budget": "half_slo"})
-    system, placed = System(instance), GPULETS[0].run(instance.replace(policy=half, workloads=single), control)
+    half = instance.replace(workloads=single).with_policy(latency_budget="half_slo")
+    system, placed = System(instance), GPULETS[0].run(half, control)
     if placed.plan is None:
         return placed
     where = {replica.workload: (at, replica) for at, _, _, replica in placed.plan.replicas()}

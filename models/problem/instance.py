@@ -338,6 +338,10 @@ class Instance(Shown, Record):
         """A copy with some fields replaced, validated like a new one."""
         return Instance(**{name: getattr(self, name) for name in Instance.model_fields} | changes)
 
+    def with_policy(self, **changes: Any) -> "Instance":
+        """A copy with some fields of the policy replaced."""
+        return self.replace(policy=self.policy.model_copy(update=changes))
+
 
 def _taken(tiers: Sequence[int], left: list[int | None]) -> int:
     """Take a GPU from the first of some fleet entries that has one left, else from the last; returns the entry.

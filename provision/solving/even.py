@@ -49,7 +49,7 @@ def even_replicas(instance: Instance, search: Search, run: Run) -> Outcome:
         Plans an instance without it.
     """
     progress = Progress(instance, search)
-    plain = instance.replace(policy=instance.policy.model_copy(update={"even_replicas": False}))
+    plain = instance.with_policy(even_replicas=False)
     found = run(plain, search.apart(PLAIN_SHARE, slack="no"))
     if found.status == "infeasible":
         return found

@@ -9,7 +9,7 @@ from provision.models.problem.instance import Instance
 def parts_of(instance: Instance) -> Iterator[Instance]:
     """The instance without shared slices, and on every GPU type of a mixed fleet that can run all workloads alone."""
     if instance.policy.share_slices:
-        yield instance.replace(policy=instance.policy.model_copy(update={"share_slices": False}))
+        yield instance.with_policy(share_slices=False)
     types = dict.fromkeys((entry.gpu, entry.partitioned) for entry in instance.fleet)
     for gpu, mig in types if len(types) > 1 else ():
         fleet = tuple(entry for entry in instance.fleet if (entry.gpu, entry.partitioned) == (gpu, mig))

@@ -42,7 +42,7 @@ def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
 def tightened(instance: Instance, over_slo: float) -> Instance:
     """The instance with a lower ``safety``, at which the latencies of the replay would have kept their SLOs."""
     safety = instance.policy.safety * SPARE / max(min(over_slo, 2.0), 1.0)
-    return instance.replace(policy=instance.policy.model_copy(update={"safety": safety}))
+    return instance.with_policy(safety=safety)
 
 
 def lines(replay: Replay | None) -> Iterator[str]:

@@ -56,8 +56,7 @@ def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Out
     headroom = (1 + instance.policy.headroom) * (1 + extra) - 1
     if headroom > MOST_HEADROOM:
         return None
-    policy = instance.policy.model_copy(update={"headroom": headroom})
-    found = step(instance.replace(policy=policy), control).plan
+    found = step(instance.with_policy(headroom=headroom), control).plan
     return None if found is None else _scaled(found, instance, 1 / (1 + extra))
 
 

@@ -73,8 +73,7 @@ def _unconcerned(instance: Instance) -> Instance:
 
 def _without(instance: Instance, workloads: tuple[Workload, ...]) -> Instance:
     """The instance with other workloads, no survival and no even rates."""
-    policy = instance.policy.model_copy(update={"survive": None, "even_replicas": False})
-    return instance.replace(workloads=workloads, policy=policy)
+    return instance.replace(workloads=workloads).with_policy(survive=None, even_replicas=False)
 
 
 def _choices(instance: Instance) -> Iterator[dict[str, int]]:

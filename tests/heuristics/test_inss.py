@@ -178,7 +178,7 @@ def test_weights_survive_their_file(tmp_path):
         assert read_bias == pytest.approx(bias)
 
 
-FULL_BATCHES = INSTANCE.replace(policy=INSTANCE.policy.model_copy(update={"latency_budget": "full_batches"}))
+FULL_BATCHES = INSTANCE.with_policy(latency_budget="full_batches")
 
 
 @settings(deadline=None, max_examples=3)

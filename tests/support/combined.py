@@ -136,7 +136,7 @@ def loosened(instance: Instance) -> Iterator[tuple[str, Instance]]:
     throughput = instance.objective == "max_throughput"
     sharable = instance.policy.latency_budget == "half_slo" and not throughput
     if sharable and not instance.policy.share_slices:
-        yield "share_slices", instance.replace(policy=instance.policy.model_copy(update={"share_slices": True}))
+        yield "share_slices", instance.with_policy(share_slices=True)
     if any(entry.count is not None for entry in instance.fleet):
         more = [entry.model_copy(update={"count": None if entry.count is None else entry.count + 1})
                 for entry in instance.fleet]

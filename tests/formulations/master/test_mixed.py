@@ -95,7 +95,7 @@ def test_sharing_is_refused_where_the_policy_does_not_allow_it():
     instance = provision.read("parvagpu-s1-shared")
     plan = provision.solve(instance, "mixed-slices").plan
     assert provision.verify(instance, plan).ok
-    strict = instance.replace(policy=instance.policy.model_copy(update={"share_slices": False}))
+    strict = instance.with_policy(share_slices=False)
     kinds = {violation.kind for violation in provision.verify(strict, plan).violations}
     assert kinds == {"operating_point"}
 

@@ -48,7 +48,7 @@ def test_a_shared_slice_has_the_longest_batches_whatever_is_routed():
 def turning():
     """gpu-lets' first scenario under queueing, with its plan."""
     instance = provision.read("gpulets-equal")
-    instance = instance.replace(policy=instance.policy.model_copy(update={"latency_budget": "queueing"}))
+    instance = instance.with_policy(latency_budget="queueing")
     return instance, provision.solve(instance, time_limit_s=60)
 
 

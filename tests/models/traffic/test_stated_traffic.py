@@ -22,7 +22,7 @@ def known():
 
 
 def stating(instance, **traffic):
-    return instance.replace(policy=instance.policy.model_copy(update=traffic))
+    return instance.with_policy(**traffic)
 
 
 def test_defaults_leave_digests_as_they_are(known):

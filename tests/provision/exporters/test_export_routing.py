@@ -158,7 +158,7 @@ def test_what_the_gateway_api_cannot_say_is_left_to_istio(rates):
 def test_routing_of_a_workload_is_kept():
     """How requests are dealt among equals is that of the policy."""
     instance, plan = uneven(1.0, 2.0)
-    busy = instance.replace(policy=instance.policy.model_copy(update={"routing": "least_loaded"}))
+    busy = instance.with_policy(routing="least_loaded")
     istio = TARGETS["kubernetes"](plan, busy, 8).files["istio.yaml"]
     assert "LEAST_REQUEST" in istio and "RANDOM" not in istio
     assert "least_conn;" in TARGETS["shell"](plan, busy, 8).files["nginx.conf"]

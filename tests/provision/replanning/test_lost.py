@@ -41,7 +41,7 @@ def test_a_counted_fleet_has_one_gpu_less():
 def test_a_spare_gpu_takes_over_where_the_search_is_not_exact():
     """What shares GPUs, or must survive losses: at worst the GPU is replaced and all else goes on."""
     shared, alone = provision.read("igniter-testbed-12"), provision.read("parvagpu-s1")
-    surviving = alone.replace(policy=alone.policy.model_copy(update={"survive": Survive(gpu_failures=1)}))
+    surviving = alone.with_policy(survive=Survive(gpu_failures=1))
     for instance, method in ((shared, "igniter"), (surviving, "auto")):
         plan = provision.solve(instance, method, time_limit_s=10, replay=False).plan
         found = replan_lost(instance, plan, 1, time_limit_s=4)

@@ -15,7 +15,7 @@ MOST_GPUS = 4
 
 
 def even(instance, **policy):
-    return instance.replace(policy=instance.policy.model_copy(update={"even_replicas": True} | policy))
+    return instance.with_policy(even_replicas=True, **policy)
 
 
 def least_even_gpus(instance):

@@ -12,7 +12,7 @@ from provision.solving.replayed import replayed
 @pytest.fixture(scope="module")
 def queueing():
     instance = provision.read("parvagpu-s1")
-    return instance.replace(policy=instance.policy.model_copy(update={"latency_budget": "queueing"}))
+    return instance.with_policy(latency_budget="queueing")
 
 
 def test_the_replay_is_told_and_can_be_left_out(queueing):

@@ -13,7 +13,7 @@ SURVIVE = Survive(gpu_failures=1)
 
 def instance(name="parvagpu-s1", **policy):
     plain = provision.read(name)
-    return plain.replace(policy=plain.policy.model_copy(update=policy))
+    return plain.with_policy(**policy)
 
 
 def without(plan, lost):
