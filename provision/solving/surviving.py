@@ -73,7 +73,7 @@ def _unconcerned(instance: Instance) -> Instance:
 
 def _without(instance: Instance, workloads: tuple[Workload, ...]) -> Instance:
     """The instance with other workloads, no survival and no even rates."""
-    return instance.replace(workloads=workloads).with_policy(survive=None, even_replicas=False)
+    return instance.with_policy(survive=None, even_replicas=False).replace(workloads=workloads)
 
 
 def _choices(instance: Instance) -> Iterator[dict[str, int]]:
