@@ -45,7 +45,10 @@ class Mig(Record):
 
 
 class GpuType(Record):
-    """A hardware description; ``mig`` is None for a GPU that cannot be partitioned."""
+    """A hardware description; ``mig`` is None for a GPU that cannot be partitioned.
+
+    Also that of a node (`node`), of ``gpus`` GPUs: there ``mig`` tells how it can be split into groups of its GPUs.
+    """
 
     version: Literal[1]
     name: Name
@@ -59,6 +62,7 @@ class GpuType(Record):
     max_clock_mhz: Positive
     mps_clients: PositiveCount
     mig: Mig | None = None
+    gpus: PositiveCount = 1
 
     @model_validator(mode="after")
     def _profiles_fit(self) -> Self:
@@ -113,16 +117,24 @@ def gpu_types() -> dict[str, GpuType]:
     return {gpu.name: gpu for gpu in sorted(found, key=lambda gpu: gpu.name)}
 
 
+def known_type(name: str) -> GpuType | None:
+    """The shipped GPU type of this name, or the type of a node of such GPUs (`node`); None where there is none."""
+    from provision.models.hardware.node import node_type
+
+    return gpu_types().get(name) or node_type(name)
+
+
+@cache
 def gpu_type(name: str) -> GpuType:
-    """The shipped GPU type of this name.
+    """The GPU type, or the type of a node, of this name.
 
     Raises
     ------
     InputError
         If there is none; the message lists those there are.
     """
-    try:
-        return gpu_types()[name]
-    except KeyError:
-        known = f"use one of {', '.join(gpu_types())}{did_you_mean(name, gpu_types())}"
-        raise InputError(f"unknown GPU type {name!r}; {known}") from None
+    found = known_type(name)
+    if found is None:
+        known = f"use one of {', '.join(gpu_types())}{did_you_mean(name, gpu_types())}; a node of 8 is 8xTYPE"
+        raise InputError(f"unknown GPU type {name!r}; {known}")
+    return found

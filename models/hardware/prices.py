@@ -12,6 +12,7 @@ from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Positive, Record, Text
 from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import gpu_type
+from provision.models.hardware.node import split
 
 Tier = Literal["on_demand", "reserved", "spot"]
 ON_DEMAND: Tier = "on_demand"
@@ -41,8 +42,10 @@ def all_list_prices() -> tuple[ListPrice, ...]:
 
 
 def list_prices(gpu: str) -> list[ListPrice]:
-    """The list prices of a GPU type."""
-    return [price for price in all_list_prices() if price.gpu == gpu]
+    """The list prices of a GPU type; a node costs what its GPUs do."""
+    many, kind = split(gpu)
+    found = [price for price in all_list_prices() if price.gpu == kind]
+    return [price.model_copy(update={"gpu": gpu, "per_hour": many * price.per_hour}) for price in found]
 
 
 def list_price(gpu: str, name: object) -> ListPrice:

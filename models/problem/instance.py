@@ -309,9 +309,9 @@ class Instance(Shown, Record):
         return self.policy.planned_rps(workload.rate_rps)
 
     def weight(self, entry: FleetEntry) -> float:
-        """What one GPU of a fleet entry adds to the objective."""
+        """What one GPU of a fleet entry, or one node, adds to the objective: its price, or how many GPUs it has."""
         price = entry.price_per_hour
-        return price if self.priced and price is not None else 1.0
+        return price if self.priced and price is not None else float(entry.type.gpus)
 
     def value(self, plan: Plan) -> float:
         """Objective of a plan: price per hour or number of its GPUs, infinite outside the fleet; or its throughput."""

@@ -62,6 +62,8 @@ def check_plan(plan: Plan) -> None:
     plan.refuse_turns("apply")
     for number, gpu in enumerate(plan.gpus):
         kind, where = gpu_type(gpu.gpu), f"plan: gpus[{number}]"
+        if kind.gpus > 1:
+            raise InputError(f"{where}: {gpu.gpu} is a node, and apply sets up single GPUs; export it to kubernetes")
         if gpu.mig and not kind.mig:
             raise InputError(f"{where}: {gpu.gpu} has no MIG; set mig to false")
         names = [WHOLE] if not gpu.mig else list(kind.profiles)

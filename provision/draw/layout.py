@@ -14,7 +14,8 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provision.draw.words import number, plural, printable, ranges
-from provision.models.hardware.gpu import WHOLE, gpu_types
+from provision.models.hardware.gpu import WHOLE, gpu_types, known_type
+from provision.models.hardware.node import gpus_in
 from provision.models.performance.operating_points import Prediction
 from provision.models.problem.prediction import predict_slice
 from provision.models.problem.workload import Workload
@@ -195,7 +196,7 @@ class Drawing:
         slots = sum(row.count * row.slots for row in self.rows)
         idle = sum(row.count * row.idle_slots for row in self.rows)
         compute = sum(row.count * row.idle_compute for row in self.rows)
-        parts = [plural(len(self.plan.gpus), "GPU"), self._cost]
+        parts = [plural(gpus_in(one.gpu for one in self.plan.gpus), "GPU"), self._cost]
         parts += [f"{idle:,} of {plural(slots, 'memory slot')} idle"] if slots else []
         parts += [f"{plural(compute, 'compute slice')} idle"] if compute else []
         return " · ".join(filter(None, parts))
@@ -249,7 +250,7 @@ def _ordered(gpu: PlannedGpu) -> list[Slice]:
 
 def _row(plan: Plan, indices: Sequence[int], instance: Instance | None) -> Row:
     alike = [plan.gpus[index] for index in indices]
-    first, kind = alike[0], gpu_types().get(alike[0].gpu)
+    first, kind = alike[0], known_type(alike[0].gpu)
     slots = _slots(kind)
     spans = [_span(kind, slots, piece) for piece in _ordered(first)]
     lanes = _lanes([(start, size) for start, size, _ in spans])

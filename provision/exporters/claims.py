@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provision.exporters.common import slugs, uses_mps
 from provision.models.hardware.gpu import WHOLE
+from provision.models.hardware.node import group_of
 
 if TYPE_CHECKING:
     from provision.models.plans.plan import Slice
@@ -43,7 +44,8 @@ class Wanted(NamedTuple):
     @property
     def name(self) -> str:
         """A name for such slices, wherever they start."""
-        plain = "gpu" if self.profile == WHOLE else "mig-" + slugs([self.profile])[self.profile]
+        slug = slugs([self.profile])[self.profile]
+        plain = "gpu" if self.profile == WHOLE else slug if group_of(self.profile) else f"mig-{slug}"
         return plain if self.percent is None else f"{plain}-mps-{self.percent}"
 
 
@@ -51,7 +53,7 @@ def wanted(piece: Slice, pinned: bool = False) -> Wanted:
     """What a slice of a plan asks for, at its placement where that is to be pinned."""
     largest = max(replica.sm_share for replica in piece.replicas)
     percent = ceil(100 * largest - 1e-9) if uses_mps(piece) else None
-    return Wanted(piece.profile, piece.start if pinned and piece.profile != WHOLE else None, percent)
+    return Wanted(piece.profile, None if group_of(piece.profile) or not pinned else piece.start, percent)
 
 
 def template(name: str, requests: Mapping[str, Wanted]) -> dict[str, Any]:
@@ -73,7 +75,7 @@ def _devices(requests: Mapping[str, Wanted]) -> dict[str, Any]:
     devices: dict[str, Any] = {
         "requests": [{"name": name, "exactly": _request(one)} for name, one in requests.items()]
     }
-    if len(requests) > 1:
+    if len(requests) > 1 and not any(group_of(one.profile) for one in requests.values()):
         devices["constraints"] = [{"requests": list(requests), "matchAttribute": f"{DRIVER}/parentUUID"}]
     config = [
         {"requests": [name], "opaque": {"driver": DRIVER, "parameters": _sharing(one)}}
@@ -83,8 +85,8 @@ def _devices(requests: Mapping[str, Wanted]) -> dict[str, Any]:
 
 
 def _request(one: Wanted) -> dict[str, Any]:
-    if one.profile == WHOLE:
-        return {"deviceClassName": DRIVER}
+    if gpus := group_of(one.profile):
+        return {"deviceClassName": DRIVER} | ({"count": gpus} if gpus > 1 else {})
     conditions = [f"device.attributes['{DRIVER}'].profile == '{one.profile}'"]
     if one.start is not None:
         conditions.append(f"'memorySlice{one.start}' in {CAPACITIES}")
@@ -98,6 +100,6 @@ def _sharing(one: Wanted) -> dict[str, Any]:
     """The driver's configuration of a device that processes share under MPS."""
     return {
         "apiVersion": "resource.nvidia.com/v1beta1",
-        "kind": "GpuConfig" if one.profile == WHOLE else "MigDeviceConfig",
+        "kind": "GpuConfig" if group_of(one.profile) else "MigDeviceConfig",
         "sharing": {"strategy": "MPS", "mpsConfig": {"defaultActiveThreadPercentage": one.percent}},
     }

@@ -19,14 +19,14 @@ LABELLING = "`bash label-nodes.sh NODE...` tells which Kubernetes node is which 
 def node_files(machines: Sequence[Node], prefix: str) -> dict[str, str]:
     """The MIG configurations of the machines and the script that labels them."""
     files = {"label-nodes.sh": label_script(machines)}
-    if any(node.type.mig for node in machines):
+    if any(node.can_mig for node in machines):
         files["mig-config.yaml"] = yaml_text(_config_map(machines, prefix))
     return files
 
 
 def _config_map(machines: Sequence[Node], prefix: str) -> dict[str, Any]:
     """The ConfigMap that the GPU operator's mig-manager reads."""
-    content = yaml_text(configuration([node for node in machines if node.type.mig]))
+    content = yaml_text(configuration([node for node in machines if node.can_mig]))
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -53,10 +53,10 @@ def label_script(machines: Sequence[Node], partitioned: bool = True) -> str:
     """The script that labels nodes; where they are partitioned beforehand the GPU operator begins with it."""
     lines = []
     for number, node in enumerate(machines, start=1):
-        mig = [f"nvidia.com/mig.config={node.name}"] if partitioned and node.type.mig else []
+        mig = [f"nvidia.com/mig.config={node.name}"] if partitioned and node.can_mig else []
         labels = [f"{NODE_LABEL}={node.name}", *mig]
         lines += [
-            f'echo "${{{number}}} becomes {node.name}: {len(node.gpus)} x {node.type.product}"',
+            f'echo "${{{number}}} becomes {node.name}: {node.devices}"',
             f'kubectl label node "${{{number}}}" --overwrite {shlex.join(labels)}',
         ]
     usage = " ".join(node.name for node in machines)
@@ -72,7 +72,7 @@ def notes(machines: Sequence[Node], prefix: str) -> Iterator[str]:
 
 def operator_notes(machines: Sequence[Node], prefix: str) -> Iterator[str]:
     """How the GPU operator comes to partition the nodes."""
-    if any(node.type.mig for node in machines):
+    if any(node.can_mig for node in machines):
         yield (
             "`kubectl apply -f mig-config.yaml`, and let the GPU operator use it (Helm: "
             f"migManager.config.name={_config_name(prefix)}, mig.strategy=mixed). It counts profiles; the driver "

@@ -32,7 +32,10 @@ class Exported(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A machine with alike GPUs; ``gpus`` are pairs (index in the plan, PlannedGpu), in the order of its devices."""
+    """A machine with alike GPUs; ``gpus`` are pairs (index in the plan, PlannedGpu), in the order of its devices.
+
+    A node of the plan (such as 8xh100-80gb) is a machine with one pair.
+    """
 
     name: str
     gpus: tuple[tuple[int, PlannedGpu], ...]
@@ -45,7 +48,17 @@ class Node(NamedTuple):
     @property
     def mig(self) -> bool:
         """Whether its GPUs run with MIG on."""
-        return self.gpus[0][1].mig
+        return self.gpus[0][1].mig and self.type.gpus == 1
+
+    @property
+    def devices(self) -> str:
+        """Number and product of its GPUs."""
+        return self.type.product if self.type.gpus > 1 else f"{len(self.gpus)} x {self.type.product}"
+
+    @property
+    def can_mig(self) -> bool:
+        """Whether its GPUs have MIG modes to set; those of a node of the plan are left as they are, MIG off."""
+        return self.type.mig is not None and self.type.gpus == 1
 
 
 def prefix(plan: Plan) -> str:
@@ -76,11 +89,13 @@ def nodes(plan: Plan, gpus_per_node: int, prefix: str = "") -> list[Node]:
     alike: dict[tuple[str, bool], list[tuple[int, PlannedGpu]]] = {}
     for index, gpu in enumerate(plan.gpus):
         alike.setdefault((gpu.gpu, gpu.mig), []).append((index, gpu))
-    return [
-        Node(f"{begin}{kind}-{'mig-' if mig else ''}{number}", tuple(gpus[first : first + gpus_per_node]))
-        for (kind, mig), gpus in alike.items()
-        for number, first in enumerate(range(0, len(gpus), gpus_per_node))
-    ]
+    machines = []
+    for (kind, mig), gpus in alike.items():
+        single = gpu_type(kind).gpus == 1
+        many, called = gpus_per_node if single else 1, f"{begin}{kind}-{'mig-' if mig and single else ''}"
+        machines += [Node(f"{called}{number}", tuple(gpus[first : first + many]))
+                     for number, first in enumerate(range(0, len(gpus), many))]
+    return machines
 
 
 def slugs(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:

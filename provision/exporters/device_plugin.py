@@ -13,7 +13,7 @@ from provision.exporters.common import Exported, nodes, prefix, uses_mps
 from provision.exporters.pods import check_spread, kustomization, slice_pods
 from provision.exporters.routing.serving import APPLIED, serving
 from provision.models.base.errors import InputError
-from provision.models.hardware.gpu import WHOLE
+from provision.models.hardware.node import group_of
 
 if TYPE_CHECKING:
     from provision.exporters.common import Attachment
@@ -37,7 +37,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
 def _check(where: str, piece: Slice) -> None:
     if not uses_mps(piece):
         return
-    if piece.profile != WHOLE:
+    if group_of(piece.profile) is None:
         raise InputError(f"{where}: the device plugin has no MPS on MIG devices, which this needs; use --to kubernetes")
     raise InputError(
         f"{where}: the device plugin's MPS deals equal shares, on any GPU, to any pod, which is not what is planned; "
@@ -46,5 +46,6 @@ def _check(where: str, piece: Slice) -> None:
 
 
 def _attach(piece: Slice) -> Attachment:
-    name = "gpu" if piece.profile == WHOLE else "mig-" + piece.profile.replace("+", ".")
-    return {"limits": {f"nvidia.com/{name}": 1}}, {}
+    gpus = group_of(piece.profile)
+    name = "gpu" if gpus else "mig-" + piece.profile.replace("+", ".")
+    return {"limits": {f"nvidia.com/{name}": gpus or 1}}, {}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     """``config.yaml``, and ``checkpoint-NODE.json`` for machines whose placements it leaves open."""
-    machines = [node for node in nodes(plan, gpus_per_node) if node.type.mig]
+    machines = [node for node in nodes(plan, gpus_per_node) if node.can_mig]
     if not any(node.mig for node in machines):
         raise InputError("mig-parted: no GPU of the plan is partitioned; use --to shell, which starts MPS")
     undetermined = [node for node in machines if node.mig and _open(node)]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provision.exporters.common import percentage, slice_name, slugs, uses_mps, yaml_text
 from provision.models.base.errors import InputError
+from provision.models.hardware.node import group_of
 
 if TYPE_CHECKING:
     from provision.exporters.common import Attachment, Node
@@ -149,6 +150,8 @@ def environment(instance: Instance, piece: Slice, replica: Replica) -> list[dict
         "PROVISION_BATCH": replica.batch,
         RATE: f"{replica.rate_rps / replica.processes:.6g}",
     }
+    if (gpus := group_of(piece.profile) or 1) > 1:
+        values["PROVISION_TENSOR_PARALLEL"] = gpus
     if uses_mps(piece):
         values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percentage(replica)
     # Kubernetes replaces $(NAME) in values, and takes $$ for a dollar sign.

@@ -11,6 +11,7 @@ from math import floor
 from typing import TYPE_CHECKING, Any
 
 from provision.exporters.common import Exported, nodes, percentage, prefix, slice_name, slugs, uses_mps, yaml_text
+from provision.models.hardware.node import group_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,8 @@ PARTS = 10_000
 SCRIPT = """\
 #!/usr/bin/env bash
 # Starts a Ray node per slice of machine {name}; `--to shell` makes the slices and the MPS daemons.
-# usage: start-ray.sh HEAD:PORT DEVICE... (UUIDs of `nvidia-smi -L`, in the order {order})
+# usage: start-ray.sh HEAD:PORT DEVICE... (UUIDs of `nvidia-smi -L`, in the order {order};
+# for a group of GPUs all of theirs, with commas between them)
 # STATE: the folder with the daemons' pipe directories, SLICE/pipe
 set -euo pipefail
 [[ $# -eq {count} ]] || {{ echo "error: give HEAD:PORT and {devices} devices (got $# words)" >&2; exit 1; }}
@@ -93,8 +95,8 @@ def _processes(piece: Slice) -> int:
 
 
 def _part(piece: Slice) -> float:
-    """The part of the slice that each of its processes books; Ray only counts it, MPS enforces percentages."""
-    return floor(PARTS / _processes(piece)) / PARTS
+    """The GPUs, or part of a slice, that each of its processes books; Ray only counts, MPS enforces percentages."""
+    return (group_of(piece.profile) or 1) * floor(PARTS / _processes(piece)) / PARTS
 
 
 def _script(node: Node, prefix: str) -> str:
@@ -104,8 +106,9 @@ def _script(node: Node, prefix: str) -> str:
         resources = json.dumps({place: _processes(piece)})
         short = place.removeprefix(f"{prefix}-")
         mps = f'CUDA_MPS_PIPE_DIRECTORY="${{STATE:?}}/{short}/pipe" ' if uses_mps(piece) else ""
+        gpus = group_of(piece.profile) or 1
         device = f'CUDA_VISIBLE_DEVICES="${{{number}}}"'
-        starts.append(f"{device} {mps}ray start --address \"$head\" --num-gpus 1 --resources '{resources}'")
+        starts.append(f"{device} {mps}ray start --address \"$head\" --num-gpus {gpus} --resources '{resources}'")
     order = " ".join(place.removeprefix(f"{prefix}-") for place in places)
     return SCRIPT.format(
         name=node.name, order=order, count=len(places) + 1, devices=len(places), starts="\n".join(starts)

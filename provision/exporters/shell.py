@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from provision.exporters.common import Exported, nodes, percentage, slice_name, uses_mps
 from provision.exporters.routing import nginx
 from provision.exporters.shell_functions import FUNCTIONS
+from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ HEAD = """\
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     """``NODE.sh`` for every machine."""
     machines = nodes(plan, gpus_per_node)
+    if grouped := [node.name for node in machines if node.type.gpus > 1]:
+        raise InputError(f"shell: {grouped[0]} serves groups of GPUs; use --to kubernetes")
     files = {f"{node.name}.sh": _script(instance, node) for node in machines}
     files[nginx.FILE] = nginx.configuration(instance, _servers(machines))
     return Exported(files, (*_use(machines), *NOTES, nginx.NOTE))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.hardware.node import gpus_in
 from provision.models.plans.report import ReplicaPrediction, Report, Violation
 from provision.models.problem.instance import SHARED
 from provision.models.problem.prediction import carried_rps, predict_slice, slice_members, task_p99_ms
@@ -349,7 +350,7 @@ class _Verifier:
             ok=not self.violations,
             violations=tuple(self.violations),
             predictions=tuple(self.predictions),
-            gpus=len(self.plan.gpus),
+            gpus=gpus_in(gpu.gpu for gpu in self.plan.gpus),
             gpcs=self.compute,
             cost_per_hour=cost,
             internal_slack=1 - self.busy_sms / self.sms if self.sms else 0.0,

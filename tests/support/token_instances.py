@@ -15,7 +15,7 @@ def times_as_long(factor):
 
 def performance(gpu, model="llama-8b", engine=None, **slices):
     """Performance data of one model; every slice is (KV tokens, how much slower than an H100)."""
-    found = {name.replace("g", "g.", 1) if name[0].isdigit() else name: {"kv_tokens": tokens, **times_as_long(factor)}
+    found = {name.replace("g", "g.", 1) if name.endswith("gb") else name: {"kv_tokens": tokens, **times_as_long(factor)}
              for name, (tokens, factor) in slices.items()}
     return {"version": 1, "kind": "tokens", "name": f"{model}-{gpu}", "gpu": gpu, "engine": engine or {},
             "models": {model: {"slices": found}}}

@@ -230,7 +230,7 @@ CASES = {
     "throughput_uncounted": (throughput("fleet.0.count", MISSING), "fleet[0].count: max_throughput needs a fixed"),
     "throughput_replan": (
         (throughput("name", "tiny")[0] | as_json(PLAN, "plan.json"), "replan instance.json plan.json"),
-        "replan cannot plan max_throughput",
+        "max_throughput has no cost",
     ),
     "throughput_prices": (
         (throughput("name", "tiny")[0], "what-if instance.json --prices"),
