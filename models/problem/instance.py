@@ -140,8 +140,6 @@ class Instance(Shown, Record):
             if not workload.tokens and True in kinds:
                 raise ValueError(f"workloads[{index}]: {workload.model} has performance data of kind {TOKENS}; add "
                                  "tokens, the input and output of its requests")
-        if any(workload.tokens for workload in self.workloads) and self.objective == THROUGHPUT:
-            raise ValueError(f"objective: {THROUGHPUT} takes no workloads of tokens; use min_gpus or min_cost")
 
     def _data_of(self, model: str) -> list[PerformanceFile]:
         """All performance data of a model on the fleet."""

@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from provision.models.performance.operating_points import ROUNDING, Member
+from provision.models.performance.tokens.data import TokenModels
 
 if TYPE_CHECKING:
     from provision.models.performance.operating_points import Prediction
@@ -48,10 +49,11 @@ def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction
 def throughput_rps(instance: Instance, plan: Plan) -> float:
     """Requests/s that all replicas of a plan together can serve; replicas that no data describes count as 0.
 
-    Under a rule for random arrivals these are the highest rates at which they keep it.
+    Under a rule for random arrivals, and of language models, these are the highest rates at which they keep their SLOs.
     """
     return math.fsum(
-        carried_rps(instance, replica, found)
+        tokens_rps(instance, gpu.gpu, piece) if instance.workload[replica.workload].tokens
+        else carried_rps(instance, replica, found)
         for gpu in plan.gpus for piece in gpu.slices if piece.replicas
         for replica, found in zip(piece.replicas, predict_slice(instance, gpu.gpu, piece), strict=True)
         if found is not None
@@ -63,6 +65,22 @@ def carried_rps(instance: Instance, replica: Replica, found: Prediction) -> floa
     workload = instance.workload[replica.workload]
     budget_ms = instance.budget_ms(workload) * (1 + ROUNDING)
     return instance.policy.rule_for(workload).carried_rps(replica.batch, replica.processes, found, budget_ms)
+
+
+def tokens_rps(instance: Instance, gpu: str, piece: Slice) -> float:
+    """The highest rate at which a replica of a language model, alone on its slice, keeps its limits, in requests/s."""
+    from provision.models.performance.tokens.operating import costs_of, highest_rate_rps
+
+    [replica] = piece.replicas
+    workload, model = instance.workload[replica.workload], instance.model_of(replica)
+    data, policy, tokens = instance.performance_of(gpu, model), instance.policy, workload.tokens
+    assert isinstance(data, TokenModels) and tokens is not None
+    rate_rps: float = highest_rate_rps(
+        tokens.input.counts, tokens.output.counts, policy.limits_of(workload),
+        data.engine_of(model, piece.profile, replica.batch), costs_of(data.models[model].slices[piece.profile]),
+        policy.traffic_of(workload).arrivals,
+    )  # fmt: skip
+    return rate_rps
 
 
 def task_p99_ms(policy: Policy, workload: Workload, replica: Replica, found: Prediction) -> float | None:

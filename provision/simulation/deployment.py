@@ -9,7 +9,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import batch_delay_ms, predict_slice
 from provision.simulation.latencies import BatchTimes, batch_times
 from provision.simulation.slices import PlannedSlice
-from provision.simulation.tokens import TokenReplica, token_replicas
+from provision.simulation.tokens import TokenReplica, token_parts, token_replicas
 
 
 class Place(NamedTuple):
@@ -34,8 +34,7 @@ class Deployment(NamedTuple):
         """The share that each replica of a workload has of its requests."""
         if name not in self.engines:
             return [place.share for place in self.places[name]]
-        rates = [one.rate_rps for one in self.engines[name]]
-        return [rate / sum(rates) if sum(rates) else 1 / len(rates) for rate in rates]
+        return token_parts(self.engines[name])
 
 
 def deploy(instance: Instance, plan: Plan) -> Deployment:

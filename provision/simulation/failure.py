@@ -1,9 +1,9 @@
 """The loss of a GPU in a replay: who serves from then on, and which requests are lost with it.
 
 From the moment of the loss on requests go to the replicas that are left, each by the part that it can carry of what all
-of them can, with ``even_replicas`` in equal parts: whoever survives by the verifier's account is then overloaded
-nowhere. What waited or ran on the lost GPU is dropped; it is counted, and left out of the percentiles: they tell how
-requests fare that reach a GPU which lives.
+of them can, with ``even_replicas`` in equal parts, of language models in proportion to their rates: whoever survives by
+the verifier's account is then overloaded nowhere. What waited or ran on the lost GPU is dropped; it is counted, and
+left out of the percentiles: they tell how requests fare that reach a GPU which lives.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from provision.simulation.slices import PlannedSlice
 
 
 def refuse_no_failure(instance: Instance, plan: Plan, settings: SimulationSettings, fail: Failure) -> None:
-    """Complain when the GPU that fails is none of the plan, or when requests have stages or tokens.
+    """Complain when the GPU that fails is none of the plan, or when requests have stages.
 
     Raises
     ------
@@ -36,8 +36,6 @@ def refuse_no_failure(instance: Instance, plan: Plan, settings: SimulationSettin
         raise InputError(f"simulate: fail: {fail.at_s:g} s is after the end, {settings.seconds:g} s")
     if instance.workflows:
         raise InputError("simulate: fail is not for instances with workflows; leave one of them out")
-    if any(one.tokens for one in instance.workloads):
-        raise InputError("simulate: fail is not for language models, whose replay has no GPUs; leave it out")
 
 
 def parts_after(

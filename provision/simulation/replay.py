@@ -18,7 +18,7 @@ from provision.simulation.failure import before_failure, parts_after
 from provision.simulation.kernel import NS_PER_MS, NS_PER_S, Line
 from provision.simulation.shadow import replay_with_shadows
 from provision.simulation.slices import PlannedSlice, answered, line_of
-from provision.simulation.tokens import answered_ns, further_limits
+from provision.simulation.tokens import answered_ns, further_limits, token_parts
 from provision.simulation.workflows import arrivals_at_stages, play
 
 
@@ -86,7 +86,8 @@ def replay(
     ]
     tokens = _tokens(instance, deployment, settings, arriving_ns, owners, streams)
     for at, (arrived_ns, took_ns) in tokens.items():
-        workloads[at] = _timed(settings, arrived_ns, arrived_ns + took_ns[-1], len(arrived_ns))
+        all_of_them, dropped = len(arriving_ns[at]), len(arriving_ns[at]) - len(arrived_ns)
+        workloads[at] = _timed(settings, arrived_ns, arrived_ns + took_ns[-1], all_of_them, dropped=dropped)
     nobody = np.zeros(0, np.int64), np.zeros((3, 0), np.int64)
     limits = [(one.row, *tokens.get(one.workload, nobody)) for one in further_limits(instance)]
     limited = [_timed(settings, arrived_ns, arrived_ns + took_ns[row], len(arrived_ns))
@@ -100,7 +101,7 @@ def _tokens(instance: Instance, deployment: Deployment, settings: SimulationSett
     """Arrivals and times of all requests of the workloads that have tokens and replicas, by index."""
     return {
         at: answered_ns(deployment.engines[one.name], one.tokens, arriving_ns[at], owners[one.name],
-                        settings.service_factor, streams[at])
+                        settings, streams[at])
         for at, one in enumerate(instance.workloads) if one.tokens and deployment.engines.get(one.name)
     }
 
@@ -125,7 +126,11 @@ def _dealt(
 ) -> Ints:
     """The replica of each request of a workload; after the loss of a GPU one of those that are left."""
     routing, parts, places = _routing(instance, name, settings), deployment.parts(name), deployment.places[name]
-    after = parts_after(instance, deployment.slices, places, settings.fail.gpu) if settings.fail else None
+    after = None
+    if settings.fail and name in deployment.engines:
+        after = token_parts(deployment.engines[name], settings.fail.gpu)
+    elif settings.fail:
+        after = parts_after(instance, deployment.slices, places, settings.fail.gpu)
     if settings.fail is None or after is None:
         return _owners(routing, times_ns, parts, random)
     split = np.searchsorted(times_ns, settings.fail.at_s * NS_PER_S)

@@ -9,7 +9,7 @@ import numpy as np
 from provision.models.base.errors import InputError
 from provision.models.performance.operating_points import Member
 from provision.models.performance.tokens.data import TokenModels, TokenSlice
-from provision.simulation.kernel import NS_PER_MS
+from provision.simulation.kernel import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,11 +35,12 @@ class FurtherLimit(NamedTuple):
 
 
 class TokenReplica(NamedTuple):
-    """An engine of a plan, and the rate that is routed to it, in requests/s."""
+    """An engine of a plan, the rate that is routed to it, in requests/s, and the index of its GPU."""
 
     costs: TokenSlice
     engine: Engine
     rate_rps: float
+    gpu: int
 
 
 def token_replicas(instance: Instance, plan: Plan) -> dict[str, list[TokenReplica]]:
@@ -56,18 +57,24 @@ def token_replicas(instance: Instance, plan: Plan) -> dict[str, list[TokenReplic
             where = f"plan: GPU {at}, slice {position}: {replica.workload}"
             if len(piece.replicas) > 1:
                 raise InputError(f"{where} shares its slice, which language models do not here; give it one of its own")
-            found[replica.workload].append(_described(instance, plan.gpus[at].gpu, piece.profile, replica, where))
+            found[replica.workload].append(_described(instance, plan, at, piece.profile, replica, where))
     return found
 
 
-def _described(instance: Instance, gpu: str, profile: str, replica: Replica, where: str) -> TokenReplica:
-    model, tokens = instance.model_of(replica), instance.workload[replica.workload].tokens
+def _described(instance: Instance, plan: Plan, at: int, profile: str, replica: Replica, where: str) -> TokenReplica:
+    gpu, model, tokens = plan.gpus[at].gpu, instance.model_of(replica), instance.workload[replica.workload].tokens
     data = instance.performance_of(gpu, model)
     member = Member(model, replica.batch, replica.processes, replica.sm_share, tokens=tokens)
     if not isinstance(data, TokenModels) or data.predict(profile, [member])[0] is None:
         raise InputError(f"{where}: no performance data for its tokens at batch {replica.batch} on {profile}")
     return TokenReplica(data.models[model].slices[profile], data.engine_of(model, profile, replica.batch),
-                        replica.rate_rps)
+                        replica.rate_rps, at)
+
+
+def token_parts(replicas: Sequence[TokenReplica], lost: int | None = None) -> list[float]:
+    """The part of a workload's requests that each replica gets: in proportion to rates, nothing on a lost GPU."""
+    rates = [0.0 if one.gpu == lost else one.rate_rps for one in replicas]
+    return [rate / sum(rates) if sum(rates) else 1 / len(rates) for rate in rates]
 
 
 def refuse_settings(settings: SimulationSettings) -> None:
@@ -84,8 +91,10 @@ def refuse_settings(settings: SimulationSettings) -> None:
 
 
 def answered_ns(replicas: Sequence[TokenReplica], tokens: RequestTokens, arrivals_ns: np.ndarray, owners: np.ndarray,
-                factor: float, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """When the requests of a workload arrived, and how long they took, in whole nanoseconds.
+                settings: SimulationSettings, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """When the requests of a workload that were answered arrived, and how long they took, in whole nanoseconds.
+
+    Those that were not when their GPU failed are left out.
 
     Parameters
     ----------
@@ -93,8 +102,8 @@ def answered_ns(replicas: Sequence[TokenReplica], tokens: RequestTokens, arrival
         Its replicas, and the tokens of its requests.
     arrivals_ns, owners
         (requests,) when they arrive, in order, and at which replica.
-    factor
-        On all times of the engines.
+    settings
+        Whose factor is on all times of the engines.
     random
         Generator to draw the tokens with.
 
@@ -110,10 +119,14 @@ def answered_ns(replicas: Sequence[TokenReplica], tokens: RequestTokens, arrival
     arrived, times = [], []
     for number, one in enumerate(replicas):
         part_ns, seed = arrivals_ns[owners == number], int(random.integers(LARGEST_SEED))
-        scaled = type(costs_of(one.costs))(*(factor * cost for cost in costs_of(one.costs)))
+        costs = costs_of(one.costs)
+        scaled = type(costs)(*(settings.service_factor * cost for cost in costs))
         times_ms = served_ms(part_ns / NS_PER_MS, tokens.input.counts, tokens.output.counts, one.engine, scaled, seed)
-        arrived.append(part_ns)
-        times.append(np.rint(times_ms * NS_PER_MS).astype(np.int64))
+        took_ns = np.rint(times_ms * NS_PER_MS).astype(np.int64)
+        ends_s = settings.fail.at_s if settings.fail and one.gpu == settings.fail.gpu else np.inf
+        kept = part_ns + took_ns[-1] <= ends_s * NS_PER_S
+        arrived.append(part_ns[kept])
+        times.append(took_ns[:, kept])
     return np.concatenate(arrived), np.concatenate(times, axis=1)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from provision.models.performance.operating_points import OperatingPoints
-from provision.models.performance.tokens.data import TokenModels
+from provision.models.problem.prediction import tokens_rps
 
 if TYPE_CHECKING:
     from provision.models.plans.plan import Plan, Slice
@@ -33,26 +33,10 @@ def capacity_rps(instance: Instance, plan: Plan, predictions: Iterable[ReplicaPr
     for found in predictions:
         gpu = plan.gpus[found.gpu]
         if instance.workload[found.workload].tokens:
-            held[found.workload] += _tokens_rps(instance, gpu.gpu, gpu.slices[found.slice])
+            held[found.workload] += tokens_rps(instance, gpu.gpu, gpu.slices[found.slice])
         else:
             held[found.workload] += _carried_rps(instance, gpu.slices[found.slice], found)
     return held
-
-
-def _tokens_rps(instance: Instance, gpu: str, piece: Slice) -> float:
-    """The highest rate at which a replica of a language model keeps its limits, in requests/s."""
-    from provision.models.performance.tokens.operating import costs_of, highest_rate_rps
-
-    [replica] = piece.replicas
-    workload, model = instance.workload[replica.workload], instance.model_of(replica)
-    data, policy, tokens = instance.performance_of(gpu, model), instance.policy, workload.tokens
-    assert isinstance(data, TokenModels) and tokens is not None
-    rate_rps: float = highest_rate_rps(
-        tokens.input.counts, tokens.output.counts, policy.limits_of(workload),
-        data.engine_of(model, piece.profile, replica.batch), costs_of(data.models[model].slices[piece.profile]),
-        policy.traffic_of(workload).arrivals,
-    )  # fmt: skip
-    return rate_rps
 
 
 def _carried_rps(instance: Instance, piece: Slice, found: ReplicaPrediction) -> float:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from provision.models.performance.tokens.data import TokenModels
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from provision.models.performance.tokens.slo import Limits
-    from provision.models.plans.plan import Replica
+    from provision.models.plans.plan import Plan, Replica
     from provision.models.problem.instance import Instance
+    from provision.models.problem.workload import Workload
 
 NAMES = ("time to the first token", "time per output token", "time of the whole answer")
 FIELDS = ("ttft_ms", "tpot_ms", "e2e_ms")
@@ -58,3 +61,25 @@ class TokenReplays:
             broken = tuple(at for at, part in enumerate(late) if part > limits.may_be_late)
             self.known[key] = Met(tuple(times_ms.tolist()), limits, broken)
         return self.known[key]
+
+    def after_losses(self, plan: Plan, workload: Workload) -> Iterator[tuple[int, str, float, float]]:
+        """What breaks when a GPU is lost and the other replicas take over in proportion to their rates.
+
+        Yields
+        ------
+        tuple
+            Index of the lost GPU, a line, and what is met and what is allowed: times in ms, or requests/s where nobody
+            is left.
+        """
+        mine = [(at, piece.profile, one) for at, _, piece, one in plan.replicas() if one.workload == workload.name]
+        whole = sum(one.rate_rps for _, _, one in mine)
+        for lost in sorted({at for at, _, one in mine if one.rate_rps > 0}):
+            left = [(at, profile, one) for at, profile, one in mine if at != lost]
+            rest = sum(one.rate_rps for _, _, one in left)
+            if not rest:
+                yield lost, f"after its loss the others carry 0 of {whole:.6g} requests/s", 0.0, whole
+            for at, profile, one in left if rest else ():
+                more = one.model_copy(update={"rate_rps": one.rate_rps * whole / rest})
+                met = self.met(plan.gpus[at].gpu, profile, more)
+                for message, value, limit in met.complaints if met else ():
+                    yield lost, f"after its loss, on GPU {at} {message}", value, limit

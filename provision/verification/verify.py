@@ -323,6 +323,10 @@ class _Verifier:
 
         With ``even_replicas`` they are dealt equal parts of it, whatever each could carry.
         """
+        if workload.tokens:
+            for at, message, value, limit in self.tokens.after_losses(self.plan, workload):
+                self._violate("rate", message, at, None, workload.name, value, limit)
+            return
         planned = self.instance.planned_rps(workload)
         for at in sorted({at for at, _ in self.routed[workload.name]}):
             others = [rps for gpu, rps in self.carried[workload.name] if gpu != at]
