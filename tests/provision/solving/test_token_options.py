@@ -28,7 +28,7 @@ def test_a_plan_survives_any_loss_in_the_replay(surviving):
 
 
 def test_one_gpu_less_survives_nothing(surviving):
-    asked, result = surviving
+    asked, _ = surviving
     fewer = provision.solve(instance([chat(rate_rps=150.0)]), time_limit_s=20, replay=False).plan
     report = provision.verify(asked, fewer)
     assert len(fewer.gpus) == 2 and not report.ok
