@@ -1,122 +1,84 @@
-"""Brute force against every exact method on random small instances, over combinations of what an instance may ask.
+"""Every exact method and brute force against each other on random small instances, over all combinations of options.
 
-Isolated segments, interference (iGniter's model) and slices shared by different workloads in turn. Run as
-``python benchmarks/agreement.py [--instances N] [--seed S]``; prints per method how many answers agree, and ends with
-exit 1 when one contradicts brute force: another optimum, a bound above it, or infeasible where there is a plan. On
-shared slices brute force splits rates into whole units, so that a plan may be a little better than its best.
+Run as ``python benchmarks/agreement.py [--instances N] [--seed S] [--time-limit T]``. Instances have one to three
+workloads on GPUs with MIG, with MPS or both, of several types, prices and counts, for all objectives, under half_slo or
+queueing, with slices shared or not, limits on replicas and on the share per GPU, and variants. Each is also planned
+with a limit less or an option more, and with a fleet entry less. A contradiction is a plan that beats what is proven,
+an "infeasible" beside a plan, a plan that the verifier rejects, or another error; then the exit code is 1.
 """
 
 import argparse
-import itertools
-import math
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
 
-import provision
 from provision.commands.common import print_table
-from provision.instances.generators.synthetic import random_instance
-from provision.instances.generators.synthetic_networks import random_mixed
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support/oracles"))
-from mixed_oracle import best_mixed
-from oracle import best_value
-from sharing_oracle import best_sharing, random_sharing, same
+from combined import random_combination
+from combined_checks import ROUNDING, Answer, faults_of
 
-METHODS = ("auto", "partition-counts", "mixed-slices", "assignment-cpsat", "assignment-milp", "master")
-FLAGS = (False, True)
-SEGMENTS = [
-    dict(gpus=gpus, workloads=workloads, limited=limited, tolerant=tolerant, gpus_each=0.8)
-    for gpus, workloads, limited, tolerant in itertools.product(
-        (("a30",), ("t4",), ("a100-80gb",), ("a30", "t4")), (1, 2), FLAGS, FLAGS
-    )
-]
-SHARING = [
-    dict(gpus=gpus, workloads=workloads, limited=limited, mps=mps, hot=hot)
-    for gpus, workloads, limited, mps, hot in itertools.product(
-        (("v100",), ("v100", "t4")), (3, 4), FLAGS, (True, False), FLAGS
-    )
-]
-MIXED = [
-    dict(fleet=fleet, workloads=workloads, limited=limited, measured=measured, mps=mps)
-    for fleet, limited, measured, (workloads, mps) in itertools.product(
-        ((("a30", True),), (("a30", False),), (("a30", True), ("a30", False)), (("a30", True), ("t4", False))),
-        FLAGS, FLAGS, ((2, True), (2, False), (3, True)),
-    )
-]
+METHODS = ("auto", "master", "assignment-cpsat", "assignment-milp")
+MOST_GPUS = 3
+"""Brute force lists the plans of at most so many GPUs."""
 
 
-class Family(NamedTuple):
-    """Instances that are drawn alike and the brute force for them, which goes up to a number of GPUs."""
-
-    draw: object
-    kinds: list
-    best: object
-    most_gpus: float = math.inf
-    exact: bool = True
-
-
-FAMILIES = (
-    Family(random_instance, SEGMENTS, lambda instance: best_value(instance, 4), 4),
-    Family(random_sharing, SHARING, best_sharing),
-    Family(random_mixed, MIXED, lambda instance: best_mixed(instance, 3), 3, exact=False),
-)
-VERDICTS = ("agrees", "better", "open", "refused", "CONTRADICTS")
+def check(seed: int, time_limit_s: float) -> tuple[list[str], list[tuple[str, str]]]:
+    """What is wrong with the answers on one instance and on its neighbours, and what each method says about it."""
+    instance = random_combination(seed, every=True)
+    faults, answers = faults_of(instance, METHODS, time_limit_s, MOST_GPUS, loosenings=1, parts=1, first=seed)
+    best = min((instance.loss(one.value) for one in answers if one.value is not None), default=None)
+    losses = [None if one.value is None else instance.loss(one.value) for one in answers]
+    return faults, [(one.method, _verdict(one, loss, best)) for one, loss in zip(answers, losses, strict=True)]
 
 
-def check(seed):
-    """Verdict and seconds of every method on one instance, and the instance's kind."""
-    family = FAMILIES[seed % len(FAMILIES)]
-    kind = family.kinds[seed // len(FAMILIES) % len(family.kinds)]
-    instance = family.draw(seed, **kind)
-    best, verdicts = family.best(instance), {}
+def _verdict(answer: Answer, loss: float | None, best: float | None) -> str:
+    """How far one method got, beside the best plan of all of them (both as a loss)."""
+    if answer.infeasible:
+        return "infeasible"
+    if loss is None or best is None:
+        return "no plan"
+    if loss > best + ROUNDING * abs(best):
+        return "worse"
+    bound = answer.bound
+    return "proven" if bound is not None and abs(abs(loss) - bound) <= ROUNDING * abs(bound) else "best"
+
+
+VERDICTS = ("proven", "best", "worse", "no plan", "infeasible")
+
+
+def rows_of(counts: Counter[tuple[str, str]], instances: int) -> Iterator[list[str | int]]:
+    """A row per method: how many instances it takes, and its verdicts."""
     for name in METHODS:
-        started = perf_counter()
-        verdicts[name] = judge(instance, name, best, family), perf_counter() - started
-    return seed, kind, verdicts
+        each = [counts[name, verdict] for verdict in VERDICTS]
+        yield [name, *each, instances - sum(each)]
 
 
-def judge(instance, name, best, family):
-    """One method's answer against brute force; what takes more GPUs than that looked at is only not to contradict."""
-    try:
-        result = provision.solve(instance, name, time_limit_s=20)
-    except provision.UnsupportedError:
-        return "refused"
-    except provision.MethodError:
-        return "CONTRADICTS"
-    if best is not None and (result.status == "infeasible" or (result.bound or 0) > best * (1 + 1e-9)):
-        return "CONTRADICTS"
-    if result.plan is None:
-        return "agrees" if best is None else "open"
-    if len(result.plan.gpus) > family.most_gpus:
-        return "open"
-    if best is None or result.objective < best * (1 - 1e-9):
-        return "CONTRADICTS" if family.exact else "better"
-    return "agrees" if result.status == "optimal" and same(result.objective, best) else "open"
-
-
-def main():
-    """Run all seeds on two processes and print the counts."""
+def main() -> int:
+    """Run all seeds, print a row per method and a line in all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--instances", type=int, default=300)
+    parser.add_argument("--instances", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--time-limit", type=float, default=2.0)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    counts, seconds = Counter(), Counter()
+    counts, wrong, faults, started = Counter[tuple[str, str]](), 0, 0, perf_counter()
+    seeds = range(options.seed, options.seed + options.instances)
     with Pool(options.workers) as pool:
-        for seed, kind, verdicts in pool.imap_unordered(check, range(options.seed, options.seed + options.instances)):
-            for name, (verdict, spent) in verdicts.items():
-                counts[name, verdict] += 1
-                seconds[name] += spent
-                if verdict == "CONTRADICTS":
-                    print(f"seed {seed} {name}: {kind}", file=sys.stderr)
-    rows = [[name, *(counts[name, verdict] for verdict in VERDICTS), f"{seconds[name]:.1f}"] for name in seconds]
-    print_table(["method", *VERDICTS, "seconds"], rows)
-    return 1 if any(counts[name, "CONTRADICTS"] for name in seconds) else 0
+        for lines, verdicts in pool.imap_unordered(partial(check, time_limit_s=options.time_limit), seeds):
+            counts.update(verdicts)
+            wrong, faults = wrong + bool(lines), faults + len(lines)
+            for line in lines:
+                print(line, file=sys.stderr, flush=True)
+    print_table(["method", *VERDICTS, "refused"], list(rows_of(counts, options.instances)))
+    print(f"seeds {seeds.start} to {seeds.stop - 1}: {options.instances} instances, {wrong} with contradictions "
+          f"({faults} in all), {perf_counter() - started:.0f} s")
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def saturation(instance, plan):
     size, active = 0.0, 0.0
     for at, _, piece, replica in plan.replicas():
         model, gpu = instance.workload[replica.workload].model, plan.gpus[at].gpu
-        points = instance.performance_of(gpu, model).operating_points(model, piece.profile)
+        points = instance.performance_of(gpu, model, piece.profile).operating_points(model, piece.profile)
         here = (points.batch == replica.batch) & (points.processes == replica.processes)
         slice_size = gpu_type(gpu).slice_compute(piece.profile)
         size += slice_size

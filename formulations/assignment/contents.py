@@ -64,7 +64,8 @@ def clients_of(entry: FleetEntry, profile: str) -> int:
 
 
 def capacity_rps(
-    instance: Instance, workload: Workload, latency_ms: NDArray[np.float64], throughput_rps: NDArray[np.float64]
+    instance: Instance, workload: Workload, batch: NDArray[np.int64], latency_ms: NDArray[np.float64],
+    throughput_rps: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Most requests/s that replicas may be routed on a slice that they share, 0 where they break the latency budget.
 
@@ -75,11 +76,14 @@ def capacity_rps(
     ----------
     instance, workload
         The problem and the workload, for policy and SLO.
-    latency_ms, throughput_rps
-        Arrays of one shape: batch latency and throughput among all the neighbours.
+    batch, latency_ms, throughput_rps
+        Arrays of one length: batch sizes, batch latency and throughput of single processes among all the neighbours.
     """
-    in_time = latency_ms <= instance.budget_ms(workload) * (1 + TOLERANCE)
-    return np.where(in_time, throughput_rps, 0.0)
+    budget_ms, found = instance.budget_ms(workload) * (1 + TOLERANCE), np.zeros(len(batch))
+    kept = latency_ms <= budget_ms
+    hold_ms = 1000 * batch[kept] / throughput_rps[kept]
+    found[kept] = instance.policy.rule_for(workload).most_rps(batch[kept], 1, hold_ms, latency_ms[kept], budget_ms)
+    return found
 
 
 def alone(instance: Instance, kind: SliceKind, workloads: Sequence[int]) -> list[SliceContent]:
@@ -91,7 +95,7 @@ def alone(instance: Instance, kind: SliceKind, workloads: Sequence[int]) -> list
 def _alone(instance: Instance, kind: SliceKind, number: int) -> SliceContent | None:
     workload, entry, best = instance.workloads[number], instance.fleet[kind.entry], None
     for at, model in enumerate(workload.models):
-        data = instance.performance_of(entry.gpu, model)
+        data = instance.performance_of(entry.gpu, model, kind.profile)
         if data is None or data.kind == "igniter":
             continue
         row = _best(instance, workload, data.operating_points(model, kind.profile), clients_of(entry, kind.profile))
@@ -104,18 +108,9 @@ def _best(
     instance: Instance, workload: Workload, points: OperatingPoints, clients: int
 ) -> tuple[float, float, float] | None:
     """Capacity, batch and processes of the operating point that carries most within the latency budget, if any."""
-    if instance.policy.latency_budget != "half_slo":
-        budgets_ms = np.array([instance.budget_ms(workload) * (1 + TOLERANCE)])
-        rule = instance.policy.rule_for(workload)
-        carried, _, batch, processes = rule.best_points(points, clients, budgets_ms)[0].tolist()
-    else:
-        capacity = capacity_rps(instance, workload, points.latency_ms, points.throughput_rps)
-        capacity = np.where(points.processes <= clients, capacity, 0.0)
-        at = int(capacity.argmax()) if len(capacity) else -1
-        if at < 0:
-            return None
-        carried, batch, processes = capacity[at], points.batch[at], points.processes[at]
-    return (float(carried), float(batch), float(processes)) if carried > 0 else None
+    budgets_ms, rule = np.array([instance.budget_ms(workload) * (1 + TOLERANCE)]), instance.policy.rule_for(workload)
+    carried, _, batch, processes = rule.best_points(points, clients, budgets_ms)[0].tolist()
+    return (carried, batch, processes) if carried > 0 else None
 
 
 class Worth:

@@ -65,13 +65,13 @@ def _listed(
     """The contents that no other content with as many replicas dominates."""
     ways = _ways(instance, kind, data, workloads)
     most = min(data.hardware.units, clients_of(instance.fleet[kind.entry], WHOLE))
-    for sets, rates, throughput in _sets(instance, data, ways, most):
+    for sets, rates in _sets(instance, data, ways, most):
         told = ways.lone[sets[:, 0]] if sets.shape[1] == 1 else ~ways.elsewhere[:, sets].all(axis=2).any(axis=0)
-        sets, rates, throughput = sets[told], rates[told], throughput[told]
+        sets, rates = sets[told], rates[told]
         if len(sets):
-            costs = worth.costs(*worth.table(ways.workload[sets], rates), throughput)
+            costs = worth.costs(*worth.table(ways.workload[sets], rates), rates.sum(axis=1))
             for row in undominated(costs):
-                yield _content(data, ways, sets[row], rates[row], float(throughput[row]))
+                yield _content(data, ways, sets[row], rates[row])
 
 
 def _ways(instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads: Sequence[int]) -> Ways:
@@ -89,6 +89,10 @@ def _ways(instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads:
         for at, model in enumerate(instance.workloads[number].models):
             if model in data.models:
                 terms = solo_terms(data, model, batch, np.round(data.hardware.unit_share * units, 12))
+                if instance.policy.rule.random_arrivals:  # smaller batches run as well and may demand more
+                    power_w, cache = (np.maximum.accumulate(one.reshape(-1, data.max_batch), axis=1).ravel()
+                                      for one in (terms.power_w, terms.cache))
+                    terms = terms._replace(power_w=power_w, cache=cache)
                 lone = instance.performance_of(entry.gpu, model) is data
                 flags = [lone, *(model in one.models for one in first)]
                 columns.append(np.array(np.broadcast_arrays(number, at, batch, units, *terms, *flags), float))
@@ -100,20 +104,20 @@ def _ways(instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads:
 
 def _sets(
     instance: Instance, data: IgniterProfiles, ways: Ways, most: int
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
-    """For 1, 2, ... replicas: (sets, replicas) ways that hold together, capacities, and (sets,) throughput."""
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """For 1, 2, ... replicas: (sets, replicas) ways that hold together, and their capacities in requests/s."""
     sets = np.arange(len(ways.workload))[:, None]
     for many in range(1, most + 1):
         latency_ms, throughput = together(data.hardware, Terms(*(column[sets] for column in ways.terms)))
-        rates = np.zeros(sets.shape)
+        rates, batch = np.zeros(sets.shape), ways.batch[sets]
         for number, workload in enumerate(instance.workloads):
             mine = ways.workload[sets] == number
-            rates[mine] = capacity_rps(instance, workload, latency_ms[mine], throughput[mine])
+            rates[mine] = capacity_rps(instance, workload, batch[mine], latency_ms[mine], throughput[mine])
         holds = (rates > 0).all(axis=1)
-        sets, rates, throughput = sets[holds], rates[holds], throughput[holds]
+        sets, rates = sets[holds], rates[holds]
         if not len(sets):
             return
-        yield sets, rates, throughput.sum(axis=1)
+        yield sets, rates
         if many < most:
             sets = _enlarged(sets, ways.units, data.hardware.units)
 
@@ -143,11 +147,11 @@ def _enlarged(sets: NDArray[np.int64], units: NDArray[np.int64], limit: int) -> 
 
 
 def _content(
-    data: IgniterProfiles, ways: Ways, chosen: NDArray[np.int64], rates: NDArray[np.float64], throughput_rps: float
+    data: IgniterProfiles, ways: Ways, chosen: NDArray[np.int64], rates: NDArray[np.float64]
 ) -> SliceContent:
     replicas = tuple(
         ContentReplica(int(ways.workload[at]), int(ways.model[at]), int(ways.batch[at]), 1,
                 min(round(float(ways.units[at]) * data.hardware.unit_share, 9), 1.0), float(rate))
         for at, rate in zip(chosen, rates, strict=True)
     )
-    return SliceContent(replicas, throughput_rps)
+    return SliceContent(replicas, float(rates.sum()))

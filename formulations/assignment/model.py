@@ -13,13 +13,15 @@ from functools import lru_cache
 from time import perf_counter
 
 from provision.formulations.assignment.candidates import ContentCandidates
+from provision.formulations.assignment.contents import kinds_of
 from provision.formulations.assignment.gpus import Ended, Program
+from provision.formulations.assignment.network import networks_of
 from provision.formulations.assignment.points import PointCandidates
 from provision.formulations.assignment.sharing import SharingRows
 from provision.formulations.assignment.slices import ContentRows
 from provision.models.base.errors import UnsupportedError
 from provision.models.plans.plan import Plan
-from provision.models.problem.instance import Instance
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
@@ -47,6 +49,9 @@ class SmallInstances(Method):
         if len(instance.workloads) > MOST_WORKLOADS:
             raise UnsupportedError(f"method {self.name} takes at most {MOST_WORKLOADS} workloads, here are "
                                    f"{len(instance.workloads)}; use --method auto")
+        if instance.objective == THROUGHPUT and any(networks_of(instance, kind) for kind in kinds_of(instance)):
+            raise UnsupportedError(f"method {self.name} lists slices that workloads share up to their stated rates, "
+                                   f"and {THROUGHPUT} asks for more; use --method auto")
         candidates = candidates_of(instance)
         if not candidates.hopeless()[0]:
             candidates.copies()
@@ -91,6 +96,7 @@ def one_point_each(instance: Instance) -> bool:
         and len({data.gpu for data in instance.performance}) == len(instance.performance)
         and all(one.max_replicas == one.min_replicas == 1 and one.max_share_per_gpu == 1 for one in instance.workloads)
         and instance.objective != "max_throughput"
+        and not instance.policy.rule.random_arrivals
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.models.contents.network.oracle import NetworkOracle
 from provision.models.contents.oracle import Content, ContentOracle
 from provision.models.contents.problem import Problem
 from provision.models.hardware.geometry import geometry
@@ -95,14 +96,22 @@ def _slices(problem: Problem, entry: int, kinds: tuple[int, ...], partition: NDA
 
 
 def _shared(problem: Problem, oracle: ContentOracle, content: Content, places: _Places) -> tuple[Replica, ...]:
-    """Replicas of a content for workloads that may have more."""
+    """Replicas of a content for workloads that may have more.
+
+    Where batch times depend on rates the replicas are routed those of their roles; nothing is added there where that
+    could exceed a limit per GPU.
+    """
+    routed = isinstance(oracle, NetworkOracle) and not problem.instance.policy.rule.random_arrivals
+    if routed and any(problem.roles[role].workload_class in problem.class_caps_rps for role in content):
+        return ()
     found = []
     for role, run in zip(content, oracle.running(content) or (), strict=False):
         members = [member for group in problem.classes[problem.roles[role].workload_class] for member in group.members]
         one = places.take(members)
         if one is not None:
             workload = problem.instance.workloads[one]
-            found.append(Replica(workload=workload.name, batch=run.batch, processes=run.processes, rate_rps=0.0,
+            rate_rps = problem.roles[role].rate_rps if routed else 0.0
+            found.append(Replica(workload=workload.name, batch=run.batch, processes=run.processes, rate_rps=rate_rps,
                                  sm_share=run.sm_share, turn=run.turn, model=workload.named(run.model)))
     return tuple(found)
 

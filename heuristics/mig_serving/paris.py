@@ -132,7 +132,7 @@ def _table(instance: Instance, kinds: Sequence[SliceKind], workload: Workload, l
 def _points(instance: Instance, kind: SliceKind, model: str, largest_batch: float) -> OperatingPoints:
     """The operating points of a single process that queries ask for."""
     entry = instance.fleet[kind.entry]
-    data = instance.performance_of(entry.gpu, model)
+    data = instance.performance_of(entry.gpu, model, kind.profile)
     assert data is not None, "kinds are those on which the model runs"
     points = data.operating_points(model, kind.profile)
     return _those(points, (points.processes == 1) & (points.batch <= largest_batch))

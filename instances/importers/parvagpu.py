@@ -154,7 +154,7 @@ def _slice(
 def _throughput(instance: Instance, workload: str, profile: str, batch: int, processes: int) -> float:
     """Requests/s of a map's row, 0 when its operating point is unknown."""
     model = instance.workload[workload].model
-    data = instance.performance_of(GPU, model)
+    data = instance.performance_of(GPU, model, profile)
     prediction = data.predict(profile, [Member(model, batch, processes, 1.0)])[0] if data else None
     return prediction.throughput_rps if prediction else 0.0
 

@@ -221,9 +221,11 @@ class Problem:
         rps = np.where(kept, rps, 0.0)
         for one in self.shareable:
             if one.data.single_content:
-                entry = self.instance.fleet[self.segments.kinds[one.kind].entry]
+                kind = self.segments.kinds[one.kind]
+                entry = self.instance.fleet[kind.entry]
                 for at, group in enumerate(self.groups):
-                    if self.instance.performance_of(entry.gpu, self._alone_model(one.kind, group)) is one.data:
+                    model = self._alone_model(one.kind, group)
+                    if self.instance.performance_of(entry.gpu, model, kind.profile) is one.data:
                         rps[at, one.kind] = 0.0
         return rps
 

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_serializer, f
 from provision.models.base.fields import Name, Record, Text, no_flag
 from provision.models.base.shown import Shown, frame
 from provision.models.base.spelling import did_you_mean
+from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.prediction import throughput_rps
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'", "colocation": "co-located models'"}
 """Kinds of performance data whose GPUs are always shared, and the owner of each in messages."""
+MEASURED = "measured-segments"
+"""Kind of the performance data that was measured of replicas alone."""
 TOKENS = "tokens"
 """Kind of the performance data of language models."""
 THROUGHPUT, REQUESTS = "max_throughput", "requests/s"
@@ -192,9 +195,10 @@ class Instance(Shown, Record):
 
     @cached_property
     def _performance_by_key(self) -> dict[tuple[str, str], list[PerformanceFile]]:
-        """Performance data by GPU type and model, measured before fitted."""
+        """Performance data by GPU type and model: of sharing whole GPUs, measured alone, then fitted."""
         found: dict[tuple[str, str], list[PerformanceFile]] = {}
-        for data in sorted(self._fleet_performance, key=lambda data: data.kind != "measured-segments"):
+        order = sorted(self._fleet_performance, key=lambda one: (one.sharing != "always", one.kind != MEASURED))
+        for data in order:
             for model in data.models:
                 same = found.setdefault((data.gpu, model), [])
                 if any(other.kind == data.kind for other in same):
@@ -258,9 +262,14 @@ class Instance(Shown, Record):
         margin = SOLVER_MARGIN if self.objective == THROUGHPUT else ROUNDING
         return self.loss(value) <= self.loss(bound) + margin * abs(bound)
 
-    def performance_of(self, gpu: str, model: str) -> PerformanceFile | None:
-        """The performance data of a model alone on slices of a GPU type; None when there is none."""
-        return next(iter(self._performance_by_key.get((gpu, model), ())), None)
+    def performance_of(self, gpu: str, model: str, profile: str = WHOLE) -> PerformanceFile | None:
+        """The performance data of a model alone on slices of a profile of a GPU type; None when there is none.
+
+        On whole GPUs that is the data that says how they are shared, where there is some, so that no neighbour ever
+        makes a replica faster. Of other data, measurements come before fits.
+        """
+        files = self._performance_by_key.get((gpu, model), ())
+        return next((data for data in files if profile == WHOLE or data.sharing != "always"), None)
 
     def sharing_of(self, gpu: str, models: Sequence[str]) -> PerformanceFile | None:
         """The performance data that describes these models on one slice together; None when there is none.

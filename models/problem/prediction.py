@@ -12,6 +12,9 @@ from provision.models.performance.operating_points import ROUNDING, Member
 from provision.models.performance.tokens.data import TokenModels
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from provision.models.performance.catalogue import PerformanceFile
     from provision.models.performance.operating_points import Prediction
     from provision.models.plans.plan import Plan, Replica, Slice
     from provision.models.problem.instance import Instance
@@ -39,25 +42,46 @@ def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction
     if members is None:
         return [None] * len(piece.replicas)
     models = [member.model for member in members]
-    data = instance.performance_of(gpu, *models) if len(members) == 1 else instance.sharing_of(gpu, models)
+    data = performance_beside(instance, gpu, piece.profile, models)
     turns = any(member.turn is not None for member in members)
     if data is None or (turns and data.kind != "gpulets"):
         return [None] * len(members)
     return data.predict(piece.profile, members)
 
 
+def performance_beside(instance: Instance, gpu: str, profile: str, models: Sequence[str]) -> PerformanceFile | None:
+    """The performance data of replicas of these models on one slice, alone or together; None when there is none."""
+    return instance.performance_of(gpu, *models, profile) if len(models) == 1 else instance.sharing_of(gpu, models)
+
+
 def throughput_rps(instance: Instance, plan: Plan) -> float:
     """Requests/s that all replicas of a plan together can serve; replicas that no data describes count as 0.
 
     Under a rule for random arrivals, and of language models, these are the highest rates at which they keep their SLOs.
+    Where replicas slow each other down by what is routed to them, these are the routed rates: more of one leaves less
+    for the others.
     """
     return math.fsum(
-        tokens_rps(instance, gpu.gpu, piece) if instance.workload[replica.workload].tokens
-        else carried_rps(instance, replica, found)
+        _counted_rps(instance, gpu.gpu, piece, replica, found)
         for gpu in plan.gpus for piece in gpu.slices if piece.replicas
         for replica, found in zip(piece.replicas, predict_slice(instance, gpu.gpu, piece), strict=True)
         if found is not None
     )
+
+
+def _counted_rps(instance: Instance, gpu: str, piece: Slice, replica: Replica, found: Prediction) -> float:
+    """What a replica adds to the throughput of a plan, in requests/s."""
+    if instance.workload[replica.workload].tokens:
+        return tokens_rps(instance, gpu, piece)
+    return replica.rate_rps if _slowed_by_rates(instance, gpu, piece) else carried_rps(instance, replica, found)
+
+
+def _slowed_by_rates(instance: Instance, gpu: str, piece: Slice) -> bool:
+    """Whether the batch times on a slice depend on the rates that are routed to its replicas."""
+    if len(piece.replicas) == 1 or instance.policy.rule.random_arrivals:
+        return False
+    data = instance.sharing_of(gpu, [instance.model_of(one) for one in piece.replicas])
+    return data is not None and data.sharing == "if_allowed"
 
 
 def carried_rps(instance: Instance, replica: Replica, found: Prediction) -> float:

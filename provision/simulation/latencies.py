@@ -14,7 +14,7 @@ from provision.models.performance.gpulets import gpulets_of
 from provision.models.performance.operating_points import Member
 from provision.models.plans.plan import Replica, Slice
 from provision.models.problem.instance import Instance
-from provision.models.problem.prediction import predict_slice, slice_members
+from provision.models.problem.prediction import performance_beside, predict_slice, slice_members
 from provision.simulation.networks import network_times
 
 MOST_PREDICTIONS = 50_000
@@ -146,7 +146,7 @@ def _times(
         if count
     ]
     models = [one.model for one in present]
-    data = instance.performance_of(gpu, *models) if len(models) == 1 else instance.sharing_of(gpu, models)
+    data = performance_beside(instance, gpu, profile, models)
     if data is None:
         return None
     found = data.predict(profile, present)[sum(count > 0 for count in counts[:which])]

@@ -13,9 +13,9 @@ def notes_of(instance: Instance) -> tuple[str, ...]:
 
 def _able(instance: Instance, entry: FleetEntry, workload: Workload) -> bool:
     """Whether there is performance data of a workload for the slices of a fleet entry."""
-    found = (instance.performance_of(entry.gpu, model) for model in workload.models)
-    return any(data is not None and any(len(data.operating_points(model, profile).batch) for profile in entry.profiles)
-               for data, model in zip(found, workload.models, strict=True))
+    pairs = ((model, profile) for model in workload.models for profile in entry.profiles)
+    return any(len(data.operating_points(model, profile).batch) for model, profile in pairs
+               if (data := instance.performance_of(entry.gpu, model, profile)) is not None)
 
 
 def _unused(instance: Instance) -> Iterator[str]:

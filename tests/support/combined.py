@@ -28,8 +28,12 @@ SPARE = "rtx2060"
 """A GPU type that comes without performance data."""
 
 
-def random_combination(seed: int) -> Instance:
-    """An instance of one to three workloads on one to three fleet entries; everything follows from the seed."""
+def random_combination(seed: int, every: bool = False) -> Instance:
+    """An instance of one to three workloads on one to three fleet entries; everything follows from the seed.
+
+    Combinations that the assignment programs refuse are drawn only with ``every``: queueing on shared GPUs, throughput
+    of shared slices, and variants under interference for most throughput.
+    """
     rng = np.random.default_rng(seed)
     models = [f"model{index}" for index in range(int(rng.integers(1, 4)))]
     chosen = _chosen(rng)
@@ -37,10 +41,11 @@ def random_combination(seed: int) -> Instance:
     objective = str(rng.choice(["min_cost", "min_cost", "min_gpus", "max_throughput"]))
     files = [data for gpu, kind in {gpu: kind for gpu, _, kind in chosen}.items()
              for data in _performance(rng, gpu, kind, len(models))]
-    workloads = [_workload(rng, model, models, files, objective, interference) for model in models]
+    apart = interference and not every
+    workloads = [_workload(rng, model, models, files, objective, apart) for model in models]
     return Instance(
         version=1, name=f"combined-{seed}", source="drawn at random", objective=objective,
-        policy=_policy(rng, objective, interference), fleet=_fleet(rng, chosen, objective), performance=files,
+        policy=_policy(rng, objective, interference, every), fleet=_fleet(rng, chosen, objective), performance=files,
         workloads=workloads,
     )
 
@@ -75,10 +80,10 @@ def _igniter(rng: np.random.Generator, gpu: str, models: int) -> PerformanceData
     )
 
 
-def _policy(rng: np.random.Generator, objective: str, interference: bool) -> Policy:
-    throughput = objective == "max_throughput"
+def _policy(rng: np.random.Generator, objective: str, interference: bool, every: bool) -> Policy:
+    throughput = objective == "max_throughput" and not every
     share_slices = not throughput and bool(rng.random() < 0.4)
-    queueing = not (throughput or share_slices or interference) and rng.random() < 0.3
+    queueing = (every or not (throughput or share_slices or interference)) and rng.random() < 0.3
     return Policy(latency_budget="queueing" if queueing else "half_slo", share_slices=share_slices,
                   safety=float(rng.choice([0.9, 1.0])), headroom=float(rng.choice([0.0, 0.1])))
 
@@ -104,7 +109,7 @@ def _fleet(rng: np.random.Generator, chosen: list[tuple[str, bool, str]], object
 
 
 def _workload(rng: np.random.Generator, model: str, models: list[str], files: list[PerformanceData], objective: str,
-              interference: bool) -> Workload:
+              apart: bool) -> Workload:
     points = [data.operating_points(model, profile) for data in files
               for profile in (*gpu_type(data.gpu).profiles, "whole") if model in data.models]
     fastest = min(one.latency_ms.min(initial=np.inf) for one in points)
@@ -112,7 +117,7 @@ def _workload(rng: np.random.Generator, model: str, models: list[str], files: li
     best = max(one.throughput_rps[one.latency_ms <= slo_ms / 2].max(initial=0) for one in points)
     least = int(rng.choice([0, 1, 1, 1, 2]))
     others = [one for one in models if one != model]
-    varied = not (objective == "max_throughput" and interference) and others and rng.random() < 0.25
+    varied = not (objective == "max_throughput" and apart) and others and rng.random() < 0.25
     return Workload(
         name=model.replace("model", "w"), model=model, slo_ms=slo_ms,
         rate_rps=0.0 if rng.random() < 0.08 else float(round(max(best, 1.0) * rng.uniform(0.05, 0.7), 3)),
@@ -133,9 +138,7 @@ def loosened(instance: Instance) -> Iterator[tuple[str, Instance]]:
     yield "no max_replicas", each(max_replicas=None)
     yield "no min_replicas", each(min_replicas=0)
     yield "no max_share_per_gpu", each(max_share_per_gpu=1.0)
-    throughput = instance.objective == "max_throughput"
-    sharable = instance.policy.latency_budget == "half_slo" and not throughput
-    if sharable and not instance.policy.share_slices:
+    if not instance.policy.share_slices:
         yield "share_slices", instance.with_policy(share_slices=True)
     if any(entry.count is not None for entry in instance.fleet):
         more = [entry.model_copy(update={"count": None if entry.count is None else entry.count + 1})
@@ -146,8 +149,17 @@ def loosened(instance: Instance) -> Iterator[tuple[str, Instance]]:
     if first.price_per_hour is not None and all(one.price_per_hour != tier.price_per_hour for one in instance.fleet):
         yield "a further price tier", instance.replace(fleet=(*instance.fleet, tier))
     names = [one.model for one in instance.workloads]
-    interference = any(data.kind == "igniter" for data in instance.performance)
-    if len(names) > 1 and not (throughput and interference):
+    if len(names) > 1:
         varied = [one.model_copy(update={"variants": tuple(n for n in names if n != one.model)})
                   for one in instance.workloads]
         yield "all variants", instance.replace(workloads=tuple(varied))
+
+
+def narrower(instance: Instance) -> Iterator[tuple[str, Instance]]:
+    """The instance without one of its fleet entries, where the others can run all models: its plans hold there too."""
+    for at, left_out in enumerate(instance.fleet):
+        fleet = instance.fleet[:at] + instance.fleet[at + 1 :]
+        gpus = {entry.gpu for entry in fleet}
+        known = {model for data in instance.performance if data.gpu in gpus for model in data.models}
+        if all(model in known for one in instance.workloads for model in one.models):
+            yield f"without {left_out.gpu}", instance.replace(fleet=fleet)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from combined import loosened
+from combined import loosened, narrower
 from combined_oracle import best_combined, is_exact
 
 import provision
@@ -28,7 +28,7 @@ def answers_of(instance: Instance, methods: Iterable[str], time_limit_s: float) 
     found, faults = [], []
     for name in methods:
         try:
-            result = provision.solve(instance, name, time_limit_s=time_limit_s)
+            result = provision.solve(instance, name, time_limit_s=time_limit_s, replay=False)
         except provision.UnsupportedError:
             continue
         except Exception as error:  # whatever it is, no method may end so
@@ -72,15 +72,25 @@ def missed(instance: Instance, answers: Sequence[Answer], brute: Answer, most_gp
 
 
 def faults_of(instance: Instance, methods: Sequence[str], time_limit_s: float, most_gpus: int = 3,
-              loosenings: int | None = None) -> tuple[list[str], list[Answer]]:
+              loosenings: int | None = None, parts: int = 0, first: int = 0) -> tuple[list[str], list[Answer]]:
     """What is wrong with the answers on an instance and on what loosens it, and the answers on the instance itself.
 
-    ``loosenings`` limits how many ways to loosen it are tried; None for all.
+    ``loosenings`` limits how many ways to loosen it are tried, None for all, and ``parts`` how many instances with a
+    fleet entry less; ``first`` says with which one to begin.
     """
     answers, faults = answers_of(instance, methods, time_limit_s)
     brute = brute_force(instance, most_gpus)
     faults += clashes(instance, [*answers, brute], answers) + missed(instance, answers, brute, most_gpus)
-    for what, easier in list(loosened(instance))[:loosenings]:
+    for what, easier in _some(list(loosened(instance)), loosenings, first):
         claims, errors = answers_of(easier, methods, time_limit_s)
         faults += errors + clashes(easier, [*answers, *claims, brute], claims, f", {what}")
+    for what, part in _some(list(narrower(instance)), parts, first):
+        plans, errors = answers_of(part, methods, time_limit_s)
+        faults += errors + clashes(instance, plans, answers, f", beside a plan {what}")
     return faults, answers
+
+
+def _some(changed: list[tuple[str, Instance]], most: int | None, first: int) -> list[tuple[str, Instance]]:
+    """At most so many of some instances, from the one with this number on."""
+    start = first % len(changed) if changed else 0
+    return (changed[start:] + changed[:start])[:most]

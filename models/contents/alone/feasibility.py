@@ -64,10 +64,10 @@ def fastest_ms(instance: Instance, model: str) -> float:
     """Shortest batch latency of a model on any slice of the fleet, in ms; infinite when it fits nowhere."""
     found = [math.inf]
     for entry in instance.fleet:
-        data = instance.performance_of(entry.gpu, model)
-        if data is None:
-            continue
         for profile in entry.profiles:
+            data = instance.performance_of(entry.gpu, model, profile)
+            if data is None:
+                continue
             points = data.operating_points(model, profile)
             limit = entry.type.slice_mps_clients(profile) if entry.mps else 1
             found.extend(points.latency_ms[points.processes <= limit].tolist())

@@ -126,7 +126,7 @@ def _column(
     limit = _most_processes(entry, profile)
     limit = limit if max_processes is None else min(limit, max_processes)
     for (model, number, traffic), served in rows.items():
-        data, indices = instance.performance_of(entry.gpu, model), np.array(served)
+        data, indices = instance.performance_of(entry.gpu, model, profile), np.array(served)
         if data is not None:
             rule = instance.policy.rule.under(traffic)
             found = rule.best_points(data.operating_points(model, profile), limit, budgets[indices])
@@ -134,7 +134,7 @@ def _column(
             column[indices[better]] = np.insert(found[better], 4, number, axis=1)
     for index, workload in enumerate(instance.workloads):
         for number, model in enumerate(workload.models if workload.tokens else ()):
-            data = instance.performance_of(entry.gpu, model)
+            data = instance.performance_of(entry.gpu, model, profile)
             point = token_point(instance, data, profile, workload, model)
             if point[0] > column[index, 0]:
                 column[index] = (*point, number)
@@ -151,7 +151,7 @@ def best_point(
     tuple
         Throughput in requests/s, latency in ms, batch, processes.
     """
-    data = instance.performance_of(entry.gpu, model)
+    data = instance.performance_of(entry.gpu, model, profile)
     if data is None or processes > _most_processes(entry, profile):
         return 0.0, 0.0, 0, processes
     if workload.tokens:

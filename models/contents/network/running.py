@@ -73,7 +73,7 @@ class Runner:
         clients = self.entry.type.slice_mps_clients(self.profile)
         best, most_rps = None, role.rate_rps
         for number, model in enumerate(role.models):
-            data = self.instance.performance_of(self.entry.gpu, model)
+            data = self.instance.performance_of(self.entry.gpu, model, self.profile)
             if data is None:
                 continue
             points = data.operating_points(model, self.profile)

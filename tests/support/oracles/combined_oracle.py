@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from oracle import fillings
 
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
+from provision.models.performance.operating_points import Member, PerformanceData, Prediction
 from provision.models.problem.instance import SHARED, Instance
 from provision.models.problem.workload import FleetEntry, Workload
-from provision.models.traffic.queueing import Queueing
 
 ROUNDING = 1e-9
 STEPS = (0.5, 1.0)
@@ -145,10 +144,10 @@ class _Work:
         for data in self.instance.performance:
             for way in self._ways(entry, profile, data) if data.gpu == entry.gpu else ():
                 if self.instance.performance_of(entry.gpu, way[1]) is data:
-                    [found] = data.predict(profile, [Member(*way[1:])])
+                    [found] = data.predict(profile, [self._member(way)])
                     rate = _capacity_rps(self.instance, self.workloads[way[0]], way, found)
                     if rate > 0:
-                        yield self._state([way], [rate], found.throughput_rps)
+                        yield self._state([way], [rate], rate)
 
     def _interfering(self, entry: FleetEntry, profile: str) -> Iterator[list[float]]:
         """Sets of replicas on a whole GPU by iGniter's model; one that breaks is not enlarged."""
@@ -165,12 +164,12 @@ class _Work:
             chosen = (*held, ways[at])
             if sum(share for *_, share in chosen) > 1 + ROUNDING:
                 continue
-            found = data.predict(WHOLE, [Member(*way[1:]) for way in chosen])
+            found = data.predict(WHOLE, [self._member(way) for way in chosen])
             rates = [_capacity_rps(self.instance, self.workloads[way[0]], way, one)
                      for way, one in zip(chosen, found, strict=True)]
             if min(rates) > 0:
                 if len(chosen) > 1 and self.instance.sharing_of(entry.gpu, [way[1] for way in chosen]) is data:
-                    yield self._state(chosen, rates, sum(one.throughput_rps for one in found))
+                    yield self._state(chosen, rates, sum(rates))
                 yield from self._enlarged(entry, data, ways, chosen, at)
 
     def _networks(self, entry: FleetEntry, profile: str) -> Iterator[list[float]]:
@@ -184,20 +183,23 @@ class _Work:
                     continue
                 for steps in itertools.product(STEPS, repeat=2):
                     rates = [self.planned[way[0]] * step for way, step in zip(pair, steps, strict=True)]
-                    found = data.predict(profile, [
-                        Member(*way[1:], rate, fill_ms=self.instance.policy.fill_ms(self.workloads[way[0]].slo_ms))
-                        for way, rate in zip(pair, rates, strict=True)
-                    ])
+                    found = data.predict(profile, [self._member(way, rate)
+                                                   for way, rate in zip(pair, rates, strict=True)])
                     if self._holds(entry, profile, pair, rates, found):
                         yield self._state(pair, rates, 0.0)
+
+    def _member(self, way: Way, rate_rps: float = 0.0) -> Member:
+        """A replica as the models see it."""
+        policy = self.instance.policy
+        return Member(*way[1:], rate_rps, fill_ms=policy.fill_ms(self.workloads[way[0]].slo_ms),
+                      partly_filled=policy.rule.random_arrivals)
 
     def _holds(self, entry: FleetEntry, profile: str, pair: tuple[Way, ...], rates: list[float],
                found: list[Prediction | None]) -> bool:
         held_gib = sum(one.memory_gib or 0 for one in found if one)
         shares = {way[0]: self.workloads[way[0]].max_share_per_gpu for way in pair}
         return held_gib <= entry.type.slice_memory_gib(profile) and all(
-            one is not None and one.latency_ms <= self.instance.budget_ms(self.workloads[way[0]])
-            and rate <= one.throughput_rps and shares[way[0]] == 1
+            rate <= _capacity_rps(self.instance, self.workloads[way[0]], way, one) and shares[way[0]] == 1
             for way, rate, one in zip(pair, rates, found, strict=True)
         )
 
@@ -211,13 +213,4 @@ def _capacity_rps(instance: Instance, workload: Workload, way: Way, found: Predi
     budget_ms = instance.budget_ms(workload)
     if found is None or found.latency_ms > budget_ms * (1 + ROUNDING):
         return 0.0
-    if instance.policy.latency_budget != "queueing":
-        return found.throughput_rps
-    return _queued_rps(way[2], way[3], found, budget_ms)
-
-
-def _queued_rps(batch: int, processes: int, found: Prediction, budget_ms: float) -> float:
-    """The highest rate at which the P99 of a task stays within its budget, as the verifier judges a replica."""
-    counts = np.array([[batch], [processes]])
-    point = OperatingPoints(*counts, np.array([found.latency_ms]), np.array([found.throughput_rps]))
-    return float(Queueing().best_points(point, processes, np.array([budget_ms * (1 + ROUNDING)]))[0, 0])
+    return instance.policy.rule_for(workload).carried_rps(way[2], way[3], found, budget_ms * (1 + ROUNDING))
