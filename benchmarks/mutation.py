@@ -23,10 +23,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from cosmic_ray.commands.init import init
+from cosmic_ray.ast import ast_nodes, get_ast_from_path
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
-from cosmic_ray.work_db import WorkDB, use_db
 
 ROOT = Path(__file__).resolve().parents[1]
 OPERATORS = re.compile(
@@ -89,9 +88,8 @@ class Mutant(NamedTuple):
 
     def diff(self) -> str:
         """The change as a unified diff without context."""
-        lines = difflib.unified_diff((ROOT / self.module).read_text().splitlines(), self.text.splitlines(),
-                                     self.module, "", lineterm="", n=0)
-        return "\n".join(line for line in lines if not line.startswith(("+++", "@@ ")) or line.startswith("@@"))
+        before, after = (ROOT / self.module).read_text().splitlines(), self.text.splitlines()
+        return "\n".join(difflib.unified_diff(before, after, self.module, "changed", lineterm="", n=0))
 
 
 def built(folder: Path) -> dict[str, Path]:
@@ -106,17 +104,17 @@ def built(folder: Path) -> dict[str, Path]:
 
 def drawn(modules: Sequence[str], sample: int, draw: random.Random) -> Iterator[Mutant]:
     """Mutants of different places of some modules, at most ``sample``."""
-    names = {name: [{}] for name in operator_names() if OPERATORS.fullmatch(name)}
-    with tempfile.TemporaryDirectory() as folder, use_db(f"{folder}/work.sqlite", WorkDB.Mode.create) as work:
-        init([ROOT / module for module in modules], work, names)
-        found = [item.mutations[0] for item in work.work_items]
     places = defaultdict(list)
-    for one in found:
-        places[one.module_path, one.start_pos].append(one)
-    for place in draw.sample(sorted(places), min(sample, len(places))):
-        one = draw.choice(places[place])
-        text = mutate_code(one.module_path.read_text(), get_operator(one.operator_name)(), one.occurrence)
-        yield Mutant(one.module_path.relative_to(ROOT).as_posix(), text)
+    for module in modules:
+        tree = get_ast_from_path(ROOT / module)
+        for name in filter(OPERATORS.fullmatch, operator_names()):
+            operator = get_operator(name)()
+            starts = [start for node in ast_nodes(tree) for start, _ in operator.mutation_positions(node)]
+            for occurrence, start in enumerate(starts):
+                places[module, start].append((operator, occurrence))
+    for module, start in draw.sample(sorted(places), min(sample, len(places))):
+        operator, occurrence = draw.choice(places[module, start])
+        yield Mutant(module, mutate_code((ROOT / module).read_text(), operator, occurrence))
 
 
 def named(target: str) -> Iterator[Mutant]:

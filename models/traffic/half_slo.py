@@ -30,8 +30,8 @@ class HalfSlo:
 
     def best_points(self, points: OperatingPoints, max_processes: int, budgets_ms: Floats) -> Floats:
         """The points of most throughput with a latency in budget; of equals the one that is answered first."""
-        best = _best_by_latency(points, max_processes)
-        return np.vstack([np.zeros(4), best])[np.searchsorted(best[:, 1], budgets_ms, side="right")]
+        latency_ms, best = _best_by_latency(points, max_processes)
+        return np.vstack([np.zeros(4), best])[np.searchsorted(latency_ms, budgets_ms, side="right")]
 
     def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
                 processes: ArrayLike = 1) -> Floats:
@@ -65,13 +65,13 @@ class HalfSlo:
         return None
 
 
-def _best_by_latency(points: OperatingPoints, max_processes: int) -> Floats:
-    """Points in ascending latency, each replaced by the best throughput at no more latency."""
+def _best_by_latency(points: OperatingPoints, max_processes: int) -> tuple[Floats, Floats]:
+    """(points,) latencies in ascending order, and for each the first point of the best throughput within it."""
     table = np.column_stack([points.throughput_rps, points.latency_ms, points.batch, points.processes])
     table = table[points.processes <= max_processes]
     if not len(table):
-        return table
+        return np.zeros(0), table
     table = table[np.lexsort((table[:, 3], -table[:, 0], table[:, 1]))]
     best = np.maximum.accumulate(table[:, 0])
-    leader = np.maximum.accumulate(np.where(table[:, 0] == best, np.arange(len(table)), 0))
-    return np.column_stack([table[leader, 0], table[:, 1], table[leader, 2:]])
+    leader = np.maximum.accumulate(np.where(np.diff(best, prepend=0) > 0, np.arange(len(table)), 0))
+    return table[:, 1], table[leader]
