@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from provision.cli import main
 from provision.instances.files.files import load, validate
 from provision.instances.importers.csv_table import import_csv, parse_columns
-from provision.instances.importers.mlperf import import_mlperf
 from provision.instances.importers.parvagpu import import_tables
 from provision.models.base.errors import InputError
 from provision.models.fitting.between_batches import between_error
@@ -131,16 +130,3 @@ def test_the_stated_error_covers_what_was_left_out():
 
 def _thinned(model):
     return MeasuredModel(points=[point for points in model.series.values() for point in points[::2]])
-
-
-@pytest.mark.skipif(not (DATA / "mlperf").exists(), reason="needs MLPerf's results in shared/data")
-def test_mlperf():
-    systems = ["DGX-A100_A100-SXM-80GBx8_TRT", "DGX-A100_A100-SXM-80GB-MIG_1x1g.10gb_TRT_HeteroMultiUse"]
-    found = import_mlperf(DATA / "mlperf" / "server.csv", GPU, systems)
-    assert {point.profile for point in found.models["resnet50"].points} == {"whole", "1g.10gb"}
-    for point in (point for model in found.models.values() for point in model.points):
-        assert point.latency_ms * point.throughput_rps == pytest.approx(1000 * point.batch * point.processes)
-    with pytest.raises(InputError, match="did you mean"):
-        import_mlperf(DATA / "mlperf" / "server.csv", GPU, ["DGX-A100_A100-SXM-80GBx8_TR"])
-    with pytest.raises(InputError, match="a30 has no profile"):
-        import_mlperf(DATA / "mlperf" / "server.csv", "a30", systems)

@@ -49,19 +49,6 @@ def test_guidellm_csv_finds_cells_that_the_header_does_not_name():
 
 
 @shared
-def test_samples_of_others():
-    [run] = read_vllm_bench(SHARED / "formats/vllm-bench-inferencex.json")
-    assert run.ttft.percentiles == pytest.approx({50.0: 3138.24, 99.0: 16561.81}, rel=1e-5)
-    assert (run.load.arrivals, run.load.concurrency, run.prompt.mean) == ("closed", 16, 10240)
-    rows = read_splitwise(SHARED / "llm/splitwise_perf_model.csv")
-    assert len(rows) == 1260 and rows[0].prompt_ms == pytest.approx(196.253, abs=1e-3)
-    spec = read_inference_perf(SHARED / "formats/inference-perf.yml")
-    assert [stage.rate_rps for stage in spec.stages] == [1.0]
-    with pytest.raises(InputError, match="data set"):
-        spec.loads()
-
-
-@shared
 @pytest.mark.parametrize(("name", "sizes"), [("small", (6, 30, 15)), ("large", (21, 189, 27))])
 def test_inferno(name, sizes):
     instance = read_inferno(SHARED / "inferno" / name)

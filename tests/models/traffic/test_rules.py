@@ -91,5 +91,6 @@ def test_cv_and_fixed_share_are_rounded_up_and_bursts_to_powers_of_two(monkeypat
     bursts = Mmpp(high_over_mean=2.0, high_share=0.2, mean_high_s=1.0)
     capacity_rps(Traffic(Renewal(cv=1.98), 99.5), 4, 1, 1.0, 1.0, 9.0, Batches(fixed_share=0.3, cv=0.11))
     capacity_rps(Traffic(bursts), 4, 1, 1.0, 1.0, [90.0, 250.0, 240.0])
-    assert (asked[0].arrivals.cv, asked[0].percentile, asked[0].fixed_share, asked[0].service_cv) == (2, 99.5, 0.5, 0.15)
+    first = asked[0]
+    assert (first.arrivals.cv, first.percentile, first.fixed_share, first.service_cv) == (2, 99.5, 0.5, 0.15)
     assert [queue.arrivals.mean_high_s for queue in asked[1:]] == [4, 8, 16]
