@@ -143,7 +143,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
         run = Run(problem, progress, NAME)
         random = instance.policy.rule.random_arrivals
         further = time_bound(problem) if random else further_bound(instance, search.left_s * FURTHER_SHARE)
-        if further > 0:
+        if further > 0 or not problem.groups:  # without workloads that need a replica nothing is the optimum
             progress.prove(further)
         termination = run.until_proved()
     except KeyboardInterrupt:

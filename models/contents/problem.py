@@ -103,7 +103,7 @@ class Problem:
         self.groups = tuple(groups if groups is not None else groups_of(instance))
         choose = np.max if eased else np.min
         self.single_rps = np.array([choose(self.segments.throughput_rps[list(group.members)], axis=0)
-                                    for group in self.groups])
+                                    for group in self.groups]).reshape(-1, len(self.segments.kinds))
         self.unit, prices = prices_of(instance)
         self.supplies = _supplies(instance, self.segments, prices, self.most_gpus)
         self.dearest = max(prices) or 1
@@ -215,7 +215,8 @@ class Problem:
         return float(int(units) * self.unit) if math.isfinite(units) else units
 
     def _alone(self) -> NDArray[np.float64]:
-        rps = np.minimum(self.single_rps, np.array([[group.cap_rps] for group in self.groups]))
+        caps_rps = np.array([group.cap_rps for group in self.groups])
+        rps = np.minimum(self.single_rps, caps_rps[:, None])
         kept = np.zeros(len(self.segments.kinds), bool)
         kept[[kind for supply in self.supplies for kind in supply.kinds]] = True
         rps = np.where(kept, rps, 0.0)

@@ -27,6 +27,14 @@ def test_no_combination_contradicts_brute_force(seed):
     assert not faults
 
 
+@pytest.mark.parametrize(("seed", "methods"), [(12, TWINS), (30, ("master", *TWINS))])
+def test_methods_agree_where_replicas_share_gpus(seed, methods):
+    """Under queueing, and where measurements and iGniter's data describe the same GPUs."""
+    faults, answers = faults_of(random_combination(seed, every=True), methods, time_limit_s=10, loosenings=1)
+    assert not faults
+    assert len(answers) == len(methods)
+
+
 def _mixed_fleet(**changes):
     """A100s under MIG with measured segments beside V100s under MPS, for two small workloads."""
     entries = [{"gpu": "a100-80gb", "price_per_hour": 5.12}, {"gpu": "v100", "price_per_hour": 3.06}]

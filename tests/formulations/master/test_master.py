@@ -86,3 +86,10 @@ def test_the_explicit_model_agrees():
     explicit = provision.solve(instance, cpsat.METHODS[0].name, time_limit_s=60)
     assert explicit.status == "optimal"
     assert explicit.objective == proven(instance)
+
+
+def test_workloads_that_need_no_replica_cost_nothing():
+    instance = provision.read("parvagpu-s1")
+    idle = [one.model_copy(update={"rate_rps": 0.0, "min_replicas": 0}) for one in instance.workloads]
+    result = provision.solve(instance.replace(workloads=idle), "master", time_limit_s=10)
+    assert (result.status, result.objective, result.bound, result.plan.gpus) == ("optimal", 0, 0, ())

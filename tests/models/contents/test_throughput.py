@@ -20,6 +20,7 @@ from provision.models.contents.interference.boxes import most_throughput
 from provision.models.contents.interference.menus import menu_of
 from provision.models.contents.interference.throughput_plans import throughput_problem
 from provision.models.performance.operating_points import Member
+from provision.models.plans.plan import Plan
 from provision.models.problem.search import Outcome
 
 SMALL = (("a30",), ("t4",), ("a30", "t4"), ("v100", "t4"))
@@ -155,6 +156,21 @@ def test_bounds_are_for_one_replica_each():
     free = INSS.replace(workloads=[one.model_copy(update={"max_replicas": None}) for one in INSS.workloads])
     result = provision.solve(free, "patterns-throughput")
     assert (result.status, result.bound, result.verified) == ("feasible", None, True)
+
+
+def test_replicas_that_slow_each_other_down_count_with_the_rates_that_they_get():
+    """Beside another on a MIG slice a replica's throughput depends on the rates; alone it has all of it."""
+    instance = provision.read("parvagpu-s1-shared")
+    instance = instance.replace(objective="max_throughput",
+                                fleet=[{"gpu": "a100-80gb", "price_per_hour": 5.12, "count": 1}])
+    both = [{"workload": name, "batch": 4, "rate_rps": rate} for name, rate in (("resnet50", 10.0), ("bert", 5.0))]
+
+    def value(replicas):
+        gpu = {"gpu": "a100-80gb", "mig": True, "slices": [{"profile": "7g.80gb", "replicas": replicas}]}
+        return instance.value(Plan(version=1, instance=instance.name, gpus=[gpu]))
+
+    assert value(both) == 15
+    assert value(both[:1]) > 100
 
 
 def test_too_small_a_fleet_is_infeasible():
