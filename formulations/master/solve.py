@@ -16,6 +16,7 @@ from provision.models.contents.aggregation import rounded
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.problem import Problem
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Progress, Search, Termination
@@ -139,11 +140,15 @@ def solve(instance: Instance, search: Search) -> Outcome:
         return refused
     problem, progress = Problem(instance), Progress(instance, search)
     built, run = perf_counter(), None
+    if not problem.groups:
+        progress.offer(Plan(version=1, instance=instance.name, digest=instance.digest, method=NAME, gpus=()))
+        progress.prove(0.0)
+        return progress.outcome("proved", build_seconds=built - search.started)
     try:
         run = Run(problem, progress, NAME)
         random = instance.policy.rule.random_arrivals
         further = time_bound(problem) if random else further_bound(instance, search.left_s * FURTHER_SHARE)
-        if further > 0 or not problem.groups:  # without workloads that need a replica nothing is the optimum
+        if further > 0:
             progress.prove(further)
         termination = run.until_proved()
     except KeyboardInterrupt:

@@ -88,8 +88,10 @@ def test_the_explicit_model_agrees():
     assert explicit.objective == proven(instance)
 
 
-def test_workloads_that_need_no_replica_cost_nothing():
+@pytest.mark.parametrize("rule", ["half_slo", "queueing"])
+def test_workloads_that_need_no_replica_cost_nothing(rule):
     instance = provision.read("parvagpu-s1")
+    policy = instance.policy.model_copy(update={"latency_budget": rule, "share_slices": True})
     idle = [one.model_copy(update={"rate_rps": 0.0, "min_replicas": 0}) for one in instance.workloads]
-    result = provision.solve(instance.replace(workloads=idle), "master", time_limit_s=10)
+    result = provision.solve(instance.replace(workloads=idle, policy=policy), "master", time_limit_s=10)
     assert (result.status, result.objective, result.bound, result.plan.gpus) == ("optimal", 0, 0, ())
