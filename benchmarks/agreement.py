@@ -1,13 +1,14 @@
 """Every exact method and brute force against each other on random small instances, over all combinations of options.
 
-Run as ``python benchmarks/agreement.py [--instances N] [--seed S] [--time-limit T]``. Instances have one to three
-workloads on GPUs with MIG, with MPS or both, of several types, prices and counts, for all objectives, under half_slo or
-queueing, with slices shared or not, limits on replicas and on the share per GPU, and variants. Each is also planned
-with a limit less or an option more, and with a fleet entry less. A contradiction is a plan that beats what is proven,
-an "infeasible" beside a plan, a plan that the verifier rejects, or another error; then the exit code is 1.
+Run as ``python benchmarks/agreement.py [--instances N] [--seed S] [--time-limit T] [--seconds S]``. Instances have one
+to three workloads on GPUs with MIG, with MPS or both, of several types, prices and counts, for all objectives, under
+half_slo or queueing, with slices shared or not, limits on replicas and on the share per GPU, and variants. Each is also
+planned with a limit less or an option more, and with a fleet entry less. A contradiction is a plan that beats what is
+proven, an "infeasible" beside a plan, a plan that the verifier rejects, or another error; then the exit code is 1.
 """
 
 import argparse
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -65,19 +66,22 @@ def main() -> int:
     parser.add_argument("--instances", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--time-limit", type=float, default=2.0)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no more instances are begun after these")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    counts, wrong, faults, started = Counter[tuple[str, str]](), 0, 0, perf_counter()
+    counts, done, wrong, faults, started = Counter[tuple[str, str]](), 0, 0, 0, perf_counter()
     seeds = range(options.seed, options.seed + options.instances)
     with Pool(options.workers) as pool:
         for lines, verdicts in pool.imap_unordered(partial(check, time_limit_s=options.time_limit), seeds):
             counts.update(verdicts)
-            wrong, faults = wrong + bool(lines), faults + len(lines)
+            done, wrong, faults = done + 1, wrong + bool(lines), faults + len(lines)
             for line in lines:
                 print(line, file=sys.stderr, flush=True)
-    print_table(["method", *VERDICTS, "refused"], list(rows_of(counts, options.instances)))
-    print(f"seeds {seeds.start} to {seeds.stop - 1}: {options.instances} instances, {wrong} with contradictions "
-          f"({faults} in all), {perf_counter() - started:.0f} s")
+            if perf_counter() - started > options.seconds:
+                break
+    print_table(["method", *VERDICTS, "refused"], list(rows_of(counts, done)))
+    print(f"from seed {options.seed}: {done} instances, {wrong} with contradictions ({faults} in all), "
+          f"{perf_counter() - started:.0f} s")
     return 1 if faults else 0
 
 

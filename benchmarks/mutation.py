@@ -9,6 +9,7 @@ row per target: mutants, killed, survived. ``--named`` runs the changes that onc
 import argparse
 import difflib
 import importlib
+import math
 import os
 import random
 import re
@@ -151,13 +152,13 @@ def _run(tests: Sequence[str], package: Path, limit_s: int | None) -> None:
     os._exit(int(pytest.main(["-x", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-seed=0", *tests])))
 
 
-def tested(target: Target, mutants: Iterator[Mutant], package: Path, places: dict[str, Path]
-           ) -> tuple[int, list[Mutant]]:
-    """How many mutants there are, and those that survive the tests of a target."""
+def tested(target: Target, mutants: Iterator[Mutant], package: Path, places: dict[str, Path], until: float
+           ) -> tuple[int, int]:
+    """How many mutants were tested, none after a ``perf_counter``, and how many of them survived."""
     good, spent_s = passes(target.tests, package)
     if not good:
         raise RuntimeError(f"{' '.join(target.tests)} fail without any change; mend them first")
-    limit_s, survivors, total = int(max(LEAST_S, SLACK * spent_s)), [], 0
+    limit_s, total, survived = int(max(LEAST_S, SLACK * spent_s)), 0, 0
     for mutant in mutants:
         room, _, rest = mutant.module.partition("/")
         file = places[room] / rest
@@ -167,11 +168,12 @@ def tested(target: Target, mutants: Iterator[Mutant], package: Path, places: dic
             good, _ = passes(target.tests, package, limit_s)
         finally:
             file.write_text(kept)
-        total += 1
+        total, survived = total + 1, survived + good
         if good:
-            survivors.append(mutant)
             print(mutant.diff(), flush=True)
-    return total, survivors
+        if time.perf_counter() > until:
+            break
+    return total, survived
 
 
 def main() -> int:
@@ -180,6 +182,7 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}; by default all")
     parser.add_argument("--sample", type=int, default=40, help="mutants per target")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="for a target, at most")
     parser.add_argument("--named", action="store_true", help="the changes that once survived, no sample")
     options = parser.parse_args()
     if unknown := set(options.targets) - set(TARGETS):
@@ -194,9 +197,9 @@ def main() -> int:
             started = time.perf_counter()
             mutants = named(name) if options.named else drawn(
                 TARGETS[name].modules, options.sample, random.Random(options.seed))
-            total, survivors = tested(TARGETS[name], mutants, package, places)
-            missed += len(survivors)
-            rows.append(f"{name}: {total} mutants, {total - len(survivors)} killed, {len(survivors)} survived, "
+            total, survived = tested(TARGETS[name], mutants, package, places, started + options.seconds)
+            missed += survived
+            rows.append(f"{name}: {total} mutants, {total - survived} killed, {survived} survived, "
                         f"{time.perf_counter() - started:.0f} s")
     print("\n".join(rows))
     return 1 if missed else 0
