@@ -107,12 +107,13 @@ def drawn(modules: Sequence[str], sample: int, draw: random.Random) -> Iterator[
     """Mutants of different places of some modules, at most ``sample``."""
     places = defaultdict(list)
     for module in modules:
-        tree = get_ast_from_path(ROOT / module)
+        tree, lines = get_ast_from_path(ROOT / module), (ROOT / module).read_text().splitlines()
         for name in filter(OPERATORS.fullmatch, operator_names()):
             operator = get_operator(name)()
             starts = [start for node in ast_nodes(tree) for start, _ in operator.mutation_positions(node)]
             for occurrence, start in enumerate(starts):
-                places[module, start].append((operator, occurrence))
+                if not lines[start[0] - 1].startswith("@"):  # whether a record is frozen does not show
+                    places[module, start].append((operator, occurrence))
     for module, start in draw.sample(sorted(places), min(sample, len(places))):
         operator, occurrence = draw.choice(places[module, start])
         yield Mutant(module, mutate_code((ROOT / module).read_text(), operator, occurrence))

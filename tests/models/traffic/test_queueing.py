@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provision.models.performance.operating_points import OperatingPoints, Prediction
+from provision.models.traffic.queue_rule import least_patience
 from provision.models.traffic.queueing import Queueing
 
 RULE = Queueing()
@@ -46,6 +47,18 @@ def test_a_batch_that_takes_the_whole_room_is_judged_to_hold(batch, rate_rps, lo
         found = Prediction(hold_ms + load_ms, 1000 * batch / hold_ms, None)
         delay_ms = budget_ms - found.latency_ms
         assert RULE.tail_ms(batch, 1, found, rate_rps, delay_ms) <= budget_ms * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("batch", "processes", "overlap"), [(1, 1, 1.0), (8, 2, 0.8), (33, 3, 0.5)])
+def test_planned_and_judged_holds_are_throughputs_inverse(batch, processes, overlap):
+    """A process is held for batch times processes over throughput: for the rate, and for the patience beside it."""
+    only, budget_ms = point(batch, processes, 10.0, overlap), 35.0
+    found = Prediction(10.0, float(only.throughput_rps[0]), None)
+    rate_rps = RULE.carried_rps(batch, processes, found, budget_ms)
+    assert rate_rps == pytest.approx(RULE.best_points(only, processes, np.array([budget_ms]))[0, 0], rel=1e-12)
+    needed = least_patience(RULE.traffic, batch, processes, 0.6, budget_ms)
+    assert RULE.tail_ms(batch, processes, found, 0.6 * found.throughput_rps, 0.0) == pytest.approx(
+        10.0 + needed * 10.0 * overlap, rel=1e-12)
 
 
 def test_nobody_waits_without_requests():

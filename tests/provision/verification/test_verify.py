@@ -6,6 +6,7 @@ import provision
 from provision.instances.generators.synthetic import random_instance
 from provision.models.performance.measured_segments import MeasuredSegments
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.verification.capacity import capacity_rps
 
 
 def make_instance(**changes):
@@ -112,10 +113,11 @@ def test_without_mps_a_slice_runs_one_process():
 
 @pytest.mark.parametrize(
     ("asked", "holds"), [({"min_replicas": 2}, True), ({"min_replicas": 3}, False),
+                         ({"max_replicas": 2}, True), ({"max_replicas": 1}, False),
                          ({"max_share_per_gpu": 0.5}, False), ({"max_share_per_gpu": 1.0}, True)],
 )
 def test_failure_tolerance_is_checked(asked, holds):
-    """Two replicas on one GPU: min_replicas counts replicas, max_share_per_gpu the rate on a GPU."""
+    """Two replicas on one GPU: limits count replicas, max_share_per_gpu the rate on a GPU."""
     one = make_instance(workloads=[{"name": "a", "model": "m", "slo_ms": 30.0, "rate_rps": 400.0} | asked])
     report = provision.verify(one, plan(BIG, SMALL))
     assert report.ok == holds
@@ -129,6 +131,35 @@ def test_memory_of_a_fitted_model_is_checked():
     )
     heavy = Slice(profile="1g.10gb", replicas=(replica(1.0, batch=256, processes=5),))
     assert kinds(provision.verify(instance, plan(heavy))) == ["memory"]
+
+
+def shared_slice(*replicas, sm_share=1.0):
+    """Scenario S1 with shared slices, and a plan of one 3g.40gb that so many replicas (workload, rate) share."""
+    instance = provision.read("parvagpu-s1-shared")
+    placed = tuple(Replica(workload=name, batch=1, sm_share=sm_share, rate_rps=rate) for name, rate in replicas)
+    return instance, plan(Slice(profile="3g.40gb", replicas=placed))
+
+
+def test_replicas_that_take_all_sms_in_turn_hold_the_slice_once_and_carry_their_rates():
+    instance, both = shared_slice(("bert", 3.0), ("resnet50", 20.0))
+    report = provision.verify(instance, both)
+    assert report.external_fragmentation == pytest.approx(1 - 42 / 98)
+    assert 0 < report.internal_slack < 1
+    assert capacity_rps(instance, both, report.predictions) == {"bert": 3.0, "resnet50": 20.0}
+
+
+@pytest.mark.parametrize(("share", "over"), [(0.5, False), (0.6, True)])
+def test_shares_of_two_replicas_add_up_to_one_at_most(share, over):
+    instance, both = shared_slice(("bert", 3.0), ("resnet50", 20.0), sm_share=share)
+    assert ("capacity" in kinds(provision.verify(instance, both))) == over
+
+
+def test_slices_of_unknown_workloads_are_told_apart():
+    """One and two replicas of a workload that does not exist, on slices of one profile."""
+    one, two = (Slice(profile="1g.10gb", start=at, replicas=(replica(workload="b"),) * many) for at, many in
+                ((0, 1), (1, 2)))
+    report = provision.verify(make_instance(), plan(BIG, one, two))
+    assert [v.slice for v in report.violations if v.kind == "operating_point"] == [1, 2, 2]
 
 
 @pytest.mark.parametrize("seed", range(40))
