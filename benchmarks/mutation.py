@@ -190,7 +190,7 @@ def main() -> int:
         parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
     for name in LOADED:
         importlib.import_module(name)
-    rows, missed = [], 0
+    missed = 0
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder)
         places = built(package)
@@ -200,9 +200,8 @@ def main() -> int:
                 TARGETS[name].modules, options.sample, random.Random(options.seed))
             total, survived = tested(TARGETS[name], mutants, package, places, started + options.seconds)
             missed += survived
-            rows.append(f"{name}: {total} mutants, {total - survived} killed, {survived} survived, "
-                        f"{time.perf_counter() - started:.0f} s")
-    print("\n".join(rows))
+            print(f"{name}: {total} mutants, {total - survived} killed, {survived} survived, "
+                  f"{time.perf_counter() - started:.0f} s", flush=True)
     return 1 if missed else 0
 
 
