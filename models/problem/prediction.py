@@ -51,7 +51,7 @@ def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction
 
 def performance_beside(instance: Instance, gpu: str, profile: str, models: Sequence[str]) -> PerformanceFile | None:
     """The performance data of replicas of these models on one slice, alone or together; None when there is none."""
-    return instance.performance_of(gpu, *models, profile) if len(models) == 1 else instance.sharing_of(gpu, models)
+    return instance.performance_of(gpu, models[0], profile) if len(models) == 1 else instance.sharing_of(gpu, models)
 
 
 def throughput_rps(instance: Instance, plan: Plan) -> float:
