@@ -134,6 +134,21 @@ def test_steps_say_when_a_workload_falls_below_its_demand():
     assert moved[-1].action == "remove_replica" and not any(step.shortfalls for step in moved)
 
 
+@pytest.mark.parametrize(("running", "actions"), [
+    (2, []), (1, ["add_replica"]), (3, ["remove_replica", "add_replica"]),
+])
+def test_a_replica_that_lacks_processes_is_not_stopped_first(running, actions):
+    """Of two processes one has ended: the other goes on while it is started; one too many means to begin anew."""
+    commands, wanted = Commands("serve"), plan([("4g.40gb", 0, {"bert": 2})])
+    [piece] = gpu_layout(wanted.gpus[0], "GPU-0", commands).slices
+    there = piece.replicas[0].model_copy(update={"running": running})
+    gpu = observed([("4g.40gb", 0)]).gpus[0]
+    slices = (gpu.slices[0].model_copy(update={"replicas": (there,), "mps": True}),)
+    present = Observed(gpus=(gpu.model_copy(update={"slices": slices}),))
+    steps = steps_between(present, target_layout(wanted, present, commands))
+    assert [step.action for step in steps] == actions
+
+
 @pytest.mark.parametrize(
     ("product", "name"),
     [
