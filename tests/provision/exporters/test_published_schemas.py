@@ -1,0 +1,64 @@
+"""KServe's and Ray Serve's own schemas accept the exports, where they are at hand; the rules that ship are narrower.
+
+``PROVISION_CRDS`` names a folder with KServe's definitions (config/crd/full of github.com/kserve/kserve); Ray's are
+those of an installed ``ray[serve]``.
+"""
+
+import os
+from functools import cache
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from export_plans import exported
+
+CRDS = "PROVISION_CRDS"
+CASES = [(seed, 8) for seed in range(6)]
+KINDS = {"InferenceService": "inferenceservices", "InferenceGraph": "inferencegraphs"}
+OPEN = "x-kubernetes-preserve-unknown-fields"
+WORDS = ("properties", "items", "additionalProperties")
+
+
+def closed(schema):
+    """An OpenAPI schema of Kubernetes as a JSON schema that refuses fields it does not name."""
+    if "x-kubernetes-int-or-string" in schema:
+        return {"type": ["integer", "string"]}
+    made = {key: value for key, value in schema.items() if key not in WORDS}
+    if "properties" in schema:
+        made["properties"] = {name: closed(one) for name, one in schema["properties"].items()}
+        made["additionalProperties"] = schema.get(OPEN, False)
+    for word in WORDS[1:]:
+        if isinstance(schema.get(word), dict):
+            made[word] = closed(schema[word])
+    return made
+
+
+@cache
+def definition(kind, version):
+    """A validator of a kind of object as its definition has it; metadata is Kubernetes' own."""
+    path = Path(os.environ[CRDS]) / f"serving.kserve.io_{KINDS[kind]}.yaml"
+    versions = yaml.load(path.read_text(), yaml.CSafeLoader)["spec"]["versions"]
+    (found,) = (one["schema"]["openAPIV3Schema"] for one in versions if one["name"] == version)
+    schema = closed(found)
+    return jsonschema.Draft202012Validator(schema | {"properties": schema["properties"] | {"metadata": {}}})
+
+
+@pytest.mark.skipif(CRDS not in os.environ, reason=f"{CRDS} names no folder with KServe's definitions")
+@pytest.mark.parametrize("case", CASES)
+def test_kserve_accepts_its_objects(case):
+    files = exported("kserve", case)[2]
+    found = [one for name in ("services.yaml", "graphs.yaml") for one in yaml.safe_load_all(files[name])]
+    assert {one["kind"] for one in found} == set(KINDS)
+    for one in found:
+        validator = definition(one["kind"], one["apiVersion"].rpartition("/")[2])
+        assert validator.is_valid(one), next(validator.iter_errors(one)).message
+        assert not validator.is_valid(one | {"spec": one["spec"] | {"predicter": {}}})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ray_serve_accepts_its_configuration(case):
+    schema = pytest.importorskip("ray.serve.schema", reason="Ray is not installed (ray[serve])").ServeDeploySchema
+    content = yaml.safe_load(exported("ray-serve", case)[2]["serve.yaml"])
+    read = schema.model_validate(content)
+    assert read.model_dump(exclude_unset=True, mode="json") == content
