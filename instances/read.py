@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from provision.instances.files.files import dump, load, validate, write_text
 from provision.instances.files.instance_file import read_instance_file
+from provision.instances.files.kinds import refuse_other_kinds
 from provision.instances.files.shipped import shipped, shipped_instances
 from provision.instances.generators.families import PATTERNS, generated
 from provision.models.base.errors import InputError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from provision.instances.files.files import FilePath
     from provision.models.problem.instance import Instance
+
+SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def read(name_or_path: FilePath) -> Instance:
@@ -38,9 +41,16 @@ def read(name_or_path: FilePath) -> Instance:
     if found := generated(name):
         return found
     raise InputError(
-        f"{name}: no such file, and no shipped instance; there are {', '.join(shipped_instances())}, "
-        f"and generated ones: {', '.join(PATTERNS)}{did_you_mean(name, shipped_instances())}"
+        f"{name}: no such file, and no shipped instance; there are {', '.join(shipped_instances())}, and generated "
+        f"ones: {', '.join(PATTERNS)}{did_you_mean(name, _beside(name)) or did_you_mean(name, shipped_instances())}"
     )
+
+
+def _beside(path: str) -> list[str]:
+    """The files in a path's folder whose names end like those of instances, as paths like it."""
+    folder, _ = os.path.split(path)
+    there = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+    return [os.path.join(folder, one) for one in there if one.endswith(SUFFIXES)]
 
 
 def read_plan(path: FilePath) -> Plan:
@@ -51,7 +61,9 @@ def read_plan(path: FilePath) -> Plan:
     InputError
         When it does not exist or cannot be used.
     """
-    return validate(Plan, load(path), path)
+    content = load(path)
+    refuse_other_kinds(content, "a plan", path)
+    return validate(Plan, content, path)
 
 
 def write(record: BaseModel, path: FilePath, force: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -18,8 +19,19 @@ from provision.models.base.spelling import did_you_mean
 DONE, UNUSABLE = 0, 2
 
 
+NUMBERS = {float: "a number", int: "a whole number"}
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser whose complaints are one line, with what a misspelt verb, choice or option may mean."""
+
+    def _get_value(self, action: argparse.Action, text: str) -> Any:
+        try:
+            return super()._get_value(action, text)
+        except argparse.ArgumentError:
+            if (wanted := NUMBERS.get(action.type)) is None:
+                raise
+            raise argparse.ArgumentError(action, f"should be {wanted} (got {text!r})") from None
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message} (see {self.prog} --help)")
@@ -36,7 +48,8 @@ class _Parser(argparse.ArgumentParser):
         if unknown:
             known = [option for parser in self._all() for option in parser._option_string_actions]
             meant = "".join(did_you_mean(word.partition("=")[0], known) for word in unknown if word.startswith("--"))
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+            verb = f" {options.verb}" if getattr(options, "verb", None) else ""
+            raise InputError(f"unrecognized arguments: {' '.join(unknown)}{meant} (see {self.prog}{verb} --help)")
         return options
 
     def _all(self) -> Iterator[argparse.ArgumentParser]:
@@ -83,9 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return DONE
     except OSError as error:
-        print(f"error: the system refuses: {InputError(error)}", file=sys.stderr)
+        verdict = _refused("system", InputError(f"the system refuses: {InputError(error)}"), as_json)
+        with contextlib.suppress(OSError):  # stdout may be what refuses
+            sys.stdout.flush()
         _drop_output()
-        return UNUSABLE
+        return verdict
 
 
 def _refused(kind: str, error: InputError, as_json: bool) -> int:

@@ -1,7 +1,8 @@
-"""Pages of the site that are made at its build: file formats, command line, Python names.
+"""Pages of the site that are made at its build: notebooks, file formats, command line, Python names.
 
 MkDocs calls ``on_files``. Each page comes from what the program itself uses: the JSON Schemas, the parsers of the
-verbs and the public names of the package, so that no page can say anything else.
+verbs and the public names of the package, so that no page can say anything else. Notebooks are those of ``examples/``,
+run by the plugin that shows them.
 """
 
 import argparse
@@ -13,13 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 
 import provision
 from provision.cli import parser
 from provision.commands import VERBS
 
-SCHEMAS = Path(__file__).parents[2] / "instances/schemas"
+ROOT = Path(__file__).parents[2]
+SCHEMAS = ROOT / "instances/schemas"
+NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "examples").glob("*.ipynb")))
+BEFORE_PLUGINS = 100
 KINDS = {
     "instance": "An instance states the problem: what must be served, on which GPUs, by which rules.",
     "performance": "Performance data tells how models behave on the slices of a GPU type.",
@@ -39,11 +44,14 @@ something to return by then return it.
 FUNCTIONS, CLASSES, ERRORS = "Functions", "What they take and return", "Errors"
 
 
+@event_priority(BEFORE_PLUGINS)
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages to those of the folder."""
+    """Add the generated pages and the notebooks to those of the folder."""
     pages = {"files": file_formats(), "commands": command_line(), "python": python_names()}
     for name, text in pages.items():
         files.append(File.generated(config, f"reference/{name}.md", content=text))
+    for name in NOTEBOOKS:
+        files.append(File(name, str(ROOT), config.site_dir, config.use_directory_urls))
     return files
 
 

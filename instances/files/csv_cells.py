@@ -18,8 +18,27 @@ CsvRow = dict[str, str]
 """The cells of a row by column; those that a short row lacks are None, which every reader of cells refuses."""
 
 
-def numbered_rows(path: FilePath, columns: Sequence[str]) -> Iterator[tuple[int, CsvRow]]:
+MOST_LINES = 10
+"""Of rows that cannot be used; the rest is counted."""
+
+
+def refuse_rows(path: FilePath, wrong: Sequence[str]) -> None:
+    """Refuse a file for what is wrong with its rows, a line each.
+
+    Raises
+    ------
+    InputError
+        When anything is.
+    """
+    more = len(wrong) - MOST_LINES
+    if wrong:
+        raise InputError(*wrong[:MOST_LINES], *([f"{path}: and {more} more rows"] if more > 0 else []))
+
+
+def numbered_rows(path: FilePath, columns: Sequence[str], remedy: str = "") -> Iterator[tuple[int, CsvRow]]:
     """The line number and the dict of every row of a CSV file that must have these columns, one at a time.
+
+    ``remedy`` says what to do about a column that is missing.
 
     Raises
     ------
@@ -30,7 +49,9 @@ def numbered_rows(path: FilePath, columns: Sequence[str]) -> Iterator[tuple[int,
     try:
         reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
         for missing in (column for column in columns if column not in reader.fieldnames):
-            raise InputError(f"{path}: column {missing!r} is missing; expected {', '.join(columns)}")
+            has = ", ".join(reader.fieldnames) or "none"
+            there = f"expected {', '.join(columns)}, it has {has}{remedy}"
+            raise InputError(f"{path}: column {missing!r} is missing; {there}")
         for row in reader:
             yield reader.line_num, row
     except csv.Error as error:

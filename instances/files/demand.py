@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.instances.files.csv_cells import csv_text, number, numbered_rows, text
+from provision.instances.files.csv_cells import csv_text, number, numbered_rows, refuse_rows, text
 from provision.instances.files.files import write_text
 from provision.models.base.errors import InputError
+from provision.models.base.spelling import did_you_mean
 from provision.models.problem.workload import LEAST_RPS
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Demand:
         if missing:
             raise InputError(
                 f"demand: the instance {instance.name} has no workload {missing[0]!r}; "
-                f"it has {', '.join(list(instance.workload)[:20])}"
+                f"it has {', '.join(list(instance.workload)[:20])}{did_you_mean(missing[0], instance.workload)}"
             )
         return at_rates(instance, dict(zip(self.workloads, np.asarray(rates_rps, float).tolist(), strict=True)))
 
@@ -97,12 +98,17 @@ def read_demand(path: FilePath, columns: tuple[str, str, str] = COLUMNS) -> Dema
         When a column is missing, a cell is no number or negative, a workload stands twice in a window.
     """
     time_column, name_column, rate_column = columns
-    cells = {}
+    cells: dict[tuple[float, str], float] = {}
+    wrong: list[str] = []
     for line, row in numbered_rows(path, columns):
-        time_s, workload = number(path, line, row, time_column), text(path, line, row, name_column)
-        if (time_s, workload) in cells:
-            raise InputError(f"{path}:{line}: {workload!r} stands twice at {time_s:g} s; keep one row")
-        cells[time_s, workload] = number(path, line, row, rate_column)
+        try:
+            time_s, workload = number(path, line, row, time_column), text(path, line, row, name_column)
+            if (time_s, workload) in cells:
+                raise InputError(f"{path}:{line}: {workload!r} stands twice at {time_s:g} s; keep one row")
+            cells[time_s, workload] = number(path, line, row, rate_column)
+        except InputError as error:
+            wrong.append(str(error))
+    refuse_rows(path, wrong)
     return from_cells(cells, path)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provision.instances.files.files import load, validate
+from provision.instances.files.kinds import refuse_other_kinds
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.performance.catalogue import PerformanceFile, shipped_performance
@@ -25,6 +26,7 @@ def read_instance_file(path: FilePath) -> Instance:
         When it cannot be used.
     """
     content = load(path)
+    refuse_other_kinds(content, "an instance", path)
     if "performance" in content:
         content["performance"] = _with_files(content["performance"], path)
     return validate(Instance, content, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.instances.files.csv_cells import number, numbered_rows, text, whole
+from provision.instances.files.csv_cells import number, numbered_rows, refuse_rows, text, whole
 from provision.instances.files.files import refused
 from provision.instances.importers.completion import completion
 from provision.models.base.errors import InputError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 NEEDED = ("batch", "latency_ms")
 OPTIONAL = ("profile", "processes", "throughput_rps", "model", "memory_gib", "spread_ms")
 FIELDS = (*NEEDED, *OPTIONAL)
+REMEDY = "; say what yours are called, as in --columns batch=B,latency_ms=L"
 SPREADS = 2.0
 """Standard deviations (``spread_ms``) by which batches are planned longer than their mean."""
 Held = dict[tuple[str, str, int, int], float]
@@ -78,7 +79,7 @@ def import_csv(
     InputError
         When the file lacks a column, or a row cannot be used; for every such row a line.
     """
-    rows = list(numbered_rows(path, [columns[name] for name in NEEDED]))
+    rows = list(numbered_rows(path, [columns[name] for name in NEEDED], REMEDY))
     _refuse_absent(path, rows[0][1], columns)
     points: dict[str, list[MeasuredPoint]] = {}
     held: Held = {}
@@ -91,8 +92,7 @@ def import_csv(
                 held[name, *point[:3]] = _fitting(path, line, gpu, point, memory_gib)
         except InputError as error:
             wrong.append(str(error))
-    if wrong:
-        raise InputError(*wrong[:10], *([f"{path}: and {len(wrong) - 10} more rows"] if len(wrong) > 10 else []))
+    refuse_rows(path, wrong)
     with refused(path):
         models = {name: MeasuredModel(points=table) for name, table in points.items()}
         if completed:

@@ -138,3 +138,9 @@ def gpu_type(name: str) -> GpuType:
         known = f"use one of {', '.join(gpu_types())}{did_you_mean(name, gpu_types())}; a node of 8 is 8xTYPE"
         raise InputError(f"unknown GPU type {name!r}; {known}")
     return found
+
+
+def no_profile(gpu: str, profile: str) -> str:
+    """The sentence that a GPU type has no such profile, with those that it has."""
+    known = [WHOLE, *gpu_type(gpu).profiles]
+    return f"{gpu} has no profile {profile!r}; use one of {', '.join(known)}{did_you_mean(profile, known)}"

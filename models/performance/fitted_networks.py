@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from provision.models.base.fields import Name, NonNegative, PositiveCount, Record, Text
-from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
 from provision.models.performance.closed_network import ClosedNetwork, batch_latency_ms_array, work_ms_array
 from provision.models.performance.longest_batches import network_hold_ms
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
@@ -51,7 +51,7 @@ class FittedNetworks(PerformanceData):
             raise ValueError(f"closed networks scale with MIG's compute slices, which {self.gpu} has not; use a table")
         unknown = set(self.profiles) - {WHOLE, *gpu_type(self.gpu).profiles}
         if unknown:
-            raise ValueError(f"{self.gpu} has no profile {min(unknown)!r}")
+            raise ValueError(no_profile(self.gpu, min(unknown)))
         return self
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:

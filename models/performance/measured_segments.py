@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record, Text
-from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
 from provision.models.performance.fitted_networks import FittedError
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
 
@@ -89,7 +89,7 @@ class MeasuredSegments(PerformanceData):
         for model, measured in self.models.items():
             for point in measured.points:
                 if point.profile not in known:
-                    raise ValueError(f"model {model}: {self.gpu} has no profile {point.profile!r}")
+                    raise ValueError(f"model {model}: {no_profile(self.gpu, point.profile)}")
         return self
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from provision.draw.html import document, text
 from provision.draw.layout import PALETTE, Drawing, facts
-from provision.draw.words import number, plural, ranges
+from provision.draw.words import number, part_of_slo, plural, ranges
 
 if TYPE_CHECKING:
     from provision.draw.layout import FillStyle, ReplicaBox, Row, Served, SliceBox
@@ -195,7 +195,7 @@ def _p99(over_slo: Mapping[str, float], one: Served) -> Shown:
         return "–"
     part = over_slo[one.name]
     late = part > 1
-    shown = f"{part:.0%}" if part < float("inf") else "dropped"
+    shown = part_of_slo(part) if part < float("inf") else "dropped"
     bar = f'<span class="p99{" late" if late else ""}"><i style="width:{min(1.0, part):.1%}"></i></span>'
     return f"{shown}{bar}", "bad" if late else ""
 

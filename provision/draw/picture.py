@@ -19,7 +19,7 @@ from matplotlib.patheffects import withStroke
 
 from provision.draw.figures import check_picture, write_figure
 from provision.draw.layout import Drawing, details
-from provision.draw.words import number, plural, printable, ranges, shorten
+from provision.draw.words import number, part_of_slo, plural, printable, ranges, shorten
 
 if TYPE_CHECKING:
     from provision.draw.layout import FillStyle, ReplicaBox, Row, SliceBox
@@ -181,7 +181,7 @@ class _Sheet:
         colour = GOOD if part <= 1 else WRONG
         self.box(x, y, reach * min(1.0, part / 2), 0.05, facecolor=colour, linewidth=0)
         self.box(x + reach / 2, y - 0.02, 0.012, 0.09, facecolor=INK, linewidth=0)
-        shown = "dropped" if math.isinf(part) else f"P99 {part:.0%}"
+        shown = "dropped" if math.isinf(part) else f"P99 {part_of_slo(part)}"
         self.text(x + reach + 0.06, y + 0.025, 0.55, [shown], (6, 5), colour)
 
     def _notes(self) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from provision.draw.words import part_of_slo, plural
 from provision.models.plans.result import relative_gap
 from provision.models.problem.instance import REQUESTS
 
 if TYPE_CHECKING:
-    from provision.models.plans.result import Result
+    from provision.models.plans.result import Replay, Result
     from provision.models.plans.simulation_report import SimulationReport
     from provision.models.problem.instance import Instance
 
@@ -22,7 +23,8 @@ class Standing(NamedTuple):
     """How a plan stands.
 
     ``objective`` and ``bound`` are in ``unit``; ``proved`` says that no plan is better. ``p99_over_slo`` has by
-    workload the replayed percentile over the SLO, and ``replayed_s`` how many seconds of arrivals that took.
+    workload the replayed percentile over the SLO, and ``replayed_s`` how many seconds of arrivals that took;
+    ``rehearsed`` is the replay before the plan was returned, told where there is no other.
     """
 
     method: str
@@ -32,6 +34,7 @@ class Standing(NamedTuple):
     proved: bool = False
     p99_over_slo: Mapping[str, float] = NOTHING
     replayed_s: float | None = None
+    rehearsed: Replay | None = None
 
     @property
     def lines(self) -> list[str]:
@@ -41,13 +44,14 @@ class Standing(NamedTuple):
     @property
     def moods(self) -> dict[str, bool | None]:
         """The same sentences, each with whether it is good news (True), bad (False) or neither."""
-        told = {self._proof: self.proved or None, self._replay: not self.late}
+        told = {self._proof: self.proved or None, self._replay or self._rehearsal: not self.late}
         return {line: mood for line, mood in told.items() if line}
 
     @property
     def late(self) -> list[str]:
         """Workloads that miss their SLO in the replay."""
-        return [name for name, part in self.p99_over_slo.items() if part > 1]
+        replayed = [name for name, part in self.p99_over_slo.items() if part > 1]
+        return replayed or list(self.rehearsed.late if self.rehearsed and not self.p99_over_slo else ())
 
     @property
     def _proof(self) -> str:
@@ -67,7 +71,17 @@ class Standing(NamedTuple):
         late = self.late
         worst = max(self.p99_over_slo.values())
         fared = f"{len(late)} of {len(self.p99_over_slo)} workloads miss their SLO" if late else "every SLO is kept"
-        return f"Replayed for {self.replayed_s:g} s of arrivals: {fared}, the worst P99 is {worst:.0%} of its SLO."
+        arrivals, of_slo = f"{self.replayed_s:g} s of arrivals", part_of_slo(worst)
+        return f"Replayed for {arrivals}: {fared}, the worst P99 is {of_slo} of its SLO."
+
+    @property
+    def _rehearsal(self) -> str:
+        one = self.rehearsed
+        if one is None:
+            return ""
+        fared = f"{plural(len(one.late), 'workload')} late" if one.late else "every SLO is kept"
+        worst = f"the worst P{one.percentile:g} is {part_of_slo(one.over_slo)} of its SLO ({one.workload})"
+        return f"Replayed for {one.replications} x {one.seconds:.3g} s of arrivals: {fared}, {worst}."
 
 
 def standing_of(instance: Instance, result: Result, replay: SimulationReport | None = None) -> Standing:
@@ -75,7 +89,7 @@ def standing_of(instance: Instance, result: Result, replay: SimulationReport | N
     found = "" if result.plan is None or result.plan.method in ("", result.method) else result.plan.method
     return Standing(
         f"{result.method}, found by {found}" if found else result.method, instance.unit, result.objective, result.bound,
-        instance.proved(result.objective, result.bound), *replayed(replay),
+        instance.proved(result.objective, result.bound), *replayed(replay), result.replay,
     )
 
 

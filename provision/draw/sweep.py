@@ -35,7 +35,8 @@ CELL = (0.5, 0.3)
 """Width and height of a cell with its number, in inches."""
 MOST_BARS = 40
 HEADROOM = 1.08
-"""Room above the highest step, for the number of its GPUs."""
+LOW = 0.15
+"""Part of the largest objective below which the number of GPUs stands above its point, not below it."""
 SIDES = {"rate": "pre", "headroom": "pre", "slo": "post", "safety": "post"}
 """Which neighbour's plan surely serves what lies between: that of more traffic, or of the shorter SLO."""
 
@@ -132,13 +133,14 @@ def _stepped(
 
 
 def _counts(axes: Axes, at: Sequence[float], rows: Sequence[TableRow], best: Floats) -> None:
-    """How many GPUs a plan takes, where that changes."""
-    before = None
+    """How many GPUs a plan takes, where that changes: below the points, since steps rise above them."""
+    before, low = None, LOW * np.nanmax(best, initial=0)
     for x, row, y in zip(at, rows, best.tolist(), strict=True):
         if row["gpus"] is not None and row["gpus"] != before:
+            offset, side = (-7, "top") if y > low else (7, "bottom")
             axes.annotate(
-                f"{row['gpus']} GPUs", (x, y), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=7,
-                color=BEST, bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
+                f"{row['gpus']} GPUs", (x, y), xytext=(0, offset), textcoords="offset points", ha="center", va=side,
+                fontsize=7, color=BEST,
             )
         before = row["gpus"]
 

@@ -140,7 +140,7 @@ def _slice_cells(piece: SliceBox, styles: Mapping[str, FillStyle], scale: float)
     cells = [_replica_cell(replica, styles[replica.workload], scale) for replica in piece.replicas]
     at = cells[-1].right if cells else round(piece.start * scale)
     end = round((piece.start + piece.size) * scale)
-    cells += [Cell(at, end, (("unused",), ()))] if at < end else []
+    cells += [Cell(at, end, (("unused", ""), ()))] if at < end else []
     title, style = (f"!{piece.profile}", WRONG) if piece.problems else (piece.profile, FAINT)
     return [cells[0]._replace(title=printable(title), title_style=style), *cells[1:]]
 

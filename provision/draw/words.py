@@ -9,6 +9,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if 99.95 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
+def part_of_slo(part: float) -> str:
+    """A latency over its SLO as a percentage; just above the SLO it does not read 100 %."""
+    return f"{part:.0%}" if part <= 1 or part >= 1.005 else f"{max(part, 1.001):.1%}"
+
+
 def printable(text: str) -> str:
     """The text without the characters that steer terminals or turn the direction of writing."""
     return "".join(character if character.isprintable() else "�" for character in text)

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.glob("*.md")), *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY"))]
 GENERATED = {DOCS / f"reference/{name}.md" for name in ("commands", "files", "python")}
+NOTEBOOKS = {f"{path.relative_to(ROOT)}" for path in (ROOT / "examples").glob("*.ipynb")}
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
 BLOCK = re.compile(r"(<!-- not run: .+ -->\n)?```(\w+)\n(.*?)```", re.DOTALL)
 MOST_README_LINES = 120
@@ -64,7 +65,7 @@ def test_the_navigation_has_every_page():
         return next(iter(entry.values())) if isinstance(entry, dict) else entry
 
     named = pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
-    assert {DOCS / name for name in named} == {*DOCS.glob("*.md"), *GENERATED}
+    assert {*named} == {f"{one.relative_to(DOCS)}" for one in (*DOCS.glob("*.md"), *GENERATED)} | NOTEBOOKS
     assert len(set(named)) == len(named)
 
 

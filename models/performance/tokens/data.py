@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from provision.models.base.fields import Name, NonNegative, PositiveCount, Record
-from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
 from provision.models.performance.tokens.lengths import MOST_TOKENS
 from provision.models.performance.tokens.records import Engine
@@ -122,7 +122,7 @@ class TokenModels(PerformanceData):
         for model, one in self.models.items():
             for profile in one.slices:
                 if profile not in known:
-                    raise ValueError(f"model {model}: {self.gpu} has no profile {profile!r}")
+                    raise ValueError(f"model {model}: {no_profile(self.gpu, profile)}")
         return self
 
     def slice_of(self, model: str, profile: str) -> TokenSlice | None:

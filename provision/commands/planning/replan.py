@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,13 +17,14 @@ from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import read, read_plan, write
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
+from provision.models.base.spelling import did_you_mean
 from provision.models.problem.workload import MOST_HEADROOM
 from provision.replanning.forecast import FORECASTS
 from provision.replanning.loss import after_loss, replan_lost
 from provision.replanning.prometheus import rates_now
 from provision.replanning.replan import CHANGE_COST, curve, replan
 from provision.replanning.trace import ReplanPolicy, compare_policies
-from provision.solving.methods import method as find_method
+from provision.solving.methods import methods
 from provision.sweeps.parameters import changed
 from provision.sweeps.table import as_csv
 
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
     from provision.replanning.replan import Replan
     from provision.sweeps.table import TableRow
 
-POLICIES = "replan, static, ewma, or a method that solves each window from scratch"
+NAMED = ("replan", "static", "ewma")
+POLICIES = f"{', '.join(NAMED)}, or a method that solves each window from scratch"
 DEFAULT = "replan,auto,static"
 EWMA_PERIOD_S, EWMA_DELAY_S = 20, 12.5
 """gpu-lets' regime: rates averaged, planned anew every 20 s, 10 to 15 s in the background until it is in force."""
@@ -154,7 +157,7 @@ def _print_replan(found: Replan, options: Namespace) -> None:
 
 def _trace(options: Namespace) -> int:
     instance = read(options.instance)
-    demand = two_waves(instance) if options.demand == TWO_WAVES else read_demand(options.demand)
+    demand = _demand(options.demand, instance)
     if options.out:
         check_writable(options.out, options.force)
     if options.png:
@@ -178,6 +181,15 @@ def _trace(options: Namespace) -> int:
     return 0
 
 
+def _demand(given: str, instance: Instance) -> Demand:
+    """The demand in a file, or the one that goes by a name."""
+    if given == TWO_WAVES:
+        return two_waves(instance)
+    if not os.path.exists(given) and (meant := did_you_mean(given, [TWO_WAVES])):
+        raise InputError(f"{given}: no such file{meant}")
+    return read_demand(given)
+
+
 def _policy(name: str, options: Namespace, demand: Demand) -> ReplanPolicy:
     """A ReplanPolicy by the name that it has on the command line."""
     if options.every < 1 or not 0 <= options.delay < math.inf or not 0 <= options.headroom <= MOST_HEADROOM:
@@ -188,6 +200,7 @@ def _policy(name: str, options: Namespace, demand: Demand) -> ReplanPolicy:
     if name == "ewma":
         return ReplanPolicy(name, "greedy", max(1, round(EWMA_PERIOD_S / demand.window_s)), "ewma", options.headroom,
                       EWMA_DELAY_S, background=True)
-    if name != "replan":
-        find_method(name)
+    if name != "replan" and name not in methods():
+        meant = did_you_mean(name, [*NAMED, *methods()])
+        raise InputError(f"--policies: unknown policy {name!r}; use any of {POLICIES}{meant}")
     return ReplanPolicy(name, name, forecast=options.forecast, **rest)

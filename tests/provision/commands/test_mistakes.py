@@ -1,6 +1,7 @@
 """Mistakes are told at once, with what was meant; exit codes and JSON say what went wrong."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -63,11 +64,54 @@ def test_json_failures_are_an_object_on_stdout(instance, capsys):
     ("solve parvagpu-s5 --method lns --set sede=1", None),
     ("import parvagpo x --out y", "parvagpu"),
     ("what-if parvagpu-s5 --vary rat=1,2", "rate"),
+    ("simulate-trace parvagpu-s1 two-wavs", "two-waves"),
+    ("simulate-trace parvagpu-s1 two-waves --policies replam", "replan"),
 ])
 def test_what_was_meant(line, meant, capsys):
     assert main([*line.split(), "--json"]) == 2
     message = json.loads(capsys.readouterr().out)["error"]["message"]
     assert (f"did you mean '{meant}'?" in message) == (meant is not None)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """An instance, a plan, performance data, measurements and demand, in the folder at hand."""
+    monkeypatch.chdir(tmp_path)
+    Path("shop.yaml").write_text("version: 2\nfleet: []\nworkloads: []\n")
+    Path("plan.json").write_text('{"instance": "shop", "gpus": []}')
+    Path("data.yaml").write_text("kind: tokens\nmodels: {}\n")
+    Path("mine.csv").write_text("B,L\n1,4\n")
+    Path("good.csv").write_text("batch,latency_ms\n1,4\n")
+    Path("day.csv").write_text("time_s,workload,rate_rps\n0,brt,3\n60,bert,4\n")
+    Path("bad.csv").write_text("time_s,workload,rate_rps\n0,bert,x\ny,bert,4\n0,bert,-1\n")
+
+
+@pytest.mark.parametrize(("line", "said"), [
+    ("solve plan.json", ["plan.json: is a plan; give an instance here"]),
+    ("verify parvagpu-s1 shop.yaml", ["shop.yaml: is an instance; give a plan here"]),
+    ("verify parvagpu-s1 data.yaml", ["data.yaml: is performance data; give a plan here"]),
+    ("solve shop.yml", ["did you mean 'shop.yaml'?"]),
+    ("solve parvagpu-s1 --time-limit soon", ["--time-limit: should be a number (got 'soon')"]),
+    ("replan parvagpu-s1 plan.json --lost a", ["--lost: should be a whole number (got 'a')"]),
+    ("gpus foo", ["(see provision gpus --help)"]),
+    ("import csv mine.csv --gpu l4 --model m --out m.yaml", ["it has B, L; say what yours are called"]),
+    ("import csv good.csv --gpu a100-80gb --profile 1g.5gb --model m --out m.yaml", ["use one of whole, 1g.10gb"]),
+    ("simulate-trace parvagpu-s1 day.csv", ["no workload 'brt'", "did you mean 'bert'?"]),
+    ("simulate-trace parvagpu-s1 bad.csv", ["bad.csv:2: rate_rps", "bad.csv:3: time_s", "bad.csv:4: rate_rps"]),
+])
+def test_what_careless_users_are_told(files, line, said, capsys):
+    assert main(line.split()) == 2
+    told = capsys.readouterr().err
+    assert all(line.startswith("error: ") for line in told.splitlines())
+    for words in said:
+        assert words in told
+
+
+def test_what_the_system_refuses_is_json_too(files, monkeypatch, capsys):
+    monkeypatch.setattr("provision.cli._drop_output", lambda: None)
+    monkeypatch.setattr("provision.cli._run", lambda arguments: Path("no/such").read_text())
+    assert main(["solve", "parvagpu-s1", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["kind"] == "system"
 
 
 @pytest.mark.parametrize(("field", "value", "meant"), [

@@ -22,6 +22,7 @@ from provision.draw.words import number, ranges, shorten
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.plans.result import Replay
 from provision.models.problem.instance import Instance
 
 NAMES = ["bert", "densenet121", "densenet169", "[red]stop[/red]", "<script>x</script>", "$a_b$", "模型"]
@@ -350,5 +351,11 @@ def test_pictures_and_pages_name_load_proof_and_p99(instance, tmp_path):
     assert "auto, found by greedy" in page and "load 50%" in page and 'class="p99 late"' in page
     draw_picture(drawn, tmp_path / "plan.svg", instance, standing=standing)
     assert (tmp_path / "plan.svg").stat().st_size > 1000
+    rehearsed = Replay(20.0, 3, 0, "bert", 99.0, 1.0004, ("bert",))
+    before = standing._replace(p99_over_slo={}, replayed_s=None, rehearsed=rehearsed)
+    assert before.lines[1] == (
+        "Replayed for 3 x 20 s of arrivals: 1 workload late, the worst P99 is 100.1% of its SLO (bert)."
+    )
+    assert before.moods[before.lines[1]] is False
     open_gap = standing._replace(bound=0.5, proved=False, p99_over_slo={"bert": float("inf")})
     assert "a gap of 50.0%" in open_gap.lines[0] and "dropped" in render_page(drawn, instance, standing=open_gap)
