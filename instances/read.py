@@ -10,6 +10,7 @@ from provision.instances.files.instance_file import read_instance_file
 from provision.instances.files.kinds import refuse_other_kinds
 from provision.instances.files.shipped import shipped, shipped_instances
 from provision.instances.generators.families import PATTERNS, generated
+from provision.instances.importers.parvagpu import import_deployment
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.plans.plan import Plan
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from provision.instances.files.files import FilePath
     from provision.models.problem.instance import Instance
 
+DEPLOYMENT = ".csv"
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -53,14 +55,23 @@ def _beside(path: str) -> list[str]:
     return [os.path.join(folder, one) for one in there if one.endswith(SUFFIXES)]
 
 
-def read_plan(path: FilePath) -> Plan:
+def read_plan(path: FilePath, instance: Instance | None = None) -> Plan:
     """A plan from a file.
+
+    Parameters
+    ----------
+    path
+        A plan, or with ``instance`` also a deployment map of ParvaGPU (``.csv``), which is a plan for that instance.
+    instance
+        What the plan is for; None where that is not known.
 
     Raises
     ------
     InputError
         When it does not exist or cannot be used.
     """
+    if os.fspath(path).endswith(DEPLOYMENT) and instance is not None:
+        return import_deployment(path, instance)
     content = load(path)
     refuse_other_kinds(content, "a plan", path)
     return validate(Plan, content, path)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 MOST_LINES = 10
+QUOTE = "'"
 REMEDIES = {
     "extra_forbidden": "remove it or check its spelling",
     "missing": "add it",
@@ -26,6 +27,12 @@ REMEDIES = {
     "finite_number": "write the number that you mean",
 }
 WORDS = {"extra_forbidden": "unknown field", "missing": "is missing"}
+FIELDS, LIST = "should be fields with values", "should be a list"
+SHAPES = {
+    "model_type": FIELDS, "model_attributes_type": FIELDS, "dataclass_type": FIELDS, "dict_type": FIELDS,
+    "tuple_type": LIST, "list_type": LIST,
+}
+"""What pydantic calls by the names of Python's types."""
 OWN = ("value_error", "union_tag_invalid", "union_tag_not_found")
 """Types of errors whose message names the value already."""
 TAGS = ("measured-segments", "closed-network", "igniter", "gpulets", "colocation", "tokens")
@@ -62,13 +69,24 @@ def _inside(location: Sequence[Any], outer: Sequence[Any]) -> bool:
 
 def _line(problem: ErrorDetails, kind: Any) -> str:
     what = problem["type"]
-    message = problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
-    text = f"{_field(problem['loc'])}: {WORDS.get(what, message)}".removeprefix(": ")
+    text = f"{_field(problem['loc'])}: {_message(problem)}".removeprefix(": ")
     if what not in OWN and what not in WORDS:
         text += f" (got {_shown(problem['input'])})"
     if what in REMEDIES:
         text += f"; {REMEDIES[what]}"
     return text + _meant(problem, kind)
+
+
+def _message(problem: ErrorDetails) -> str:
+    """What is wrong, in the words of files."""
+    what, context = problem["type"], problem.get("ctx", {})
+    if what == "union_tag_invalid":
+        return f"{context['discriminator'].strip(QUOTE)} should be one of {context['expected_tags']} " \
+               f"(got {context['tag']!r})"
+    if what == "union_tag_not_found":
+        return f"{context['discriminator'].strip(QUOTE)} is missing; add it"
+    message = problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    return (WORDS | SHAPES).get(what, message)
 
 
 def _meant(problem: ErrorDetails, kind: Any) -> str:

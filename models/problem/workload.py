@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, Percentile, Positive, Record
+from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
 from provision.models.hardware.prices import list_price
 from provision.models.performance.tokens.lengths import Lengths, RequestTokens
@@ -225,7 +226,8 @@ class FleetEntry(Record):
 
 def _known_rule(name: object) -> object:
     if name not in rule_names():
-        raise ValueError(f"should be {' or '.join(map(repr, rule_names()))} (got {name!r})")
+        known = " or ".join(map(repr, rule_names()))
+        raise ValueError(f"should be {known} (got {name!r}){did_you_mean(name, rule_names())}")
     return name
 
 

@@ -134,7 +134,8 @@ def trace_shape(path: str) -> np.ndarray:
     try:
         times_s = np.array([float(line) for line in Path(path).read_text().split()])
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: no list of arrival times: {error}; write one time in seconds per line") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path}: no list of arrival times: {why}; write one time in seconds per line") from None
     if not np.isfinite(times_s).all():
         raise InputError(f"{path}: a time is not finite; leave it out")
     back = np.flatnonzero(np.diff(times_s) < 0)

@@ -57,7 +57,7 @@ def _run(options: Namespace) -> int:
     if options.simulate is not None:
         checked(seconds=options.simulate, seed=options.seed, arrival_cv=options.arrival_cv)
     comparison = Comparison(options.time_limit, options.seed, options.simulate, options.arrival_cv)
-    given = [comparison.given(instance, path, read_plan(path)) for path in options.plan]
+    given = [comparison.given(instance, path, read_plan(path, instance)) for path in options.plan]
     rows = until_stopped(lambda name: _row(instance, name, comparison), names)
     if options.json:
         print_json(given + rows)

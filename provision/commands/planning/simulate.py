@@ -25,7 +25,7 @@ COLUMNS = ("workload", "slo_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "viola
 def add_simulate(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
-    parser.add_argument("plan", metavar="PLAN", help="a plan file")
+    parser.add_argument("plan", metavar="PLAN", help="a plan, or ParvaGPU's deployment map (.csv)")
     _add(parser, "--seconds", float, "S", "length of the arrivals", 60.0)
     _add(parser, "--warmup", float, "S", "beginning that is not measured (default: a tenth, at most 5)")
     _add(parser, "--seed", int, "N", "of the random numbers", 0)
@@ -65,7 +65,8 @@ def _failure(text: str) -> dict[str, int | float]:
 
 
 def _run(options: Namespace) -> int:
-    instance, plan = read(options.instance), read_plan(options.plan)
+    instance = read(options.instance)
+    plan = read_plan(options.plan, instance)
     if options.png:
         check_picture(options.png, options.force)
     report = simulate(

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 def add_verify(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
-    parser.add_argument("plan", metavar="PLAN", help="a plan file")
+    parser.add_argument("plan", metavar="PLAN", help="a plan, or ParvaGPU's deployment map (.csv)")
     add_json(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(options: Namespace) -> int:
-    instance, plan = read(options.instance), read_plan(options.plan)
+    instance = read(options.instance)
+    plan = read_plan(options.plan, instance)
     report = verify(instance, plan)
     if options.json:
         print_json(report.model_dump(mode="json"))

@@ -166,7 +166,7 @@ CASES = {
         "workloads[0].variants: 'vgg16' stands twice, model counted; name every model once",
     ),
     "variant_is_the_model": (instance("workloads.0.variants", ["resnet50"]), "'resnet50' stands twice"),
-    "variant_text": (instance("workloads.0.variants", "vgg16"), "workloads[0].variants: should be a valid tuple"),
+    "variant_text": (instance("workloads.0.variants", "vgg16"), "workloads[0].variants: should be a list"),
     "model_missing": (instance("workloads.0.model", MISSING), "workloads[0].model: is missing; add it"),
     "slo_nan": (instance("workloads.0.slo_ms", NAN), "workloads[0].slo_ms: should be a finite number (got nan)"),
     "slo_nan_yaml": (
@@ -215,7 +215,7 @@ CASES = {
     "name_number": (instance("name", 7), "name: should be a valid string (got 7); write text"),
     "name_no": (text(GOOD_YAML.replace("name: tiny", "name: no")), "name: should be a valid string (got False)"),
     "no_workloads": (instance("workloads", []), "workloads: Tuple should have at least 1 item"),
-    "workload_text": (instance("workloads", ["resnet50"]), "workloads[0]: should be a valid dictionary"),
+    "workload_text": (instance("workloads", ["resnet50"]), "workloads[0]: should be fields with values"),
     "unknown_field": (instance("wrokloads", []), "wrokloads: unknown field; remove it or check its spelling"),
     "unknown_nested": (instance("workloads.0.sloo", 3), "workloads[0].sloo: unknown field"),
     "unknown_control": (instance("x\x1b[2J\ny", 1), r"x\x1b[2J y: unknown field"),
@@ -261,7 +261,7 @@ CASES = {
         instance("policy.latency_budget", "all"),
         "policy.latency_budget: should be 'half_slo' or 'full_batches' or 'queueing' (got 'all')",
     ),
-    "policy_list": (instance("policy", []), "policy: should be a valid dictionary"),
+    "policy_list": (instance("policy", []), "policy: should be fields with values"),
     # Performance data.
     "performance_lost": (instance("performance", "lost.yaml"), "performance: 'lost.yaml' is neither shipped data"),
     "performance_long": (instance("performance", "x" * 5000), "performance: 'xxx"),
@@ -270,7 +270,7 @@ CASES = {
     "performance_none": (instance("performance", []), "no performance data for 'resnet50'"),
     "performance_nested": (instance("performance", [["parvagpu-a100"]]), "performance[0]: should be"),
     "performance_twice": (instance("performance", TWICE), "performance: two files describe resnet50 on a100-80gb"),
-    "own_kind": (own("kind", "magic"), "own.json: Input tag 'magic'"),
+    "own_kind": (own("kind", "magic"), "own.json: kind should be one of 'measured-segments'"),
     "own_kind_missing": (own("kind", MISSING), "own.json: Unable to extract tag"),
     "own_gpu": (own("gpu", "a1000"), "own.json: unknown GPU type 'a1000'"),
     "own_profile": (

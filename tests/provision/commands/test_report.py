@@ -96,6 +96,18 @@ def test_compare_takes_plans_from_files_and_refused_methods_one_line(plan, capsy
     assert refused["status"] == "not applicable"
 
 
+def test_deployment_maps_of_parvagpu_are_plans(plan, tmp_path, capsys):
+    folder = tmp_path / "map"
+    assert main(["export", str(plan), "--to", "parvagpu", "--out", str(folder)]) == 0
+    path = str(folder / "deployment.csv")
+    assert main(["verify", "parvagpu-s1", path]) == 0
+    assert main(["simulate", "parvagpu-s1", path, "--seconds", "1", "--json"]) in (0, 1)
+    capsys.readouterr()
+    assert main(["compare", "parvagpu-s1", "--methods", "greedy", "--plan", path, "--json"]) == 0
+    given, greedy = json.loads(capsys.readouterr().out)
+    assert (given["status"], given["gpus"]) == ("holds", greedy["gpus"])
+
+
 def test_steps_stand_at_breakpoints_and_on_the_sure_side():
     instance = read("parvagpu-s1")
     rows = [{"rate": rate, "objective": cost, "bound": cost, "gpus": gpus}
