@@ -49,4 +49,6 @@ def _from_file(performance: Any, instance: FilePath) -> Any:
             f"{instance}: performance: {performance!r} is neither shipped data ({shipped}) nor a file beside the "
             f"instance ({path}); correct the name{did_you_mean(performance, shipped_performance())}"
         )
-    return validate(PerformanceFile, load(path), path)
+    content = load(path)
+    refuse_other_kinds(content, "performance data", path)
+    return validate(PerformanceFile, content, path)
