@@ -279,7 +279,7 @@ CASES = {
     ),
     "own_latency": (own("models.resnet50.points.0.4", 0), "own.json: models.resnet50.points[0][4]: should be"),
     "own_short": (own("models.resnet50.points.0", ["1g.10gb"]), "own.json: models.resnet50.points[0]"),
-    "own_itself": (instance("performance", "instance.json"), "instance.json: is an instance; give performance data here"),
+    "own_itself": (instance("performance", "instance.json"), "instance.json: is an instance; give performance"),
     # Files.
     "no_file": (command("solve nowhere.yaml"), "nowhere.yaml: no such file, and no shipped instance; there are"),
     "folder": (command("solve ."), ".: cannot be read: Is a directory"),
@@ -313,7 +313,7 @@ CASES = {
     "one_line": (text("a" * 10_000_000), "instance.yaml: holds a str, not a mapping"),
     "long_field": (text('{"' + "a" * 10_000_000 + '": 1}', "instance.json"), "instance.json: "),
     "plan_as_instance": (command("solve plan.json"), "plan.json: "),
-    "instance_as_plan": (command("verify instance.json instance.json"), "instance.json: is an instance; give a plan here"),
+    "instance_as_plan": (command("verify instance.json instance.json"), "instance.json: is an instance; give a plan"),
     # Plans.
     "plan_lost": (command("verify instance.json nowhere.json"), "nowhere.json: cannot be read: No such file"),
     "plan_batch_0": (
@@ -329,7 +329,7 @@ CASES = {
     "plan_start": (plan("gpus.0.slices.0.start", "0"), "gpus[0].slices[0].start: should be a valid integer"),
     "plan_mig_text": (plan("gpus.0.mig", "on"), "gpus[0].mig: should be a valid boolean"),
     "plan_unknown": (plan("gpus.0.slices.0.colour", "red"), "gpus[0].slices[0].colour: unknown field"),
-    "plan_shown": (command("show instance.json"), "instance.json: is an instance; give a plan here"),
+    "plan_shown": (command("show instance.json"), "instance.json: is an instance; give a plan"),
     "show_exists": (command("show plan.json --png plan.json"), "plan.json: exists already"),
     "show_picture_kind": (command("show plan.json --png plan.txt"), "end the name in .png or .svg"),
     "show_same_name": (command("show plan.json --png a.png --html a.png"), "named by --png and by --html"),
