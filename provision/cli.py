@@ -19,7 +19,7 @@ from provision.models.base.spelling import did_you_mean
 DONE, UNUSABLE = 0, 2
 
 
-NUMBERS = {float: "a number", int: "a whole number"}
+NUMBERS: dict[object, str] = {float: "a number", int: "a whole number"}
 
 
 class _Parser(argparse.ArgumentParser):

@@ -18,7 +18,6 @@ from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import read
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.base.known import known
-from provision.models.plans.disturbance import disturbance
 from provision.replanning.replan import replan
 from provision.simulation.simulate import simulate
 from provision.solving.methods import method as find_method
@@ -43,7 +42,6 @@ FARED = {
     "P99.9 ms": "p999_ms", "served/s": "throughput_rps", "violated": "violation_rate", "dropped": "dropped",
 }
 """Columns of the table of a replay, and what they are called in a summary."""
-ANEW = "The plan below is made anew; what it would change is counted."
 SWEPT = ("status", "objective", "bound", "gap", "plan_gpus")
 
 
@@ -140,21 +138,10 @@ def _replanned(instance: Instance, result: Result, options: Namespace) -> str:
     try:
         found = replan(more, known(result.plan), time_limit_s=options.time_limit)
     except UnsupportedError as error:
-        return lines([*error.lines, ANEW]) + _anew(more, result, options)
+        return lines(error.lines)
     changes = found.summary()
     shown = {name: value for name, value in changes.items() if value is not None}
     counted = table(list(shown), [list(shown.values())])
     if found.plan is None:
         return counted
     return counted + "".join(plan_parts(Drawing(found.plan, more), found.report))
-
-
-def _anew(more: Instance, result: Result, options: Namespace) -> str:
-    """The plan for more traffic that is made without regard to the running one, and what differs."""
-    anew = solve(more, options.method, options.time_limit, options.seed, replay=False)
-    if anew.plan is None:
-        return lines([f"{anew.status}: {anew.reason}"])
-    changes = disturbance(known(result.plan), anew.plan)._asdict()
-    shown = {"status": anew.status, "objective": anew.objective, "bound": anew.bound} | changes
-    drawing = Drawing(anew.plan, more, standing_of(more, anew))
-    return table(list(shown), [list(shown.values())]) + "".join(plan_parts(drawing, anew.report))
