@@ -96,11 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return DONE
     except OSError as error:
-        verdict = _refused("system", InputError(f"the system refuses: {InputError(error)}"), as_json)
         with contextlib.suppress(OSError):  # stdout may be what refuses
+            _refused("system", InputError(f"the system refuses: {InputError(error)}"), as_json)
             sys.stdout.flush()
         _drop_output()
-        return verdict
+        return UNUSABLE
 
 
 def _refused(kind: str, error: InputError, as_json: bool) -> int:
