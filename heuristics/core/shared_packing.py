@@ -106,8 +106,8 @@ def _least_growth(tables: PointTables, packing: Packing, one: int, least: int, e
         size = packing.size[gpu]
         if size == 0 or packing.used[gpu] + least > tables.limit:
             continue
-        members[:size] = packing.members[gpu, :size]
-        units[:size] = packing.units[gpu, :size]
+        for at in range(size):
+            members[at], units[at] = packing.members[gpu, at], packing.units[gpu, at]
         members[size], units[size] = one, least
         total = settle(tables, members, size + 1, units, points)
         if total == NONE:

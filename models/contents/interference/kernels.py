@@ -244,12 +244,16 @@ def arrange(tables: PointTables, members: Ints, size: int, units: Ints, points: 
     total = relax(tables, members, size, by_units, by_power)
     if total == NONE:
         return NONE
-    units[:size] = 0
+    for at in range(size):
+        units[at] = 0
     settled = settle(tables, members, size, units, points)
     if settled != NONE:
         return settled
-    least = tables.least_cache[by_power], tables.power_w[tables.by_power[by_power]]
-    return _tried(tables, members[:size], points, tries, by_units, tables.limit - total, *least)
+    least_cache, least_w = np.empty(size), np.empty(size)
+    for at in range(size):
+        least_cache[at] = tables.least_cache[by_power[at]]
+        least_w[at] = tables.power_w[tables.by_power[by_power[at]]]
+    return _tried(tables, members[:size], points, tries, by_units, tables.limit - total, least_cache, least_w)
 
 
 @compiled
@@ -268,9 +272,13 @@ def _tried(
     The search may take ``spare`` units more than these points do. A member without a point yet counts with its
     ``least_cache`` and ``least_w``, both (members,).
     """
-    size, total = len(members), tables.units[by_units].sum()
+    size, total = len(members), 0
     depth, taken, answer = 0, 0, NONE
-    cache, power_w = np.full(size + 1, least_cache.sum()), np.full(size + 1, least_w.sum())
+    cache, power_w = np.zeros(size + 1), np.zeros(size + 1)
+    for at in range(size):
+        total += tables.units[by_units[at]]
+        cache[0] += least_cache[at]
+        power_w[0] += least_w[at]
     points[0] = by_units[0] - 1
     while depth >= 0:
         if points[depth] >= by_units[depth]:

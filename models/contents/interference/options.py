@@ -109,8 +109,25 @@ def offers_in(tables: PointTables, options: Options, worth: Ints, one: Ints, cel
             kept.units[size], kept.value[size] = tables.units[point], worth[at]
             kept.cache[size], kept.power_w[size], kept.one[size] = own, own_w, one[at]
             size += 1
-    order = np.argsort(-kept.units[:size], kind="mergesort")
-    return Offers(kept.units[order], kept.value[order], kept.cache[order], kept.power_w[order], kept.one[order])
+    return _most_units_first(kept, size, tables.limit)
+
+
+@compiled
+def _most_units_first(kept: Offers, size: int, limit: int) -> Offers:
+    """The first ``size`` offers, most units first, else in their order; units are at most ``limit``."""
+    sorted_ = Offers(np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size), np.empty(size),
+                     np.empty(size, np.int64))
+    place = np.zeros(limit + 2, np.int64)
+    for at in range(size):
+        place[kept.units[at]] += 1
+    for units in range(limit, -1, -1):
+        place[units] += place[units + 1]
+    for at in range(size - 1, -1, -1):
+        place[kept.units[at]] -= 1
+        to = place[kept.units[at]]
+        sorted_.units[to], sorted_.value[to], sorted_.one[to] = kept.units[at], kept.value[at], kept.one[at]
+        sorted_.cache[to], sorted_.power_w[to] = kept.cache[at], kept.power_w[at]
+    return sorted_
 
 
 @compiled
