@@ -88,15 +88,15 @@ def improve(tables: SettingTables, state: State, rounds: int, seed: int) -> floa
             refill(tables, state, chosen, worth)
         now = uncarried(tables, state)
         if now > least + WORSE * np.random.random():
-            copy(before, state, chosen)
+            copy_gpus(before, state, chosen)
         else:
-            copy(state, before, chosen)
+            copy_gpus(state, before, chosen)
         least = min(least, now)
     return least
 
 
 @compiled
-def copy(source: State, target: State, gpus: Ints) -> None:
+def copy_gpus(source: State, target: State, gpus: Ints) -> None:
     """Make some GPUs of a State, and what is not carried, those of another."""
     for gpu in gpus:
         for place in range(source.kind.shape[1]):
