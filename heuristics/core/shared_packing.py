@@ -70,7 +70,7 @@ def place(
     tuple
         The type and the GPU; NONE when there is none.
     """
-    kind, gpu, lowest = NONE, NONE, np.inf
+    kind, gpu, lowest = int(NONE), int(NONE), np.inf
     for other in range(len(types)):
         found, score = _least_growth(types[other], packings[other], one, costs.least[other, one], eager)
         score *= costs.worth[other] / types[other].limit

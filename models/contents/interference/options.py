@@ -15,7 +15,7 @@ import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
-from provision.models.contents.interference.kernels import busy_ms, clock_at
+from provision.models.contents.interference.kernels import ROUNDED, busy_ms, clock_at
 from provision.models.contents.interference.tables import Demand, PointTables, models_apart
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def offers_in(tables: PointTables, options: Options, worth: Ints, one: Ints, cel
         own, own_w = tables.cache[point], tables.power_w[point]
         if own + least_cache > cache[1] + SLIGHT or own_w + least_w > power_w[1] + SLIGHT:
             continue
-        gpu_ms = busy_ms(tables, point, count, cache[0] - own, power_w[0] - own_w, False)
+        gpu_ms = busy_ms(tables, point, count, cache[0] - own, power_w[0] - own_w, -ROUNDED)
         at = _first_above(options.room_ms, options.first[option], options.first[option + 1], gpu_ms / clock)
         if at == options.first[option + 1] or worth[at] == 0:
             continue
