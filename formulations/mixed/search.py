@@ -167,15 +167,15 @@ def vacate(tables: SettingTables, state: State, gpu: int, place: int) -> None:
     """Take everything off a slice."""
     setting, alone = state.setting[gpu, place], state.alone[gpu, place]
     if alone != NONE:
-        carry(tables, state, alone, -state.parts[gpu, place, 0], -1)
+        carry(tables, state, alone, -state.parts[gpu, place, 0], -1.0)
     elif setting != NONE:
-        account(tables, state, setting, state.parts[gpu, place], state.counts[gpu, place], -1)
+        account(tables, state, setting, state.parts[gpu, place], state.counts[gpu, place], -1.0)
     state.setting[gpu, place] = state.alone[gpu, place] = NONE
 
 
 @compiled
-def account(tables: SettingTables, state: State, setting: int, parts: Floats, counts: Ints, sign: int) -> None:
-    """Record that the ways of a setting carry their parts, or with ``sign`` -1 that they no longer do."""
+def account(tables: SettingTables, state: State, setting: int, parts: Floats, counts: Ints, sign: float) -> None:
+    """Record that the ways of a setting carry their parts, or with ``sign`` -1.0 that they no longer do."""
     begin, seen = tables.first[setting], np.zeros(len(state.left), np.bool_)
     for here in range(tables.first[setting + 1] - begin):
         w = tables.workload[begin + here]
@@ -186,11 +186,11 @@ def account(tables: SettingTables, state: State, setting: int, parts: Floats, co
 
 
 @compiled
-def carry(tables: SettingTables, state: State, w: int, part: float, replicas: int) -> None:
-    """Record that a part of a workload's rate is carried, by some replicas; both may be negative."""
+def carry(tables: SettingTables, state: State, w: int, part: float, replicas: float) -> None:
+    """Record that a part of a workload's rate is carried, by a whole number of replicas; both may be negative."""
     left = state.left[w] - part
     state.left[w] = left if left > ROUNDING else 0.0
-    state.lacking[w] -= replicas
+    state.lacking[w] -= int(replicas)
 
 
 @compiled
@@ -201,7 +201,7 @@ def furnish(tables: SettingTables, state: State, gpu: int, worth: Floats) -> Non
         if tables.entry[other] == state.entry[gpu]:
             seen += 1
             partition = other if np.random.random() * seen < 1 else partition
-    kinds, place = np.arange(tables.slots.shape[1]), 0
+    kinds, place = np.arange(tables.slots.shape[1]), np.int64(0)
     shuffle(kinds)
     for kind in kinds:
         for _ in range(tables.slots[partition, kind]):
@@ -230,9 +230,9 @@ def occupy(tables: SettingTables, state: State, gpu: int, place: int, worth: Flo
                 for way in range(len(parts)):
                     state.parts[gpu, place, way], state.counts[gpu, place, way] = parts[way], counts[way]
     if state.alone[gpu, place] != NONE:
-        carry(tables, state, state.alone[gpu, place], state.parts[gpu, place, 0], 1)
+        carry(tables, state, state.alone[gpu, place], state.parts[gpu, place, 0], 1.0)
     elif state.setting[gpu, place] != NONE:
-        account(tables, state, state.setting[gpu, place], state.parts[gpu, place], state.counts[gpu, place], 1)
+        account(tables, state, state.setting[gpu, place], state.parts[gpu, place], state.counts[gpu, place], 1.0)
 
 
 @compiled

@@ -36,7 +36,7 @@ def ruin_and_recreate(
         places += packings[kind].members.size
     loose, keys, touched = np.empty(places, np.int64), np.empty(places), np.empty((2 * places, 2), np.int64)
     for _ in range(steps):
-        loosened, many, in_use = 0, 0, 0
+        loosened, many, in_use = np.int64(0), np.int64(0), 0
         for kind in range(kinds):
             in_use += _in_use(packings[kind])
             if kinds > 1:

@@ -2,7 +2,8 @@
 
 Numba looks only at the file of the kernel itself (its manual, "Cache invalidation"); here the key of an entry
 also covers the files of all kernels that it can reach by name. Where no folder for the cache can be written,
-kernels are compiled anew in every process.
+kernels are compiled anew in every process. Numba compiles a kernel once for every literal whole number or flag that it is
+first called with: where that would come dear, kernels pass each other ``np.int64(0)``, or a float for a sign.
 """
 
 from collections.abc import Callable
