@@ -2,8 +2,10 @@
 
 Numba looks only at the file of the kernel itself (its manual, "Cache invalidation"); here the key of an entry
 also covers the files of all kernels that it can reach by name. Where no folder for the cache can be written,
-kernels are compiled anew in every process. Numba compiles a kernel once for every literal whole number or flag that it is
-first called with: where that would come dear, kernels pass each other ``np.int64(0)``, or a float for a sign.
+kernels are compiled anew in every process.
+
+Numba compiles a kernel again for a literal whole number or flag that another kernel passes to it. Where that would come
+dear, kernels pass ``np.int64(0)``, or a float for a sign.
 """
 
 from collections.abc import Callable
