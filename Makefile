@@ -13,6 +13,7 @@ env: $(STAMP)
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/provision warm-up
 	touch $(STAMP)
 
 # The main job on a shipped instance: compare, prove, draw, write, verify.

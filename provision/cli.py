@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import provision
 from provision.commands import INTERRUPTED, VERBS
 from provision.models.base.errors import InputError, MethodError
+from provision.models.base.extras import optional
 from provision.models.base.spelling import did_you_mean
 
 DONE, UNUSABLE = 0, 2
@@ -118,8 +119,9 @@ def _run(arguments: Sequence[str]) -> int:
     if "" in arguments:
         before = " ".join(arguments[: arguments.index("")])
         raise InputError(f"an argument is empty, after {before!r}; fill it in (a shell variable may not be set)")
-    options = parser(next((word for word in arguments if word in VERBS), None)).parse_args(arguments)
-    return options.run(options)
+    with optional():
+        options = parser(next((word for word in arguments if word in VERBS), None)).parse_args(arguments)
+        return options.run(options)
 
 
 def _drop_output() -> None:

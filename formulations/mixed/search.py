@@ -68,14 +68,17 @@ def empty_state(tables: SettingTables, entries: Sequence[int], rates: Sequence[b
 def improve(tables: SettingTables, state: State, rounds: int, seed: int) -> float:
     """Ruin and recreate, in place; returns the worth of what is not carried, 0 once everything is."""
     np.random.seed(seed)
-    least = uncarried(tables, state)
+    least, gpus = uncarried(tables, state), np.arange(len(state.entry))
+    before = State(state.entry, state.kind.copy(), state.setting.copy(), state.alone.copy(), state.parts.copy(),
+                   state.counts.copy(), state.left.copy(), state.lacking.copy())
+    worth = np.empty(len(tables.worth))
     for _ in range(rounds):
         if least == 0:
             break
-        chosen = np.random.permutation(len(state.entry))[: np.random.randint(1, 3)]
-        old = (state.kind[chosen], state.setting[chosen], state.alone[chosen], state.parts[chosen],
-               state.counts[chosen], state.left.copy(), state.lacking.copy())
-        worth = tables.worth * np.random.uniform(1 - SPREAD, 1 + SPREAD, len(tables.worth))
+        shuffle(gpus)
+        chosen = gpus[: 1 + int(2 * np.random.random())]
+        for w in range(len(worth)):
+            worth[w] = tables.worth[w] * (1 - SPREAD + 2 * SPREAD * np.random.random())
         if np.random.random() < ANEW:
             for gpu in chosen:
                 clear(tables, state, gpu)
@@ -85,21 +88,49 @@ def improve(tables: SettingTables, state: State, rounds: int, seed: int) -> floa
             refill(tables, state, chosen, worth)
         now = uncarried(tables, state)
         if now > least + WORSE * np.random.random():
-            (state.kind[chosen], state.setting[chosen], state.alone[chosen], state.parts[chosen],
-             state.counts[chosen], state.left[:], state.lacking[:]) = old
+            copy_gpus(before, state, chosen)
+        else:
+            copy_gpus(state, before, chosen)
         least = min(least, now)
     return least
 
 
 @compiled
+def copy_gpus(source: State, target: State, gpus: Ints) -> None:
+    """Make some GPUs of a State, and what is not carried, those of another."""
+    for gpu in gpus:
+        for place in range(source.kind.shape[1]):
+            target.kind[gpu, place], target.setting[gpu, place] = source.kind[gpu, place], source.setting[gpu, place]
+            target.alone[gpu, place] = source.alone[gpu, place]
+            for way in range(source.parts.shape[2]):
+                target.parts[gpu, place, way] = source.parts[gpu, place, way]
+                target.counts[gpu, place, way] = source.counts[gpu, place, way]
+    for w in range(len(source.left)):
+        target.left[w], target.lacking[w] = source.left[w], source.lacking[w]
+
+
+@compiled
+def shuffle(numbers: Ints) -> None:
+    """Bring numbers into a random order, in place."""
+    for at in range(len(numbers) - 1, 0, -1):
+        other = int((at + 1) * np.random.random())
+        numbers[at], numbers[other] = numbers[other], numbers[at]
+
+
+@compiled
 def refill(tables: SettingTables, state: State, gpus: Ints, worth: Floats) -> None:
     """Empty some slices of some GPUs and fill them again."""
-    chosen = [(gpu, place) for gpu in gpus for place in range(state.kind.shape[1])
-              if state.kind[gpu, place] != NONE and np.random.random() < 0.5]
-    for gpu, place in chosen:
-        vacate(tables, state, gpu, place)
-    for at in np.random.permutation(len(chosen)):
-        occupy(tables, state, chosen[at][0], chosen[at][1], worth)
+    places, many = state.kind.shape[1], 0
+    chosen = np.empty(len(gpus) * places, np.int64)
+    for gpu in gpus:
+        for place in range(places):
+            if state.kind[gpu, place] != NONE and np.random.random() < 0.5:
+                vacate(tables, state, gpu, place)
+                chosen[many] = gpu * places + place
+                many += 1
+    shuffle(chosen[:many])
+    for one in chosen[:many]:
+        occupy(tables, state, one // places, one % places, worth)
 
 
 def take_off(tables: SettingTables, state: State, gpu: int, entry: int) -> State:
@@ -116,7 +147,11 @@ def take_off(tables: SettingTables, state: State, gpu: int, entry: int) -> State
 @compiled
 def uncarried(tables: SettingTables, state: State) -> float:
     """The worth of the rates that are not carried and of the missing replicas."""
-    return np.sum(tables.worth * state.left) + REPLICA * np.sum(np.maximum(state.lacking, 0))
+    rates, replicas = 0.0, 0
+    for w in range(len(state.left)):
+        rates += tables.worth[w] * state.left[w]
+        replicas += max(state.lacking[w], 0)
+    return rates + REPLICA * replicas
 
 
 @compiled
@@ -132,15 +167,15 @@ def vacate(tables: SettingTables, state: State, gpu: int, place: int) -> None:
     """Take everything off a slice."""
     setting, alone = state.setting[gpu, place], state.alone[gpu, place]
     if alone != NONE:
-        carry(tables, state, alone, -state.parts[gpu, place, 0], -1)
+        carry(tables, state, alone, -state.parts[gpu, place, 0], -1.0)
     elif setting != NONE:
-        account(tables, state, setting, state.parts[gpu, place], state.counts[gpu, place], -1)
+        account(tables, state, setting, state.parts[gpu, place], state.counts[gpu, place], -1.0)
     state.setting[gpu, place] = state.alone[gpu, place] = NONE
 
 
 @compiled
-def account(tables: SettingTables, state: State, setting: int, parts: Floats, counts: Ints, sign: int) -> None:
-    """Record that the ways of a setting carry their parts, or with ``sign`` -1 that they no longer do."""
+def account(tables: SettingTables, state: State, setting: int, parts: Floats, counts: Ints, sign: float) -> None:
+    """Record that the ways of a setting carry their parts, or with ``sign`` -1.0 that they no longer do."""
     begin, seen = tables.first[setting], np.zeros(len(state.left), np.bool_)
     for here in range(tables.first[setting + 1] - begin):
         w = tables.workload[begin + here]
@@ -151,20 +186,25 @@ def account(tables: SettingTables, state: State, setting: int, parts: Floats, co
 
 
 @compiled
-def carry(tables: SettingTables, state: State, w: int, part: float, replicas: int) -> None:
-    """Record that a part of a workload's rate is carried, by some replicas; both may be negative."""
+def carry(tables: SettingTables, state: State, w: int, part: float, replicas: float) -> None:
+    """Record that a part of a workload's rate is carried, by a whole number of replicas; both may be negative."""
     left = state.left[w] - part
     state.left[w] = left if left > ROUNDING else 0.0
-    state.lacking[w] -= replicas
+    state.lacking[w] -= int(replicas)
 
 
 @compiled
 def furnish(tables: SettingTables, state: State, gpu: int, worth: Floats) -> None:
     """Partition an empty GPU at random and fill its slices."""
-    mine = np.flatnonzero(tables.entry == state.entry[gpu])
-    slots, place = tables.slots[mine[np.random.randint(len(mine))]], 0
-    for kind in np.random.permutation(slots.shape[0]):
-        for _ in range(slots[kind]):
+    partition, seen = 0, 0
+    for other in range(len(tables.entry)):
+        if tables.entry[other] == state.entry[gpu]:
+            seen += 1
+            partition = other if np.random.random() * seen < 1 else partition
+    kinds, place = np.arange(tables.slots.shape[1]), np.int64(0)
+    shuffle(kinds)
+    for kind in kinds:
+        for _ in range(tables.slots[partition, kind]):
             state.kind[gpu, place] = kind
             occupy(tables, state, gpu, place, worth)
             place += 1
@@ -180,16 +220,19 @@ def occupy(tables: SettingTables, state: State, gpu: int, place: int, worth: Flo
         gain = worth[w] * part + (REPLICA if state.lacking[w] > 0 and tables.segment[w, kind] > 0 else 0.0)
         if gain > best:
             best, state.alone[gpu, place], state.parts[gpu, place, 0] = gain, w, part
-    for setting in np.flatnonzero(tables.kind == kind):
+    for setting in range(len(tables.kind)):
+        if tables.kind[setting] != kind:
+            continue
         for dense in (False, True):
             gain = fill(tables, state, setting, worth, dense, parts, counts)
             if gain > best:
                 best, state.alone[gpu, place], state.setting[gpu, place] = gain, NONE, setting
-                state.parts[gpu, place], state.counts[gpu, place] = parts, counts
+                for way in range(len(parts)):
+                    state.parts[gpu, place, way], state.counts[gpu, place, way] = parts[way], counts[way]
     if state.alone[gpu, place] != NONE:
-        carry(tables, state, state.alone[gpu, place], state.parts[gpu, place, 0], 1)
+        carry(tables, state, state.alone[gpu, place], state.parts[gpu, place, 0], 1.0)
     elif state.setting[gpu, place] != NONE:
-        account(tables, state, state.setting[gpu, place], state.parts[gpu, place], state.counts[gpu, place], 1)
+        account(tables, state, state.setting[gpu, place], state.parts[gpu, place], state.counts[gpu, place], 1.0)
 
 
 @compiled
@@ -204,7 +247,7 @@ def fill(
     room, free, memory_gib = tables.room[setting], tables.clients[setting], tables.memory_gib[setting]
     parts[:], counts[:] = 0.0, 0
     left, lacking, seen = state.left.copy(), state.lacking.copy(), np.zeros(len(worth), np.bool_)
-    total = 0.0
+    total, workloads = 0.0, 0
     while free >= 1:
         best, found, taken, gained = 0.0, NONE, 0.0, 0.0
         for at in range(begin, end):
@@ -225,6 +268,7 @@ def fill(
             break
         w, here = tables.workload[found], found - begin
         lacking[w] -= 1 if tables.split[w] or not seen[w] else 0
+        workloads += not seen[w]
         seen[w] = True
         total += gained
         parts[here] += taken
@@ -233,4 +277,4 @@ def fill(
         room -= tables.busy[found] * taken
         memory_gib -= tables.held_gib[found]
         free -= 1
-    return total if seen.sum() > 1 else 0.0
+    return total if workloads > 1 else 0.0

@@ -70,7 +70,7 @@ def place(
     tuple
         The type and the GPU; NONE when there is none.
     """
-    kind, gpu, lowest = NONE, NONE, np.inf
+    kind, gpu, lowest = int(NONE), int(NONE), np.inf
     for other in range(len(types)):
         found, score = _least_growth(types[other], packings[other], one, costs.least[other, one], eager)
         score *= costs.worth[other] / types[other].limit
@@ -106,8 +106,8 @@ def _least_growth(tables: PointTables, packing: Packing, one: int, least: int, e
         size = packing.size[gpu]
         if size == 0 or packing.used[gpu] + least > tables.limit:
             continue
-        members[:size] = packing.members[gpu, :size]
-        units[:size] = packing.units[gpu, :size]
+        for at in range(size):
+            members[at], units[at] = packing.members[gpu, at], packing.units[gpu, at]
         members[size], units[size] = one, least
         total = settle(tables, members, size + 1, units, points)
         if total == NONE:

@@ -1,9 +1,11 @@
 """Compiled ruin and recreate over packings of replicas that share GPUs."""
 
+import math
+
 import numpy as np
 
 from provision.heuristics.core.shared_packing import Costs, Packing, Packings, Types, place
-from provision.models.base.arrays import Ints
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.contents.interference.kernels import NONE
 from provision.models.contents.interference.tables import PointTables
@@ -34,15 +36,15 @@ def ruin_and_recreate(
         places += packings[kind].members.size
     loose, keys, touched = np.empty(places, np.int64), np.empty(places), np.empty((2 * places, 2), np.int64)
     for _ in range(steps):
-        loosened, many, in_use = 0, 0, 0
+        loosened, many, in_use = np.int64(0), np.int64(0), 0
         for kind in range(kinds):
             in_use += _in_use(packings[kind])
             if kinds > 1:
-                costs.lean[kind] = np.exp(draw.standard_normal())
-        for _ in range(min(int(draw.integers(2, most_gpus + 1)), in_use)):
+                costs.lean[kind] = math.exp(_normal(draw))
+        for _ in range(min(2 + int((most_gpus - 1) * draw.random()), in_use)):
             kind, gpu = _victim(types, packings, draw)
             packing = packings[kind]
-            touched[many] = kind, gpu
+            touched[many, 0], touched[many, 1] = kind, gpu
             many += 1
             for at in range(packing.size[gpu]):
                 one = packing.members[gpu, at]
@@ -51,20 +53,38 @@ def ruin_and_recreate(
                 loosened += 1
             packing.size[gpu], packing.used[gpu] = 0, 0
         fits = True
-        for at in np.argsort(keys[:loosened]):
+        _sort(loose, keys, loosened)
+        for at in range(loosened):
             kind, gpu = place(types, packings, costs, loose[at], eager)
             if gpu == NONE:
                 fits = False
                 break
-            touched[many] = kind, gpu
+            touched[many, 0], touched[many, 1] = kind, gpu
             many += 1
-        keep = fits and _change(types, packings, before, costs, touched[:many]) <= 0
+        keep = fits and _change(types, packings, before, costs, touched, many) <= 0
         for at in range(many):
-            kind, gpu = touched[at]
+            kind, gpu = touched[at, 0], touched[at, 1]
             if keep:
                 _copy_row(packings[kind], before[kind], gpu)
             else:
                 _copy_row(before[kind], packings[kind], gpu)
+
+
+@compiled
+def _normal(draw: np.random.Generator) -> float:
+    """A standard normal number (Box and Muller 1958); NumPy's own method takes long to compile."""
+    return math.sqrt(-2 * math.log(1 - draw.random())) * math.cos(2 * math.pi * draw.random())
+
+
+@compiled
+def _sort(loose: Ints, keys: Floats, size: int) -> None:
+    """Sort the first few replicas by their keys, by insertion."""
+    for end in range(1, size):
+        one, key, at = loose[end], keys[end], end
+        while at > 0 and keys[at - 1] > key:
+            loose[at], keys[at] = loose[at - 1], keys[at - 1]
+            at -= 1
+        loose[at], keys[at] = one, key
 
 
 @compiled
@@ -74,7 +94,7 @@ def _victim(types: Types, packings: Packings, draw: np.random.Generator) -> tupl
     for kind in range(len(types)):
         gpus += len(packings[kind].size)
     while tried < TOURNAMENT or found[0] == NONE:
-        gpu, kind = int(draw.integers(0, gpus)), 0
+        gpu, kind = int(gpus * draw.random()), 0
         while gpu >= len(packings[kind].size):
             gpu -= len(packings[kind].size)
             kind += 1
@@ -87,21 +107,24 @@ def _victim(types: Types, packings: Packings, draw: np.random.Generator) -> tupl
 
 @compiled
 def _copy_row(source: Packing, target: Packing, gpu: int) -> None:
-    target.members[gpu], target.units[gpu] = source.members[gpu], source.units[gpu]
+    for at in range(source.members.shape[1]):
+        target.members[gpu, at], target.units[gpu, at] = source.members[gpu, at], source.units[gpu, at]
     target.size[gpu], target.used[gpu] = source.size[gpu], source.used[gpu]
 
 
 @compiled
 def _change(
-    types: Types, packings: Packings, before: Packings, costs: Costs, touched: Ints
+    types: Types, packings: Packings, before: Packings, costs: Costs, touched: Ints, many: int
 ) -> float:
-    """The change of the measure by the GPUs that were touched; a GPU may be listed twice."""
+    """The change of the measure by the first ``many`` GPUs that were touched; a GPU may be listed twice."""
     change = 0.0
     for kind in range(len(types)):
         change += costs.rent[kind, _in_use(packings[kind])] - costs.rent[kind, _in_use(before[kind])]
-    for at in range(len(touched)):
-        kind, gpu = touched[at]
-        if not ((touched[:at, 0] == kind) & (touched[:at, 1] == gpu)).any():
+    for at in range(many):
+        kind, gpu, earlier = touched[at, 0], touched[at, 1], 0
+        while touched[earlier, 0] != kind or touched[earlier, 1] != gpu:
+            earlier += 1
+        if earlier == at:
             free = _free(types[kind], packings[kind], gpu) - _free(types[kind], before[kind], gpu)
             change -= costs.worth[kind] * free
     return change

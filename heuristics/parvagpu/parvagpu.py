@@ -51,6 +51,7 @@ class Variant:
     optimize: bool = True
 
     def __call__(self, instance: Instance, control: Search) -> Outcome:
+        """The plan of an instance."""
         started = perf_counter()
         segments = best_segments(instance, self.max_processes)
         refused = refusal(instance, segments, started)

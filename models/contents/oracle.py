@@ -75,4 +75,6 @@ class OracleFactory(Protocol):
     """
 
     def __call__(self, instance: Instance, entry: FleetEntry, profile: str, data: PerformanceFile,
-                 roles: Sequence[Role], copies: NDArray[np.int64]) -> ContentOracle | None: ...
+                 roles: Sequence[Role], copies: NDArray[np.int64]) -> ContentOracle | None:
+        """The oracle of a slice kind; None for kinds that have none."""
+        ...

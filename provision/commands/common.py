@@ -11,11 +11,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from provision.draw.output import Output
+from provision.models.base.compiled import unwarmed
 from provision.models.base.errors import InputError
 from provision.models.base.plain import finite
 
@@ -125,6 +135,14 @@ def shown(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+class _Kernels(ProgressColumn):
+    """How many kernels were compiled so far, if any."""
+
+    def render(self, task: Task) -> Text:
+        """The column's text."""
+        return Text(f"{unwarmed()} kernels compiled" if unwarmed() else "")
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[Incumbent], None]]:
     """Show elapsed time, incumbent, bound and gap on a terminal; yields the function that methods report to."""
@@ -133,7 +151,7 @@ def progress(what: str) -> Iterator[Callable[[Incumbent], None]]:
         yield lambda incumbent: None
         return
     bar = Progress(
-        SpinnerColumn(), PLAIN, TimeElapsedColumn(), console=console, transient=True
+        SpinnerColumn(), PLAIN, TimeElapsedColumn(), _Kernels(), console=console, transient=True
     )
     with bar:
         task = bar.add_task(what)

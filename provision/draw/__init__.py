@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from provision.models.base.extras import optional
+
 if TYPE_CHECKING:
     from provision.draw import fit_plot as fit_plot
     from provision.draw import latencies as latencies
@@ -27,4 +29,5 @@ if not TYPE_CHECKING:  # a type checker takes a module with ``__getattr__`` to h
         """A module of ``__all__``, on its first use."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return import_module(f"{__name__}.{name}")
+        with optional():
+            return import_module(f"{__name__}.{name}")

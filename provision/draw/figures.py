@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.instances.files.files import check_writable, write_bytes
 from provision.models.base.errors import InputError
+from provision.models.base.extras import optional
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,11 +25,14 @@ def check_picture(path: FilePath, force: bool = False) -> None:
     Raises
     ------
     InputError
-        When the suffix is none of FORMATS, the file exists and ``force`` is not set, or it cannot be written.
+        When the suffix is none of FORMATS, the file exists and ``force`` is not set, it cannot be written, or
+        matplotlib is not installed.
     """
     if Path(path).suffix.lower() not in FORMATS:
         raise InputError(f"{path}: pictures are PNG or SVG; end the name in .png or .svg")
     check_writable(path, force)
+    with optional():
+        import_module("matplotlib")
 
 
 def write_figure(figure: Figure, path: FilePath, force: bool = False) -> None:

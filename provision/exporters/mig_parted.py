@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import pynvml
-
 from provision.exporters.common import Exported, nodes, yaml_text
 from provision.models.base.errors import InputError
+from provision.models.base.extras import optional
 from provision.models.hardware.geometry import geometry
 from provision.models.hardware.gpu import gpu_type
 
@@ -100,6 +99,8 @@ def _compute_instance(kind: GpuType, profile: MigProfile) -> int:
             f"mig-parted: {profile.name} on {kind.name} has {profile.sms} SMs where a plain profile has "
             f"{plain[profile.compute]}, and which compute instance spans it is not documented; use --to shell"
         )
+    with optional():
+        import pynvml  # few exports need it
     return getattr(pynvml, f"NVML_COMPUTE_INSTANCE_PROFILE_{profile.compute}_SLICE")
 
 

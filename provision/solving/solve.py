@@ -2,9 +2,10 @@
 
 import platform
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from time import perf_counter
 from typing import Any
@@ -272,6 +273,10 @@ def _holding(instance: Instance, plan: Plan | None) -> Plan | None:
 
 @cache
 def _versions() -> dict[str, str]:
-    """Versions of Python and of the packages that an answer depends on."""
+    """Versions of Python and of the packages that an answer depends on, as far as they are installed."""
     packages = ("provision", "numba", "numpy", "scipy", "pulp", "ortools")
-    return {"python": platform.python_version()} | {name: version(name) for name in packages}
+    found = {"python": platform.python_version()}
+    for name in packages:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

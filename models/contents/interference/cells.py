@@ -6,6 +6,7 @@ within the upper ends of cache demand and power. The last two constraints are re
 relaxation, Geoffrion 1974), which are improved by Polyak's rule.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -127,13 +128,15 @@ def _within(price: float, amount: float) -> float:
 @compiled
 def _priced(offers: Offers, cell: Cell, limit: int) -> CellBound:
     """The CellBound of a cell at its multipliers. Rounding down what these take can only raise the bound."""
-    taken = np.floor(cell.cache_price * offers.cache + cell.power_price * offers.power_w)
-    values = offers.value - taken.astype(np.int64)
+    values = np.empty(len(offers.value), np.int64)
+    for at in range(len(values)):
+        taken = math.floor(cell.cache_price * offers.cache[at] + cell.power_price * offers.power_w[at])
+        values[at] = offers.value[at] - taken
     best = np.empty((len(values) + 1, cell.size + 1, limit + 1), np.int64)
     fill(offers.units, values, best)
     most = best[0, cell.size, limit]
     given = cell.cache_price * (cell.cache[1] + SLIGHT) + cell.power_price * (cell.power_w[1] + SLIGHT)
-    allowance = int(np.ceil(given)) + 1
+    allowance = math.ceil(given) + 1
     return CellBound(most + allowance if most > NEVER // 2 else NEVER, cell, values, best, allowance)
 
 
@@ -141,10 +144,13 @@ def _priced(offers: Offers, cell: Cell, limit: int) -> CellBound:
 def fill(units: Ints, values: Ints, best: Ints) -> None:
     """Fill ``best``: entry [o, n, u] is the highest value of exactly n offers, all from o on, in at most u units."""
     many, counts, limits = best.shape
-    best[many - 1] = NEVER
-    best[many - 1, 0] = 0
+    for number in range(counts):
+        for total in range(limits):
+            best[many - 1, number, total] = NEVER if number else 0
     for at in range(many - 2, -1, -1):
-        best[at] = best[at + 1]
+        for number in range(counts):
+            for total in range(limits):
+                best[at, number, total] = best[at + 1, number, total]
         need, value = units[at], values[at]
         for number in range(1, counts):
             for total in range(need, limits):

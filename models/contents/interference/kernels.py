@@ -23,7 +23,8 @@ UNKNOWN = -2
 TRIES = 20000
 """Most operating points to try for one set."""
 ROUNDED = 1e-13
-"""Rounding error of a difference of sums of demands, as a part of the sum."""
+"""Rounding error of a difference of sums of demands, as a part of the sum. Kernels take it with a sign: for a
+flag they would be compiled once for each of its values."""
 
 
 @compiled
@@ -62,22 +63,23 @@ def delay_at(tables: PointTables | Menu, count: int) -> float:
 
 
 @compiled
-def busy_ms(tables: PointTables, point: int, count: int, cache: float, power_w: float, planned: bool) -> float:
+def busy_ms(tables: PointTables, point: int, count: int, cache: float, power_w: float, rounded: float) -> float:
     """Time of a batch at a point at full clock, in ms, among ``count`` replicas.
 
     The others bring a cache demand of ``cache`` and a power of ``power_w`` (W). Rounding errs against a plan where
-    ``planned``, else in favour of one. The kernel divides nowhere: the check for a zero divisor would double its cost.
+    ``rounded`` is ROUNDED, in favour of one where it is -ROUNDED. The kernel divides nowhere: the check for a zero
+    divisor would double its cost.
     """
     alone_ms = tables.base_ms[point] + tables.kernels[point] * delay_at(tables, count)
     if count == 1:
         return alone_ms
-    by_cache_ms = tables.cache_ms[point] * _combined(tables.root, cache, tables.cache[point], planned)
-    by_power_ms = tables.power_ms[point] * _combined(tables.root, power_w, tables.power_w[point], planned)
+    by_cache_ms = tables.cache_ms[point] * _combined(tables.root, cache, tables.cache[point], rounded)
+    by_power_ms = tables.power_ms[point] * _combined(tables.root, power_w, tables.power_w[point], rounded)
     return alone_ms + by_cache_ms + by_power_ms
 
 
 @compiled
-def _combined(root: float, beside: float, own: float, planned: bool) -> float:
+def _combined(root: float, beside: float, own: float, rounded: float) -> float:
     """The joint effect of neighbours' demands that sum up to ``beside``: the sum to the power ``root``.
 
     ``beside`` is the sum over all replicas less a replica's ``own`` demand. Its rounding error is added or subtracted
@@ -85,8 +87,7 @@ def _combined(root: float, beside: float, own: float, planned: bool) -> float:
     """
     if root == 1:
         return max(beside, 0.0)
-    rounding = ROUNDED * (beside + own)
-    return max(beside + (rounding if planned else -rounding), 0.0) ** root
+    return max(beside + rounded * (beside + own), 0.0) ** root
 
 
 @compiled
@@ -132,7 +133,7 @@ def settle(tables: PointTables, members: Ints, size: int, units: Ints, points: I
             for at in range(size):
                 point, end = points[at], tables.first[members[at], units[at] + 1]
                 others, beside_w = cache - tables.cache[point], power_w - tables.power_w[point]
-                while point < end and not holds(tables, point, size, others, beside_w, True):
+                while point < end and not holds(tables, point, size, others, beside_w, ROUNDED):
                     point += 1
                 if point == end:
                     units[at] += 1
@@ -187,14 +188,14 @@ def relax(tables: PointTables, members: Ints, size: int, by_units: Ints, by_powe
             beside_w = power_w - tables.power_w[tables.by_power[by_power[at]]]
             end = tables.first[members[at], tables.limit + 1]
             point = by_units[at]
-            while point < end and not holds(tables, point, size, others, beside_w, False):
+            while point < end and not holds(tables, point, size, others, beside_w, -ROUNDED):
                 point += 1
             if point == end:
                 return NONE
             by_units[at] = point
             total += tables.units[point]
             place = by_power[at]
-            while place < end and not holds(tables, tables.by_power[place], size, others, beside_w, False):
+            while place < end and not holds(tables, tables.by_power[place], size, others, beside_w, -ROUNDED):
                 place += 1
             if place == end:
                 return NONE
@@ -207,14 +208,14 @@ def relax(tables: PointTables, members: Ints, size: int, by_units: Ints, by_powe
 
 
 @compiled
-def holds(tables: PointTables, point: int, count: int, cache: float, power_w: float, planned: bool) -> bool:
+def holds(tables: PointTables, point: int, count: int, cache: float, power_w: float, rounded: float) -> bool:
     """Whether a point keeps SLO and rate among ``count`` replicas whose others bring ``cache`` and ``power_w`` (W).
 
-    ``planned`` asks for a plan; else the looser limits of bounds count.
+    ROUNDED as ``rounded`` asks for a plan; with less than 0 the looser limits of bounds count.
     """
-    room_ms = tables.room_ms[point] if planned else tables.loose_ms[point]
+    room_ms = tables.room_ms[point] if rounded > 0 else tables.loose_ms[point]
     clock = clock_at(tables, power_w + tables.power_w[point])
-    return clock > 0 and busy_ms(tables, point, count, cache, power_w, planned) <= clock * room_ms
+    return clock > 0 and busy_ms(tables, point, count, cache, power_w, rounded) <= clock * room_ms
 
 
 @compiled
@@ -244,12 +245,16 @@ def arrange(tables: PointTables, members: Ints, size: int, units: Ints, points: 
     total = relax(tables, members, size, by_units, by_power)
     if total == NONE:
         return NONE
-    units[:size] = 0
+    for at in range(size):
+        units[at] = 0
     settled = settle(tables, members, size, units, points)
     if settled != NONE:
         return settled
-    least = tables.least_cache[by_power], tables.power_w[tables.by_power[by_power]]
-    return _tried(tables, members[:size], points, tries, by_units, tables.limit - total, *least)
+    least_cache, least_w = np.empty(size), np.empty(size)
+    for at in range(size):
+        least_cache[at] = tables.least_cache[by_power[at]]
+        least_w[at] = tables.power_w[tables.by_power[by_power[at]]]
+    return _tried(tables, members[:size], points, tries, by_units, tables.limit - total, least_cache, least_w)
 
 
 @compiled
@@ -268,9 +273,13 @@ def _tried(
     The search may take ``spare`` units more than these points do. A member without a point yet counts with its
     ``least_cache`` and ``least_w``, both (members,).
     """
-    size, total = len(members), tables.units[by_units].sum()
+    size, total = len(members), 0
     depth, taken, answer = 0, 0, NONE
-    cache, power_w = np.full(size + 1, least_cache.sum()), np.full(size + 1, least_w.sum())
+    cache, power_w = np.zeros(size + 1), np.zeros(size + 1)
+    for at in range(size):
+        total += tables.units[by_units[at]]
+        cache[0] += least_cache[at]
+        power_w[0] += least_w[at]
     points[0] = by_units[0] - 1
     while depth >= 0:
         if points[depth] >= by_units[depth]:
@@ -288,12 +297,12 @@ def _tried(
         cache[depth + 1] = cache[depth] + tables.cache[point] - least_cache[depth]
         power_w[depth + 1] = power_w[depth] + tables.power_w[point] - least_w[depth]
         brought = size, cache[depth + 1], power_w[depth + 1]
-        if not all_hold(tables, points[: depth + 1], *brought, False):
+        if not all_hold(tables, points[: depth + 1], *brought, -ROUNDED):
             continue
         if depth + 1 < size:
             depth += 1
             points[depth] = by_units[depth] - 1
-        elif all_hold(tables, points[:size], *brought, True):
+        elif all_hold(tables, points[:size], *brought, ROUNDED):
             return total + taken
         else:
             answer = UNKNOWN
@@ -301,9 +310,9 @@ def _tried(
 
 
 @compiled
-def all_hold(tables: PointTables, points: Ints, count: int, cache: float, power_w: float, planned: bool) -> bool:
+def all_hold(tables: PointTables, points: Ints, count: int, cache: float, power_w: float, rounded: float) -> bool:
     """Whether some points keep SLO and rate among ``count`` replicas that together bring ``cache`` and ``power_w``."""
     for point in points:
-        if not holds(tables, point, count, cache - tables.cache[point], power_w - tables.power_w[point], planned):
+        if not holds(tables, point, count, cache - tables.cache[point], power_w - tables.power_w[point], rounded):
             return False
     return True

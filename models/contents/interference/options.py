@@ -15,7 +15,7 @@ import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
-from provision.models.contents.interference.kernels import busy_ms, clock_at
+from provision.models.contents.interference.kernels import ROUNDED, busy_ms, clock_at
 from provision.models.contents.interference.tables import Demand, PointTables, models_apart
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def offers_in(tables: PointTables, options: Options, worth: Ints, one: Ints, cel
         own, own_w = tables.cache[point], tables.power_w[point]
         if own + least_cache > cache[1] + SLIGHT or own_w + least_w > power_w[1] + SLIGHT:
             continue
-        gpu_ms = busy_ms(tables, point, count, cache[0] - own, power_w[0] - own_w, False)
+        gpu_ms = busy_ms(tables, point, count, cache[0] - own, power_w[0] - own_w, -ROUNDED)
         at = _first_above(options.room_ms, options.first[option], options.first[option + 1], gpu_ms / clock)
         if at == options.first[option + 1] or worth[at] == 0:
             continue
@@ -109,8 +109,25 @@ def offers_in(tables: PointTables, options: Options, worth: Ints, one: Ints, cel
             kept.units[size], kept.value[size] = tables.units[point], worth[at]
             kept.cache[size], kept.power_w[size], kept.one[size] = own, own_w, one[at]
             size += 1
-    order = np.argsort(-kept.units[:size], kind="mergesort")
-    return Offers(kept.units[order], kept.value[order], kept.cache[order], kept.power_w[order], kept.one[order])
+    return _most_units_first(kept, size, tables.limit)
+
+
+@compiled
+def _most_units_first(kept: Offers, size: int, limit: int) -> Offers:
+    """The first ``size`` offers, most units first, else in their order; units are at most ``limit``."""
+    sorted_ = Offers(np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size), np.empty(size),
+                     np.empty(size, np.int64))
+    place = np.zeros(limit + 2, np.int64)
+    for at in range(size):
+        place[kept.units[at]] += 1
+    for units in range(limit, -1, -1):
+        place[units] += place[units + 1]
+    for at in range(size - 1, -1, -1):
+        place[kept.units[at]] -= 1
+        to = place[kept.units[at]]
+        sorted_.units[to], sorted_.value[to], sorted_.one[to] = kept.units[at], kept.value[at], kept.one[at]
+        sorted_.cache[to], sorted_.power_w[to] = kept.cache[at], kept.power_w[at]
+    return sorted_
 
 
 @compiled

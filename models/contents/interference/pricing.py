@@ -6,14 +6,14 @@ or with too many sets, is cut in two. All cells together contain every pattern, 
 Duals are whole numbers, so that sums are exact.
 """
 
-import heapq
 from typing import NamedTuple
 
 import numpy as np
 
 from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled
-from provision.models.contents.interference.cells import NEVER, CellBound, first_cells, halves, relaxed
+from provision.models.base.heaps import drop_first, push
+from provision.models.contents.interference.cells import NEVER, Cell, CellBound, first_cells, halves, relaxed
 from provision.models.contents.interference.kernels import NONE, TRIES, UNKNOWN, arrange, settle
 from provision.models.contents.interference.options import SLIGHT, Offers, Options, dearest, offers_in
 from provision.models.contents.interference.tables import PointTables
@@ -74,11 +74,15 @@ def search(tables: PointTables, options: Options, values: Ints, floor: int, cell
     worth, one = dearest(options, values)
     known = _Known(np.empty((room, tables.most), np.int64), np.empty(room, np.int64), np.zeros(1, np.int64),
                    np.full(1, floor), np.full(len(values), floor))
-    heap = [(NEVER, 2 * count + side, first_cells(tables, options, count)[side])
-            for count in range(1, tables.most + 1) for side in range(2)]
-    opened = 2 * tables.most + 2
-    while len(heap) and -heap[0][0] > floor and cells > 0:
-        bound, _, cell = heapq.heappop(heap)
+    heap, size = np.empty((2 * tables.most + 2 * cells, 2), np.int64), 0
+    opened: list[Cell] = []
+    for count in range(1, tables.most + 1):
+        for cell in first_cells(tables, options, count):
+            size = push(heap, size, NEVER, len(opened))
+            opened.append(cell)
+    while size and -heap[0, 0] > floor and cells > 0:
+        bound, cell = heap[0, 0], opened[heap[0, 1]]
+        size = drop_first(heap, size)
         cells -= 1
         offers = offers_in(tables, options, worth, one, cell)
         found = relaxed(tables, offers, cell, floor)
@@ -87,10 +91,10 @@ def search(tables: PointTables, options: Options, values: Ints, floor: int, cell
         left = min(-bound, found.most, _listed(tables, offers, options.copies, found, known))
         if left > floor:
             for half in halves(tables, found.cell):
-                heapq.heappush(heap, (-left, opened, half))
-                opened += 1
+                size = push(heap, size, -left, len(opened))
+                opened.append(half)
     highest, taken = known.highest[0], known.taken[0]
-    most = max(highest, -heap[0][0]) if len(heap) else highest
+    most = max(highest, -heap[0, 0]) if size else highest
     return FoundPatterns(known.members[:taken], known.size[:taken], most, most == highest)
 
 
@@ -122,7 +126,7 @@ def _listed(tables: PointTables, offers: Offers, copies: Ints, relaxed: CellBoun
             nodes -= 1
             if nodes < 0:
                 return -NEVER
-            if (members[:depth] == one).sum() >= copies[one]:
+            if _times(members, depth, one) >= copies[one]:
                 continue
             members[depth], used[child] = one, limit - rest
             value[child], worth[child] = value[depth] + relaxed.values[at], worth[depth] + offers.value[at]
@@ -132,6 +136,15 @@ def _listed(tables: PointTables, offers: Offers, copies: Ints, relaxed: CellBoun
             elif worth[child] > goal and not _noted(tables, members, worth[child], offers.one[top], known):
                 left = worth[child]
     return left
+
+
+@compiled
+def _times(members: Ints, size: int, one: int) -> int:
+    """How often a class is among the first ``size`` members."""
+    times = 0
+    for at in range(size):
+        times += members[at] == one
+    return times
 
 
 @compiled
@@ -145,7 +158,8 @@ def _noted(tables: PointTables, members: Ints, worth: int, top: int, known: _Kno
     if total != UNKNOWN:
         known.target[top] = worth
         if known.taken[0] < len(known.size):
-            known.members[known.taken[0], : len(members)] = members
+            for at in range(len(members)):
+                known.members[known.taken[0], at] = members[at]
             known.size[known.taken[0]] = len(members)
             known.taken[0] += 1
     return True
@@ -167,7 +181,9 @@ def hardened(tables: PointTables, found: FoundPatterns, harder_first: Ints, hard
                 at = (turn + row) % size
                 one = members[at]
                 for other in harder[harder_first[one] : harder_first[one + 1]]:
-                    members[at], units[:size] = other, 0
+                    members[at] = other
+                    for each in range(size):
+                        units[each] = 0
                     if settle(tables, members, size, units, points) != NONE:
                         changed = True
                         break

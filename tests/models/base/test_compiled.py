@@ -5,7 +5,8 @@ import pickle
 import subprocess
 import sys
 
-from provision.models.base import compiled
+from provision.models.base import kernel_cache
+from provision.models.base.compiled import SLOWLY, compiled
 
 CALLER = """
 from callee import number
@@ -40,11 +41,18 @@ def test_a_changed_callee_is_noticed(tmp_path):
 
 
 def test_without_a_folder_for_the_cache_kernels_still_work(monkeypatch):
-    def nowhere(_):
+    def nowhere(*_):
         raise RuntimeError("no locator available")
 
-    monkeypatch.setattr(compiled, "_Cache", nowhere)
-    assert compiled.compiled(lambda: 5)() == 5
+    monkeypatch.setattr(kernel_cache, "_Cache", nowhere)
+    assert compiled(lambda: 5)() == 5
+
+
+def test_without_numba_kernels_are_plain_python(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    one = compiled(lambda number: number + 1)
+    assert [one(1), one(2)] == [2, 3]
+    assert [record.getMessage() for record in caplog.records] == [SLOWLY]
 
 
 def test_entries_of_a_type_that_is_gone_are_compiled_anew(tmp_path):

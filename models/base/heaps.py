@@ -1,0 +1,40 @@
+"""A binary heap in a table of whole numbers, for compiled kernels.
+
+Rows are (key, number); the first row is the least. Python's ``heapq`` compiles too, and takes ten times as long.
+"""
+
+from provision.models.base.arrays import Ints
+from provision.models.base.compiled import compiled
+
+
+@compiled
+def push(heap: Ints, size: int, key: int, number: int) -> int:
+    """Add an entry to a heap of ``size`` rows; returns its new size."""
+    child = size
+    while child > 0:
+        parent = (child - 1) // 2
+        if heap[parent, 0] < key or (heap[parent, 0] == key and heap[parent, 1] <= number):
+            break
+        heap[child, 0], heap[child, 1] = heap[parent, 0], heap[parent, 1]
+        child = parent
+    heap[child, 0], heap[child, 1] = key, number
+    return size + 1
+
+
+@compiled
+def drop_first(heap: Ints, size: int) -> int:
+    """Take the first row off a heap of ``size`` rows; returns its new size."""
+    size -= 1
+    key, number, parent = heap[size, 0], heap[size, 1], 0
+    while 2 * parent + 1 < size:
+        child = 2 * parent + 1
+        other = child + 1
+        if other < size and (heap[other, 0] < heap[child, 0]
+                             or (heap[other, 0] == heap[child, 0] and heap[other, 1] < heap[child, 1])):
+            child = other
+        if key < heap[child, 0] or (key == heap[child, 0] and number <= heap[child, 1]):
+            break
+        heap[parent, 0], heap[parent, 1] = heap[child, 0], heap[child, 1]
+        parent = child
+    heap[parent, 0], heap[parent, 1] = key, number
+    return size
