@@ -10,11 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-import numpy as np
-
 from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import SliceKind, best_segments
+from provision.models.contents.alone.segments import SliceKind, best_segments, fills_gpu
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Search
@@ -80,7 +78,7 @@ def plan(instance: Instance, search: Search) -> Outcome:
     refused = refusal(instance, segments, search.started)
     if refused is not None:
         return refused
-    whole = [at for at, kind in enumerate(segments.kinds) if _fills_gpu(instance, kind)]
+    whole = [at for at, kind in enumerate(segments.kinds) if fills_gpu(instance, kind)]
     choices = [
         [_choice(instance, segments.kinds[at], at, replicas(max(instance.planned_rps(one), ROUNDING), rates[at]),
                  one.min_replicas) for at in whole if rates[at] > 0]
@@ -99,12 +97,6 @@ def plan(instance: Instance, search: Search) -> Outcome:
 def _choice(instance: Instance, kind: SliceKind, at: int, many: int, least: int) -> Choice[int]:
     units = max(many, least)
     return Choice(units * instance.weight(instance.fleet[kind.entry]), units, kind.entry, at)
-
-
-def _fills_gpu(instance: Instance, kind: SliceKind) -> bool:
-    """Whether a slice is all of a GPU."""
-    entry = instance.fleet[kind.entry]
-    return not entry.partitioned or kind.compute == np.max([entry.type.slice_compute(one) for one in entry.profiles])
 
 
 METHODS = (

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from provision.commands.common import add_force
+from provision.commands.import_token_tables import add_tables
 from provision.commands.import_tokens import add_formats
 from provision.instances.files.demand import write_demand
 from provision.instances.files.files import check_writable
@@ -42,6 +43,7 @@ def add_import(parser: ArgumentParser) -> None:
     _add(formats, "mlperf", _mlperf, "results of MLPerf Inference, as a table", "PATH")
     _add_tables(formats)
     add_formats(formats)
+    add_tables(formats)
     for name in ("perf-analyzer", "model-analyzer"):
         formats.choices[name].add_argument("--gpu", required=True, metavar="G", help="measured on")
         formats.choices[name].add_argument(

@@ -10,6 +10,7 @@ from provision.exporters import (
     device_plugin,
     dra,
     helm,
+    inferno,
     kserve,
     kubernetes,
     mig_parted,
@@ -38,6 +39,7 @@ TARGETS = {
     "triton": triton.render,
     "shell": shell.render,
     "parvagpu": parvagpu.render,
+    "inferno": inferno.render,
 }
 
 

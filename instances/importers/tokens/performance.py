@@ -18,6 +18,7 @@ from provision.models.fitting.tokens import TokenFit, figures_of, fit_tokens
 from provision.models.performance.tokens.data import EngineLimits, TokenModels
 from provision.models.performance.tokens.loads import Figures, TokenBenchmark, TokenLoad
 from provision.models.performance.tokens.records import Engine
+from provision.models.performance.tokens.step import TokenCosts
 
 DIGITS = 4
 """Significant digits of a coefficient in a file."""
@@ -88,14 +89,25 @@ def fitted_performance(runs: Sequence[TokenBenchmark], server: Server) -> tuple[
     engine = Engine(limits.tokens_per_iteration, max(limits.max_sequences), limits.block_tokens,
                     server.kv_tokens // limits.block_tokens)
     fit = fit_tokens(runs, engine)
-    slice_ = {f"{name}_ms": float(f"{value:.{DIGITS}g}") for name, value in fit.costs._asdict().items()}
+    told = server._replace(kv_tokens=fit.engine.kv_tokens)
+    return performance_of(fit.costs, told, f"fitted to {len(runs)} benchmark runs"), _misfit(runs, fit)
+
+
+def performance_of(costs: TokenCosts, server: Server, source: str) -> TokenModels:
+    """The performance data of a model on one slice, coefficients with DIGITS significant digits.
+
+    Raises
+    ------
+    InputError
+        When a field is out of range.
+    """
+    slice_ = {f"{name}_ms": float(f"{value:.{DIGITS}g}") for name, value in costs._asdict().items() if value}
     with refused(f"--gpu {server.gpu} --profile {server.profile}"):
-        found = TokenModels(
-            version=1, kind="tokens", name=f"{server.model}-{server.gpu}", gpu=server.gpu, engine=limits,
-            source=f"fitted to {len(runs)} benchmark runs",
-            models={server.model: {"slices": {server.profile: {"kv_tokens": fit.engine.kv_tokens, **slice_}}}},
+        return TokenModels(
+            version=1, kind="tokens", name=f"{server.model}-{server.gpu}", gpu=server.gpu, engine=server.limits,
+            source=source,
+            models={server.model: {"slices": {server.profile: {"kv_tokens": server.kv_tokens, **slice_}}}},
         )
-    return found, _misfit(runs, fit)
 
 
 def _misfit(runs: Sequence[TokenBenchmark], fit: TokenFit) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from provision.instances.files.csv_cells import number, numbered_rows, text, whole
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record
+from provision.models.fitting.token_iterations import TimedIteration
 
 COLUMNS = (
     "model", "hardware", "tensor_parallel", "prompt_size", "batch_size", "token_size", "prompt_time", "token_time",
@@ -45,3 +46,23 @@ def read_splitwise(path: str | Path) -> list[IterationTimes]:
         names = [text(path, line, row, column) for column in COLUMNS[:2]]
         rows.append(IterationTimes(**dict(zip(IterationTimes.model_fields, [*names, *counts, *measures], strict=True))))
     return rows
+
+
+def timed_iterations(rows: list[IterationTimes], model: str, hardware: str, tensor_parallel: int
+                     ) -> list[TimedIteration]:
+    """The iterations of a model on some hardware: a row's prompts, and its decodes halfway through the answers.
+
+    Raises
+    ------
+    InputError
+        When there are none; the message says what there is.
+    """
+    asked = (model, hardware, tensor_parallel)
+    found = [one for one in rows if (one.model, one.hardware, one.tensor_parallel) == asked]
+    if not found:
+        known = sorted({(one.model, one.hardware, one.tensor_parallel) for one in rows})
+        raise InputError(f"no rows of {model} on {hardware} with tensor parallelism {tensor_parallel}; there are "
+                         + ", ".join(f"{name} on {gpu} x {many}" for name, gpu, many in known))
+    prompts = [TimedIteration(one.batch, 0.0, one.prompt_tokens, one.prompt_ms) for one in found]
+    return prompts + [TimedIteration(one.batch, one.prompt_tokens + one.output_tokens / 2, 0, one.token_ms)
+                      for one in found]

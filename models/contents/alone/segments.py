@@ -102,6 +102,12 @@ def _best_segments(key: _Identity, max_processes: int | None) -> Segments:
     return Segments(tuple(kind for kind, _ in columns), throughput, latency, batch, processes, model_index)
 
 
+def fills_gpu(instance: Instance, kind: SliceKind) -> bool:
+    """Whether a slice is all of a GPU."""
+    entry = instance.fleet[kind.entry]
+    return not entry.partitioned or kind.compute == max(entry.type.slice_compute(one) for one in entry.profiles)
+
+
 def _kind(number: int, entry: FleetEntry, profile: str) -> SliceKind:
     mig = entry.type.profiles.get(profile)
     return SliceKind(number, profile, mig.compute if mig else 1, mig.memory if mig else 1)

@@ -120,3 +120,29 @@ def test_a_file_without_its_load_takes_the_number_of_clients(folder, tmp_path):
     (tmp_path / "profile_export.jsonl").write_text("\n".join([json.dumps(request)] * 20))
     [run] = read_benchmarks("aiperf", [tmp_path / "profile_export.jsonl"], concurrency=4)
     assert (run.load.arrivals, run.load.concurrency, run.load.prompt.mean) == ("closed", 4, 500)
+
+
+SPLITWISE = """model,hardware,tensor_parallel,prompt_size,batch_size,token_size,prompt_time,token_time,e2e_time,\
+average_power,peak_power
+llama2-70b,h100-80gb,4,128,1,128,48.9,28.4,3680,0.4,0.5
+llama2-70b,h100-80gb,4,512,1,128,59.6,29.6,3850,0.4,0.5
+llama2-70b,h100-80gb,4,2048,1,128,200.9,29.8,4010,0.4,0.5
+llama2-70b,h100-80gb,4,512,8,128,442.1,31.4,4460,0.4,0.5
+"""
+"""A few means of Splitwise's table (Mutinifni/splitwise-sim, MIT)."""
+
+
+def test_imports_timed_iterations(tmp_path, capsys):
+    """A table becomes performance data that tells how well it fits; what it lacks gets one line."""
+    (tmp_path / "table.csv").write_text(SPLITWISE)
+    words = ["import", "splitwise", str(tmp_path / "table.csv"), "--model", "llama2-70b", "--gpu", "h100-80gb",
+             "--hardware", "h100-80gb", "--out", str(tmp_path / "perf.yaml"), "--kv-tokens"]
+    assert main([*words, "451000", "--tensor-parallel", "4"]) == 0
+    assert "8 timed iterations, median errors" in capsys.readouterr().out
+    data = TokenModels(**yaml.safe_load((tmp_path / "perf.yaml").read_text()))
+    assert data.slice_of("llama2-70b", "whole").iteration_ms(1, 512) == pytest.approx(29.4, abs=1)
+    assert main([*words, "8", "--tensor-parallel", "4", "--force"]) == 2
+    assert main([*words, "451000", "--force"]) == 2
+    short, lacking = capsys.readouterr().err.splitlines()
+    assert "--kv-tokens 8: give at least a block" in short
+    assert "with tensor parallelism 1; there are llama2-70b on h100-80gb x 4" in lacking

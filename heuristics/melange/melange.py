@@ -1,0 +1,95 @@
+"""Mélange as a method: profiles of request sizes, its integer program, and whole GPUs of the types that it chooses.
+
+Its capacity is pooled: a router by request size would have to fill every GPU to the brim. Plans here route without
+regard to size, in proportion to what each GPU carries of the whole mix. Where that is less than is asked the outcome
+says so, and the verifier and a replay tell what becomes of the limits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from provision.heuristics.melange.buckets import buckets_of
+from provision.heuristics.melange.program import Pool, Service, allocate
+from provision.models.base.arrays import Floats
+from provision.models.contents.alone.assemble import Layout, assemble
+from provision.models.contents.alone.feasibility import refusal
+from provision.models.contents.alone.segments import Segments, best_segments, fills_gpu
+from provision.models.contents.alone.token_points import token_point
+from provision.models.performance.tokens.lengths import Lengths, RequestTokens
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import Method
+from provision.models.problem.search import Outcome, Search
+from provision.models.problem.workload import Workload
+
+SLICE_FACTOR = 8
+ROUNDING = 1e-9
+
+
+def plan(instance: Instance, search: Search) -> Outcome:
+    """Whole GPUs of the types that the program chooses for every workload."""
+    segments = best_segments(instance)
+    refused = refusal(instance, segments, search.started)
+    if refused is not None:
+        return refused
+    whole = [at for at, kind in enumerate(segments.kinds) if fills_gpu(instance, kind)]
+    pools = [Pool(instance.weight(instance.fleet[segments.kinds[at].entry]), segments.kinds[at].entry) for at in whole]
+    services = [Service(_loads(instance, segments, at, whole), one.min_replicas)
+                for at, one in enumerate(instance.workloads)]
+    counts = {at: entry.count for at, entry in enumerate(instance.fleet) if entry.count is not None}
+    found = allocate(services, pools, counts, search.positive("slice_factor", int), search.left_s)
+    if found is None:
+        return Outcome("unknown", "completed", reason="melange found no whole GPUs for all request sizes")
+    layouts = [Layout(pools[pool].entry, ((whole[pool], at),)) for at, pool in np.argwhere(found.servers)
+               for _ in range(found.servers[at, pool])]
+    made = assemble(instance, segments, layouts, "melange")
+    carried_rps = found.servers @ segments.throughput_rps[:, whole].T
+    short = [f"{one.name} ({carried:.4g} of {instance.planned_rps(one):.4g} requests/s)"
+             for one, carried in zip(instance.workloads, np.diag(carried_rps), strict=True)
+             if carried < instance.planned_rps(one) * (1 - ROUNDING)]
+    if short:
+        return Outcome("unknown", "completed", made, reason="melange's GPUs would need a router by request size, and "
+                       f"carry less of all sizes mixed: {', '.join(short)}")
+    return Outcome("feasible", "completed", made)
+
+
+def _loads(instance: Instance, segments: Segments, at: int, whole: list[int]) -> Floats:
+    """(buckets, pools) GPUs that each bucket of a workload keeps busy; infinite on types that cannot take all sizes."""
+    workload = instance.workloads[at]
+    planned_rps, mixed_rps = instance.planned_rps(workload), segments.throughput_rps[at, whole]
+    if workload.tokens is None:
+        shares, rates = np.ones(1), mixed_rps[None]
+    else:
+        buckets = buckets_of(workload.tokens)
+        shares = np.array([one.share for one in buckets])
+        rates = np.array([[
+            _bucket_rps(instance, workload, segments, at, kind, RequestTokens(
+                input=Lengths(mean=one.prompt), output=Lengths(mean=one.output)))
+            for kind in whole] for one in buckets])
+    usable = (rates > 0) & (mixed_rps > 0)
+    return np.where(usable, planned_rps * shares[:, None] / np.where(usable, rates, 1.0), math.inf)
+
+
+def _bucket_rps(instance: Instance, workload: Workload, segments: Segments, at: int, kind: int, tokens: RequestTokens
+                ) -> float:
+    """The highest rate of requests of one size on a slice kind, in requests/s: Mélange's profile."""
+    model = workload.models[segments.model[at, kind]]
+    entry = instance.fleet[segments.kinds[kind].entry]
+    data = instance.performance_of(entry.gpu, model)
+    sized = workload.model_copy(update={"tokens": tokens})
+    return token_point(instance, data, segments.kinds[kind].profile, sized, model)[0]
+
+
+METHODS = (
+    Method(
+        name="melange",
+        summary="Mélange's integer program: request sizes dealt to GPU types of pooled capacity (language models)",
+        run=plan,
+        source="Mélange (Griggs et al., arXiv 2404.14527)",
+        features=frozenset({"tokens", "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps",
+                            "min_replicas", "variants", "isolated_data"}),
+        parameters={"slice_factor": SLICE_FACTOR},
+    ),
+)

@@ -1,0 +1,110 @@
+"""Mélange's integer program: slices of buckets are loads on GPU types, whose GPUs are one pool each.
+
+Every bucket of a service is cut into equal slices. A slice is a load on a GPU type: its rate over the highest rate that
+the type carries of such requests. The GPUs of a type carry all slices dealt to it together (pooled capacity); whether
+they can be dealt to single GPUs is not asked. Cost is least (Griggs et al., arXiv 2404.14527, section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import lil_array
+
+from provision.models.base.arrays import Floats, Ints
+
+LEAST_S = 0.1
+"""The least time limit of the solver, in seconds."""
+
+
+class Pool(NamedTuple):
+    """A way to run: what one server costs, and how many GPUs of which fleet entry it takes."""
+
+    cost: float
+    entry: int
+    gpus: int = 1
+
+
+class Service(NamedTuple):
+    """``loads`` (buckets, pools): servers of a pool that a whole bucket keeps busy, infinite where it does not fit."""
+
+    loads: Floats
+    least: int = 0
+
+
+class Allocation(NamedTuple):
+    """``servers`` (services, pools), and of every service the ``slices`` (buckets, pools) dealt to them."""
+
+    servers: Ints
+    slices: list[Ints]
+
+
+def allocate(services: Sequence[Service], pools: Sequence[Pool], counts: Mapping[int, int], slices: int,
+             limit_s: float) -> Allocation | None:
+    """The cheapest servers; None where the GPUs do not suffice or nothing was found in time.
+
+    Parameters
+    ----------
+    services, pools
+        What is served, on what.
+    counts
+        GPUs of the fleet entries that are limited.
+    slices
+        Into how many slices every bucket is cut (Mélange's slice factor).
+    limit_s
+        Time for the solver, in seconds.
+    """
+    cells = np.array([(at, bucket, pool) for at, one in enumerate(services)
+                      for bucket, pool in np.argwhere(np.isfinite(one.loads))], int).reshape(-1, 3)
+    dealt, number = len(cells), len(pools)
+    columns = dealt + len(services) * number
+    cost = np.zeros(columns)
+    cost[dealt:] = np.tile([one.cost for one in pools], len(services))
+    usable = np.concatenate([np.isfinite(one.loads).any(axis=0) for one in services])
+    most = np.concatenate([np.full(dealt, float(slices)), np.where(usable, np.inf, 0.0)])
+    rows = [_everything_dealt(services, cells, columns, slices), _loads_carried(services, cells, number, slices),
+            _limited(services, pools, counts, dealt)]
+    found = milp(cost, integrality=np.ones(columns), bounds=Bounds(0, most), constraints=rows,
+                 options={"time_limit": max(limit_s, LEAST_S)})
+    if found.x is None:
+        return None
+    chosen = np.rint(found.x).astype(int)
+    parts = [np.zeros(one.loads.shape, int) for one in services]
+    for (at, bucket, pool), many in zip(cells, chosen[:dealt], strict=True):
+        parts[at][bucket, pool] = many
+    return Allocation(chosen[dealt:].reshape(len(services), number), parts)
+
+
+def _everything_dealt(services: Sequence[Service], cells: Ints, columns: int, slices: int) -> LinearConstraint:
+    """All slices of every bucket are on some pool."""
+    offsets = np.cumsum([0, *(len(one.loads) for one in services)])
+    table = lil_array((offsets[-1], columns))
+    for column, (at, bucket, _) in enumerate(cells):
+        table[offsets[at] + bucket, column] = 1.0
+    return LinearConstraint(table.tocsr(), lb=slices, ub=slices)
+
+
+def _loads_carried(services: Sequence[Service], cells: Ints, number: int, slices: int) -> LinearConstraint:
+    """The servers of a service in a pool carry the loads dealt to it."""
+    table = lil_array((len(services) * number, len(cells) + len(services) * number))
+    for column, (at, bucket, pool) in enumerate(cells):
+        table[at * number + pool, column] = -services[at].loads[bucket, pool] / slices
+    for row in range(len(services) * number):
+        table[row, len(cells) + row] = 1.0
+    return LinearConstraint(table.tocsr(), lb=0.0)
+
+
+def _limited(services: Sequence[Service], pools: Sequence[Pool], counts: Mapping[int, int], dealt: int
+             ) -> LinearConstraint:
+    """No more GPUs than there are, and no fewer servers of a service than it asks for."""
+    number = len(pools)
+    table = lil_array((len(services) + len(counts), dealt + len(services) * number))
+    for at in range(len(services)):
+        for pool, one in enumerate(pools):
+            table[at, dealt + at * number + pool] = 1.0
+            if one.entry in counts:
+                table[len(services) + list(counts).index(one.entry), dealt + at * number + pool] = -one.gpus
+    return LinearConstraint(table.tocsr(), lb=[*(one.least for one in services), *(-many for many in counts.values())])
