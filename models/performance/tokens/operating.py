@@ -79,10 +79,18 @@ def highest_rate_rps(
         return min(rate, most_rps) * (1 - STEP)
     step = STEP
     while step < 1:
-        rate, step = rate * (1 - step), 2 * step
+        high, rate, step = rate, rate * (1 - step), 2 * step
         if kept(rate):
-            return rate * (1 - STEP)
+            return _highest(kept, rate, high) * (1 - STEP)
     return 0.0
+
+
+def _highest(kept: Callable[[float], bool], low: float, high: float) -> float:
+    """The highest rate that a test passes, to STEP, between one that it passes and one that it does not."""
+    while high > low * (1 + STEP):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if kept(middle) else (low, middle)
+    return low
 
 
 def saturated_rps(prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts) -> float:

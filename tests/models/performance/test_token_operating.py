@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provision.models.fitting.tokens import TYPICAL
+from provision.models.performance.tokens import operating
 from provision.models.performance.tokens.loads import TokenCounts
 from provision.models.performance.tokens.operating import answers_ms, highest_rate_rps, late_shares
 from provision.models.performance.tokens.records import Engine
@@ -64,3 +65,9 @@ def test_no_more_is_found_than_asked_for():
 def test_slo_needs_a_limit():
     with pytest.raises(ValueError, match="at least one of"):
         TokenSlo()
+
+
+def test_rates_between_one_that_holds_and_one_that_does_not_are_found_to_a_step():
+    """Whatever coarse steps down led there."""
+    found = operating._highest(lambda rate: rate <= 1.23, 1.0, 1.5)
+    assert 1.23 / (1 + operating.STEP) <= found <= 1.23
