@@ -55,7 +55,7 @@ def test_a_gpu_that_is_none_is_refused(lost):
     instance = provision.read("parvagpu-s1")
     plan = provision.solve(instance, "greedy").plan
     plan = plan.model_copy(update={"gpus": plan.gpus[:2]})
-    with pytest.raises(provision.InputError, match=f"--lost {lost}: is not in the plan, which has GPUs 0 to 1"):
+    with pytest.raises(provision.InputError, match=f"lost {lost}: is not in the plan, which has GPUs 0 to 1"):
         replan_lost(instance, plan, lost)
 
 
