@@ -4,7 +4,7 @@ It is built once from an instance. Prices are whole numbers of a common ``unit``
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -86,6 +86,8 @@ class Problem:
         Its groups, by default of workloads that are alike.
     eased
         Whether a group of different workloads counts as easy as its easiest one, for bounds, not as its hardest.
+    finer
+        Further rates, in requests/s, at which replicas are considered, by class of workloads.
 
     Attributes
     ----------
@@ -97,8 +99,10 @@ class Problem:
         The same within the limit per GPU, as covers use it; 0 where an oracle plans single replicas as well.
     """
 
-    def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, eased: bool = False) -> None:
+    def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, eased: bool = False,
+                 finer: Mapping[tuple[tuple[str, ...], float], frozenset[float]] | None = None) -> None:
         self.instance = instance
+        self.finer = dict(finer or {})
         self.segments: Segments = best_segments(instance)
         self.groups = tuple(groups if groups is not None else groups_of(instance))
         choose = np.max if eased else np.min
@@ -138,7 +142,7 @@ class Problem:
         for (models, slo_ms), groups in self.classes.items():
             least_rps, most_rps = self._shared_range(groups[0])
             if most_rps > 0:
-                rests = self._rests(groups, most_rps)
+                rests = self._rests(groups, most_rps) | self.finer.get((models, slo_ms), frozenset())
                 found += _roles_of(models, slo_ms, groups, least_rps, most_rps, self.fills, rests)
         return tuple(sorted(found, key=hardness))
 
