@@ -1,20 +1,22 @@
 """A plan replayed before it is returned, and what ``auto`` does about a replay that refutes it.
 
-The latency rule is about the percentile in the long run. In a minute the percentile of few requests, or of a queue near
-its limit, swings around that: a plan is sure only if a workload's percentile, ``SURE`` standard deviations between
-replications above their mean, is within its SLO.
+The latency rule is about the percentile in the long run. In a minute the part of late requests swings around its mean,
+the more the fewer requests there are: a workload is sure to be in time only if that part is below its limit by ``SURE``
+standard deviations between replications.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, stdev
+
+import numpy as np
 
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Replay
-from provision.models.plans.simulation_report import SimulationReport
+from provision.models.plans.simulation_report import TAIL_LEVELS, SimulatedWorkload, SimulationReport
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
 from provision.simulation.simulate import simulate
@@ -66,17 +68,30 @@ def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
 
 
 def unsure(reports: list[SimulationReport]) -> dict[str, float]:
-    """By name, the percentile over the SLO of whoever is late, or not sure to be in time, in replays."""
-    met: defaultdict[str, list[float]] = defaultdict(list)
-    for report in reports:
-        for one in report.timed:
-            met[one.workload].append(one.over_slo)
-    reached = {name: max(max(found), fmean(found) + SURE * stdev(found)) for name, found in met.items()}
-    return {name: over for name, over in reached.items() if over > 1}
+    """By name of whoever is late in replays, or in time by chance: by what part its latencies are too long."""
+    found: dict[str, float] = {}
+    for times in zip(*(report.timed for report in reports), strict=True):
+        late, limit = [one.violation_rate for one in times], 1 - times[0].percentile / 100
+        spread = SURE * stdev(late)
+        if max(late) > limit or fmean(late) + spread > limit:
+            over = max(1.0, _needed(times, fmean(late), spread, limit), *(one.over_slo for one in times))
+            found[times[0].workload] = max(found.get(times[0].workload, 0.0), over)
+    return found
+
+
+def _needed(times: Sequence[SimulatedWorkload], late: float, spread: float, limit: float) -> float:
+    """The latency that the longest may have, over the SLO, so that with its ``spread`` their part is below the limit.
+
+    The spread is that of late requests which come in clusters: it grows with the square root of their part.
+    """
+    slope = spread / math.sqrt(late)
+    part = ((math.sqrt(slope**2 + 4 * limit) - slope) / 2) ** 2
+    tails_ms = np.mean([[math.inf if ms is None else ms for ms in one.tail_ms] for one in times], axis=0)
+    return float(np.nan_to_num(np.interp(1 - part, TAIL_LEVELS, tails_ms), nan=np.inf)) / times[0].slo_ms
 
 
 def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
-    """The instance with shorter SLOs, at which the named workloads would have been in time.
+    """The instance with SLOs shorter by these parts, for the named workloads.
 
     A late workflow shortens those of its workloads.
     """

@@ -3,7 +3,6 @@
 import pytest
 
 import provision
-from provision.models.plans.simulation_report import Interval
 from provision.solving import solve as solving
 from provision.solving.replayed import reports_of, tightened, unsure
 
@@ -33,7 +32,7 @@ def test_auto_repairs_what_a_replay_refutes(queueing, monkeypatch):
     def late_at_first(instance, plan, seed):
         seen.append(plan)
         found = reports_of(instance, plan, seed)
-        slower = [one.model_copy(update={"slo_ms": one.slo_ms / 2}) for one in found[0].workloads]
+        slower = [one.model_copy(update={"violation_rate": 0.02}) for one in found[0].workloads]
         return [one.model_copy(update={"workloads": tuple(slower)}) for one in found] if len(seen) == 1 else found
 
     monkeypatch.setattr(solving, "reports_of", late_at_first)
@@ -44,18 +43,15 @@ def test_auto_repairs_what_a_replay_refutes(queueing, monkeypatch):
 
 
 def test_shorter_slos_are_for_whoever_is_not_sure():
-    """Percentiles that swing count three standard deviations above their mean; a workflow shortens its workloads."""
+    """Late parts count three standard deviations above their mean; a workflow shortens its workloads."""
     instance = provision.read("gpulets-traffic")
     report = provision.simulate(instance, provision.solve(instance, "nexus").plan, 2.0)
 
-    def met(name, *parts):
-        ours = [one.model_copy(update={"at_slo": Interval(mean_ms=one.slo_ms * part)}) for part in parts
-                for one in report.workloads if one.workload == name]
+    def met(*parts):
+        ours = [report.workloads[0].model_copy(update={"violation_rate": part}) for part in parts]
         return [report.model_copy(update={"workloads": (one,), "workflows": ()}) for one in ours]
 
-    name = instance.workloads[0].name
-    assert not unsure(met(name, 0.9, 0.91, 0.9))
-    assert 1 < unsure(met(name, 0.9, 0.99, 0.9))[name] < 1.1
+    assert not unsure(met(0.004, 0.005, 0.004)) and unsure(met(0.002, 0.008, 0.002)) and unsure(met(0, 0.011, 0))
     tight = tightened(instance, {instance.workflows[0].name: 1.4})
     shorter = {one.name for one, before in zip(tight.workloads, instance.workloads, strict=True)
                if one.slo_ms == pytest.approx(before.slo_ms * 0.7)}
