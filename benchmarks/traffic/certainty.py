@@ -1,8 +1,9 @@
 """What certainty costs: every shipped instance planned by half of the SLO and by queueing, and replayed.
 
-Run as ``python benchmarks/traffic/certainty.py [INSTANCE ...]``: ``auto`` plans each instance (all shipped ones by
-default), no limit on replicas where GPUs are shared. Plans are replayed for ``--seconds`` with Poisson arrivals at each
-of ``--seeds``, which no repair has seen. The table has one row per instance:
+Run as ``python benchmarks/traffic/certainty.py [INSTANCE ...] [--parvagpu DIR]``: ``auto`` plans each instance (all
+shipped ones by default), without limits on replicas; DIR, ParvaGPU's artefact, adds its scenarios on measured tables.
+Plans are replayed for ``--seconds`` with Poisson arrivals at each of ``--seeds``, which no repair has seen. The table
+has one row per instance:
 
 - ``half_slo``: GPUs, and the part of the requests that is late;
 - ``headroom``: the least headroom, in steps of 5 %, with which half_slo's plan keeps every SLO at all seeds, and its
@@ -20,9 +21,12 @@ from typing import NamedTuple
 import provision
 from provision.commands.common import print_table
 from provision.instances.files.shipped import shipped_instances
+from provision.instances.importers.parvagpu import import_scenario
 from provision.models.problem.instance import THROUGHPUT, Instance
 
 STEP, STEPS = 0.05, 40
+SAFETY = 0.9
+"""Of ParvaGPU's scenarios, as in its public program."""
 ROUTINGS = ("random", "round_robin", "least_loaded")
 COLUMNS = ("instance", "half_slo, late", "headroom, GPUs", "queueing", "bound", "worst P99 / SLO, over it", "late",
            "late, round robin", "late, least loaded")
@@ -40,14 +44,18 @@ def main() -> int:
     """Print a row per instance; 1 when somebody is late under queueing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("instances", nargs="*", default=shipped_instances())
+    parser.add_argument("--parvagpu", metavar="DIR")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds for a plan by queueing")
     parser.add_argument("--half-limit", type=float, default=5.0, help="seconds for a plan by half_slo")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seeds", type=int, nargs="+", default=[201, 202, 203])
     options = parser.parse_args()
     rows, kept = [], True
-    for name in options.instances:
-        row, over = certainty(free(provision.read(name)), options)
+    instances = [provision.read(name) for name in options.instances]
+    if options.parvagpu:
+        instances += [import_scenario(options.parvagpu, number, SAFETY) for number in range(1, 7)]
+    for instance in instances:
+        row, over = certainty(free(instance), options)
         rows.append(row)
         kept &= not over
         print(*row, sep=" | ", file=sys.stderr)
