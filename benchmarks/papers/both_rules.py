@@ -55,8 +55,7 @@ def planned(cases: dict[str, list[Instance]], method: str, rule: str, options: a
     told = f"{rule}, for cv {CVS[1]:g}" if policy else rule
     row: list[str | None] = [method, told]
     for case, instances in cases.items():
-        ruled = [one.replace(policy=one.policy.model_copy(update={"latency_budget": rule, **policy}))
-                 for one in instances]
+        ruled = [one.with_policy(latency_budget=rule, **policy) for one in instances]
         row.append(cell(ruled, method, options))
         print(method, told, case, row[-1], file=sys.stderr)
     return row

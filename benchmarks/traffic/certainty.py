@@ -70,16 +70,11 @@ def free(instance: Instance) -> Instance:
     return instance.replace(workloads=[one.model_copy(update={"max_replicas": None}) for one in instance.workloads])
 
 
-def under(instance: Instance, **policy: object) -> Instance:
-    """The instance with other fields of its policy."""
-    return instance.replace(policy=instance.policy.model_copy(update=policy))
-
-
 def certainty(instance: Instance, options: argparse.Namespace) -> tuple[list[object], int]:
     """A row, and how many workloads are late under queueing."""
-    half = under(instance, latency_budget="half_slo")
+    half = instance.with_policy(latency_budget="half_slo")
     plain = provision.solve(half, time_limit_s=options.half_limit, replay=False).plan
-    queueing = under(instance, latency_budget="queueing")
+    queueing = instance.with_policy(latency_budget="queueing")
     found = provision.solve(queueing, time_limit_s=options.time_limit)
     row: list[object] = [instance.name, f"{size(half, plain)}, {met(half, plain, options).late:.2%}"]
     row.append(held(half, options))
@@ -101,7 +96,7 @@ def held(half: Instance, options: argparse.Namespace) -> str:
     low, high, best = -1, STEPS + 1, ""
     while high - low > 1:
         middle = (low + high) // 2
-        more = under(half, headroom=STEP * middle)
+        more = half.with_policy(headroom=STEP * middle)
         plan = provision.solve(more, time_limit_s=options.half_limit, replay=False).plan
         if plan is not None and not met(half, plan, options).over:
             high, best = middle, f"{STEP * middle:.0%}, {size(half, plan)}"

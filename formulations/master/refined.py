@@ -35,7 +35,7 @@ def refined(coarse: Generation) -> Generation | None:
     Parameters
     ----------
     coarse
-        A Generation that has converged.
+        A Generation after some rounds.
     """
     problem = coarse.problem
     cuts = _cuts(coarse) if len(problem.roles) < MOST_ROLES else {}
