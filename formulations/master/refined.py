@@ -35,7 +35,7 @@ def refined(coarse: Generation) -> Generation | None:
     Parameters
     ----------
     coarse
-        A Generation after some rounds.
+        A Generation that has converged.
     """
     problem = coarse.problem
     cuts = _cuts(coarse) if len(problem.roles) < MOST_ROLES else {}

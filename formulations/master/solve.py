@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from itertools import islice
 from time import perf_counter
 
 import numpy as np
@@ -30,10 +29,10 @@ FIRST_SHARE = 0.1
 """Part of the time that a first plan from the columns to begin with may take."""
 STRICT_SHARE = 0.3
 """Part of the time left that columns for plans alone may take."""
-MIP_SHARE = 0.5
-"""Part of the time left that an integer program may take."""
-LEVEL_ROUNDS, FINER_SHARE, FEW_GROUPS = 8, 0.5, 30
-"""With few groups steps of rates are cut finer after so many rounds, and in this part of the time before all else."""
+MIP_SHARE, QUICK_SHARE = 0.5, 0.25
+"""Parts of the time left that an integer program may take: over the finest steps of rates, and before."""
+FEW_GROUPS = 30
+"""With more groups steps of rates are not cut finer."""
 REDUCED_COST, MOST_COLUMNS = 0.02, 4000
 """The integer program takes columns up to this reduced cost, in GPUs, and at least this number of columns."""
 FIX_FROM = 1500
@@ -93,12 +92,10 @@ class Run:
     def until_proved(self) -> Termination:
         """Find columns and plans in turn until proved, out of time, or without progress; returns why it ended."""
         draw, varied = np.random.default_rng(self.search.seed), 0
-        later_s = self.search.left_s * (1 - FINER_SHARE)
         if self.progress.plan is None:
             self.improve(0, FIRST_SHARE)
         while not self.ended:
-            rounds = self.bounds.rounds(perf_counter() + self.search.left_s * PRICING_SHARE)
-            for bound in rounds if self.finest else islice(rounds, LEVEL_ROUNDS):
+            for bound in self.bounds.rounds(perf_counter() + self.search.left_s * PRICING_SHARE):
                 if math.isfinite(bound) and bound > 0:
                     self.progress.prove(self.problem.objective(bound))
                 if self.ended:
@@ -109,9 +106,8 @@ class Run:
                     pass
             if self.search.left_s <= 0:
                 return "time_limit"
-            if self.search.left_s > later_s and self.refine():
-                continue
-            if not self.improve() and not self.refine():
+            improved = self.improve(share=MIP_SHARE if self.finest else QUICK_SHARE)
+            if not self.refine() and not improved:
                 if varied >= VARIED and self.columns.converged and self.bounds.converged:
                     return "completed"
                 varied += 1
@@ -119,12 +115,12 @@ class Run:
         return "proved"
 
     def refine(self) -> bool:
-        """Cut the steps of rates that the bound stands on, for bounds and plans; whether there are such."""
-        if self.finest:
+        """Cut the steps of rates that a converged bound stands on, for bounds and plans; whether there are such."""
+        if self.finest or not self.bounds.converged:
             return False
         fine = refined(self.bounds)
+        self.finest = fine is None
         if fine is None:
-            self.finest = self.bounds.converged
             return False
         self.bounds = self.columns = fine
         self.problem = self.eased = fine.problem
