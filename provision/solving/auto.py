@@ -31,7 +31,6 @@ from provision.solving.even import even_replicas
 from provision.solving.parts import parts_of, whole_plan
 from provision.solving.slack import with_slack
 from provision.solving.surviving import surviving
-from provision.solving.throughput import fill_fleet
 
 Step = Callable[[Instance, Search], Outcome]
 MOMENT_S, FEW_ITERATIONS = 0.5, 10
@@ -92,7 +91,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
             yield patterns_throughput.solve, 0.5
         yield _with_parts(partition_counts.METHODS[0]), 0.5
         if not asked <= partition_counts.METHODS[0].features and "full_batches" not in asked:
-            yield fill_fleet, 1.0
+            yield master.solve, 1.0
         return
     if is_shared(instance):
         yield lns.solve, 0.05

@@ -1,0 +1,87 @@
+"""From a whole-number solution for most throughput to a plan: workloads for the replicas, and rates."""
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.master.held import Column, replica_of
+from provision.models.contents.alone.assemble import assemble
+from provision.models.contents.alone.deal import deal
+from provision.models.contents.alone.partitions import Partitions
+from provision.models.contents.problem import Problem
+from provision.models.plans.plan import Plan
+
+ENOUGH = 1 - 1e-12
+"""The part of a rate that replicas must be able to carry; the rest is rounding."""
+
+
+def full_plan(problem: Problem, partitions: list[NDArray[np.int64]], contents: list[Column], method: str
+              ) -> Plan | None:
+    """The plan of a solution; None when some workload, or some GPU's part of one, does not get its rate.
+
+    Parameters
+    ----------
+    problem
+        What was solved.
+    partitions, contents
+        (partitions,) GPUs of each supply, and the contents of their slices.
+    method
+        The name to write into the plan.
+    """
+    workloads = _workloads(problem, contents)
+    shared = [tuple(replica_of(problem, member, workloads[at, place]) for place, member in enumerate(one.members))
+              for at, one in enumerate(contents)]
+    rows = np.zeros((len(problem.instance.workloads) + len(contents), len(problem.segments.kinds)), int)
+    for at, one in enumerate(contents):
+        rows[len(problem.instance.workloads) + at, one.kind] = 1
+    entries = np.concatenate([np.full(len(supply.partitions), supply.entry) for supply in problem.supplies])
+    table = Partitions(entries, np.concatenate([supply.partitions for supply in problem.supplies]))
+    layouts = deal(problem.instance, problem.segments, table, np.concatenate(partitions), rows)
+    if layouts is None:
+        return None
+    gpu_of = {index - len(problem.instance.workloads): at for at, layout in enumerate(layouts)
+              for _, index in layout.segments}
+    places = [(at, place, gpu_of[at]) for at, one in enumerate(contents) for place in range(len(one.members))]
+    rates = _rates(problem, contents, workloads, places)
+    if rates is None:
+        return None
+    routed = [tuple(replica.model_copy(update={"rate_rps": rates[at, place]}) for place, replica in enumerate(one))
+              for at, one in enumerate(shared)]
+    return assemble(problem.instance, problem.segments, layouts, method, routed)
+
+
+def _workloads(problem: Problem, contents: list[Column]) -> dict[tuple[int, int], int]:
+    """The workload of every replica, by (content, place): the largest replicas first, to whoever lacks most."""
+    found: dict[tuple[int, int], int] = {}
+    lacks = {member: group.rate_rps for group in problem.groups for member in group.members}
+    room = {member: group.most for group in problem.groups for member in group.members}
+    replicas = sorted(((one.rps[place], at, place) for at, one in enumerate(contents)
+                       for place in range(len(one.members))), reverse=True)
+    for rps, at, place in replicas:
+        members = problem.groups[contents[at].members[place].group].members
+        best = max((one for one in members if room[one] > 0), key=lambda one: lacks[one], default=members[0])
+        found[at, place] = best
+        lacks[best] -= rps
+        room[best] -= 1
+    return found
+
+
+def _rates(problem: Problem, contents: list[Column], workloads: dict[tuple[int, int], int],
+           places: list[tuple[int, int, int]]) -> dict[tuple[int, int], float] | None:
+    """Rates of all replicas in proportion to what they carry, no GPU above its share; None where that falls short."""
+    caps = {member: group.cap_rps for group in problem.groups for member in group.members}
+    on_gpu: defaultdict[tuple[int, int], float] = defaultdict(float)
+    for at, place, gpu in places:
+        on_gpu[workloads[at, place], gpu] += contents[at].rps[place]
+    total: defaultdict[int, float] = defaultdict(float)
+    for (one, _), rps in on_gpu.items():
+        total[one] += min(rps, caps[one])
+    if any(total[one] < problem.planned_rps(one) * ENOUGH for one in caps):
+        return None
+    rates = {}
+    for at, place, gpu in places:
+        one = workloads[at, place]
+        part = contents[at].rps[place] * min(1.0, caps[one] / on_gpu[one, gpu])
+        rates[at, place] = part * min(1.0, problem.planned_rps(one) / total[one])
+    return rates
