@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.master.held import Column, replica_of
-from provision.models.contents.alone.assemble import assemble
+from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.deal import deal
 from provision.models.contents.alone.partitions import Partitions
 from provision.models.contents.problem import Problem
@@ -32,23 +32,37 @@ def full_plan(problem: Problem, partitions: list[NDArray[np.int64]], contents: l
     workloads = _workloads(problem, contents)
     shared = [tuple(replica_of(problem, member, workloads[at, place]) for place, member in enumerate(one.members))
               for at, one in enumerate(contents)]
+    for apart in (False, True):
+        layouts = _layouts(problem, partitions, contents, workloads, apart)
+        gpu_of = {index - len(problem.instance.workloads): at for at, layout in enumerate(layouts or ())
+                  for _, index in layout.segments}
+        places = [(at, place, gpu_of.get(at, 0)) for at, one in enumerate(contents)
+                  for place in range(len(one.members))]
+        rates = _rates(problem, contents, workloads, places)
+        if layouts is not None and rates is not None:
+            routed = [tuple(replica.model_copy(update={"rate_rps": rates[at, place]})
+                            for place, replica in enumerate(one)) for at, one in enumerate(shared)]
+            return assemble(problem.instance, problem.segments, layouts, method, routed)
+    return None
+
+
+def _layouts(problem: Problem, partitions: list[NDArray[np.int64]], contents: list[Column],
+             workloads: dict[tuple[int, int], int], apart: bool) -> list[Layout] | None:
+    """GPUs with their contents, all as shared slices; None when the fleet has too few.
+
+    Where ``apart``, lone replicas of workloads that have a share per GPU are put on different GPUs.
+    """
     rows = np.zeros((len(problem.instance.workloads) + len(contents), len(problem.segments.kinds)), int)
+    alone: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for at, one in enumerate(contents):
-        rows[len(problem.instance.workloads) + at, one.kind] = 1
+        row = workloads[at, 0] if apart and len(one.members) == 1 else len(problem.instance.workloads) + at
+        rows[row, one.kind] += 1
+        alone[one.kind, row].append(len(problem.instance.workloads) + at)
     entries = np.concatenate([np.full(len(supply.partitions), supply.entry) for supply in problem.supplies])
     table = Partitions(entries, np.concatenate([supply.partitions for supply in problem.supplies]))
     layouts = deal(problem.instance, problem.segments, table, np.concatenate(partitions), rows)
-    if layouts is None:
-        return None
-    gpu_of = {index - len(problem.instance.workloads): at for at, layout in enumerate(layouts)
-              for _, index in layout.segments}
-    places = [(at, place, gpu_of[at]) for at, one in enumerate(contents) for place in range(len(one.members))]
-    rates = _rates(problem, contents, workloads, places)
-    if rates is None:
-        return None
-    routed = [tuple(replica.model_copy(update={"rate_rps": rates[at, place]}) for place, replica in enumerate(one))
-              for at, one in enumerate(shared)]
-    return assemble(problem.instance, problem.segments, layouts, method, routed)
+    return layouts and [Layout(one.entry, tuple((kind, alone[kind, row].pop()) for kind, row in one.segments))
+                        for one in layouts]
 
 
 def _workloads(problem: Problem, contents: list[Column]) -> dict[tuple[int, int], int]:

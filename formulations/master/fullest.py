@@ -12,6 +12,7 @@ less what the demand is worth (Lagrangian bound). `capacities` tells what no con
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from time import perf_counter
 
 import numpy as np
@@ -33,7 +34,7 @@ SETTLED = 1e-7
 """Relative distance of bound and linear program at which no more columns are sought."""
 SMOOTH = 0.6
 """The part of the prices of the best bound in those that are tried first."""
-DRAWN = 40
+DRAWN = 12
 """How often prices are drawn at which contents are sought."""
 ENDLESS = 1e9
 """A number of replicas that stands for no limit."""
@@ -66,8 +67,9 @@ class FullFleet:
         self.best = np.zeros(len(self.count) + len(problem.segments.kinds) + 3 * len(groups))
         self._price(self.best)
 
-    def add_plan(self, plan: Plan) -> None:
-        """Add the contents of a plan, as far as they hold on their own."""
+    def add_plan(self, plan: Plan) -> bool:
+        """Add the contents of a plan, as far as they hold with all replicas busy; returns whether all do."""
+        held = True
         kinds = {(self.problem.instance.fleet[kind.entry].gpu, kind.profile): at
                  for at, kind in reversed(list(enumerate(self.problem.segments.kinds)))}
         group_of = {self.problem.instance.workloads[member].name: at for at, group in enumerate(self.problem.groups)
@@ -77,7 +79,8 @@ class FullFleet:
                 members = tuple(Member(group_of[one.workload], Running(
                     self.problem.groups[group_of[one.workload]].models.index(self.problem.instance.model_of(one)),
                     one.batch, one.processes, one.sm_share, one.turn)) for one in piece.replicas)
-                self._add(kinds[gpu.gpu, piece.profile], [members])
+                held &= self._add(kinds[gpu.gpu, piece.profile], [members])
+        return held
 
     def rounds(self, until: float) -> Iterator[float]:
         """Tighten the bound until no prices are better or a perf_counter; yields it after every round.
@@ -125,7 +128,7 @@ class FullFleet:
         numbers = np.rint(found.x).astype(int)
         contents = [one for one, many in zip(self.columns, numbers, strict=False) for _ in range(many)]
         ends = len(self.columns) + np.cumsum([0, *(len(supply.partitions) for supply in self.problem.supplies)])
-        return [numbers[start:end] for start, end in zip(ends, ends[1:], strict=False)], contents
+        return [numbers[start:end] for start, end in pairwise(ends)], contents
 
     def _alone(self) -> Iterator[Column]:
         """Replicas that have a slice to themselves."""
@@ -138,10 +141,11 @@ class FullFleet:
             if found is not None:
                 yield found
 
-    def _add(self, kind: int, contents: Iterable[Members], batches: Sequence[int] = ()) -> None:
-        """Add contents that hold, with batches lowered if need be."""
-        found = (self.judge.held(kind, members, batches) for members in contents)
+    def _add(self, kind: int, contents: Iterable[Members], batches: Sequence[int] = ()) -> bool:
+        """Add contents that hold, with batches lowered if need be; returns whether all hold."""
+        found = [self.judge.held(kind, members, batches) for members in contents]
         self.columns.update(dict.fromkeys(one for one in found if one is not None))
+        return None not in found
 
     def _price(self, duals: Floats) -> None:
         """Prove a bound at some duals, and add contents that are worth more there than their slice."""

@@ -53,7 +53,8 @@ def fill_fleet(instance: Instance, search: Search, name: str,
                 return served
             reason = served.reason
             if served.plan is not None:
-                fleet.add_plan(served.plan)
+                if fleet.add_plan(served.plan):
+                    progress.offer(served.plan.model_copy(update={"digest": instance.digest}))
                 progress.offer(_best(problem, fleet, search, name))
     except KeyboardInterrupt:
         termination = "stopped"

@@ -78,7 +78,10 @@ class Worth(NamedTuple):
 
 
 class Capacities(Protocol):
-    """The contents of a slice kind by what their replicas could carry; ``batches`` are those of its data, ascending."""
+    """The contents of several replicas on a slice kind by what these could carry, all at once.
+
+    ``batches`` are those of its data, ascending.
+    """
 
     batches: Sequence[int]
 

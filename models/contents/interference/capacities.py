@@ -1,4 +1,4 @@
-"""What replicas could carry together on whole GPUs under interference: as if neighbours demanded as little as they can."""
+"""What replicas could carry together on whole GPUs under interference, beside neighbours that demand the least."""
 
 from collections.abc import Sequence
 from itertools import pairwise
