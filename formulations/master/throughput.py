@@ -40,6 +40,7 @@ def fill_fleet(instance: Instance, search: Search, name: str,
     termination: Termination = "completed"
     try:
         fleet = FullFleet(problem, capacities_of(problem))
+        progress.prove(fleet.bound)
         if progress.plan is not None:
             fleet.add_plan(progress.plan)
         for bound in fleet.rounds(perf_counter() + search.left_s * BOUND_SHARE):

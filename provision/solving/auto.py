@@ -91,6 +91,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
             yield patterns_throughput.solve, 0.5
         yield _with_parts(partition_counts.METHODS[0]), 0.5
         if not asked <= partition_counts.METHODS[0].features and "full_batches" not in asked:
+            yield _served, 0.3
             yield master.solve, 1.0
         return
     if is_shared(instance):
@@ -146,6 +147,13 @@ def _on_parts(method: Method) -> Step:
         return progress.outcome("completed")
 
     return step
+
+
+def _served(instance: Instance, search: Search) -> Outcome:
+    """Greedy's plan that serves all rates on few GPUs, for throughput to begin with."""
+    found = _where_able(greedy.METHODS[0])(instance.replace(objective="min_gpus"), search.apart(1.0))
+    plan = None if found.plan is None else whole_plan(instance, found.plan)
+    return Outcome("unknown" if plan is None else "feasible", "completed", plan, reason=found.reason)
 
 
 def _cover(instance: Instance, search: Search) -> Outcome:
