@@ -66,18 +66,22 @@ def _layouts(problem: Problem, partitions: list[NDArray[np.int64]], contents: li
 
 
 def _workloads(problem: Problem, contents: list[Column]) -> dict[tuple[int, int], int]:
-    """The workload of every replica, by (content, place): the largest replicas first, to whoever lacks most."""
+    """The workload of every replica, by (content, place): the largest replicas first, to whoever lacks most.
+
+    Workloads that have fewer replicas than they must go before all others.
+    """
     found: dict[tuple[int, int], int] = {}
     lacks = {member: group.rate_rps for group in problem.groups for member in group.members}
-    room = {member: group.most for group in problem.groups for member in group.members}
+    number = dict.fromkeys(lacks, 0)
     replicas = sorted(((one.rps[place], at, place) for at, one in enumerate(contents)
                        for place in range(len(one.members))), reverse=True)
     for rps, at, place in replicas:
-        members = problem.groups[contents[at].members[place].group].members
-        best = max((one for one in members if room[one] > 0), key=lambda one: lacks[one], default=members[0])
+        group = problem.groups[contents[at].members[place].group]
+        free = [one for one in group.members if number[one] < group.most]
+        best = max(free, key=lambda one, least=group.least: (number[one] < least, lacks[one]))
         found[at, place] = best
         lacks[best] -= rps
-        room[best] -= 1
+        number[best] += 1
     return found
 
 

@@ -282,6 +282,11 @@ class Best:
     def __init__(self, shape: tuple[int, int, int]) -> None:
         self.rps, self.model, self.batch = np.zeros(shape), np.zeros(shape, int), np.zeros(shape, int)
 
+    def same(self, group: int, other: int) -> None:
+        """Let a group have what another one has."""
+        for field in (self.rps, self.model, self.batch):
+            field[:, group] = field[:, other]
+
     def offer(self, level: int, group: int, model: int, rps: Floats, batch: Ints) -> None:
         """Offer a model at a level: ``rps`` is (sizes, batches), ``batch`` (batches,)."""
         best, most = rps.argmax(axis=1), rps.max(axis=1)

@@ -38,7 +38,11 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Perfor
     for beside in (tuple(min(float(getattr(one, what).min()) for one in law.grids.values())
                          for what in ("cache", "power_w")), law.usual):
         best = Best((len(counts) - 1, len(groups), units))
+        first: dict[object, int] = {}
         for at, group in enumerate(groups):
+            if first.setdefault(group.workload_class, at) != at:
+                best.same(at, first[group.workload_class])
+                continue
             budget_ms = instance.policy.budget_ms(group.slo_ms) * LOOSE
             for model, name in enumerate(group.models):
                 for level, count in enumerate(counts[:-1] if name in data.models else ()):

@@ -17,6 +17,8 @@ from provision.models.problem.workload import FleetEntry
 from provision.models.traffic.rule import LatencyRule
 
 Floats = NDArray[np.float64]
+LEAST_RPS = 1e-9
+"""What the time of a slice carries of a group that it cannot run, above 0."""
 
 
 def capacities(instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks, groups: Sequence[Group]
@@ -36,8 +38,13 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Fitted
     counts = [*range(2, MOST_PROCESSES + 1), *MORE_PROCESSES] if rule.random_arrivals else range(2, clients + 1)
     counts = [*(count for count in counts if count <= clients), clients + 1]
     best = Best((max(len(counts) - 1, 0), len(groups), max(clients, 1)))
-    full_rps = np.zeros(len(groups))
+    full_rps = np.full(len(groups), LEAST_RPS)
+    first: dict[object, int] = {}
     for at, group in enumerate(groups):
+        if first.setdefault(group.workload_class, at) != at:
+            best.same(at, first[group.workload_class])
+            full_rps[at] = full_rps[first[group.workload_class]]
+            continue
         budget_ms = instance.policy.budget_ms(group.slo_ms) * LOOSE
         for number, name in enumerate(group.models):
             if name in data.models:
