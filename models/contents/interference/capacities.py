@@ -6,8 +6,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.models.contents.capacities import LOOSE, Best, LevelCapacities, Table
+from provision.models.contents.capacities import LOOSE
 from provision.models.contents.interference.laws import Grid, Law, law_of
+from provision.models.contents.level_capacities import Best, LevelCapacities, Table
 from provision.models.contents.problem import Group
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
@@ -52,7 +53,8 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Perfor
                     best.offer(level, at, model, np.where(np.isfinite(hold_ms), rps, 0.0), grid.batch[0].astype(int))
         tables.append(Table(best.rps, best.model, best.batch, number, np.full(len(number), units), law.unit_share,
                             np.full(len(groups), np.inf)))
-    return LevelCapacities(*tables, range(1, data.max_batch + 1))
+    least, likely = tables
+    return LevelCapacities(least, likely, range(1, data.max_batch + 1))
 
 
 def _beside_ms(law: Law, grid: Grid, count: int, cache: float, power_w: float) -> Floats:

@@ -6,7 +6,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.models.contents.capacities import LOOSE, Best, LevelCapacities, Table
+from provision.models.contents.capacities import LOOSE
+from provision.models.contents.level_capacities import Best, LevelCapacities, Table
 from provision.models.contents.network.levels import MORE_PROCESSES, MOST_PROCESSES
 from provision.models.contents.network.ways import longest_work_ms
 from provision.models.contents.problem import Group
