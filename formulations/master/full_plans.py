@@ -78,7 +78,7 @@ def _workloads(problem: Problem, contents: list[Column]) -> dict[tuple[int, int]
     for rps, at, place in replicas:
         group = problem.groups[contents[at].members[place].group]
         free = [one for one in group.members if number[one] < group.most]
-        best = max(free, key=lambda one, least=group.least: (number[one] < least, lacks[one]))
+        _, _, best = max((number[one] < group.least, lacks[one], one) for one in free)
         found[at, place] = best
         lacks[best] -= rps
         number[best] += 1

@@ -11,7 +11,8 @@ from provision.models.contents.interference.laws import Grid, Law, law_of
 from provision.models.contents.level_capacities import Best, LevelCapacities, Table
 from provision.models.contents.problem import Group
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.catalogue import PerformanceFile
+from provision.models.performance.colocation import Colocation
+from provision.models.performance.igniter import IgniterProfiles
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
@@ -21,8 +22,8 @@ COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 29)
 Floats = NDArray[np.float64]
 
 
-def capacities(instance: Instance, entry: FleetEntry, profile: str, data: PerformanceFile, groups: Sequence[Group]
-               ) -> LevelCapacities | None:
+def capacities(instance: Instance, entry: FleetEntry, profile: str, data: IgniterProfiles | Colocation,
+               groups: Sequence[Group]) -> LevelCapacities | None:
     """The capacities of whole GPUs; None for all other slices.
 
     Among n replicas none is faster than beside n - 1 that demand as little cache and power as any can.
