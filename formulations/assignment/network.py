@@ -5,6 +5,7 @@ slice's time is shared out, a request takes at least the least slice time that s
 """
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -137,7 +138,7 @@ def _predicted(
 ) -> list[Prediction | None]:
     owners = [instance.workloads[one.workload] for one in chosen]
     return data.predict(kind.profile, [
-        Member(owner.models[one.model], one.batch, one.processes, 1.0, rate,
+        Member(owner.models[one.model], one.batch, one.processes, 1.0, math.inf if instance.saturated else rate,
                fill_ms=instance.policy.fill_ms(owner.slo_ms))
         for owner, one, rate in zip(owners, chosen, rates, strict=True)
     ])

@@ -12,13 +12,14 @@ from provision.formulations.master.generation import Generation, hand_on
 from provision.formulations.master.plans import add_plan, plan_of
 from provision.formulations.master.program import Chosen
 from provision.formulations.master.refined import refined
+from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.master.time_bound import time_bound
 from provision.models.contents.aggregation import rounded
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.problem import Problem
 from provision.models.plans.plan import Plan
-from provision.models.problem.instance import Instance
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 
@@ -158,6 +159,8 @@ class Run:
 
 def solve(instance: Instance, search: Search) -> Outcome:
     """Plan an instance; Ctrl-C returns the best plan so far."""
+    if instance.objective == THROUGHPUT:
+        return fill_fleet(instance, search, NAME, solve)
     refused = refusal(instance, best_segments(instance), search.started)
     if refused:
         return refused
@@ -203,6 +206,6 @@ METHODS = (
         features=frozenset(
             {"several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
              "max_replicas", "max_share_per_gpu", "variants", "interference", "share_slices", "gpulets",
-             "other_sharing", "random_turns", "random_slices", "isolated_data", "tokens"}),
+             "other_sharing", "random_turns", "random_slices", "isolated_data", "tokens", "max_throughput"}),
     ),
 )

@@ -19,7 +19,7 @@ from provision.models.contents.price_tiers import PriceTiers, price_tiers, price
 from provision.models.contents.register import factory_of
 from provision.models.contents.roles import FEW, Role, dominance, hardness, pieces, split_rates
 from provision.models.performance.catalogue import PerformanceFile
-from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.instance import Instance
 
 FULL = 1 - 1e-12
 """The part of its highest rate that a replica is planned for; the rest leaves room for rounding."""
@@ -182,7 +182,7 @@ class Problem:
     @property
     def fills(self) -> bool:
         """Whether the objective counts what replicas could carry, rather than the rates that they are routed."""
-        return self.instance.objective == THROUGHPUT
+        return self.instance.saturated
 
     @cached_property
     def single(self) -> bool:
@@ -279,7 +279,10 @@ def _copies(role: Role, groups: Sequence[Group]) -> int:
 
 
 def groups_of(instance: Instance) -> list[Group]:
-    """The groups of an instance's workloads, in the order of their first ones."""
+    """The groups of an instance's workloads, in the order of their first ones.
+
+    Workloads that need no replica have none, unless it is throughput that counts.
+    """
     found: dict[tuple[Group, tuple[object, ...]], list[int]] = {}
     for index, one in enumerate(instance.workloads):
         planned = instance.planned_rps(one)
@@ -290,7 +293,8 @@ def groups_of(instance: Instance) -> list[Group]:
         alike = Group(one.models, one.slo_ms, planned, least, one.max_replicas or math.inf, cap_rps, members=())
         traffic = (*instance.policy.traffic_of(one), one.tokens, one.limits if one.tokens else None)
         found.setdefault((alike, traffic), []).append(index)
-    return [alike._replace(members=tuple(members)) for (alike, _), members in found.items() if alike.least > 0]
+    kept = ((alike, members) for (alike, _), members in found.items() if alike.least > 0 or instance.saturated)
+    return [alike._replace(members=tuple(members)) for alike, members in kept]
 
 
 def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], least_rps: float, most_rps: float,

@@ -229,6 +229,11 @@ class Instance(Shown, Record):
         return sha256((rest + files).encode()).hexdigest()
 
     @property
+    def saturated(self) -> bool:
+        """Whether replicas count with what they could carry, all at once, rather than with what they are routed."""
+        return self.objective == THROUGHPUT
+
+    @property
     def priced(self) -> bool:
         """Whether the objective counts money rather than GPUs."""
         return self.objective == "min_cost" and self.fleet[0].price_per_hour is not None

@@ -78,7 +78,7 @@ def _counted_rps(instance: Instance, gpu: str, piece: Slice, replica: Replica, f
 
 def _slowed_by_rates(instance: Instance, gpu: str, piece: Slice) -> bool:
     """Whether the batch times on a slice depend on the rates that are routed to its replicas."""
-    if len(piece.replicas) == 1 or instance.policy.rule.random_arrivals:
+    if len(piece.replicas) == 1 or instance.policy.rule.random_arrivals or instance.saturated:
         return False
     data = instance.sharing_of(gpu, [instance.model_of(one) for one in piece.replicas])
     return data is not None and data.sharing == "if_allowed"
@@ -128,13 +128,16 @@ def batch_delay_ms(policy: Policy, workload: Workload, piece: Slice, replica: Re
 def slice_members(instance: Instance, piece: Slice) -> tuple[Member, ...] | None:
     """The replicas of a slice as performance models see them; None when a workload is unknown.
 
-    A replica that is alone on its slice is judged as if all its processes were busy, so its rate is given as 0.
+    A replica that is alone on its slice is judged as if all its processes were busy, so its rate is given as 0. Where
+    throughput is the objective so are all that share a slice, whose rates are then endless: else each could carry more
+    while the others idle than all carry together.
     """
     if any(replica.workload not in instance.workload for replica in piece.replicas):
         return None
     shared = len(piece.replicas) > 1
     return tuple(
-        Member(instance.model_of(one), one.batch, one.processes, one.sm_share, one.rate_rps if shared else 0.0,
+        Member(instance.model_of(one), one.batch, one.processes, one.sm_share,
+               (math.inf if instance.saturated else one.rate_rps) if shared else 0.0,
                one.turn, instance.policy.fill_ms(instance.workload[one.workload].slo_ms),
                instance.policy.rule.random_arrivals, instance.workload[one.workload].tokens)
         for one in piece.replicas

@@ -31,7 +31,6 @@ from provision.solving.even import even_replicas
 from provision.solving.parts import parts_of, whole_plan
 from provision.solving.slack import with_slack
 from provision.solving.surviving import surviving
-from provision.solving.throughput import fill_fleet
 
 Step = Callable[[Instance, Search], Outcome]
 MOMENT_S, FEW_ITERATIONS = 0.5, 10
@@ -92,7 +91,8 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
             yield patterns_throughput.solve, 0.5
         yield _with_parts(partition_counts.METHODS[0]), 0.5
         if not asked <= partition_counts.METHODS[0].features and "full_batches" not in asked:
-            yield fill_fleet, 1.0
+            yield _served, 0.3
+            yield master.solve, 1.0
         return
     if is_shared(instance):
         yield lns.solve, 0.05
@@ -147,6 +147,13 @@ def _on_parts(method: Method) -> Step:
         return progress.outcome("completed")
 
     return step
+
+
+def _served(instance: Instance, search: Search) -> Outcome:
+    """Greedy's plan that serves all rates on few GPUs, for throughput to begin with."""
+    found = _where_able(greedy.METHODS[0])(instance.replace(objective="min_gpus"), search.apart(1.0))
+    plan = None if found.plan is None else whole_plan(instance, found.plan)
+    return Outcome("unknown" if plan is None else "feasible", "completed", plan, reason=found.reason)
 
 
 def _cover(instance: Instance, search: Search) -> Outcome:

@@ -144,7 +144,7 @@ def _busy_columns(data: FittedNetworks, profile: str, policy: Policy, role: Role
             continue
         network = data.models[name].coefficients
         sizes = np.array([size for size in data.batches if size <= network.max_batch])
-        think_ms, slice_ms = _longest_work_ms(network, sizes, launching, compute)
+        think_ms, slice_ms = longest_work_ms(network, sizes, launching, compute)
         batch = np.broadcast_to(sizes[:, None], think_ms.shape)
         most = min(network.max_processes, gpu.mps_clients)
         rooms_ms = _rooms_ms(cast("Hashable", rule), tuple(sizes.tolist()), most, role.rate_rps, budget_ms) * forgiven
@@ -166,7 +166,7 @@ def _rooms_ms(rule: Any, sizes: tuple[int, ...], most: int, rate_rps: float, bud
     return rule.room_ms(np.array(sizes)[:, None], rate_rps, 0.0, budget_ms, np.arange(1, most + 1))
 
 
-def _longest_work_ms(network: ClosedNetwork, sizes: NDArray[np.int64], launching: NDArray[np.int64], compute: int
+def longest_work_ms(network: ClosedNetwork, sizes: NDArray[np.int64], launching: NDArray[np.int64], compute: int
                      ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(batches, levels) longest think and slice times of batches up to these sizes, in ms."""
     every = np.broadcast_to(np.arange(1, sizes[-1] + 1)[:, None], (sizes[-1], len(launching)))
