@@ -67,7 +67,7 @@ def allocate(services: Sequence[Service], pools: Sequence[Pool], counts: Mapping
     most = np.concatenate([np.full(dealt, float(slices)), np.where(usable, np.inf, 0.0)])
     rows = [_everything_dealt(services, cells, columns, slices), _loads_carried(services, cells, number, slices),
             _limited(services, pools, counts, dealt)]
-    found = milp(cost, integrality=np.ones(columns), bounds=Bounds(0, most), constraints=rows,
+    found = milp(cost, integrality=np.ones(columns, int), bounds=Bounds(0, most), constraints=rows,
                  options={"time_limit": max(limit_s, LEAST_S)})
     if found.x is None:
         return None
