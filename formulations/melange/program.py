@@ -11,13 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import lil_array
 
+from provision.formulations.linear.highs import LEAST_S, milp
 from provision.models.base.arrays import Floats, Ints
-
-LEAST_S = 0.1
-"""The least time limit of the solver, in seconds."""
 
 
 class Pool(NamedTuple):

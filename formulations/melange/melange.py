@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from provision.heuristics.melange.buckets import buckets_of
-from provision.heuristics.melange.program import Pool, Service, allocate
+from provision.formulations.melange.buckets import buckets_of
+from provision.formulations.melange.program import Pool, Service, allocate
 from provision.models.base.arrays import Floats
 from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.feasibility import refusal
