@@ -10,7 +10,7 @@ from provision.models.contents.oracle import Running
 from provision.models.contents.problem import Problem
 from provision.models.performance.operating_points import Prediction
 from provision.models.plans.plan import Replica, Slice
-from provision.models.problem.prediction import carried_rps, predict_slice
+from provision.models.problem.prediction import carried_rps, predict_slice, tokens_rps
 
 
 class Column(NamedTuple):
@@ -48,7 +48,9 @@ class Judge:
         piece = Slice(profile=place.profile, replicas=tuple(
             replica_of(self.problem, one, group.members[0]) for one, group in zip(members, groups, strict=True)))
         told = predict_slice(instance, entry.gpu, piece)
-        rps = [self._carried(one, found) for one, found in zip(members, told, strict=True)]
+        tokens = len(members) == 1 and instance.workloads[groups[0].members[0]].tokens
+        rps = [tokens_rps(instance, entry.gpu, piece)] if tokens and told[0] else [
+            self._carried(one, found) for one, found in zip(members, told, strict=True)]
         late = [at for at, group in enumerate(groups)
                 if rps[at] <= 0 or (group.most == 1 and rps[at] < group.rate_rps)]
         memory_gib = np.array([found.memory_gib or 0.0 if found else 0.0 for found in told])

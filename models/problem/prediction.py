@@ -58,8 +58,7 @@ def throughput_rps(instance: Instance, plan: Plan) -> float:
     """Requests/s that all replicas of a plan together can serve; replicas that no data describes count as 0.
 
     Under a rule for random arrivals, and of language models, these are the highest rates at which they keep their SLOs.
-    Where replicas slow each other down by what is routed to them, these are the routed rates: more of one leaves less
-    for the others.
+    Replicas that share a slice count as busy, all of them at once.
     """
     return math.fsum(
         _counted_rps(instance, gpu.gpu, piece, replica, found)
@@ -73,15 +72,7 @@ def _counted_rps(instance: Instance, gpu: str, piece: Slice, replica: Replica, f
     """What a replica adds to the throughput of a plan, in requests/s."""
     if instance.workload[replica.workload].tokens:
         return tokens_rps(instance, gpu, piece)
-    return replica.rate_rps if _slowed_by_rates(instance, gpu, piece) else carried_rps(instance, replica, found)
-
-
-def _slowed_by_rates(instance: Instance, gpu: str, piece: Slice) -> bool:
-    """Whether the batch times on a slice depend on the rates that are routed to its replicas."""
-    if len(piece.replicas) == 1 or instance.policy.rule.random_arrivals or instance.saturated:
-        return False
-    data = instance.sharing_of(gpu, [instance.model_of(one) for one in piece.replicas])
-    return data is not None and data.sharing == "if_allowed"
+    return carried_rps(instance, replica, found)
 
 
 def carried_rps(instance: Instance, replica: Replica, found: Prediction) -> float:
