@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.assignment.contents import TOLERANCE, ContentReplica, SliceContent, clients_of
+from provision.formulations.assignment.contents import ContentReplica, SliceContent, clients_of
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.segments import SliceKind
 from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedNetworks

@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.master.held import Column, replica_of
+from provision.models.base.tolerances import DUST
 from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.deal import deal
 from provision.models.contents.alone.partitions import Partitions
 from provision.models.contents.problem import Problem
 from provision.models.plans.plan import Plan
 
-ENOUGH = 1 - 1e-12
+ENOUGH = 1 - DUST
 """The part of a rate that replicas must be able to carry; the rest is rounding."""
 
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 
 from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
-from provision.formulations.master.covers import MISSING
 from provision.formulations.master.held import Column, Judge
+from provision.models.base.tolerances import MISSING
 from provision.models.contents.capacities import LOOSE, Capacities, Member, Members, Worth
 from provision.models.contents.oracle import Running
 from provision.models.contents.problem import Problem

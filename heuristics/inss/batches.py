@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.traffic.task_latency import task_latency_ms
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Bools, Floats, Ints
 
 DEFAULT = 1
-TOLERANCE = 1e-9
-"""Relative excess that is rounding."""
 
 
 def decide_batches(system: System, given: Provisioning, rates_rps: Floats, queued: Floats) -> tuple[Ints, Bools]:

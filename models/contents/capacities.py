@@ -11,12 +11,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.models.base.tolerances import FORGIVEN
 from provision.models.contents.oracle import ContentOracle, Running
 from provision.models.contents.problem import Problem
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-LOOSE = 1 + 1e-8
+LOOSE = 1 + FORGIVEN
 """What tables grant to rates and latency budgets: more than the verifier's tolerances add up to."""
 TRIED = 12
 """Levels, the best ones, from which contents are taken."""

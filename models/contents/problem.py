@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.models.base.tolerances import DUST, FORGIVEN
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import Segments, best_segments
 from provision.models.contents.oracle import Content, ContentOracle
@@ -21,10 +22,8 @@ from provision.models.contents.roles import FEW, Role, dominance, hardness, piec
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
 
-FULL = 1 - 1e-12
+FULL = 1 - DUST
 """The part of its highest rate that a replica is planned for; the rest leaves room for rounding."""
-ROUNDING = 1e-8
-"""Excess over a whole number that counts as rounding."""
 LEAST_REST = 0.02
 """Full replicas may leave a rest of a rate; it gets a role when it is above this part of what one replica carries."""
 ENDLESS = 10**6
@@ -129,7 +128,7 @@ class Problem:
     @property
     def spread_over(self) -> int:
         """The least number of GPUs that the limits on the share per GPU demand."""
-        return max((math.ceil(group.rate_rps / group.cap_rps - ROUNDING) for group in self.groups), default=0)
+        return max((math.ceil(group.rate_rps / group.cap_rps - FORGIVEN) for group in self.groups), default=0)
 
     def _carried(self, choose: Callable[[NDArray[np.float64]], float]) -> list[float]:
         """(groups,) the least or most requests/s that a replica carries alone on a slice that it can run on."""
@@ -205,7 +204,7 @@ class Problem:
         for at in sorted(content):
             role = self.roles[at]
             rest_rps = left_rps.get(role.workload_class, math.inf) - role.rate_rps
-            if rest_rps >= -ROUNDING * role.rate_rps:
+            if rest_rps >= -FORGIVEN * role.rate_rps:
                 kept.append(at)
                 left_rps[role.workload_class] = rest_rps
         return tuple(kept)
@@ -274,7 +273,7 @@ def _copies(role: Role, groups: Sequence[Group]) -> int:
         return sum(len(group.members) for group in groups if group.rate_rps == role.rate_rps)
     if role.rate_rps == 0:
         return ENDLESS
-    return sum(len(group.members) * math.floor(min(group.rate_rps, group.cap_rps) / role.rate_rps * (1 + ROUNDING))
+    return sum(len(group.members) * math.floor(min(group.rate_rps, group.cap_rps) / role.rate_rps * (1 + FORGIVEN))
                for group in groups)
 
 
@@ -287,7 +286,7 @@ def groups_of(instance: Instance) -> list[Group]:
     for index, one in enumerate(instance.workloads):
         planned = instance.planned_rps(one)
         share = one.max_share_per_gpu if planned > 0 else 1.0
-        spread = math.ceil(1 / share - ROUNDING) if share < 1 else int(planned > 0)
+        spread = math.ceil(1 / share - FORGIVEN) if share < 1 else int(planned > 0)
         least = max(one.min_replicas, spread)
         cap_rps = share * planned if share < 1 else math.inf
         alike = Group(one.models, one.slo_ms, planned, least, one.max_replicas or math.inf, cap_rps, members=())

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from provision.models.performance.operating_points import ROUNDING, Member
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.performance.operating_points import Member
 from provision.models.performance.tokens.data import TokenModels
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _counted_rps(instance: Instance, gpu: str, piece: Slice, replica: Replica, f
 def carried_rps(instance: Instance, replica: Replica, found: Prediction) -> float:
     """The highest rate, in requests/s, at which a replica with this Prediction keeps the latency rule."""
     workload = instance.workload[replica.workload]
-    budget_ms = instance.budget_ms(workload) * (1 + ROUNDING)
+    budget_ms = instance.budget_ms(workload) * (1 + TOLERANCE)
     return instance.policy.rule_for(workload).carried_rps(replica.batch, replica.processes, found, budget_ms)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from provision.instances.read import read
 from provision.models.base.errors import InputError, MethodError
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Replay, Result
 from provision.models.plans.simulation_report import SimulationReport
-from provision.models.problem.instance import ROUNDING, Instance
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import FEATURES, Method, needs
 from provision.models.problem.search import Incumbent, Outcome, Search, Stopped
 from provision.solving.methods import method as find_method
@@ -242,7 +243,7 @@ def _refuted(instance: Instance, value: float | None, bound: float | None) -> bo
     """Whether a value is better than the bound on it by more than rounding, so that one of them must be wrong."""
     if value is None or bound is None:
         return False
-    return instance.loss(value) < instance.loss(bound) - ROUNDING * abs(bound)
+    return instance.loss(value) < instance.loss(bound) - TOLERANCE * abs(bound)
 
 
 def rehearse(method: Method, few: Instance, settings: Mapping[str, Any]) -> None:
