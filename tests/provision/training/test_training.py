@@ -37,7 +37,7 @@ def reckoned(system, actions, rates_rps):
     for at, one in enumerate(system.instance.workloads):
         on = np.flatnonzero(given.gpu[0] == given.gpu[0, at]).tolist()
         members = [Member(models[i], int(batch[i]), 1, given.units[0, i] * 0.025) for i in on]
-        latency_ms, rps, _ = system.data[0].predict("whole", members)[on.index(at)]
+        latency_ms, rps, *_ = system.data[0].predict("whole", members)[on.index(at)]
         alone = system.data[0].predict("whole", [Member(one.model, 1, 1, 1.0)])[0]
         assert rps >= rates_rps[at]
         places = np.floor(rates_rps[at] * (np.arange(64) + 0.5) / 64) % batch[at] + 1
@@ -89,6 +89,15 @@ def test_episodes_keep_to_their_spaces_and_seeds():
         parts = one.rates_rps / SYSTEM.rates_rps
         assert parts.min() > LOWEST - 1e-9 and parts.max() < HIGHEST + 1e-9
     assert not np.array_equal(one.reset(seed=5)[0], one.reset(seed=6)[0])
+
+
+def test_an_episode_comes_to_what_it_came_to_batch_by_batch():
+    """Rewards as they were when batches were judged one after the other, and units went one by one."""
+    environment = Serving(SYSTEM, 4)
+    environment.reset(seed=3)
+    environment.action_space.seed(3)
+    rewards = sum(environment.step(environment.action_space.sample())[1] for _ in range(40))
+    assert rewards == pytest.approx([-9026.839442951, -10455.303135069, -9658.470954751, -10904.521553915], rel=1e-10)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
