@@ -109,7 +109,8 @@ def test_values_of_states_are_those_over_all_joint_actions(name):
     actions = actions.view(-1, 2, 2)
     with torch.no_grad():
         chances, outputs = agent._log_chances(state), agent.networks.critics[0](state)
-        logs = sum(chances[kind][0, one, actions[:, one, kind]] for one in range(2) for kind in range(2))
+        heads = agent._cut(chances)
+        logs = sum(heads[kind][0, one, actions[:, one, kind]] for one in range(2) for kind in range(2))
         values = agent._of_actions(outputs.expand(len(actions), -1), actions)
         expected = (logs.exp() * (values - agent.temperature * logs)).sum()
         assert float(logs.exp().sum()) == pytest.approx(1, rel=1e-4)
@@ -126,7 +127,7 @@ def test_the_agent_learns_what_pays(name):
         actions = agent.act(states, rng)
         rewards = (actions == np.array([2, 7])).mean((1, 2), dtype=np.float32)
         agent.learn(*map(torch.from_numpy, (states, actions, 10 * rewards, states)))
-    chances = agent._log_chances(torch.from_numpy(states))
+    chances = agent._cut(agent._log_chances(torch.from_numpy(states)))
     assert (chances[0].argmax(-1) == 2).float().mean() > 0.9 and (chances[1].argmax(-1) == 7).float().mean() > 0.9
 
 
@@ -138,6 +139,26 @@ def test_a_shift_that_all_choices_share_is_the_states():
     shifted[:, 0] -= 5
     assert torch.allclose(agent._of_actions(outputs, actions), agent._of_actions(shifted, actions), atol=1e-4)
     assert not torch.allclose(agent._of_actions(outputs, actions), agent._of_actions(outputs, actions + 1))
+
+
+@pytest.mark.parametrize(("whole", "change"), [(True, 0.0), (False, -5.0)])
+def test_the_lower_critic_counts_for_a_state_as_a_whole(whole, change):
+    """What one critic gives to all choices of a head and takes from the state changes nothing; by parts it does."""
+    agent = Agent(SYSTEM, 1, 1, STABLE._replace(whole=whole))
+    chances = agent._log_chances(torch.rand(3, 16))
+    state, choices = torch.rand(3), torch.rand(3, 8 * (4 + LEVELS))
+    other = choices.clone()
+    other[:, :4] -= 5
+    found = agent._least(chances, [(state, choices), (state + 5, other)])
+    assert torch.allclose(found, agent._soft_values(chances, (state, choices)) + change, atol=1e-4)
+
+
+@pytest.mark.parametrize(("settings", "part"), [(STABLE, 0.5), (PAPER, 1.0)])
+def test_networks_learn_slower_with_time(settings, part):
+    agent = Agent(SYSTEM, 0, 4, settings)
+    agent.anneal(600)
+    rates = {name: one.param_groups[0]["lr"] for name, one in agent.optimizers.items()}
+    assert rates == pytest.approx({"critics": 2e-4 * part, "actor": 2e-4 * part, "temperature": 4e-4})
 
 
 def test_the_temperature_stays_above_its_floor():
