@@ -5,9 +5,9 @@ episodes and falls apart beyond. What was found, ``benchmarks/papers/inss_traini
 
 - a shift that all heads share lands on the choices that were taken alone (``centred``, ``fixed``);
 - the lower of two values, taken for every choice by itself, adds up to far less than the lower of two sums; critics
-  that differ pull each other's targets down (``whole``);
-- networks that go on learning at one rate jump between choices that are nearly equal, until some round of episodes has
-  late tasks in heaps (``half_life``); slowing down while little is learned yet leaves a seed at a poor policy.
+  that differ pull each other's targets down, until some round of episodes has late tasks in heaps (``whole``);
+- networks that go on learning at one rate keep changing between choices that are nearly equal and end at a lower reward
+  (``half_life``); slowing down while little is learned yet leaves a seed at a poor policy.
 """
 
 from __future__ import annotations
