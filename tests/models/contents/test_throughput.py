@@ -158,8 +158,8 @@ def test_bounds_are_for_one_replica_each():
     assert (result.status, result.bound, result.verified) == ("feasible", None, True)
 
 
-def test_replicas_that_slow_each_other_down_count_with_the_rates_that_they_get():
-    """Beside another on a MIG slice a replica's throughput depends on the rates; alone it has all of it."""
+def test_replicas_that_share_a_slice_count_as_busy():
+    """Two replicas together carry less than each by itself would, whatever is routed to them."""
     instance = provision.read("parvagpu-s1-shared")
     instance = instance.replace(objective="max_throughput",
                                 fleet=[{"gpu": "a100-80gb", "price_per_hour": 5.12, "count": 1}])
@@ -169,8 +169,8 @@ def test_replicas_that_slow_each_other_down_count_with_the_rates_that_they_get()
         gpu = {"gpu": "a100-80gb", "mig": True, "slices": [{"profile": "7g.80gb", "replicas": replicas}]}
         return instance.value(Plan(version=1, instance=instance.name, gpus=[gpu]))
 
-    assert value(both) == 15
-    assert value(both[:1]) > 100
+    assert value(both) == value([one | {"rate_rps": 1.0} for one in both])
+    assert value(both[1:]) < value(both) < value(both[:1]) + value(both[1:])
 
 
 def test_too_small_a_fleet_is_infeasible():
