@@ -26,6 +26,8 @@ SLIGHT = 2e-5
 """A content gets a column only if it is worth this much more than its slice's price, in GPUs."""
 FEW = 0.05
 """After a round that adds fewer columns than this part of the rows, the oracles' effort rises."""
+LONGER = 3
+"""How much longer a round is expected to take at the next effort."""
 HARDEST = 7
 """The greatest effort of an oracle."""
 ENOUGH = 0.5
@@ -86,7 +88,7 @@ class Generation:
         while not self.converged and not self.impossible and (not self.round or perf_counter() + self.took_s < end):
             started, before = perf_counter(), self.enough
             harder = self._round()
-            self.took_s = perf_counter() - started
+            self.took_s = (perf_counter() - started) * (LONGER if harder else 1)
             self.effort = min(self.effort + harder, HARDEST)
             yield self.bound
             if self.enough and not before:
