@@ -20,16 +20,16 @@ PACE, LIKELY = 0.2, 0.5
 """The part of what is left that one step rounds up at most, and the least part of a column that is rounded up."""
 SLACK = 1e-6
 """Difference from a whole number that is rounding."""
-FEW_GPUS, SOME_GPUS = 4.0, 25.0
+FEW_GPUS, SOME_GPUS = 1.0, 25.0
 """What is left for the integer program, and at least for a dive that begins again, in prices of the dearest GPU."""
-FAILURES, BEGUN = 6, 3
+FAILURES, BEGUN = 6, 2
 """Steps that are taken back before a dive begins again, and how often it does so before one more GPU is allowed."""
 NOISE = 0.15
 """How much is added at random to the parts of columns when a dive begins again."""
 
 
 class Dive(NamedTuple):
-    """How often every column is taken at least, and which columns plans of the price aimed at may use."""
+    """How often every column is taken at least, and which columns plans of about the price aimed at may use."""
 
     least: NDArray[np.int64]
     kept: NDArray[np.bool_]
@@ -67,7 +67,8 @@ def dive(columns: Generation, end: float, draw: np.random.Generator, below: floa
         start = held if left >= SOME_GPUS else start
         if left <= FEW_GPUS:
             least = _least(program, held)
-            yield Dive(least, (at.reduced <= goal / step - at.value + SLACK) | (least > 0))
+            most = goal if goal + step >= below else goal + step
+            yield Dive(least, (at.reduced <= most / step - at.value + SLACK) | (least > 0))
             failures = FAILURES
         up = _nearly(contents, pace, noise, 1, tried)
         fixed = Fixed(_taken(contents, up), _taken(covers, _nearly(covers, pace, noise, 0, tried[:0])))

@@ -35,7 +35,7 @@ REDUCED_COST, MOST_COLUMNS = 0.02, 4000
 """The integer program takes columns up to this reduced cost, in GPUs, and at least this number of columns."""
 FIX_FROM = 1500
 """From this number of replicas on, the whole parts of the linear solution are fixed in the integer program."""
-DIVE_FROM, REST_S = 200, 3.0
+DIVE_FROM, REST_S = 200, 10.0
 """From this number of replicas on, some of which share slices, dives fix most columns; seconds for the rest of each."""
 BOUND_GROUPS, PLAN_GROUPS = 1000, 2000
 """More groups than these on shared slices are aggregated to this number, for bounds and for plans."""
