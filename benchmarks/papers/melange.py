@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from provision.formulations.melange.buckets import bin_of, buckets_of
+from provision.formulations.melange.program import Allocation, Pool, Service, allocate
 from provision.heuristics.inferno.greedy import Choice, choose, replicas
-from provision.heuristics.melange.buckets import bin_of, buckets_of
-from provision.heuristics.melange.program import Allocation, Pool, Service, allocate
 from provision.instances.files.csv_cells import numbered_rows, whole
 from provision.instances.importers.tokens.splitwise import read_splitwise, timed_iterations
 from provision.models.fitting.token_iterations import fit_iterations

@@ -17,7 +17,7 @@ from collections import Counter
 from statistics import mean
 
 from gpulets_a100 import without_mig
-from isolated import scenario
+from scenarios import scenario
 
 import provision
 from provision.instances.generators.families import repeated

@@ -19,7 +19,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from gpulets_a100 import without_mig
-from isolated import scenario
+from scenarios import scenario
 
 import provision
 from provision.instances.generators.families import repeated

@@ -9,18 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.assignment import interference, network
-from provision.formulations.assignment.contents import (
-    TOLERANCE,
-    ContentReplica,
-    SliceContent,
-    Worth,
-    alone,
-    kinds_of,
-    most_slices,
-)
+from provision.formulations.assignment.contents import ContentReplica, SliceContent, Worth, alone, kinds_of, most_slices
 from provision.formulations.assignment.gpus import Candidates, Program
 from provision.formulations.assignment.slices import ContentRows
 from provision.formulations.isolated.cover_bound import cover_bound
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.feasibility import fastest_ms
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import SliceKind, best_segments, cap_rps

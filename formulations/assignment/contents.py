@@ -11,14 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.segments import SliceKind
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.operating_points import OperatingPoints
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.workload import FleetEntry, Workload
-
-TOLERANCE = 1e-9
-"""Relative excess that counts as rounding: the verifier's own tolerance."""
 
 
 class ContentReplica(NamedTuple):

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.models.base.errors import UnsupportedError
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan, PlannedGpu
 from provision.models.problem.instance import THROUGHPUT, Instance
 
 MOST_GPUS = 20
 """Most GPUs to choose from: larger instances, or a dozen workloads under interference, are not proven in minutes."""
-TOLERANCE = 1e-9
-"""Relative excess that counts as rounding: the verifier's own tolerance."""
 
 
 Variable = Any

@@ -8,11 +8,10 @@ import pulp
 from provision.formulations.assignment.gpus import Ended, LinearTerms, Value
 from provision.formulations.assignment.model import TAKEN, SmallInstances, solve
 from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
+from provision.models.base.tolerances import SOLVER
 from provision.models.problem.search import Search
 
 NAME = "assignment-milp"
-MARGIN = 1e-6
-"""The part of a row with fractions that a solver's tolerance may take: added to or subtracted from the limit."""
 
 
 class PulpProgram:
@@ -39,7 +38,7 @@ class PulpProgram:
     def at_most(self, terms: LinearTerms, limit: float, when: pulp.LpVariable | None = None) -> None:
         """A sum keeps a limit; where a literal is given only when that is 1, and else what its terms can reach."""
         if not all(float(number).is_integer() for number in (limit, *(c for c, _ in terms))):
-            limit = limit - MARGIN if self.safe else limit + MARGIN
+            limit = limit - SOLVER if self.safe else limit + SOLVER
         if when is None:
             self.problem += _sum(terms) <= limit
             return

@@ -5,13 +5,15 @@ slice's time is shared out, a request takes at least the least slice time that s
 """
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.assignment.contents import TOLERANCE, ContentReplica, SliceContent, clients_of
+from provision.formulations.assignment.contents import ContentReplica, SliceContent, clients_of
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.segments import SliceKind
 from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedNetworks
@@ -137,7 +139,7 @@ def _predicted(
 ) -> list[Prediction | None]:
     owners = [instance.workloads[one.workload] for one in chosen]
     return data.predict(kind.profile, [
-        Member(owner.models[one.model], one.batch, one.processes, 1.0, rate,
+        Member(owner.models[one.model], one.batch, one.processes, 1.0, math.inf if instance.saturated else rate,
                fill_ms=instance.policy.fill_ms(owner.slo_ms))
         for owner, one, rate in zip(owners, chosen, rates, strict=True)
     ])

@@ -9,9 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from provision.formulations.assignment.gpus import TOLERANCE, Candidates, Program, rounded_up
+from provision.formulations.assignment.gpus import Candidates, Program, rounded_up
 from provision.formulations.assignment.sharing import SharingRows
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.segments import best_segments
 from provision.models.hardware.gpu import WHOLE

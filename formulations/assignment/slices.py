@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.formulations.assignment.gpus import TOLERANCE, Level, LinearTerms, Program, Rows, Value, Variable
+from provision.formulations.assignment.gpus import Level, LinearTerms, Program, Rows, Value, Variable
 from provision.models.base.arrays import Ints
+from provision.models.base.tolerances import RELAXED, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan
 
 if TYPE_CHECKING:
     from provision.formulations.assignment.candidates import ContentCandidates, Held
 
-GIVEN = 1e-5
-"""The part of a rate or of a slice by which a relaxation is loosened for rounding."""
 
 
 class ContentRows(Rows):
@@ -74,10 +73,10 @@ class ContentRows(Rows):
                 self.extra[k, w] = self.program.whole(f"extra_{k}_{w}", most * relaxed.clients)
                 unit, offer = self.offer[k, w]
                 self.program.at_most([(1, self.extra[k, w]), *((-relaxed.clients, one) for one in slices)], 0)
-                self.program.at_most([(unit, offer), (-float(relaxed.most[w]), self.extra[k, w])], GIVEN)
+                self.program.at_most([(unit, offer), (-float(relaxed.most[w]), self.extra[k, w])], RELAXED)
             time = [(float(relaxed.time[w]) * self.offer[k, w][0], self.offer[k, w][1])
                     for v, w in self.offer if v == k]
-            self.program.at_most([*time, *((-1, one) for one in slices)], GIVEN)
+            self.program.at_most([*time, *((-1, one) for one in slices)], RELAXED)
 
     def separate_slices(self) -> None:
         """No two slices of a used GPU stand on one memory slice; compute slices and instances are not exceeded."""
@@ -115,7 +114,7 @@ class ContentRows(Rows):
                 if workload.max_share_per_gpu < 1 and on_gpu:
                     wasted.append(self._wasted(w, g, on_gpu))
                     self.program.at_most(self._parts(w, g, routed=True), workload.max_share_per_gpu)
-            self.program.at_most([*carried, *wasted, *offers], (GIVEN if offers else 3 * TOLERANCE) - 1)
+            self.program.at_most([*carried, *wasted, *offers], (RELAXED if offers else 3 * TOLERANCE) - 1)
 
     def _parts(self, w: int, g: int, routed: bool = False) -> LinearTerms:
         """The part of a workload's rate that contents on a GPU carry, as linear terms; only routed ones if asked."""

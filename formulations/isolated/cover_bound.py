@@ -13,13 +13,11 @@ from fractions import Fraction
 import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import LOOSE
 from provision.models.contents.alone.cover import SegmentCovers, cheapest_cover
 from provision.models.contents.alone.partitions import Partitions
 from provision.models.contents.alone.segments import Segments
 from provision.models.problem.instance import Instance
-
-ROUNDING = 3e-9
-"""The part of a rate that a verified plan may miss: the verifier tolerates 1e-9 on rates, throughputs and shares."""
 
 
 def cover_bound(
@@ -46,7 +44,7 @@ def cover_bound(
     compute, memory = (np.array([getattr(kind, what) for kind in segments.kinds]) for what in ("compute", "memory"))
     rate = np.array([instance.planned_rps(one) for one in instance.workloads])
     least = np.array([one.min_replicas for one in instance.workloads])
-    most_rps = useful_rps * (1 + ROUNDING)
+    most_rps = useful_rps * (1 + LOOSE)
     needed = [cheapest_cover(most_rps, costs, rate, least) for costs in (compute, memory, compute + memory)]
     bounds = [
         _bound(instance, partitions, int(need.cost.sum()), costs)

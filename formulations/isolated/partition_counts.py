@@ -20,6 +20,7 @@ from provision.formulations.isolated.spread import spread_out
 from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
 from provision.formulations.linear.dual_bound import dual_bound, highs, safe_most
 from provision.models.base.arrays import Bools, Ints
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.cover import SegmentCovers, cheapest_cover
 from provision.models.contents.alone.deal import deal
@@ -30,8 +31,6 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method
 from provision.models.problem.search import Incumbent, Outcome, Search
 
-TOLERANCE = 1e-9
-"""The part of a rate that may be missing: the verifier's own tolerance."""
 EXPLAIN_SECONDS = 10.0
 """Most time to find out what a fleet that is too small could carry."""
 

@@ -15,9 +15,7 @@ from scipy.sparse import csr_array
 
 from provision.formulations.linear.highs import milp
 from provision.models.base.arrays import Floats
-
-SAFE = 1e-6
-"""Subtracted from a bound before it is rounded up: this much, relative for bounds above 1."""
+from provision.models.base.tolerances import SOLVER
 
 
 def dual_bound(problem: pulp.LpProblem, weights: Iterable[float], limit_s: float) -> float:
@@ -62,7 +60,7 @@ def safe_bound(found: OptimizeResult) -> float:
     value = getattr(found, "mip_dual_bound", None)
     if value is None or not math.isfinite(value):
         return 0.0
-    return max(0.0, value - SAFE * max(1.0, abs(value)))
+    return max(0.0, value - SOLVER * max(1.0, abs(value)))
 
 
 def safe_most(found: OptimizeResult) -> float:
@@ -75,7 +73,7 @@ def safe_most(found: OptimizeResult) -> float:
     value = getattr(found, "mip_dual_bound", None)
     if value is None or not math.isfinite(value):
         return math.inf
-    return -value + SAFE * max(1.0, abs(value))
+    return -value + SOLVER * max(1.0, abs(value))
 
 
 def _common_unit(weights: Iterable[float]) -> Fraction:

@@ -11,16 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.master.knapsack import ROUNDING, Cover, Knapsack
+from provision.formulations.master.knapsack import Cover, Knapsack
 from provision.formulations.master.program import CoverUse
+from provision.models.base.tolerances import BOUNDARY, DUST, LOOSE, MISSING
 from provision.models.contents.problem import Group, Problem
 
-MISSING = 1.2e-9
-"""The part of a rate that a bound lets a plan miss; it is more than the verifier tolerates."""
-BOUNDARY = 1.5e-9
-"""A replica that carries its role's rate less this part still has the role: MISSING and a little more."""
-LOOSE = 3e-9
-"""The part by which a bound credits replicas that stand alone with more than they carry, as the oracles do."""
 COUNTED = 128
 """Bounds ignore limits of more replicas than this."""
 LEAST_RPS = 1e-9
@@ -130,7 +125,7 @@ def _plannable(menu: Menu, group: Group, cover: Cover) -> bool:
     """Whether a cover carries the whole rate at the credits of plans, with no more replicas than allowed."""
     useful = menu.planned_rps > LEAST_RPS if group.rate_rps > 0 else np.ones(len(cover.counts), bool)
     carried_rps = float(cover.counts[useful] @ menu.planned_rps[useful])
-    enough = carried_rps >= group.rate_rps * (1 - 2 * ROUNDING)
+    enough = carried_rps >= group.rate_rps * (1 - 2 * DUST)
     return enough and int(cover.counts.sum()) <= group.most and not cover.counts[~useful].any()
 
 

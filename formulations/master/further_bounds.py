@@ -10,7 +10,8 @@ from time import perf_counter
 
 from provision.formulations.mixed.slices import Relaxation
 from provision.formulations.turns.parts import TooManyError
-from provision.formulations.turns.patterns import EXACT, GIVEN_AWAY, all_columns, relaxed_prices
+from provision.formulations.turns.patterns import all_columns, relaxed_prices
+from provision.models.base.tolerances import SOLVER, STRICT
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.turns.tables import GpuletTables
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -56,5 +57,5 @@ def _turns_bound(instance: Instance) -> float:
         columns = all_columns(GpuletTables(instance))
     except TooManyError:
         return 0.0
-    gpus = math.ceil(float(relaxed_prices(columns.covered).sum()) * (1 - EXACT) - GIVEN_AWAY)
+    gpus = math.ceil(float(relaxed_prices(columns.covered).sum()) * (1 - STRICT) - SOLVER)
     return gpus * instance.weight(instance.fleet[0])

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.models.base.compiled import compiled
+from provision.models.base.tolerances import DUST
 
-ROUNDING = 1e-12
-"""Part of a rate that is lost when credits are added up."""
 LONGEST = 200_000
 """Most prices of a table."""
 SAME, START = -1, -2
@@ -52,7 +51,7 @@ class Knapsack:
         """The cheapest cover of a rate by at least ``least`` replicas; None when there is none."""
         if not len(self.costs):
             return None
-        rate_rps *= 1 - ROUNDING
+        rate_rps *= 1 - DUST
         if self.exact:
             return self._counted(rate_rps, least)
         if (self.costs == 0).any():

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from provision.formulations.master.program import Chosen, CoverUse, Program
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.assemble import assemble
 from provision.models.contents.alone.deal import deal
 from provision.models.contents.alone.partitions import Partitions
@@ -18,9 +19,6 @@ from provision.models.contents.oracle import Content, ContentOracle, Running
 from provision.models.contents.problem import Problem
 from provision.models.contents.roles import serving
 from provision.models.plans.plan import Plan, Replica
-
-TOLERANCE = 1e-9
-"""Relative excess over a share that counts as rounding, as it does for the verifier."""
 
 
 class _Use(NamedTuple):

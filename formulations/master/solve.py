@@ -12,13 +12,15 @@ from provision.formulations.master.further_bounds import further_bound
 from provision.formulations.master.generation import Generation, hand_on
 from provision.formulations.master.plans import add_plan, plan_of
 from provision.formulations.master.program import Chosen
+from provision.formulations.master.refined import refined
+from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.master.time_bound import time_bound
 from provision.models.contents.aggregation import rounded
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.problem import Problem
 from provision.models.plans.plan import Plan
-from provision.models.problem.instance import Instance
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 
@@ -29,8 +31,10 @@ FIRST_SHARE = 0.1
 """Part of the time that a first plan from the columns to begin with may take."""
 STRICT_SHARE = 0.3
 """Part of the time left that columns for plans alone may take."""
-MIP_SHARE = 0.5
-"""Part of the time left that an integer program may take."""
+MIP_SHARE, QUICK_SHARE = 0.5, 0.25
+"""Parts of the time left that an integer program may take: over the finest steps of rates, and before."""
+FEW_GROUPS = 30
+"""With more groups steps of rates are not cut finer."""
 REDUCED_COST, MOST_COLUMNS = 0.02, 4000
 """The integer program takes columns up to this reduced cost, in GPUs, and at least this number of columns."""
 FIX_FROM = 1500
@@ -58,6 +62,11 @@ class Run:
         The best plan and bound so far.
     name
         The method's, for its plans.
+
+    Attributes
+    ----------
+    finest
+        Whether the steps of rates are not to be cut any more.
     """
 
     def __init__(self, problem: Problem, progress: Progress, name: str) -> None:
@@ -69,6 +78,7 @@ class Run:
         self.bounds = Generation(self.eased)
         self.columns = self.bounds if self.eased is self.problem else Generation(self.problem, proves=False)
         self.forced, self.draw = forced_roles(self.problem), np.random.default_rng(self.search.seed)
+        self.finest = self.eased is not self.problem or len(problem.groups) > FEW_GROUPS
         if progress.plan is not None:
             for columns in {self.bounds, self.columns}:
                 add_plan(columns.program, columns.problem, progress.plan)
@@ -100,12 +110,26 @@ class Run:
                     pass
             if self.search.left_s <= 0:
                 return "time_limit"
-            if not self.improve():
+            improved = self.improve(share=MIP_SHARE if self.finest else QUICK_SHARE)
+            if not self.refine() and not improved:
                 if varied >= VARIED and self.columns.converged and self.bounds.converged:
                     return "completed"
                 varied += 1
                 self.columns.vary(self.draw)
         return "proved"
+
+    def refine(self) -> bool:
+        """Cut the steps of rates that a converged bound stands on, for bounds and plans; whether there are such."""
+        if self.finest or not self.bounds.converged:
+            return False
+        fine = refined(self.bounds)
+        self.finest = fine is None
+        if fine is None:
+            return False
+        self.bounds = self.columns = fine
+        self.problem = self.eased = fine.problem
+        self.forced = forced_roles(fine.problem)
+        return True
 
     def improve(self, rounds: int = STRICT_ROUNDS, share: float = MIP_SHARE) -> bool:
         """Make a plan from the present columns, and add columns for some rounds; returns whether the plan is better.
@@ -154,6 +178,8 @@ class Run:
 
 def solve(instance: Instance, search: Search) -> Outcome:
     """Plan an instance; Ctrl-C returns the best plan so far."""
+    if instance.objective == THROUGHPUT:
+        return fill_fleet(instance, search, NAME, solve)
     refused = refusal(instance, best_segments(instance), search.started)
     if refused:
         return refused
@@ -199,6 +225,6 @@ METHODS = (
         features=frozenset(
             {"several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
              "max_replicas", "max_share_per_gpu", "variants", "interference", "share_slices", "gpulets",
-             "other_sharing", "random_turns", "random_slices", "isolated_data", "tokens"}),
+             "other_sharing", "random_turns", "random_slices", "isolated_data", "tokens", "max_throughput"}),
     ),
 )

@@ -11,11 +11,9 @@ from scipy.sparse import csr_array
 
 from provision.formulations.linear.highs import linprog
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.interference.boxes import NOTHING, alone
 from provision.models.contents.interference.throughput_plans import ThroughputProblem
-
-ROUNDING = 1e-9
-"""Relative excess that makes up for the rounding of sums."""
 
 
 def throughput_bound(problem: ThroughputProblem) -> float:
@@ -28,7 +26,7 @@ def throughput_bound(problem: ThroughputProblem) -> float:
     counts = problem.classes.counts
     prices = _prices(worth, units, of_type, there, counts)
     gained = np.where(worth > NOTHING, worth - (prices[of_type] * units), NOTHING).max(axis=1)
-    return float(prices @ there + counts @ gained) * (1 + ROUNDING)
+    return float(prices @ there + counts @ gained) * (1 + TOLERANCE)
 
 
 def _prices(worth: Floats, units: Ints, of_type: Ints, there: Floats, counts: Ints) -> Floats:

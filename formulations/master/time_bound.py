@@ -14,7 +14,8 @@ from scipy.linalg import block_diag
 from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
 
 from provision.formulations.linear.highs import linprog
-from provision.models.contents.problem import ROUNDING, Group, Problem
+from provision.models.base.tolerances import FORGIVEN, SOLVER
+from provision.models.contents.problem import Group, Problem
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.closed_network import work_ms_array
 from provision.models.performance.fitted_networks import FittedNetworks
@@ -25,7 +26,7 @@ from provision.models.traffic.rule import LatencyRule
 Floats = NDArray[np.float64]
 STEP = 1.02
 """Factor from one rate that is tried to the next."""
-LOOSE = 1 + 2e-6
+LOOSE = 1 + 2 * SOLVER
 """What a rate is loosened by: more than the part of the highest rates that plans leave."""
 
 
@@ -52,7 +53,7 @@ def time_bound(problem: Problem) -> float:
         found.append((most, partitions, np.full(len(partitions), float(price))))
     most, partitions, prices = zip(*found, strict=True)
     units = least_cost(rates, np.hstack(most) * LOOSE, block_diag(*partitions), np.concatenate(prices))
-    return problem.objective(math.ceil(units - ROUNDING))
+    return problem.objective(math.ceil(units - FORGIVEN))
 
 
 def least_cost(rates_rps: Floats, most_rps: Floats, partitions: Floats, prices: Floats) -> float:

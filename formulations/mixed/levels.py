@@ -13,10 +13,10 @@ import numpy as np
 
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.errors import UnsupportedError
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.segments import Segments, SliceKind
 from provision.models.performance.closed_network import work_ms_array
 from provision.models.performance.fitted_networks import FittedNetworks
-from provision.models.performance.operating_points import ROUNDING
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
 
@@ -165,12 +165,12 @@ def _ways(instance: Instance, workload: Workload, kind: SliceKind, levels: Seque
     launching, slowdown = (np.array([[getattr(one, what)] for one in levels]) for what in ("launching", "slowdown"))
     think_ms, slice_ms = work_ms_array(network, batch, launching, compute)
     latency_ms, memory_gib = think_ms + slice_ms * slowdown, network.memory_gib(batch, 1)
-    fits = latency_ms <= instance.budget_ms(workload) * (1 + ROUNDING)
-    fits &= memory_gib <= entry.type.slice_memory_gib(kind.profile) * (1 + ROUNDING)
+    fits = latency_ms <= instance.budget_ms(workload) * (1 + TOLERANCE)
+    fits &= memory_gib <= entry.type.slice_memory_gib(kind.profile) * (1 + TOLERANCE)
     sizes, rate_rps = np.arange(1, network.max_batch + 1), instance.planned_rps(workload)
     least_busy = np.minimum.accumulate(work_ms_array(network, sizes, 1, compute)[1] / (1000 * sizes))
     fill_s = instance.policy.fill_ms(workload.slo_ms) / 1000
-    filled = np.minimum(batch, 1 + rate_rps * fill_s * (1 + ROUNDING)).astype(int)
+    filled = np.minimum(batch, 1 + rate_rps * fill_s * (1 + TOLERANCE)).astype(int)
     return _Ways(batch, fits, 1000 * batch / latency_ms, (batch - 1) / fill_s * FILLED, rate_rps,
                  slice_ms / (1000 * batch), least_busy[filled - 1], memory_gib, network.max_processes)
 

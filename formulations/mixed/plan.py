@@ -7,10 +7,11 @@ import numpy as np
 
 from provision.formulations.mixed.search import NONE, State, empty_state, furnish, improve, take_off
 from provision.formulations.mixed.tables import tables_of
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.segments import Segments
 from provision.models.plans.plan import Plan, Replica
-from provision.models.problem.instance import ROUNDING, Instance
+from provision.models.problem.instance import Instance
 
 NAME = "mixed-slices"
 ROUNDS = 500
@@ -97,7 +98,7 @@ class RuinAndRecreate:
             gpu = self.draw.choice(np.flatnonzero(state.entry == old))
             for new in (NONE, *np.flatnonzero(self.weights < self.weights[old])):
                 saved = self.weights[old] - (self.weights[new] if new != NONE else 0)
-                if cost - saved >= bound * (1 - ROUNDING) and (new == NONE or self._left(entries, new) > 0):
+                if cost - saved >= bound * (1 - TOLERANCE) and (new == NONE or self._left(entries, new) > 0):
                     found.append(take_off(self.tables, state, gpu, new))
         return found
 

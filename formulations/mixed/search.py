@@ -14,6 +14,7 @@ import numpy as np
 from provision.formulations.mixed.tables import SettingTables
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
+from provision.models.base.tolerances import DUST
 
 NONE = -1
 SPREAD = 0.7
@@ -24,8 +25,6 @@ ANEW = 0.3
 """Probability that a step partitions its GPUs again, rather than filling some of their slices again."""
 REPLICA = 0.02
 """The worth of a missing replica, in GPUs."""
-ROUNDING = 1e-12
-"""Part of a rate that counts as nothing."""
 
 
 class State(NamedTuple):
@@ -189,7 +188,7 @@ def account(tables: SettingTables, state: State, setting: int, parts: Floats, co
 def carry(tables: SettingTables, state: State, w: int, part: float, replicas: float) -> None:
     """Record that a part of a workload's rate is carried, by a whole number of replicas; both may be negative."""
     left = state.left[w] - part
-    state.left[w] = left if left > ROUNDING else 0.0
+    state.left[w] = left if left > DUST else 0.0
     state.lacking[w] -= int(replicas)
 
 
@@ -261,7 +260,7 @@ def fill(
                 continue
             new = lacking[w] > 0 and (tables.split[w] or not seen[w])
             gain = worth[w] * part + (REPLICA if new else 0.0)
-            key = gain / (tables.busy[at] * part + ROUNDING) if dense else gain
+            key = gain / (tables.busy[at] * part + DUST) if dense else gain
             if key > best:
                 best, found, taken, gained = key, at, part, gain
         if found == NONE:

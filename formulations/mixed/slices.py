@@ -18,6 +18,7 @@ import pulp
 from provision.formulations.isolated.partition_counts import PartitionCounts
 from provision.formulations.mixed.levels import RELAXED, clients, relaxed
 from provision.formulations.mixed.plan import NAME, RuinAndRecreate
+from provision.models.base.tolerances import FORGIVEN
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.segments import Segments, best_segments
 from provision.models.plans.plan import Plan
@@ -25,7 +26,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method
 from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
-GENEROUS = 1 + 1e-8
+GENEROUS = 1 + FORGIVEN
 """The factor by which the relaxation loosens limits: more than the verifier's tolerances add up to."""
 FIRST_S, FIRST_PART = 1.0, 0.1
 """Seconds, and part of the time limit, that the search may take at most before the bound."""

@@ -6,11 +6,12 @@ import numpy as np
 
 from provision.formulations.mixed.levels import LEVELS, SharingLevel, clients, shared
 from provision.models.base.arrays import Bools, Floats, Ints
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import Segments, SliceKind
 from provision.models.problem.instance import Instance
 
-MARGIN = 1 - 1e-9
+MARGIN = 1 - TOLERANCE
 """The part of their capacity that slices and processes are planned for; the rest leaves room for rounding."""
 
 

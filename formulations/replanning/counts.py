@@ -18,17 +18,15 @@ import pulp
 
 from provision.formulations.isolated.cover_bound import cover_bound
 from provision.formulations.linear.dual_bound import highs, safe_bound
+from provision.models.base.tolerances import RELAXED, TOLERANCE
 from provision.models.contents.alone.feasibility import unservable
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.rearrange import Choice, rearranged
 from provision.models.contents.alone.running import Going, RunningPlan, Turn, running
 from provision.models.contents.alone.segments import Segments, best_segments
-from provision.models.performance.operating_points import ROUNDING
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 
-MARGIN = 1e-5
-"""Added to every rate, as a part of it, where the solver's tolerance has let a plan carry a little less."""
 ALLOWED = ("batches", "replicas", "slices")
 """What may change: only batch sizes and rates; also replicas, new slices and new GPUs; or everything."""
 BEYOND = {"interference", "other_sharing", "gpulets", "share_slices", "max_share_per_gpu", "max_throughput", "survive",
@@ -97,7 +95,7 @@ def replan_counts(instance: Instance, plan: Plan, slice_cost: float, replica_cos
     found = model.solve(limit_s, gap)
     if found.choice is not None and not model.carries(found.choice):
         left_s = limit_s - (perf_counter() - started)
-        more = _Model(instance, segments, now, allow, slice_cost, replica_cost, 1 + MARGIN).solve(left_s, gap)
+        more = _Model(instance, segments, now, allow, slice_cost, replica_cost, 1 + RELAXED).solve(left_s, gap)
         found = more._replace(status="unknown" if more.choice is None else "feasible", bound=found.bound)
     if found.choice is None:
         return Replanned(found.status, found.bound, None)
@@ -247,7 +245,7 @@ class _Model:
         for gpu, position in choice.stays:
             going = self.running.going[gpu][position]
             held[going.workload] += self.running.capacity[going][0]
-        asked = [self.instance.planned_rps(one) * (1 - ROUNDING) for one in self.instance.workloads]
+        asked = [self.instance.planned_rps(one) * (1 - TOLERANCE) for one in self.instance.workloads]
         return bool(np.all(held >= asked))
 
     def _taken(self, value: Mapping[str, int]) -> list[tuple[int, Turn]]:

@@ -3,7 +3,8 @@
 import numpy as np
 
 from provision.models.base.arrays import Bools, Floats, Ints
-from provision.models.contents.turns.tables import ALONE, ROUNDING, TurnTables
+from provision.models.base.tolerances import STRICT
+from provision.models.contents.turns.tables import ALONE, TurnTables
 
 MOST_CONFIGURATIONS = 200_000
 """Most ways to use one share that are listed."""
@@ -52,7 +53,7 @@ def _ways(tables: TurnTables, share: int, pressure: float) -> Ints:
     for one, allowed_ms in enumerate(tables.allowed_ms):
         slack_ms = np.where(np.arange(time_ms.shape[1]) > 0, allowed_ms - time_ms[one], np.inf)
         cycle_ms, left_ms = np.add.outer(cycle_ms, time_ms[one]), np.minimum.outer(left_ms, slack_ms)
-        before, size = np.nonzero(cycle_ms <= left_ms * (1 + ROUNDING))
+        before, size = np.nonzero(cycle_ms <= left_ms * (1 + STRICT))
         if len(before) > MOST_CONFIGURATIONS:
             raise TooManyError
         sizes = np.column_stack([sizes[before], size])

@@ -19,6 +19,7 @@ from scipy.optimize import Bounds, LinearConstraint
 from provision.formulations.linear.highs import linprog, milp
 from provision.formulations.turns.parts import Parts, TooManyError, emissions
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import SOLVER, STRICT
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.turns.plans import FEATURES, outcome
@@ -28,9 +29,6 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Incumbent, Outcome, Search
 
-GIVEN_AWAY = 1e-6
-"""The part of a rate that a cover may lack before a number of GPUs counts as impossible."""
-EXACT = 1e-10
 MOST_ROUNDS = 1000
 FEW = 1000
 """A cover is first sought among this many columns of the highest value."""
@@ -104,7 +102,7 @@ def _pairs(tables: TurnTables, one: int, other: int) -> Listed:
 def _search(tables: GpuletTables, columns: Columns, control: Search, started: float) -> Outcome:
     """Rising numbers of GPUs until one is enough, the fleet's are too few, or time is up."""
     prices = relaxed_prices(columns.covered)
-    bound, most = math.ceil(prices.sum() * (1 - EXACT) - GIVEN_AWAY), tables.instance.fleet[0].count
+    bound, most = math.ceil(prices.sum() * (1 - STRICT) - SOLVER), tables.instance.fleet[0].count
     number, built = bound, perf_counter()
     while most is None or number <= most:
         left_s = control.time_limit_s - (perf_counter() - started)
@@ -133,7 +131,7 @@ def relaxed_prices(covered: Floats) -> Floats:
         prices = np.maximum(-relaxed.ineqlin.marginals, 0)
         worth = covered @ prices
         best = max(best, prices / worth.max(), key=np.sum)
-        if worth.max() <= 1 + EXACT:
+        if worth.max() <= 1 + STRICT:
             break
         generated = np.union1d(generated, worth.argmax())
     return best
@@ -146,7 +144,7 @@ def _cover(columns: Columns, prices: Floats, number: int, left_s: float) -> tupl
     than 1 by more than the number exceeds that sum. The most valuable columns are tried first on their own.
     """
     worth = columns.covered @ prices
-    useful = np.argsort(-worth, kind="stable")[: np.count_nonzero(worth >= 1 - (number - prices.sum()) - GIVEN_AWAY)]
+    useful = np.argsort(-worth, kind="stable")[: np.count_nonzero(worth >= 1 - (number - prices.sum()) - SOLVER)]
     for tried in (useful[:FEW], useful) if len(useful) > FEW else (useful,):
         chosen, proven = _cover_by(columns.take(tried), number, left_s)
         if chosen is not None:
@@ -157,12 +155,12 @@ def _cover(columns: Columns, prices: Floats, number: int, left_s: float) -> tupl
 def _cover_by(columns: Columns, number: int, left_s: float) -> tuple[Columns | None, bool]:
     """As ``_cover``, with all of these columns."""
     columns = columns.take(_undominated(columns.covered))
-    for needed in (1 - GIVEN_AWAY, 1 + GIVEN_AWAY):
+    for needed in (1 - SOLVER, 1 + SOLVER):
         many, proven = _integers(columns.covered, number, needed, left_s) if left_s > 0 else (None, False)
         if many is None:
             return None, proven and needed < 1
         chosen = columns.take(np.repeat(np.arange(len(many)), many))
-        if (chosen.covered.sum(axis=0) >= 1 - EXACT).all():
+        if (chosen.covered.sum(axis=0) >= 1 - STRICT).all():
             return chosen, False
     return None, False
 
@@ -216,7 +214,7 @@ def _deal(tables: TurnTables, columns: Columns) -> list[list[Part]]:
             received = np.searchsorted(part.pressures, other[0].emitted[other[1]]) if other else 0
             given = np.minimum(part.covered[received, way] * tables.rates, left)
             left -= given
-            load = tuple((int(one), float(given[one])) for one in np.flatnonzero(given > EXACT * tables.rates))
+            load = tuple((int(one), float(given[one])) for one in np.flatnonzero(given > STRICT * tables.rates))
             gpu += [(part.share, load)] * bool(load)
         gpus += [gpu] * bool(gpu)
     return gpus

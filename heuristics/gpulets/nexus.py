@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from provision.models.base.errors import UnsupportedError
+from provision.models.base.tolerances import STRICT
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.turns.plans import FEATURES, outcome
-from provision.models.contents.turns.tables import ALONE, ROUNDING, GpuletTables
+from provision.models.contents.turns.tables import ALONE, GpuletTables
 from provision.models.hardware.gpu import WHOLE
 from provision.models.problem.method import Method
 
@@ -108,7 +109,7 @@ class _Packing:
         """Both on one machine at the shorter duty cycle; None where an SLO, the cycle or the memory is too short."""
         load, duty_ms = one.load | other.load, min(one.duty_ms, other.duty_ms)
         who, rates = np.array(list(load)), np.array(list(load.values()))
-        size = np.searchsorted(self.tables.batches, rates * duty_ms / 1000 * (1 - ROUNDING))
+        size = np.searchsorted(self.tables.batches, rates * duty_ms / 1000 * (1 - STRICT))
         if size.max() == len(self.tables.batches) or self.tables.memory_gib[who].sum() > self.memory_gib:
             return None
         time_ms = self.time_ms[who, size]

@@ -10,15 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import SliceKind, best_segments, fills_gpu
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Search
-
-ROUNDING = 1e-9
-
 
 Pool = TypeVar("Pool", int, str)
 
@@ -69,7 +67,7 @@ def _urgency(found: Sequence[Choice[Pool]]) -> tuple[float, float]:
 
 def replicas(rate_rps: float, each_rps: float) -> int:
     """How many carry a rate."""
-    return max(1, math.ceil(rate_rps / each_rps * (1 - ROUNDING)))
+    return max(1, math.ceil(rate_rps / each_rps * (1 - TOLERANCE)))
 
 
 def plan(instance: Instance, search: Search) -> Outcome:
@@ -80,7 +78,7 @@ def plan(instance: Instance, search: Search) -> Outcome:
         return refused
     whole = [at for at, kind in enumerate(segments.kinds) if fills_gpu(instance, kind)]
     choices = [
-        [_choice(instance, segments.kinds[at], at, replicas(max(instance.planned_rps(one), ROUNDING), rates[at]),
+        [_choice(instance, segments.kinds[at], at, replicas(max(instance.planned_rps(one), TOLERANCE), rates[at]),
                  one.min_replicas) for at in whole if rates[at] > 0]
         for one, rates in zip(instance.workloads, segments.throughput_rps, strict=True)
     ]

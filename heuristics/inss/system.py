@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from provision.models.base.errors import UnsupportedError
-from provision.models.performance.igniter import Terms, igniter_data, solo_terms, together
+from provision.models.performance.igniter import Terms, igniter_data, in_company, solo_terms, together
 from provision.models.problem.instance import THROUGHPUT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from provision.models.base.arrays import Bools, Floats, Ints
     from provision.models.problem.instance import Instance
 
@@ -105,11 +107,7 @@ class System:
             (...,): the type of the GPU.
         """
         found = [self._on(which, members, units, batch) for which in range(len(self.data))]
-        if len(found) == 1:
-            return found[0]
-        on = np.expand_dims(kind, -1) == np.arange(len(found)).reshape(-1, *[1] * members.ndim)
-        latency_ms, throughput_rps = (np.select(list(on), list(parts)) for parts in zip(*found, strict=True))
-        return latency_ms, throughput_rps
+        return _of_kinds(np.expand_dims(kind, -1), found)
 
     def _on(self, which: int, members: Bools, units: Ints, batch: Ints) -> tuple[Floats, Floats]:
         """The same on GPUs of one type."""
@@ -119,6 +117,32 @@ class System:
             return together(hardware, Terms(*terms))
         latency_ms, throughput_rps = together(hardware, Terms(*terms[..., None]))
         return latency_ms[..., 0], throughput_rps[..., 0]
+
+    def at_every_batch(
+        self, workload: int, members: Bools, units: Ints, batch: Ints, kind: Ints
+    ) -> tuple[Floats, Floats]:
+        """What ``beside`` says of one workload, at every batch from 1 on while the others keep theirs.
+
+        Parameters
+        ----------
+        workload
+            Its index.
+        members, units, batch, kind
+            As for ``beside``, arrays (systems, workloads) and (systems,); the workload's own batch does not count.
+
+        Returns
+        -------
+        tuple of two arrays
+            (batches, systems).
+        """
+        others = members & (np.arange(self.workloads) != workload) & self.interference
+        beside = np.arange(self.workloads), np.where(others, batch, 0), units
+        count, found = 1 + others.sum(-1), []
+        for data, table in zip(self.data, self._terms, strict=True):
+            own = Terms(*table[:, workload, 1:].take(units[:, workload], axis=-1))
+            cache, power_w = (column[beside].sum(-1) for column in (Terms(*table).cache, Terms(*table).power_w))
+            found.append(in_company(data.hardware, own, count, cache, power_w + own.power_w))
+        return _of_kinds(kind, found)
 
     def alone_rps(self) -> Floats:
         """Throughput of every workload with a GPU of the first type to itself and batch 1 (H_i)."""
@@ -134,8 +158,19 @@ class System:
         return latency_ms[own], throughput_rps[own]
 
 
+def _of_kinds(kind: Ints, found: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+    """Of pairs of arrays, one pair for each GPU type, what belongs to the types that the GPUs are of."""
+    if len(found) == 1:
+        return found[0]
+    on = [kind == which for which in range(len(found))]
+    latency_ms, throughput_rps = (np.select(on, parts) for parts in zip(*found, strict=True))
+    return latency_ms, throughput_rps
+
+
 def filled(gpu: Ints, wishes: Ints, limits: Ints) -> Ints:
     """Units that use every GPU to the full (1a): one is taken from, or given to, its workloads in turn.
+
+    Whole rounds, in which all of a GPU's workloads that can have their turn, are made at once.
 
     Parameters
     ----------
@@ -147,9 +182,13 @@ def filled(gpu: Ints, wishes: Ints, limits: Ints) -> Ints:
     on = gpu[..., None] == np.arange(len(limits))
     units, rows = wishes.copy(), np.arange(len(gpu))[:, None]
     while True:
-        excess = ((units[..., None] * on).sum(1) - limits)[rows, gpu]
-        may = (excess < 0) | ((excess > 0) & (units > 1))
+        excess = (units[..., None] * on).sum(1) - limits
+        here = excess[rows, gpu]
+        may = on & ((here < 0) | ((here > 0) & (units > 1)))[..., None]
         if not may.any():
             return units
-        turn = np.take_along_axis(np.cumsum(may[..., None] & on, axis=1), gpu[..., None], axis=2)[..., 0]
-        units -= np.sign(excess) * (may & (turn <= np.abs(excess)))
+        rounds = np.abs(excess) // np.maximum(may.sum(1), 1)
+        spare = np.where(may, units[..., None] - 1, np.iinfo(units.dtype).max).min(1)
+        whole = np.where(excess > 0, np.minimum(rounds, spare), rounds)[rows, gpu]
+        turn = np.take_along_axis(np.cumsum(may, axis=1), gpu[..., None], axis=2)[..., 0]
+        units -= np.sign(here) * may.any(-1) * np.where(whole > 0, whole, turn <= np.abs(here))

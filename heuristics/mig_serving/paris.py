@@ -36,7 +36,8 @@ from scipy.special import log_ndtr
 from provision.heuristics.mig_serving.common import FEATURES, planned
 from provision.heuristics.parvagpu.packing import Packing
 from provision.models.base.errors import UnsupportedError
-from provision.models.performance.operating_points import ROUNDING, OperatingPoints
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.performance.operating_points import OperatingPoints
 from provision.models.problem.method import Method
 from provision.models.problem.workload import LEAST_RPS
 
@@ -146,7 +147,7 @@ def _those(points: OperatingPoints, which: Bools | Sequence[int]) -> OperatingPo
 
 def _rate_rps(instance: Instance, points: OperatingPoints, workload: Workload) -> Floats:
     """(points,) requests/s that each carries inside the latency budget of a workload."""
-    budget_ms = np.array([instance.budget_ms(workload) * (1 + ROUNDING)])
+    budget_ms = np.array([instance.budget_ms(workload) * (1 + TOLERANCE)])
     best = instance.policy.rule_for(workload).best_points
     return np.array([best(_those(points, [at]), 1, budget_ms)[0, 0] for at in range(len(points.batch))])
 

@@ -1,8 +1,9 @@
-"""One instance from a file, performance data in files beside it included."""
+"""One instance from a file, performance data and recorded arrivals in files beside it included."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,18 @@ def read_instance_file(path: FilePath) -> Instance:
     refuse_other_kinds(content, "an instance", path)
     if "performance" in content:
         content["performance"] = _with_files(content["performance"], path)
+    for arrivals in _traces(content):
+        arrivals["path"] = str(Path(path).absolute().parent / arrivals["path"])
     return validate(Instance, content, path)
+
+
+def _traces(content: Any) -> Iterator[dict[str, Any]]:
+    """The ``arrivals`` in an instance, of its policy and of its workloads, that name a file."""
+    workloads = content.get("workloads")
+    for one in (content.get("policy"), *(workloads if isinstance(workloads, list) else ())):
+        arrivals = one.get("arrivals") if isinstance(one, dict) else None
+        if isinstance(arrivals, dict) and isinstance(arrivals.get("path"), str):
+            yield arrivals
 
 
 def _with_files(performance: Any, instance: FilePath) -> Any:

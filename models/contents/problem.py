@@ -4,7 +4,7 @@ It is built once from an instance. Prices are whole numbers of a common ``unit``
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.models.base.tolerances import DUST, FORGIVEN
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import Segments, best_segments
 from provision.models.contents.oracle import Content, ContentOracle
@@ -19,12 +20,10 @@ from provision.models.contents.price_tiers import PriceTiers, price_tiers, price
 from provision.models.contents.register import factory_of
 from provision.models.contents.roles import FEW, Role, dominance, hardness, pieces, split_rates
 from provision.models.performance.catalogue import PerformanceFile
-from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.instance import Instance
 
-FULL = 1 - 1e-12
+FULL = 1 - DUST
 """The part of its highest rate that a replica is planned for; the rest leaves room for rounding."""
-ROUNDING = 1e-8
-"""Excess over a whole number that counts as rounding."""
 LEAST_REST = 0.02
 """Full replicas may leave a rest of a rate; it gets a role when it is above this part of what one replica carries."""
 ENDLESS = 10**6
@@ -86,6 +85,8 @@ class Problem:
         Its groups, by default of workloads that are alike.
     eased
         Whether a group of different workloads counts as easy as its easiest one, for bounds, not as its hardest.
+    finer
+        Further rates, in requests/s, at which replicas are considered, by class of workloads.
 
     Attributes
     ----------
@@ -97,8 +98,10 @@ class Problem:
         The same within the limit per GPU, as covers use it; 0 where an oracle plans single replicas as well.
     """
 
-    def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, eased: bool = False) -> None:
+    def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, eased: bool = False,
+                 finer: Mapping[tuple[tuple[str, ...], float], frozenset[float]] | None = None) -> None:
         self.instance = instance
+        self.finer = dict(finer or {})
         self.segments: Segments = best_segments(instance)
         self.groups = tuple(groups if groups is not None else groups_of(instance))
         choose = np.max if eased else np.min
@@ -125,7 +128,7 @@ class Problem:
     @property
     def spread_over(self) -> int:
         """The least number of GPUs that the limits on the share per GPU demand."""
-        return max((math.ceil(group.rate_rps / group.cap_rps - ROUNDING) for group in self.groups), default=0)
+        return max((math.ceil(group.rate_rps / group.cap_rps - FORGIVEN) for group in self.groups), default=0)
 
     def _carried(self, choose: Callable[[NDArray[np.float64]], float]) -> list[float]:
         """(groups,) the least or most requests/s that a replica carries alone on a slice that it can run on."""
@@ -138,7 +141,7 @@ class Problem:
         for (models, slo_ms), groups in self.classes.items():
             least_rps, most_rps = self._shared_range(groups[0])
             if most_rps > 0:
-                rests = self._rests(groups, most_rps)
+                rests = self._rests(groups, most_rps) | self.finer.get((models, slo_ms), frozenset())
                 found += _roles_of(models, slo_ms, groups, least_rps, most_rps, self.fills, rests)
         return tuple(sorted(found, key=hardness))
 
@@ -178,7 +181,7 @@ class Problem:
     @property
     def fills(self) -> bool:
         """Whether the objective counts what replicas could carry, rather than the rates that they are routed."""
-        return self.instance.objective == THROUGHPUT
+        return self.instance.saturated
 
     @cached_property
     def single(self) -> bool:
@@ -201,7 +204,7 @@ class Problem:
         for at in sorted(content):
             role = self.roles[at]
             rest_rps = left_rps.get(role.workload_class, math.inf) - role.rate_rps
-            if rest_rps >= -ROUNDING * role.rate_rps:
+            if rest_rps >= -FORGIVEN * role.rate_rps:
                 kept.append(at)
                 left_rps[role.workload_class] = rest_rps
         return tuple(kept)
@@ -270,23 +273,27 @@ def _copies(role: Role, groups: Sequence[Group]) -> int:
         return sum(len(group.members) for group in groups if group.rate_rps == role.rate_rps)
     if role.rate_rps == 0:
         return ENDLESS
-    return sum(len(group.members) * math.floor(min(group.rate_rps, group.cap_rps) / role.rate_rps * (1 + ROUNDING))
+    return sum(len(group.members) * math.floor(min(group.rate_rps, group.cap_rps) / role.rate_rps * (1 + FORGIVEN))
                for group in groups)
 
 
 def groups_of(instance: Instance) -> list[Group]:
-    """The groups of an instance's workloads, in the order of their first ones."""
+    """The groups of an instance's workloads, in the order of their first ones.
+
+    Workloads that need no replica have none, unless it is throughput that counts.
+    """
     found: dict[tuple[Group, tuple[object, ...]], list[int]] = {}
     for index, one in enumerate(instance.workloads):
         planned = instance.planned_rps(one)
         share = one.max_share_per_gpu if planned > 0 else 1.0
-        spread = math.ceil(1 / share - ROUNDING) if share < 1 else int(planned > 0)
+        spread = math.ceil(1 / share - FORGIVEN) if share < 1 else int(planned > 0)
         least = max(one.min_replicas, spread)
         cap_rps = share * planned if share < 1 else math.inf
         alike = Group(one.models, one.slo_ms, planned, least, one.max_replicas or math.inf, cap_rps, members=())
         traffic = (*instance.policy.traffic_of(one), one.tokens, one.limits if one.tokens else None)
         found.setdefault((alike, traffic), []).append(index)
-    return [alike._replace(members=tuple(members)) for (alike, _), members in found.items() if alike.least > 0]
+    kept = ((alike, members) for (alike, _), members in found.items() if alike.least > 0 or instance.saturated)
+    return [alike._replace(members=tuple(members)) for alike, members in kept]
 
 
 def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], least_rps: float, most_rps: float,

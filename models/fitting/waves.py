@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.fitting.igniter import rounded
 from provision.models.performance.colocation import SoloTime, Wave
-from provision.models.performance.sm_shares import SLACK
 
 WAVE_SIZES = np.geomspace(1 / 80, 25, 100)
 """Waves on offer: thread blocks of one request in whole GPUs."""
@@ -62,4 +62,4 @@ def _terms(batch: np.ndarray, sm_share: np.ndarray, sizes: np.ndarray, sms: int)
     """(runs, terms): what each coefficient of a SoloTime is multiplied with."""
     filled = batch[:, None] * sizes / (sms * sm_share[:, None])
     smooth = [np.ones_like(sm_share), batch, 1 / sm_share, batch / sm_share]
-    return np.column_stack([*smooth, np.ceil(filled * (1 - SLACK))])
+    return np.column_stack([*smooth, np.ceil(filled * (1 - TOLERANCE))])

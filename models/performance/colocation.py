@@ -36,10 +36,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from provision.models.base.fields import Fraction, Name, NonNegative, Positive, PositiveCount, Record, Text
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.fitted_networks import FittedError
 from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
-from provision.models.performance.sm_shares import SLACK, grid, on_grid
+from provision.models.performance.sm_shares import grid, on_grid
 
 
 class Wave(Record):
@@ -70,7 +71,8 @@ class SoloTime(Record):
     def ms(self, batch: int, sm_share: float, sms: int) -> float:
         """Time of a batch on a share of a GPU with so many SMs, in ms."""
         whole = math.fsum(
-            wave.ms * math.ceil(wave.sms_per_request * batch / (sms * sm_share) * (1 - SLACK)) for wave in self.waves
+            wave.ms * math.ceil(wave.sms_per_request * batch / (sms * sm_share) * (1 - TOLERANCE))
+            for wave in self.waves
         )
         work_ms = self.fixed_work_ms + self.request_work_ms * batch
         return self.fixed_ms + self.request_ms * batch + work_ms / sm_share + whole
@@ -206,7 +208,7 @@ def solo_ms(data: Colocation, model: str, batch: np.ndarray, sm_share: np.ndarra
     one, batch = data.models[model].solo, np.asarray(batch, float)
     alone_ms = one.fixed_ms + one.request_ms * batch + (one.fixed_work_ms + one.request_work_ms * batch) / sm_share
     for wave in one.waves:
-        alone_ms = alone_ms + wave.ms * np.ceil(wave.sms_per_request * batch / (data.sms * sm_share) * (1 - SLACK))
+        alone_ms = alone_ms + wave.ms * np.ceil(wave.sms_per_request * batch / (data.sms * sm_share) * (1 - TOLERANCE))
     return alone_ms
 
 

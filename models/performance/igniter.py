@@ -21,7 +21,7 @@ from provision.models.performance.sm_shares import grid, on_grid, units_of
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from provision.models.base.arrays import Floats
+    from provision.models.base.arrays import Floats, Ints
     from provision.models.performance.operating_points import Member
 
 BYTES_PER_MS = 1e6
@@ -244,12 +244,30 @@ def together(hardware: IgniterHardware, terms: Terms) -> tuple[Floats, Floats]:
         Shaped like the terms; infinite latency and throughput 0 where power leaves no clock.
     """
     count = np.count_nonzero(terms.batch, axis=-1, keepdims=True)
-    delay_ms = hardware.scheduling_slope_ms * count + hardware.scheduling_intercept_ms
     others = terms.cache.sum(-1, keepdims=True) - terms.cache
-    excess_w = hardware.idle_power_w + terms.power_w.sum(-1, keepdims=True) - hardware.power_cap_w
+    return in_company(hardware, terms, count, others, terms.power_w.sum(-1, keepdims=True))
+
+
+def in_company(
+    hardware: IgniterHardware, terms: Terms, count: Ints, others_cache: Floats, power_w: Floats
+) -> tuple[Floats, Floats]:
+    """The same of replicas of which is known what is on their GPUs.
+
+    Parameters
+    ----------
+    hardware
+        IgniterHardware.
+    terms
+        Those of the replicas.
+    count, others_cache, power_w
+        Arrays that are broadcast against the terms: how many share the GPU, the L2 utilisation of the others, and the
+        power of all above idle.
+    """
+    delay_ms = hardware.scheduling_slope_ms * count + hardware.scheduling_intercept_ms
+    excess_w = hardware.idle_power_w + power_w - hardware.power_cap_w
     clock = 1 + hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz * np.maximum(excess_w, 0)
     busy_ms = terms.scheduling_ms + terms.kernels * np.where(count > 1, delay_ms, 0)
-    busy_ms = busy_ms + terms.active_ms * (1 + terms.cache_sensitivity * others)
+    busy_ms = busy_ms + terms.active_ms * (1 + terms.cache_sensitivity * others_cache)
     gpu_ms = np.divide(busy_ms, clock, out=np.full_like(busy_ms, np.inf), where=clock > 0)
     reply_ms = gpu_ms + terms.feedback_ms
     throughput = np.divide(1000 * terms.batch, reply_ms, out=np.zeros_like(reply_ms), where=terms.batch > 0)

@@ -13,14 +13,13 @@ import numpy as np
 from pydantic import model_validator
 
 from provision.models.base.fields import Name, Record, Text, Version
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import gpu_type
 
 if TYPE_CHECKING:
     from provision.models.base.arrays import Floats, Ints
     from provision.models.performance.tokens.lengths import RequestTokens
 
-ROUNDING = 1e-9
-"""Relative excess that counts as rounding, as it does for the verifier."""
 
 
 class Member(NamedTuple):
@@ -43,7 +42,7 @@ class Member(NamedTuple):
     @property
     def filled(self) -> int:
         """Requests of a batch that starts when it is full or its first request has waited for ``fill_ms``."""
-        return int(min(self.batch, 1 + self.rate_rps * self.fill_ms / 1000 * (1 + ROUNDING))) if self.rate_rps else 1
+        return int(min(self.batch, 1 + self.rate_rps * self.fill_ms / 1000 * (1 + TOLERANCE))) if self.rate_rps else 1
 
 
 class Prediction(NamedTuple):

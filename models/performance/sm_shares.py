@@ -4,15 +4,13 @@ import math
 
 import numpy as np
 
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.operating_points import Member
-
-SLACK = 1e-9
-"""Relative slack for SM shares, which are multiples of a unit that floating point cannot hold."""
 
 
 def units_of(unit_share: float) -> int:
     """Units of a whole GPU."""
-    return math.floor(1 / unit_share * (1 + SLACK))
+    return math.floor(1 / unit_share * (1 + TOLERANCE))
 
 
 def grid(unit_share: float, max_batch: int) -> tuple[np.ndarray, np.ndarray]:
@@ -29,5 +27,5 @@ def on_grid(member: Member, unit_share: float, max_batch: int) -> bool:
         member.processes == 1
         and member.batch <= max_batch
         and round(units) >= 1
-        and abs(units - round(units)) < units * SLACK
+        and abs(units - round(units)) < units * TOLERANCE
     )

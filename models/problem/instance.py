@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_serializer, f
 from provision.models.base.fields import Name, Record, Text, no_flag
 from provision.models.base.shown import Shown, frame
 from provision.models.base.spelling import did_you_mean
+from provision.models.base.tolerances import THROUGHPUT_CLOSE, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.plans.plan import Plan, Replica
@@ -31,10 +32,6 @@ MEASURED = "measured-segments"
 TOKENS = "tokens"
 """Kind of the performance data of language models."""
 THROUGHPUT, REQUESTS = "max_throughput", "requests/s"
-ROUNDING = 1e-9
-"""Relative difference at which a value counts as equal to its bound."""
-SOLVER_MARGIN = 2e-6
-"""The same for throughput: its bounds include the solver's tolerance, which bounds on GPUs lose by rounding."""
 FIRST_RULE = "half_slo"
 """The latency rule of files of version 1 that name none."""
 
@@ -229,6 +226,11 @@ class Instance(Shown, Record):
         return sha256((rest + files).encode()).hexdigest()
 
     @property
+    def saturated(self) -> bool:
+        """Whether replicas count with what they could carry, all at once, rather than with what they are routed."""
+        return self.objective == THROUGHPUT
+
+    @property
     def priced(self) -> bool:
         """Whether the objective counts money rather than GPUs."""
         return self.objective == "min_cost" and self.fleet[0].price_per_hour is not None
@@ -259,7 +261,7 @@ class Instance(Shown, Record):
         """Whether a bound on the objective proves that no value is better than this one."""
         if value is None or bound is None:
             return False
-        margin = SOLVER_MARGIN if self.objective == THROUGHPUT else ROUNDING
+        margin = THROUGHPUT_CLOSE if self.objective == THROUGHPUT else TOLERANCE
         return self.loss(value) <= self.loss(bound) + margin * abs(bound)
 
     def performance_of(self, gpu: str, model: str, profile: str = WHOLE) -> PerformanceFile | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from provision.models.performance.operating_points import ROUNDING, Member
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.performance.operating_points import Member
 from provision.models.performance.tokens.data import TokenModels
 
 if TYPE_CHECKING:
@@ -58,8 +59,7 @@ def throughput_rps(instance: Instance, plan: Plan) -> float:
     """Requests/s that all replicas of a plan together can serve; replicas that no data describes count as 0.
 
     Under a rule for random arrivals, and of language models, these are the highest rates at which they keep their SLOs.
-    Where replicas slow each other down by what is routed to them, these are the routed rates: more of one leaves less
-    for the others.
+    Replicas that share a slice count as busy, all of them at once.
     """
     return math.fsum(
         _counted_rps(instance, gpu.gpu, piece, replica, found)
@@ -73,21 +73,13 @@ def _counted_rps(instance: Instance, gpu: str, piece: Slice, replica: Replica, f
     """What a replica adds to the throughput of a plan, in requests/s."""
     if instance.workload[replica.workload].tokens:
         return tokens_rps(instance, gpu, piece)
-    return replica.rate_rps if _slowed_by_rates(instance, gpu, piece) else carried_rps(instance, replica, found)
-
-
-def _slowed_by_rates(instance: Instance, gpu: str, piece: Slice) -> bool:
-    """Whether the batch times on a slice depend on the rates that are routed to its replicas."""
-    if len(piece.replicas) == 1 or instance.policy.rule.random_arrivals:
-        return False
-    data = instance.sharing_of(gpu, [instance.model_of(one) for one in piece.replicas])
-    return data is not None and data.sharing == "if_allowed"
+    return carried_rps(instance, replica, found)
 
 
 def carried_rps(instance: Instance, replica: Replica, found: Prediction) -> float:
     """The highest rate, in requests/s, at which a replica with this Prediction keeps the latency rule."""
     workload = instance.workload[replica.workload]
-    budget_ms = instance.budget_ms(workload) * (1 + ROUNDING)
+    budget_ms = instance.budget_ms(workload) * (1 + TOLERANCE)
     return instance.policy.rule_for(workload).carried_rps(replica.batch, replica.processes, found, budget_ms)
 
 
@@ -128,13 +120,16 @@ def batch_delay_ms(policy: Policy, workload: Workload, piece: Slice, replica: Re
 def slice_members(instance: Instance, piece: Slice) -> tuple[Member, ...] | None:
     """The replicas of a slice as performance models see them; None when a workload is unknown.
 
-    A replica that is alone on its slice is judged as if all its processes were busy, so its rate is given as 0.
+    A replica that is alone on its slice is judged as if all its processes were busy, so its rate is given as 0. Where
+    throughput is the objective so are all that share a slice, whose rates are then endless: else each could carry more
+    while the others idle than all carry together.
     """
     if any(replica.workload not in instance.workload for replica in piece.replicas):
         return None
     shared = len(piece.replicas) > 1
     return tuple(
-        Member(instance.model_of(one), one.batch, one.processes, one.sm_share, one.rate_rps if shared else 0.0,
+        Member(instance.model_of(one), one.batch, one.processes, one.sm_share,
+               (math.inf if instance.saturated else one.rate_rps) if shared else 0.0,
                one.turn, instance.policy.fill_ms(instance.workload[one.workload].slo_ms),
                instance.policy.rule.random_arrivals, instance.workload[one.workload].tokens)
         for one in piece.replicas

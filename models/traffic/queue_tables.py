@@ -5,15 +5,22 @@ of its loads needs, in turns (patience times processes, in hold times). Between 
 load, which is exact for a process whose batches seldom fill, and otherwise above the truth. Between batch sizes turns
 are linear in the logarithm; between numbers of processes those of the smaller number count. The table of the queue that
 most instances have is shipped (``data/queue-turns.npz``); of others a curve is computed when first asked for, which
-takes seconds.
+takes seconds, and kept on disk.
 """
 
+import sys
 from functools import lru_cache
+from hashlib import sha256
 from importlib.resources import files
+from inspect import getsource
 from typing import NamedTuple
 
 import numpy as np
 
+from provision.models.base.kept import kept
+from provision.models.traffic import arrivals as arrivals_module
+from provision.models.traffic import queue_replays, replica_kernels, spread, station_kernels
+from provision.models.traffic.arrivals import Trace, trace_shape
 from provision.models.traffic.queue_replays import Queue, least_patience
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
@@ -71,6 +78,21 @@ def turns_at(queue: Queue, batch: int, processes: int) -> np.ndarray:
 
 @lru_cache(maxsize=1024)
 def computed_turns(queue: Queue, batch: int, processes: int) -> np.ndarray:
+    """A curve of the table, by replays, kept on disk."""
+    arrivals = queue.arrivals
+    recorded = trace_shape(arrivals.path).tobytes() if isinstance(arrivals, Trace) else b""
+    return kept(f"{_version()} {queue} {batch} {processes}".encode() + recorded,
+                lambda: _replayed_turns(queue, batch, processes))
+
+
+@lru_cache(maxsize=1)
+def _version() -> str:
+    """A digest of the code behind curves."""
+    sources = (replica_kernels, station_kernels, queue_replays, arrivals_module, spread, sys.modules[__name__])
+    return sha256("".join(map(getsource, sources)).encode()).hexdigest()
+
+
+def _replayed_turns(queue: Queue, batch: int, processes: int) -> np.ndarray:
     """A curve of the table, by replays."""
     needed = [0.0]
     for load in loads_of(batch).tolist():

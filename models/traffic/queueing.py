@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv
 
+from provision.models.base.tolerances import SOLVER
 from provision.models.performance.operating_points import OperatingPoints, Prediction
 from provision.models.traffic.arrivals import Poisson
 from provision.models.traffic.queue_rule import capacity_rps, least_patience, room_ms
@@ -26,7 +27,7 @@ from provision.models.traffic.turn_rule import cycle_room_ms, most_in_turns_rps,
 
 Floats = NDArray[np.float64]
 POISSON_P99 = Traffic()
-SAFE = 1 - 1e-6
+SAFE = 1 - SOLVER
 """Rates are planned for this part of the highest: the verdict reads the same tables the other way round."""
 BLOCK = 16
 """Operating points whose rates are looked up together."""

@@ -8,10 +8,8 @@ import math
 import numpy as np
 
 from provision.models.base.compiled import compiled
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.traffic.station_kernels import due, taken
-
-ROUNDING = 1e-9
-"""Part of a latency that counts as rounding."""
 
 
 @compiled
@@ -62,7 +60,7 @@ def late_by_part(
         size = taken(arrivals, head, batch, now)
         takes = (fixed_share + (1 - fixed_share) * size / batch) * factors[started % len(factors)]
         idle_from[process] = now + takes
-        latest = now + takes - allowed * (1 + ROUNDING)
+        latest = now + takes - allowed * (1 + TOLERANCE)
         at = head
         while at < head + size and arrivals[at] < latest:
             late[at // each] += 1

@@ -37,7 +37,7 @@ def task_latency_ms(
         Of the arguments' broadcast shape; infinite where nothing ever fills the batch.
     """
     running_ms, batch_ms = np.asarray(running_ms, float), np.asarray(batch_ms, float)
-    missing = np.maximum(np.subtract(batch, queued), 0)
+    missing, rate_rps = np.broadcast_arrays(np.maximum(np.subtract(batch, queued), 0), rate_rps)
     wait_ms = np.divide(1000 * missing, rate_rps, out=np.where(missing > 0, np.inf, 0.0), where=np.greater(rate_rps, 0))
     behind_ms = running_ms + np.ceil(np.divide(queued, batch)) * batch_ms
     return np.where(missing > 0, np.maximum(running_ms, wait_ms) + batch_ms, behind_ms)

@@ -11,13 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.traffic.clocked_queue import least_wait
 
 Floats = NDArray[np.float64]
 LEAST_LOAD, HIGHEST_LOAD, STEP = 0.05, 0.965, 1.05
 """Loads that are told apart, and the factor from one to the next; no replica is planned for more than the last."""
-ROUNDING = 1e-9
-"""Relative excess of a load over one of the grid that counts as rounding."""
 
 
 class Needs(NamedTuple):
@@ -66,12 +65,12 @@ def cycle_room_ms(percentile: float, batch: ArrayLike, rate_rps: ArrayLike, wait
 def most_in_turns_rps(percentile: float, batch: int, cycle_ms: float, wait_ms: float) -> float:
     """The highest rate, in requests/s, at which requests start in time; 0 where no rate is known to."""
     needs = needs_of(batch, percentile)
-    reached = int(np.searchsorted(needs.cycles, wait_ms / cycle_ms * (1 + ROUNDING), side="right"))
+    reached = int(np.searchsorted(needs.cycles, wait_ms / cycle_ms * (1 + TOLERANCE), side="right"))
     return float(needs.loads[reached - 1]) * 1000 * batch / cycle_ms if reached else 0.0
 
 
 def wait_ms(percentile: float, batch: int, rate_rps: float, cycle_ms: float) -> float:
     """A time, in ms, within which the percentile of the requests starts; infinite beyond the highest load."""
     needs = needs_of(batch, percentile)
-    at = int(np.searchsorted(needs.loads, rate_rps * cycle_ms / (1000 * batch) * (1 - ROUNDING)))
+    at = int(np.searchsorted(needs.loads, rate_rps * cycle_ms / (1000 * batch) * (1 - TOLERANCE)))
     return float(needs.cycles[at]) * cycle_ms if at < len(needs.loads) else float("inf")

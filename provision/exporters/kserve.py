@@ -20,6 +20,7 @@ from provision.models.problem.prediction import predict_slice
 
 if TYPE_CHECKING:
 
+    from provision.models.performance.operating_points import Prediction
     from provision.models.plans.plan import Plan, Replica, Slice
     from provision.models.problem.instance import Instance
 
@@ -27,7 +28,7 @@ LONGEST = 18
 """Most characters of a workload's slug; KServe adds to the names of services, which may have 63 in all."""
 PERCENT, PORT = 100, 8080
 Steps: TypeAlias = dict[str, tuple[float, float]]
-"""The replicas of a workload: rate and throughput in requests/s by the name of the service."""
+"""The replicas of a workload: rate and highest rate in requests/s by the name of the service."""
 
 NOTES = (
     f"{NEEDS}, and a KServe whose predictors take resourceClaims. {GATES}: the nodes are partitioned beforehand.",
@@ -56,7 +57,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
                 for replica, predicted in zip(piece.replicas, predict_slice(instance, gpu.gpu, piece), strict=True):
                     service = f"{place}-{names[replica.workload]}"
                     services.append(_service(service, node.name, place, instance, piece, replica))
-                    steps[replica.workload][service] = replica.rate_rps, known(predicted).throughput_rps
+                    steps[replica.workload][service] = replica.rate_rps, _most_rps(instance, replica, known(predicted))
     graphs = [_graph(f"{name}-{names[one]}", one, found) for one, found in steps.items() if found]
     documents = {"claims.yaml": claims, "services.yaml": services, "graphs.yaml": graphs}
     files = {file: yaml_text(*several) for file, several in documents.items()}
@@ -92,6 +93,16 @@ def _service(
     }
 
 
+def _most_rps(instance: Instance, replica: Replica, found: Prediction) -> float:
+    """The highest rate at which a replica keeps its SLO under the latency rule, in requests/s; no less than its own."""
+    workload = instance.workload[replica.workload]
+    if workload.tokens:
+        return found.throughput_rps
+    rule = instance.policy.rule_for(workload)
+    most_rps = rule.carried_rps(replica.batch, replica.processes, found, instance.budget_ms(workload))
+    return max(most_rps, replica.rate_rps)
+
+
 def _graph(name: str, workload: str, steps: Steps) -> dict[str, Any]:
     """The InferenceGraph that deals a workload's requests to its replicas."""
     dealt = percents(workload, list(steps.values()))
@@ -105,7 +116,7 @@ def _graph(name: str, workload: str, steps: Steps) -> dict[str, Any]:
 
 
 def percents(workload: str, replicas: list[tuple[float, float]]) -> list[int]:
-    """Whole percents of a workload's rate for its replicas, ``(rate, throughput)`` in requests/s, near those rates.
+    """Whole percents of a workload's rate for its replicas, ``(rate, highest rate)`` in requests/s, near those rates.
 
     Raises
     ------

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from provision.formulations.replanning.counts import Replanned
 from provision.models.base.errors import UnsupportedError
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.disturbance import disturbance
 from provision.models.plans.plan import Plan, PlannedGpu, Replica
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -34,7 +35,6 @@ MOST_FACTOR, STEPS = 4.0, 6
 """Rates are raised to at most so many times those that a GPU carries now; steps of bisection."""
 LEAST_SHARE, BATCHES = 0.02, (1, 2, 4, 8, 16, 32, 64)
 """The smallest part of a slice's SMs, and the batch sizes, that are tried for a replica beside others."""
-ROUNDING = 1e-9
 
 
 def replan_around(
@@ -126,7 +126,7 @@ class _Around:
         if plan is None:
             return False
         weighted = self.instance.value(plan) + self.change_cost * disturbance(self.before, plan).moved
-        if weighted >= self.weighted * (1 - ROUNDING) or not verify(self.instance, plan).ok:
+        if weighted >= self.weighted * (1 - TOLERANCE) or not verify(self.instance, plan).ok:
             return False
         self.plan, self.weighted = plan, weighted
         return True
@@ -183,7 +183,7 @@ class _Around:
             planned = self.instance.planned_rps(one)
             lacking = max(planned - carried.get(one.name, 0.0), 0.0)
             least = max(one.min_replicas - replicas[one.name], 0)
-            if lacking <= planned * ROUNDING and not least:
+            if lacking <= planned * TOLERANCE and not least:
                 continue
             most = None if one.max_replicas is None else max(one.max_replicas - replicas[one.name], 1)
             share = min(one.max_share_per_gpu * planned / lacking, 1.0) if lacking else 1.0

@@ -25,10 +25,10 @@ def after_loss(instance: Instance, plan: Plan, lost: int) -> tuple[Instance, Pla
     """
     if not 0 <= lost < len(plan.gpus):
         known = f"which has GPUs 0 to {len(plan.gpus) - 1}" if plan.gpus else "which has none"
-        raise InputError(f"--lost {lost}: is not in the plan, {known}; name one of its GPUs")
+        raise InputError(f"lost {lost}: is not in the plan, {known}; name one of its GPUs")
     entry = instance.entries_of(plan)[lost]
     if entry < 0:
-        raise InputError(f"--lost {lost}: the fleet of {instance.name} has no {plan.gpus[lost].gpu}; correct the plan")
+        raise InputError(f"lost {lost}: the fleet of {instance.name} has no {plan.gpus[lost].gpu}; correct the plan")
     fleet = tuple(
         one.model_copy(update={"count": max(one.count - 1, 0)}) if at == entry and one.count is not None else one
         for at, one in enumerate(instance.fleet)

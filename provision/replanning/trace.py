@@ -17,6 +17,7 @@ import numpy as np
 
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.disturbance import disturbance, going_on
 from provision.replanning.forecast import expected
 from provision.replanning.replan import replan
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
     from provision.replanning.replan import Replan
 
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _check_windows(demand: Demand) -> None:
     """Refuse demand whose windows cannot be added up."""
     if demand.window_s <= 0:
         raise InputError("demand: has one window; replaying it needs two or more")
-    gaps = np.flatnonzero(np.diff(demand.times_s) > demand.window_s * (1 + ROUNDING))
+    gaps = np.flatnonzero(np.diff(demand.times_s) > demand.window_s * (1 + TOLERANCE))
     if len(gaps):
         raise InputError(
             f"demand: nothing follows {demand.times_s[gaps[0]]:.10g} s after {demand.window_s:g} s, the length of "
@@ -190,7 +190,7 @@ def _window(
         slices_destroyed=changes.slices_destroyed, slices_created=changes.slices_created,
         replicas_started=changes.replicas_started, demand_rps=sum(rates.values()),
         served=served / sum(rates.values()) if rates else 1.0,
-        under_capacity=any(rate > full[name] * (1 + ROUNDING) for name, rate in rates.items()),
+        under_capacity=any(rate > full[name] * (1 + TOLERANCE) for name, rate in rates.items()),
     )
 
 

@@ -31,7 +31,6 @@ from provision.solving.even import even_replicas
 from provision.solving.parts import parts_of, unsplit, whole_plan
 from provision.solving.slack import with_slack
 from provision.solving.surviving import surviving
-from provision.solving.throughput import fill_fleet
 from provision.verification.verify import verify
 
 Step = Callable[[Instance, Search], Outcome]
@@ -93,7 +92,8 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
             yield patterns_throughput.solve, 0.5
         yield _with_parts(partition_counts.METHODS[0]), 0.5
         if not asked <= partition_counts.METHODS[0].features and "full_batches" not in asked:
-            yield fill_fleet, 1.0
+            yield _served, 0.3
+            yield master.solve, 1.0
         return
     if is_shared(instance):
         yield lns.solve, 0.05
@@ -162,6 +162,13 @@ def _unsplit(instance: Instance, search: Search) -> Outcome:
     plan = None if found.plan is None else whole_plan(instance, found.plan)
     ended: Termination = "stopped" if found.termination == "stopped" else "completed"
     return Outcome("unknown" if plan is None else "feasible", ended, plan=plan)
+
+
+def _served(instance: Instance, search: Search) -> Outcome:
+    """Greedy's plan that serves all rates on few GPUs, for throughput to begin with."""
+    found = _where_able(greedy.METHODS[0])(instance.replace(objective="min_gpus"), search.apart(1.0))
+    plan = None if found.plan is None else whole_plan(instance, found.plan)
+    return Outcome("unknown" if plan is None else "feasible", "completed", plan, reason=found.reason)
 
 
 def _cover(instance: Instance, search: Search) -> Outcome:

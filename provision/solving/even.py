@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import best_segments
 from provision.models.plans.plan import Plan, Replica
@@ -25,8 +26,6 @@ PLAIN_SHARE, CHOICE_SHARE = 0.5, 0.4
 """Parts of the time left that the plan without even rates, and each choice of numbers, may take."""
 MOST_CHOICES, MOST_PARTS = 60, 2000
 """Choices that are tried, and the most workloads that they may become."""
-ROUNDING = 1e-9
-"""Relative excess of a rate over what a replica carries that counts as rounding."""
 
 Run = Callable[[Instance, Search], Outcome]
 Numbers = tuple[int, ...]
@@ -130,7 +129,7 @@ def _costs(instance: Instance) -> list[dict[int, float]]:
     ]
     found: list[dict[int, float]] = []
     for one, row in zip(instance.workloads, segments.throughput_rps.tolist(), strict=True):
-        needed = [math.ceil(instance.planned_rps(one) / rps * (1 - ROUNDING)) if rps > 0 else math.inf for rps in row]
+        needed = [math.ceil(instance.planned_rps(one) / rps * (1 - TOLERANCE)) if rps > 0 else math.inf for rps in row]
         numbers = {max(1, one.min_replicas, int(number)) for number in needed if number < math.inf} or {1}
         found.append({
             number: number * min((cost for cost, least in zip(price, needed, strict=True) if least <= number),

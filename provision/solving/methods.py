@@ -35,7 +35,7 @@ MODULES = (
     "heuristics.inss.bda_gpulet",
     "heuristics.inss.inss",
     "heuristics.inferno.greedy",
-    "heuristics.melange.melange",
+    "formulations.melange.melange",
     "formulations.assignment.cpsat",
     "formulations.assignment.milp",
 )

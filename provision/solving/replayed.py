@@ -1,48 +1,108 @@
-"""A plan replayed before it is returned, and what ``auto`` does about a replay that refutes it."""
+"""A plan replayed before it is returned, and what ``auto`` does about a replay that refutes it.
+
+The latency rule is about the percentile in the long run. In a minute the part of late requests swings around its mean,
+the more the fewer requests there are: a workload is sure to be in time only if that part is below its limit by ``SURE``
+standard deviations between replications.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean, stdev
+
+import numpy as np
 
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Replay
+from provision.models.plans.simulation_report import TAIL_LEVELS, SimulatedWorkload, SimulationReport
 from provision.models.problem.instance import Instance
+from provision.models.problem.workload import Workload
 from provision.simulation.simulate import simulate
 
-SECONDS, LEAST_S, REPLICATIONS = 60.0, 1.0, 3
-"""Length of a replay at most and at least, and how often it is repeated."""
-MOST_REQUESTS = 2e6
+SECONDS, LEAST_S = 60.0, 1.0
+"""Length of a replay at most and at least."""
+REPLICATIONS, MOST_REPLICATIONS = 3, 10
+"""How often a replay is repeated, as far as MOST_REQUESTS allow."""
+MOST_REQUESTS = 2.5e6
 """Requests of all replays of a plan: a few seconds of compute."""
 MANY = 10_000
 """Requests of every language model in a replay, where the others leave room: near saturation few tell little."""
-REPAIRS = 2
+REPAIRS = 4
+SURE = 3.0
 SPARE = 0.98
 """A repair plans for this part of the latency that would have been in time in the replay."""
+LEAST_SLO = 0.5
+"""The part of its SLO that a repair leaves a workload at least."""
 
 
-def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
-    """What a plan's workloads meet under the traffic of the instance; None where it cannot be replayed.
-
-    Its replications have seeds from ``seed`` on; whoever is late in one of them is late.
-    """
+def reports_of(instance: Instance, plan: Plan, seed: int) -> list[SimulationReport]:
+    """Replays of a plan under the traffic of the instance, with seeds from ``seed`` on; none where it cannot be."""
     rate_rps = sum(one.rate_rps for one in instance.workloads)
     longest = max((MANY / one.rate_rps for one in instance.workloads if one.tokens and one.rate_rps), default=SECONDS)
     seconds = min(max(SECONDS, longest), MOST_REQUESTS / REPLICATIONS / rate_rps) if rate_rps else LEAST_S
     seconds = max(seconds, LEAST_S)
+    possible = int(MOST_REQUESTS / (rate_rps * seconds)) if rate_rps else REPLICATIONS
+    replications = min(max(possible, REPLICATIONS), MOST_REPLICATIONS)
     try:
-        reports = [simulate(instance, plan, seconds, seed + number) for number in range(REPLICATIONS)]
+        return [simulate(instance, plan, seconds, seed + number) for number in range(replications)]
     except InputError:
+        return []
+
+
+def replay_of(reports: list[SimulationReport]) -> Replay | None:
+    """What replays say of a plan; whoever is late in one of them is late."""
+    if not reports:
         return None
     worst = max((report.worst for report in reports), key=lambda one: one.over_slo)
     late = dict.fromkeys(name for report in reports for name in report.late)
-    return Replay(seconds, REPLICATIONS, seed, worst.workload, worst.percentile, worst.over_slo, tuple(late))
+    settings = reports[0].settings
+    return Replay(settings.seconds, len(reports), settings.seed, worst.workload, worst.percentile, worst.over_slo,
+                  tuple(late))
 
 
-def tightened(instance: Instance, over_slo: float) -> Instance:
-    """The instance with a lower ``safety``, at which the latencies of the replay would have kept their SLOs."""
-    safety = instance.policy.safety * SPARE / max(min(over_slo, 2.0), 1.0)
-    return instance.with_policy(safety=safety)
+def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
+    """What a plan's workloads meet under the traffic of the instance; None where it cannot be replayed."""
+    return replay_of(reports_of(instance, plan, seed))
+
+
+def unsure(reports: list[SimulationReport]) -> dict[str, float]:
+    """By name of whoever is late in replays, or in time by chance: by what part its latencies are too long."""
+    found: dict[str, float] = {}
+    for times in zip(*(report.timed for report in reports), strict=True):
+        late, limit = [one.violation_rate for one in times], 1 - times[0].percentile / 100
+        spread = SURE * stdev(late)
+        if max(late) > limit or fmean(late) + spread > limit:
+            over = max(1.0, _needed(times, fmean(late), spread, limit), *(one.over_slo for one in times))
+            found[times[0].workload] = max(found.get(times[0].workload, 0.0), over)
+    return found
+
+
+def _needed(times: Sequence[SimulatedWorkload], late: float, spread: float, limit: float) -> float:
+    """The latency that the longest may have, over the SLO, so that with its ``spread`` their part is below the limit.
+
+    The spread is that of late requests which come in clusters: it grows with the square root of their part.
+    """
+    slope = spread / math.sqrt(late)
+    part = ((math.sqrt(slope**2 + 4 * limit) - slope) / 2) ** 2
+    tails_ms = np.mean([[math.inf if ms is None else ms for ms in one.tail_ms] for one in times], axis=0)
+    return float(np.nan_to_num(np.interp(1 - part, TAIL_LEVELS, tails_ms), nan=np.inf)) / times[0].slo_ms
+
+
+def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
+    """The instance with SLOs shorter by these parts, for the named workloads.
+
+    A late workflow shortens those of its workloads.
+    """
+    over = dict(over_slo)
+    for flow in instance.workflows:
+        for name in flow.workloads if flow.name in over else ():
+            over[name] = max(over.get(name, 0.0), over[flow.name])
+    return instance.replace(workloads=[
+        Workload(**one.with_slo(max(SPARE / over[one.name], LEAST_SLO))) if one.name in over else one
+        for one in instance.workloads
+    ])
 
 
 def lines(replay: Replay | None) -> Iterator[str]:

@@ -12,20 +12,24 @@ from typing import Any
 
 from provision.instances.read import read
 from provision.models.base.errors import InputError, MethodError
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Replay, Result
-from provision.models.problem.instance import ROUNDING, Instance
+from provision.models.plans.simulation_report import SimulationReport
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import FEATURES, Method, needs
 from provision.models.problem.search import Incumbent, Outcome, Search, Stopped
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
-from provision.solving.replayed import REPAIRS, replayed, tightened
+from provision.solving.replayed import REPAIRS, replay_of, reports_of, tightened, unsure
 from provision.solving.size import check_size
 from provision.verification.verify import verify
 
 LONGEST_S = 1e7
 FIRST = 0.7
 """The part of the time limit for the search; the rest is for repairs."""
+LEAST_REPAIR_S = 0.5
+"""Seconds for a repair at least."""
 FEW, FEWER, ITERATIONS, REHEARSAL_S = 12, 3, 10, 0.5
 """Workloads, or FEWER where all sets of them are listed, steps of ``lns`` and seconds at most of a rehearsal."""
 _rehearsed: set[tuple[str, int]] = set()
@@ -62,8 +66,8 @@ def solve(
     replay
         Whether to replay the plan under the instance's traffic (seconds of compute, beyond the time limit); by default
         where the latency rule is for random arrivals. Under such a rule ``auto`` then keeps a part of its time for
-        repairs: where the replay is late it plans again, with less of the SLOs to use. The bound is that of the
-        instance as it is.
+        repairs: it plans again, with shorter SLOs for whoever is late or not sure to be in time in any minute. The
+        bound is that of the instance as it is.
     parameters
         The method's own.
 
@@ -105,10 +109,12 @@ def solve(
     found: Replay | None = None
     repaired: tuple[str, ...] = ()
     if replay and outcome.plan is not None:
-        found = replayed(instance, outcome.plan, seed)
-        if repairs and found is not None and found.late:
-            outcome, found, repaired = _repaired(instance, chosen, outcome, found, replace(search, report=_unheard),
-                                                 (time_limit_s - first_s) / REPAIRS)
+        reports = reports_of(instance, outcome.plan, seed)
+        found = replay_of(reports)
+        if repairs and unsure(reports):
+            outcome, reports, repaired = _repaired(instance, chosen, outcome, reports,
+                                                   replace(search, report=_unheard), time_limit_s - first_s)
+            found = replay_of(reports)
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
     if verdict is not None and not verdict.ok and outcome.status != "unknown":
         raise MethodError(f"method {chosen.name} returned a plan that fails: {verdict.violations[0].message}")
@@ -140,25 +146,33 @@ def _unheard(news: Incumbent) -> None:
     """Reports on a tightened instance are dropped: they are not about the instance itself."""
 
 
-def _repaired(instance: Instance, method: Method, outcome: Outcome, found: Replay, search: Search, seconds: float
-              ) -> tuple[Outcome, Replay, tuple[str, ...]]:
-    """A plan that no replay refutes, if one is found soon: the outcome with it, its replay, and notes."""
-    notes: list[str] = []
-    tight, before = instance, found
-    for _ in range(REPAIRS):
-        tight = tightened(tight, found.over_slo)
-        again = method.run(tight, replace(search, time_limit_s=seconds, start=None, started=perf_counter()))
+def _repaired(
+    instance: Instance, method: Method, outcome: Outcome, reports: list[SimulationReport], search: Search,
+    seconds: float,
+) -> tuple[Outcome, list[SimulationReport], tuple[str, ...]]:
+    """A plan that is sure in replays, if one is found soon: the outcome with it, its replays, and notes."""
+    tight, before, end = instance, reports, perf_counter() + seconds
+    for left in range(REPAIRS, 0, -1):
+        tight = tightened(tight, unsure(reports))
+        limit_s = max((end - perf_counter()) / left, LEAST_REPAIR_S)
+        again = method.run(tight, replace(search, time_limit_s=limit_s, start=None, started=perf_counter()))
         plan = _holding(instance, again.plan)
-        last = replayed(instance, plan, search.seed) if plan is not None else None
-        if plan is None or last is None:
+        if plan is None:
             break
-        outcome, found = _with_plan(instance, outcome, plan), last
-        if not found.late:
+        reports = reports_of(instance, plan, search.seed)
+        outcome = _with_plan(instance, outcome, plan)
+        if not unsure(reports):
             break
-    notes.append(f"the replay of a plan by the latency rule had {', '.join(before.late)} late (worst "
-                 f"{before.over_slo:.3g} of the SLO); planned again with safety {tight.policy.safety:.3g}"
-                 + (", still late" if found.late else ""))
-    return outcome, found, tuple(notes)
+    return outcome, reports, (_repair_note(before, reports),)
+
+
+def _repair_note(before: list[SimulationReport], after: list[SimulationReport]) -> str:
+    """A line on what replays refuted, and how it ended."""
+    late = [name for name in unsure(before) if any(name in report.late for report in before)]
+    what = f"{', '.join(late)} late" if late else f"{', '.join(unsure(before))} in time by chance"
+    left = unsure(after)
+    ended = f"; still not sure: {', '.join(left)}" if left else ""
+    return f"replays of a plan by the latency rule had {what}; planned again with shorter SLOs{ended}"
 
 
 def _with_plan(instance: Instance, outcome: Outcome, plan: Plan) -> Outcome:
@@ -229,7 +243,7 @@ def _refuted(instance: Instance, value: float | None, bound: float | None) -> bo
     """Whether a value is better than the bound on it by more than rounding, so that one of them must be wrong."""
     if value is None or bound is None:
         return False
-    return instance.loss(value) < instance.loss(bound) - ROUNDING * abs(bound)
+    return instance.loss(value) < instance.loss(bound) - TOLERANCE * abs(bound)
 
 
 def rehearse(method: Method, few: Instance, settings: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ its dearest GPU such a plan is one that need not survive.
 import math
 from collections.abc import Callable, Iterator
 
+from provision.models.base.tolerances import FORGIVEN
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import best_segments
 from provision.models.plans.plan import Plan
@@ -22,7 +23,7 @@ BOUND_SHARE, PLAN_SHARE = 0.3, 0.5
 """Parts of the time left that the bound, and each choice, may take."""
 MORE, MOST_PARTS = 3, 12
 """Choices that are tried, and the most GPUs that a workload is spread over."""
-SAFE = 1 + 1e-8
+SAFE = 1 + FORGIVEN
 """More than the verifier's tolerances add up to."""
 
 Run = Callable[[Instance, Search], Outcome]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.models.performance.operating_points import ROUNDING
+from provision.models.base.tolerances import TOLERANCE
 from provision.sweeps.run import row, solved
 from provision.verification.capacity import capacity_rps
 from provision.verification.verify import verify
@@ -100,4 +100,4 @@ def covered(instance: Instance, demand: Demand, plan: Plan | None) -> float | No
     capacity = capacity_rps(instance, plan, verify(instance, plan).predictions)
     held = np.array([capacity[name] for name in demand.workloads])
     planned = instance.policy.planned_rps(1.0) * demand.rates_rps
-    return float(np.mean(np.all(planned <= held * (1 + ROUNDING), axis=1)))
+    return float(np.mean(np.all(planned <= held * (1 + TOLERANCE), axis=1)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,13 +81,17 @@ class Agent:
         self.settings = settings
         self.heads = system.workloads, system.gpus + LEVELS
         self.split = [system.gpus, LEVELS]
+        # Where the heads begin, (workloads, 2), and what takes every head's mean from its choices.
+        self.starts = self.heads[1] * torch.arange(system.workloads)[:, None] + torch.tensor([0, system.gpus])
+        means = [torch.full((size, size), 1 / size) for size in system.workloads * self.split]
+        self.centring = torch.eye(prod(self.heads)) - torch.block_diag(*means)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             self.networks = Networks(system)
-        rate = RATE * transitions**0.5
+        self.rate = RATE * transitions**0.5
         self.optimizers = {
-            "critics": torch.optim.Adam(self.networks.critics.parameters(), rate, fused=True),
-            "actor": torch.optim.Adam(self.networks.actor.parameters(), rate, fused=True),
+            "critics": torch.optim.Adam(self.networks.critics.parameters(), self.rate, fused=True),
+            "actor": torch.optim.Adam(self.networks.actor.parameters(), self.rate, fused=True),
             "temperature": torch.optim.Adam([self.networks.log_temperature], RATE * transitions),
         }
 
@@ -98,7 +103,7 @@ class Agent:
     @torch.no_grad()
     def act(self, observations: NDArray[np.float32], rng: np.random.Generator | None = None) -> Ints:
         """Actions drawn by the policy, without random numbers the most likely ones; (systems, workloads, 2)."""
-        chances = [head.numpy() for head in self._log_chances(torch.from_numpy(observations))]
+        chances = [head.numpy() for head in self._cut(self._log_chances(torch.from_numpy(observations)))]
         noise = [rng.gumbel(size=head.shape) if rng else 0.0 for head in chances]
         return np.stack([(head + more).argmax(-1) for head, more in zip(chances, noise, strict=True)], axis=-1)
 
@@ -115,6 +120,12 @@ class Agent:
             ):
                 target.lerp_(critic, SOFT_UPDATE)
 
+    def anneal(self, episodes: int) -> None:
+        """Let the networks learn at the rate that is due after so many episodes."""
+        for name in ("critics", "actor"):
+            for group in self.optimizers[name].param_groups:
+                group["lr"] = self.rate * 0.5 ** (episodes / self.settings.half_life) ** 2
+
     def _step(self, name: str, loss: torch.Tensor) -> None:
         """Descend."""
         self.optimizers[name].zero_grad()
@@ -126,8 +137,8 @@ class Agent:
     ) -> torch.Tensor:
         """Eq. 6 with the targets of eq. 7."""
         with torch.no_grad():
-            soft = self._soft_values(self._log_chances(after), self._least(self.networks.targets, after))
-            targets = rewards + self.settings.discount * soft
+            values = self._values_by(self.networks.targets, after)
+            targets = rewards + self.settings.discount * self._least(self._log_chances(after), values)
         values = [self._of_actions(critic(states), actions) for critic in self.networks.critics]
         return sum(functional.mse_loss(value, targets) / 2 for value in values)
 
@@ -135,36 +146,41 @@ class Agent:
         """Eq. 8, and the mean entropy of the heads."""
         chances = self._log_chances(states)
         with torch.no_grad():
-            values = self._least(self.networks.critics, states)
-        entropy = torch.cat([-(head.exp() * head).sum(-1) for head in chances], dim=-1).detach()
-        return -self._soft_values(chances, values).mean(), entropy.mean()
+            values = self._values_by(self.networks.critics, states)
+            entropy = -(chances.exp() * chances).sum(1).mean() / (len(self.split) * self.heads[0])
+        return -self._least(chances, values).mean(), entropy
 
-    def _soft_values(self, chances: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> torch.Tensor:
+    def _least(self, chances: torch.Tensor, values: Sequence[tuple[torch.Tensor, ...]]) -> torch.Tensor:
+        """The lower of two critics' soft values, or that of the lower of their values, part by part."""
+        if self.settings.whole:
+            return torch.minimum(*(self._soft_values(chances, one) for one in values))
+        return self._soft_values(chances, tuple(map(torch.minimum, *values)))
+
+    def _soft_values(self, chances: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor:
         """Expected value plus temperature times entropy, summed over heads, and the value of the state."""
-        temperature, (state, *choices) = self.temperature.detach(), values
-        heads = zip(chances, choices, strict=True)
-        return state + sum((head.exp() * (value - temperature * head)).sum((1, 2)) for head, value in heads)
+        state, choices = values
+        return state + (chances.exp() * (choices - self.temperature.detach() * chances)).sum(1)
 
-    def _log_chances(self, states: torch.Tensor) -> list[torch.Tensor]:
-        """Logarithms of the policy: over GPUs (systems, workloads, GPUs), and over levels."""
-        return [functional.log_softmax(head, -1) for head in self._cut(self.networks.actor(states))]
+    def _log_chances(self, states: torch.Tensor) -> torch.Tensor:
+        """Logarithms of the policy, (systems, choices of all heads)."""
+        heads = self._cut(self.networks.actor(states))
+        return torch.cat([functional.log_softmax(head, -1) for head in heads], -1).flatten(1)
 
-    def _least(self, critics: nn.ModuleList, states: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The lower of the critics' values of the states and for every choice of every head."""
-        return tuple(map(torch.minimum, *(self._values(critic(states)) for critic in critics)))
+    def _values_by(self, critics: nn.ModuleList, states: torch.Tensor) -> list[tuple[torch.Tensor, ...]]:
+        """Every critic's values of the states, and of every choice of every head."""
+        return [self._values(critic(states)) for critic in critics]
 
     def _of_actions(self, outputs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         """Values of actions by a critic's outputs."""
-        state, *choices = self._values(outputs)
-        pairs = zip(choices, actions.unbind(-1), strict=True)
-        return state + sum(head.gather(-1, choice[..., None]).sum((1, 2)) for head, choice in pairs)
+        state, choices = self._values(outputs)
+        return state + choices.gather(1, (actions + self.starts).flatten(1)).sum(1)
 
     def _values(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """A critic's outputs as the values of states, and of choices by heads."""
-        state, choices = outputs[:, 0], self._cut(outputs[:, 1:])
+        """A critic's outputs as the values of states, and of the choices of all heads."""
+        state, choices = outputs[:, 0], outputs[:, 1:]
         if not self.settings.centred:
-            return torch.zeros_like(state), *choices
-        return state, *(head - head.mean(-1, keepdim=True) for head in choices)
+            return torch.zeros_like(state), choices
+        return state, choices @ self.centring
 
     def _cut(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Outputs by heads: over GPUs, and over levels."""

@@ -20,6 +20,7 @@ from gymnasium.vector.utils import batch_space
 
 from provision.heuristics.inss.batches import decide_batches
 from provision.heuristics.inss.policy import LEVELS, observation, provisioning
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.traffic.task_latency import task_latency_ms
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ DRIFT_EVERY, DRIFT = 10, 0.05
 """Steps after which rates move, and how far, as a part of their range."""
 MOMENTS = (np.arange(64)[:, None, None] + 0.5) / 64
 """When, in a step, tasks are looked at."""
-ROUNDING = 1e-9
 
 
 class Serving(VectorEnv):
@@ -92,7 +92,7 @@ class Serving(VectorEnv):
         ahead = np.clip(self.queued + growth * MOMENTS, 0, most)
         waiting = np.maximum(ahead, np.floor(self.rates_rps * MOMENTS) % batch) + 1
         task_ms = task_latency_ms(waiting, batch, self.rates_rps, latency_ms)
-        late = np.mean(task_ms > self.system.slo_ms * (1 + ROUNDING), axis=0)
+        late = np.mean(task_ms > self.system.slo_ms * (1 + TOLERANCE), axis=0)
         after = self.queued + growth
         dropped = np.maximum(after - most, 0) / np.maximum(self.rates_rps, 1)
         self.queued = np.clip(after, 0, most)

@@ -68,6 +68,7 @@ class Training:
 
     def run(self) -> None:
         """The next episodes (lines 3-16)."""
+        self.agent.anneal(self.episodes)
         states, _ = self.environment.reset(seed=int(self.rng.integers(2**31)))
         total = np.zeros((SIDE_BY_SIDE, len(COLUMNS)))
         for _ in range(STEPS):

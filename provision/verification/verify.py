@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from provision.models.base.errors import InputError
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.hardware.node import gpus_in
 from provision.models.plans.report import ReplicaPrediction, Report, Violation
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
     from provision.models.problem.workload import FleetEntry, Workload
 
-TOLERANCE = 1e-9
-"""Relative excess that counts as rounding."""
 
 
 def verify(instance: Instance, plan: Plan) -> Report:

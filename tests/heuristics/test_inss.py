@@ -273,7 +273,7 @@ def test_the_workflow_places_anew_only_where_batches_do_not_suffice():
     first, again, idle = (scheduler.step(part * SYSTEM.rates_rps) for part in (1.0, 1.0, 0.5))
     assert first.reallocated and first.shadows == 0 and not (again.reallocated or idle.reallocated)
     assert first.keeps.all() and again.throughput_rps == pytest.approx(first.throughput_rps)
-    parts = np.where(np.arange(SYSTEM.workloads) % 2, 1.5, 0.6)
+    parts = np.where(np.arange(SYSTEM.workloads) % 2, 1.6, 0.5)
     moved = [scheduler.step(rates * SYSTEM.rates_rps) for rates in (parts, 2.1 - parts)]
     assert any(step.reallocated and step.shadows for step in moved)
     restless = Workflow(SYSTEM, read_policy(SHIPPED), patient=False)

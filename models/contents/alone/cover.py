@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import STRICT
 
-SLACK = 1e-10
-"""A missing rate below this part of a segment's throughput is rounding: no further segment is added for it."""
 MOST_CELLS = 2**22
 """Most cells of one table; workloads that need more cells are covered by several tables."""
 
@@ -45,7 +44,7 @@ def cheapest_cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_re
     Returns
     -------
     SegmentCovers
-        Exact up to ``SLACK``; among equally cheap covers kinds that stand first are preferred.
+        Exact up to ``STRICT``; among equally cheap covers kinds that stand first are preferred.
     """
     total = np.zeros(len(rate_rps), int)
     counts = np.zeros(throughput_rps.shape, int)
@@ -75,7 +74,7 @@ def _cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: int, re
     best = np.argmax(throughput_rps / costs, axis=1)
     carried, chosen = _table(throughput_rps, costs, least, reach)
     missing = (rate_rps - carried[least]) / throughput_rps[rows, best]
-    bulk = np.maximum(np.ceil(missing - SLACK), 0)
+    bulk = np.maximum(np.ceil(missing - STRICT), 0)
     total = np.arange(reach + 1)[:, None] + costs[best] * bulk
     spent = np.argmin(total, axis=0)
     counts = _trace(chosen, costs, spent, least)

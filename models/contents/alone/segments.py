@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.token_points import token_point
 from provision.models.hardware.geometry import Geometry, geometry
-from provision.models.performance.operating_points import ROUNDING
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Workload
 from provision.models.traffic.rule import Traffic
@@ -82,7 +82,7 @@ def best_segments(instance: Instance, max_processes: int | None = None) -> Segme
 @lru_cache(maxsize=4)
 def _best_segments(key: _Identity, max_processes: int | None) -> Segments:
     instance = key.instance
-    budgets = np.array([instance.budget_ms(workload) for workload in instance.workloads]) * (1 + ROUNDING)
+    budgets = np.array([instance.budget_ms(workload) for workload in instance.workloads]) * (1 + TOLERANCE)
     rows: dict[tuple[str, int, Traffic], list[int]] = {}
     for index, workload in enumerate(instance.workloads):
         for number, model in enumerate(() if workload.tokens else workload.models):
@@ -163,7 +163,7 @@ def best_point(
     if workload.tokens:
         return token_point(instance, data, profile, workload, model)
     points = data.operating_points(model, profile).where_processes(processes)
-    budgets_ms = np.array([instance.budget_ms(workload) * (1 + ROUNDING)])
+    budgets_ms = np.array([instance.budget_ms(workload) * (1 + TOLERANCE)])
     throughput_rps, latency_ms, batch, most = instance.policy.rule_for(workload).best_points(
         points, processes, budgets_ms
     )[0].tolist()

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import DUST, LOOSE
 from provision.models.contents.interference.laws import shares_of
-from provision.models.contents.interference.tables import LOOSE, ROUNDING, Demand
+from provision.models.contents.interference.tables import Demand
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.igniter import Terms, igniter_data, solo_terms
 from provision.models.problem.instance import Instance
@@ -63,7 +64,7 @@ def menu_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Menu:
     room, loose = (
         np.array([_room_ms(instance.shared_rule, terms[one], demand, slack) if knows else np.full(len(batch), -np.inf)
                   for one, demand, knows in zip(model, demands, known, strict=True)])
-        for slack in (1 + ROUNDING, 1 + LOOSE)
+        for slack in (1 + DUST, 1 + LOOSE)
     )
     return Menu(
         active_ms=np.array([one.active_ms for one in terms]),

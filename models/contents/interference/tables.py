@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import DUST, LOOSE
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.interference.kernels import unbeaten
 from provision.models.contents.interference.laws import Grid, law_of
@@ -28,10 +29,6 @@ from provision.models.performance.sm_shares import units_of
 from provision.models.problem.instance import Instance
 from provision.models.traffic.rule import LatencyRule
 
-LOOSE = 3e-9
-"""Relative excess over SLOs and rates that a bound tolerates; it is more than the verifier tolerates."""
-ROUNDING = 1e-12
-"""Relative excess that is rounding: a plan may meet a limit exactly."""
 POINTS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w", "burden")
 """The columns that the points of a class take from the Grid of their model."""
 
@@ -112,7 +109,7 @@ def classes_of(instance: Instance) -> Classes:
     found: dict[Demand, list[int]] = {}
     for index, workload in enumerate(instance.workloads):
         planned = instance.planned_rps(workload)
-        pieces = max(math.ceil(planned / most_rps[index] * (1 - ROUNDING)), 1)
+        pieces = max(math.ceil(planned / most_rps[index] * (1 - DUST)), 1)
         for _ in range(pieces):
             key = (workload.models, instance.budget_ms(workload), planned / pieces)
             found.setdefault(key, []).append(len(parts))
@@ -229,7 +226,7 @@ def _possible(number: int, grid: Grid, rule: LatencyRule, budget_ms: float, rate
     batch, load_ms, after_ms = grid.batch[:1], grid.load_ms[:1], grid.after_ms[:1]
     room, loose = (
         np.broadcast_to(rule.room_ms(batch, rate_rps / slack, load_ms, budget_ms * slack) - after_ms, grid.batch.shape)
-        for slack in (1 + ROUNDING, 1 + LOOSE)
+        for slack in (1 + DUST, 1 + LOOSE)
     )
     possible = grid.alone_ms <= loose
     units = np.broadcast_to(np.arange(1, len(possible) + 1)[:, None], possible.shape)

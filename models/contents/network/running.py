@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.network.levels import Level
-from provision.models.contents.network.ways import MARGIN, Ways
+from provision.models.contents.network.ways import Ways
 from provision.models.contents.oracle import Content, Running
 from provision.models.contents.roles import Role
-from provision.models.performance.operating_points import ROUNDING
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
@@ -60,7 +60,7 @@ class Runner:
             if not len(here):
                 return None
             menus.append(np.stack([here, ways.processes[at, here], ways.use[at, here], ways.memory_gib[at, here]], 1))
-        room = np.array([level.processes, level.use * (1 - MARGIN), self.memory_gib * (1 - MARGIN)])
+        room = np.array([level.processes, level.use * (1 - TOLERANCE), self.memory_gib * (1 - TOLERANCE)])
         chosen = _choose(menus, room)
         if chosen is None:
             return None
@@ -69,7 +69,7 @@ class Runner:
 
     def _run_alone(self, role: Role) -> Running | None:
         """The best operating point of a replica that has a slice to itself, when it carries the role's rate."""
-        budget_ms = np.array([self.instance.policy.budget_ms(role.slo_ms) * (1 + ROUNDING / 2)])
+        budget_ms = np.array([self.instance.policy.budget_ms(role.slo_ms) * (1 + TOLERANCE / 2)])
         clients = self.entry.type.slice_mps_clients(self.profile)
         best, most_rps = None, role.rate_rps
         for number, model in enumerate(role.models):

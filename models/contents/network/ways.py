@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.models.base.tolerances import FORGIVEN, TOLERANCE
 from provision.models.contents.knapsacks import Levels
 from provision.models.contents.network.levels import Level
 from provision.models.contents.roles import Role
@@ -20,10 +21,6 @@ from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.workload import Policy
 from provision.models.traffic.rule import LatencyRule
 
-FORGIVEN = 1e-8
-"""Relative excess that bounds grant: more than the verifier's tolerances add up to."""
-MARGIN = 1e-9
-"""Part of processes and slices that plans leave free, so that rounding breaks nothing."""
 
 class Ways(NamedTuple):
     """Ways to have roles at levels.
@@ -47,9 +44,9 @@ class Ways(NamedTuple):
 
     def knapsacks(self, levels: Sequence[Level], units: int, relaxed: bool) -> Levels:
         """The ways in whole units of utilisation, rounded up, or down when ``relaxed``."""
-        use = np.array([[level.use] for level in levels]) * (1 + FORGIVEN if relaxed else 1 - MARGIN)
+        use = np.array([[level.use] for level in levels]) * (1 + FORGIVEN if relaxed else 1 - TOLERANCE)
         parts = self.use / use * units
-        second = np.floor(parts * (1 - MARGIN)) if relaxed else np.ceil(parts)
+        second = np.floor(parts * (1 - TOLERANCE)) if relaxed else np.ceil(parts)
         room = np.array([level.processes for level in levels], np.int64)
         kept = (self.processes >= 0) & (second <= units)
         gib = self.memory_gib * (1 - 1e-6 if relaxed else 1)
@@ -115,7 +112,7 @@ def _columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, lev
         batch = np.broadcast_to(sizes[:, None], (len(sizes), len(levels)))
         think_ms, slice_ms = work_ms_array(network, batch, launching, compute)
         latency_ms = think_ms + slice_ms * slowdown
-        rps = 1000 * batch / latency_ms * (forgiven if relaxed else 1 - MARGIN)
+        rps = 1000 * batch / latency_ms * (forgiven if relaxed else 1 - TOLERANCE)
         processes = np.maximum(np.ceil(role.rate_rps / rps), 1).astype(np.int64)
         busy_s = busy_per_item_s(network, compute)
         use = np.array([[used(busy_s, int(size), role, fill_s)] for size in sizes])
@@ -144,7 +141,7 @@ def _busy_columns(data: FittedNetworks, profile: str, policy: Policy, role: Role
             continue
         network = data.models[name].coefficients
         sizes = np.array([size for size in data.batches if size <= network.max_batch])
-        think_ms, slice_ms = _longest_work_ms(network, sizes, launching, compute)
+        think_ms, slice_ms = longest_work_ms(network, sizes, launching, compute)
         batch = np.broadcast_to(sizes[:, None], think_ms.shape)
         most = min(network.max_processes, gpu.mps_clients)
         rooms_ms = _rooms_ms(cast("Hashable", rule), tuple(sizes.tolist()), most, role.rate_rps, budget_ms) * forgiven
@@ -166,7 +163,7 @@ def _rooms_ms(rule: Any, sizes: tuple[int, ...], most: int, rate_rps: float, bud
     return rule.room_ms(np.array(sizes)[:, None], rate_rps, 0.0, budget_ms, np.arange(1, most + 1))
 
 
-def _longest_work_ms(network: ClosedNetwork, sizes: NDArray[np.int64], launching: NDArray[np.int64], compute: int
+def longest_work_ms(network: ClosedNetwork, sizes: NDArray[np.int64], launching: NDArray[np.int64], compute: int
                      ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(batches, levels) longest think and slice times of batches up to these sizes, in ms."""
     every = np.broadcast_to(np.arange(1, sizes[-1] + 1)[:, None], (sizes[-1], len(launching)))

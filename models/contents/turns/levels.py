@@ -11,11 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.models.base.tolerances import FORGIVEN
 from provision.models.contents.knapsacks import Levels
 from provision.models.contents.turns.tables import ALONE, TurnTables
-
-FORGIVEN = 1e-8
-"""Relative excess that bounds grant: more than the verifier's tolerances add up to."""
 
 
 class Grid(NamedTuple):

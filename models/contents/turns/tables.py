@@ -10,13 +10,12 @@ from typing import cast
 import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import STRICT
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.gpulets import GpuletModel, Gpulets
 from provision.models.problem.instance import Instance
 from provision.models.traffic.rule import LatencyRule
 
-ROUNDING = 1e-10
-"""Relative excess that counts as rounding; the verifier allows a little more."""
 LEAST_RPS = 1e-6
 """The rate, in requests/s, that a workload without requests is planned for, so that it keeps a replica."""
 ALONE = -np.inf
@@ -65,7 +64,7 @@ class TurnTables:
         self.whole = len(self.shares) - 1
         known = [data.models[name] for name in models]
         self.memory_gib = np.array([model.memory_gib for model in known])
-        self.allowed_ms = 2 * np.asarray(budgets_ms, float) * (1 + ROUNDING)
+        self.allowed_ms = 2 * np.asarray(budgets_ms, float) * (1 + STRICT)
         self.rates = np.maximum(rates_rps, LEAST_RPS)
         self.time_ms, l2, dram = self._alone(known)
         c = data.interference
@@ -143,7 +142,7 @@ class TurnTables:
             room_ms = self.rule.cycle_room_ms(batch, rate_rps, busy_ms, budget_ms)
         else:
             room_ms = self.rule.room_ms(batch, rate_rps, 0.0, budget_ms)
-        return room_ms * (1 + ROUNDING)
+        return room_ms * (1 + STRICT)
 
     def settle(self, parts: Sequence[Part]) -> list[tuple[int, ...]] | None:
         """Smallest batches for the parts of one GPU beside each other; None when an SLO, rate or the memory breaks.

@@ -13,6 +13,7 @@ from provision.instances.generators.families import FAMILIES
 from provision.instances.ledger.ledger import better, entry, joined, ledger
 from provision.instances.read import read, write
 from provision.models.base.errors import InputError, UnsupportedError
+from provision.models.base.tolerances import TOLERANCE
 from provision.sweeps.run import solved
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 COLUMNS = ("instance", "method", "status", "objective", "bound", "gap", "best_known", "excess", "seconds")
 NOT_APPLICABLE = "not applicable"
-ROUNDING = 1e-9
-"""Relative excess that counts as none."""
 
 
 def add_bench(parser: ArgumentParser) -> None:
@@ -88,7 +87,7 @@ def _worse(row: TableRow) -> bool:
     """Whether an answer, or that there is none, is worse than the best known."""
     if row["best_known"] is None or row["status"] == NOT_APPLICABLE:
         return False
-    return row["objective"] is None or (row["excess"] or 0) > ROUNDING
+    return row["objective"] is None or (row["excess"] or 0) > TOLERANCE
 
 
 def _excess(instance: Instance, result: Result, best_known: float | None) -> float | None:

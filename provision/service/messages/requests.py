@@ -92,9 +92,10 @@ class SimulateTrace(Timed):
 
 
 class Replan(Planned):
-    """``provision replan``: new rates by a factor for all, or by workload."""
+    """``provision replan``: new rates by a factor for all, or by workload; or a GPU of the plan that was ``lost``."""
 
     verb: Literal["replan"]
+    lost: Count | None = None
     rate: Positive | None = None
     rates_rps: dict[Name, NonNegative] = Field(default={})
     change_cost: NonNegative | None = None

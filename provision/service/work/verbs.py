@@ -23,6 +23,7 @@ from provision.instances.files.files import validate
 from provision.models.base.known import known
 from provision.models.plans.result import Result
 from provision.models.problem.method import needs
+from provision.replanning.loss import replan_lost
 from provision.replanning.replan import replan
 from provision.replanning.trace import ReplanPolicy, compare_policies
 from provision.solving.methods import method
@@ -193,7 +194,9 @@ def _replan(given: Given) -> dict[str, Any]:
     if unknown := [name for name in request["rates_rps"] if name not in instance.workload]:
         raise InputError(f"rates_rps: the instance has no workload {unknown[0]!r}")
     instance = at_rates(instance, request["rates_rps"])
-    found = replan(instance, known(given.plan), request["change_cost"], request["allow"], request["time_limit_s"])
+    asked, lost = (request["change_cost"], request["allow"], request["time_limit_s"]), request["lost"]
+    plan = known(given.plan)
+    found = replan(instance, plan, *asked) if lost is None else replan_lost(instance, plan, lost, *asked)
     return found.summary() | {"verified": found.plan is not None} | _planned(found.plan, found.report)
 
 

@@ -15,10 +15,10 @@ from provision.instances.generators.igniter import generate
 from provision.instances.importers.igniter_profile import import_igniter
 from provision.instances.read import read
 from provision.models.base.errors import InputError, UnsupportedError
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.igniter import Terms, solo_terms, together
 from provision.models.performance.operating_points import Member
-from provision.models.performance.sm_shares import SLACK
 from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry, Workload
 from provision.solving.solve import solve
@@ -318,7 +318,7 @@ def test_a_damaged_profile_is_one_line(tmp_path, kind):
 
 def test_shares_of_a_plan_add_up_to_no_more_than_a_gpu():
     for gpu in plan_of(generate(200, 1)).gpus:
-        assert sum(replica.sm_share for replica in gpu.slices[0].replicas) <= 1 + SLACK
+        assert sum(replica.sm_share for replica in gpu.slices[0].replicas) <= 1 + TOLERANCE
 
 
 @pytest.mark.parametrize("name", ["partition-counts", "mixed-slices"])

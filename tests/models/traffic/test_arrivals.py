@@ -1,11 +1,15 @@
 """Arrival processes: what their samples are like, what is refused, and what routing makes of them."""
 
+from importlib import resources
+
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+import provision
 from provision.models.base.errors import InputError
 from provision.models.traffic.arrivals import Arrivals, Mmpp, Poisson, Renewal, Trace, arrival_times_s
 from provision.models.traffic.routing import arrivals_at_replica, by_lot, in_turns
@@ -73,6 +77,17 @@ def test_traces_that_cannot_be_used_are_named(tmp_path, text, expected):
         arrival_times_s(Trace(path=str(file)), 1.0, 1.0, np.random.default_rng(0))
     with pytest.raises(InputError, match="no list of arrival times"):
         arrival_times_s(Trace(path=str(tmp_path / "absent")), 1.0, 1.0, np.random.default_rng(0))
+
+
+def test_traces_stand_beside_the_instance_that_names_them(tmp_path):
+    """Paths of the policy and of workloads are relative to the file; absolute ones stay."""
+    content = yaml.safe_load((resources.files("provision.instances") / "data" / "parvagpu-s1.yaml").read_text())
+    content["policy"]["arrivals"] = {"process": "trace", "path": "all.txt"}
+    content["workloads"][0]["arrivals"] = {"process": "trace", "path": "/one.txt"}
+    (tmp_path / "shop.yaml").write_text(yaml.safe_dump(content))
+    found = provision.read(tmp_path / "shop.yaml")
+    assert found.policy.arrivals.path == str(tmp_path / "all.txt")
+    assert found.workloads[0].arrivals.path == "/one.txt"
 
 
 def test_traces_are_stretched_to_the_rate(tmp_path):

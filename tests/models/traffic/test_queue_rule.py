@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from queue_oracle import play
 
 from provision.models.base.errors import InputError
+from provision.models.traffic import queue_tables
 from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, Trace
 from provision.models.traffic.queue_replays import Queue, late_shares, latency_percentile, least_patience, queue_delay
 from provision.models.traffic.queue_rule import Batches, Traffic, capacity_rps, most_load, room_ms
@@ -137,3 +138,17 @@ def test_variation_and_shares_are_rounded_to_the_safe_side():
     asked = capacity_rps(Traffic(Renewal(cv=1.98)), 8, 1, 10.0, 10.0, 40.0)
     assert asked == capacity_rps(Traffic(Renewal(cv=2.0)), 8, 1, 10.0, 10.0, 40.0)
     assert asked < capacity_rps(TRAFFIC, 8, 1, 10.0, 10.0, 40.0, Batches(fixed_share=1.0, cv=0.0))
+
+
+def test_curves_are_kept_on_disk(tmp_path, monkeypatch):
+    """A curve is computed once; another queue has one of its own; without a folder to write to it is computed anew."""
+    calls = []
+    monkeypatch.setattr(queue_tables, "least_patience", lambda queue, *rest: calls.append(queue) or float(len(calls)))
+    for folder, computed in ((tmp_path, [1, 1, 2]), (tmp_path / "file" / "below", [3, 4, 5])):
+        (tmp_path / "file").write_text("")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+        for cv, count in zip((1.5, 1.5, 2.5), computed, strict=True):
+            queue_tables.computed_turns.cache_clear()
+            queue_tables.computed_turns(Queue(Renewal(cv=cv)), 2, 1)
+            assert len(calls) == count * len(queue_tables.loads_of(2))
+    queue_tables.computed_turns.cache_clear()

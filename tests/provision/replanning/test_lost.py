@@ -11,6 +11,8 @@ from provision.cli import main
 from provision.models.problem.workload import Survive
 from provision.replanning.loss import after_loss, replan_lost
 from provision.replanning.replan import CHANGE_COST
+from provision.service.messages.requests import Replan
+from provision.service.work.verbs import VERBS, Given
 
 
 def counted(instance, count):
@@ -55,7 +57,7 @@ def test_a_gpu_that_is_none_is_refused(lost):
     instance = provision.read("parvagpu-s1")
     plan = provision.solve(instance, "greedy").plan
     plan = plan.model_copy(update={"gpus": plan.gpus[:2]})
-    with pytest.raises(provision.InputError, match=f"--lost {lost}: is not in the plan, which has GPUs 0 to 1"):
+    with pytest.raises(provision.InputError, match=f"lost {lost}: is not in the plan, which has GPUs 0 to 1"):
         replan_lost(instance, plan, lost)
 
 
@@ -70,3 +72,13 @@ def test_the_command(tmp_path, capsys):
     assert main([*asked, "--curve"]) == 0
     assert json.loads(capsys.readouterr().out)["curve"]
     assert main([*asked[:-2], "9"]) == 2
+
+
+def test_the_service_replans_after_a_loss():
+    """A job with ``lost`` gives what the library gives."""
+    instance = provision.read("parvagpu-s1")
+    plan = provision.solve(instance, "greedy").plan
+    asked = Replan(verb="replan", instance="parvagpu-s1", plan="plan", lost=0).model_dump()
+    given = Given(asked, instance.model_dump(mode="json"), plan.model_dump(mode="json"), lambda kind, news: None)
+    found = VERBS["replan"](given)
+    assert found["verified"] and found["replicas_started"] == replan_lost(instance, plan, 0).changes.replicas_started

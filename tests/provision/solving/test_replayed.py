@@ -1,12 +1,10 @@
 """A plan is replayed before it is returned; auto plans again what the replay refutes."""
 
-from dataclasses import replace
-
 import pytest
 
 import provision
 from provision.solving import solve as solving
-from provision.solving.replayed import replayed
+from provision.solving.replayed import reports_of, tightened, unsure
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +26,33 @@ def test_half_slo_plans_that_are_late_are_told_so():
 
 
 def test_auto_repairs_what_a_replay_refutes(queueing, monkeypatch):
-    """The first replay is made to be late: the plan that comes back is another, verified, and keeps the first bound."""
+    """The first replays are made to be late: the plan that comes back is another, verified, with the first bound."""
     seen = []
 
     def late_at_first(instance, plan, seed):
         seen.append(plan)
-        found = replayed(instance, plan, seed)
-        return replace(found, over_slo=1.2, late=("bert",)) if len(seen) == 1 else found
+        found = reports_of(instance, plan, seed)
+        slower = [one.model_copy(update={"violation_rate": 0.02}) for one in found[0].workloads]
+        return [one.model_copy(update={"workloads": tuple(slower)}) for one in found] if len(seen) == 1 else found
 
-    monkeypatch.setattr(solving, "replayed", late_at_first)
+    monkeypatch.setattr(solving, "reports_of", late_at_first)
     found = provision.solve(queueing, time_limit_s=20)
     assert found.verified and found.plan != seen[0] and not found.replay.late
     assert found.digest == found.plan.digest == queueing.digest
     assert any("planned again" in note for note in found.notes)
+
+
+def test_shorter_slos_are_for_whoever_is_not_sure():
+    """Late parts count three standard deviations above their mean; a workflow shortens its workloads."""
+    instance = provision.read("gpulets-traffic")
+    report = provision.simulate(instance, provision.solve(instance, "nexus").plan, 2.0)
+
+    def met(*parts):
+        ours = [report.workloads[0].model_copy(update={"violation_rate": part}) for part in parts]
+        return [report.model_copy(update={"workloads": (one,), "workflows": ()}) for one in ours]
+
+    assert not unsure(met(0.004, 0.005, 0.004)) and unsure(met(0.002, 0.008, 0.002)) and unsure(met(0, 0.011, 0))
+    tight = tightened(instance, {instance.workflows[0].name: 1.4})
+    shorter = {one.name for one, before in zip(tight.workloads, instance.workloads, strict=True)
+               if one.slo_ms == pytest.approx(before.slo_ms * 0.7)}
+    assert shorter == set(instance.workflows[0].workloads)

@@ -37,7 +37,7 @@ def reckoned(system, actions, rates_rps):
     for at, one in enumerate(system.instance.workloads):
         on = np.flatnonzero(given.gpu[0] == given.gpu[0, at]).tolist()
         members = [Member(models[i], int(batch[i]), 1, given.units[0, i] * 0.025) for i in on]
-        latency_ms, rps, _ = system.data[0].predict("whole", members)[on.index(at)]
+        latency_ms, rps, *_ = system.data[0].predict("whole", members)[on.index(at)]
         alone = system.data[0].predict("whole", [Member(one.model, 1, 1, 1.0)])[0]
         assert rps >= rates_rps[at]
         places = np.floor(rates_rps[at] * (np.arange(64) + 0.5) / 64) % batch[at] + 1
@@ -91,6 +91,15 @@ def test_episodes_keep_to_their_spaces_and_seeds():
     assert not np.array_equal(one.reset(seed=5)[0], one.reset(seed=6)[0])
 
 
+def test_an_episode_comes_to_what_it_came_to_batch_by_batch():
+    """Rewards as they were when batches were judged one after the other, and units went one by one."""
+    environment = Serving(SYSTEM, 4)
+    environment.reset(seed=3)
+    environment.action_space.seed(3)
+    rewards = sum(environment.step(environment.action_space.sample())[1] for _ in range(40))
+    assert rewards == pytest.approx([-9026.839442951, -10455.303135069, -9658.470954751, -10904.521553915], rel=1e-10)
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_values_of_states_are_those_over_all_joint_actions(name):
     """Eq. 7's expectation, head by head, against the sum over every action of a system of two workloads."""
@@ -100,7 +109,8 @@ def test_values_of_states_are_those_over_all_joint_actions(name):
     actions = actions.view(-1, 2, 2)
     with torch.no_grad():
         chances, outputs = agent._log_chances(state), agent.networks.critics[0](state)
-        logs = sum(chances[kind][0, one, actions[:, one, kind]] for one in range(2) for kind in range(2))
+        heads = agent._cut(chances)
+        logs = sum(heads[kind][0, one, actions[:, one, kind]] for one in range(2) for kind in range(2))
         values = agent._of_actions(outputs.expand(len(actions), -1), actions)
         expected = (logs.exp() * (values - agent.temperature * logs)).sum()
         assert float(logs.exp().sum()) == pytest.approx(1, rel=1e-4)
@@ -117,7 +127,7 @@ def test_the_agent_learns_what_pays(name):
         actions = agent.act(states, rng)
         rewards = (actions == np.array([2, 7])).mean((1, 2), dtype=np.float32)
         agent.learn(*map(torch.from_numpy, (states, actions, 10 * rewards, states)))
-    chances = agent._log_chances(torch.from_numpy(states))
+    chances = agent._cut(agent._log_chances(torch.from_numpy(states)))
     assert (chances[0].argmax(-1) == 2).float().mean() > 0.9 and (chances[1].argmax(-1) == 7).float().mean() > 0.9
 
 
@@ -129,6 +139,26 @@ def test_a_shift_that_all_choices_share_is_the_states():
     shifted[:, 0] -= 5
     assert torch.allclose(agent._of_actions(outputs, actions), agent._of_actions(shifted, actions), atol=1e-4)
     assert not torch.allclose(agent._of_actions(outputs, actions), agent._of_actions(outputs, actions + 1))
+
+
+@pytest.mark.parametrize(("whole", "change"), [(True, 0.0), (False, -5.0)])
+def test_the_lower_critic_counts_for_a_state_as_a_whole(whole, change):
+    """What one critic gives to all choices of a head and takes from the state changes nothing; by parts it does."""
+    agent = Agent(SYSTEM, 1, 1, STABLE._replace(whole=whole))
+    chances = agent._log_chances(torch.rand(3, 16))
+    state, choices = torch.rand(3), torch.rand(3, 8 * (4 + LEVELS))
+    other = choices.clone()
+    other[:, :4] -= 5
+    found = agent._least(chances, [(state, choices), (state + 5, other)])
+    assert torch.allclose(found, agent._soft_values(chances, (state, choices)) + change, atol=1e-4)
+
+
+@pytest.mark.parametrize(("settings", "part"), [(STABLE, 0.5), (PAPER, 1.0)])
+def test_networks_learn_slower_with_time(settings, part):
+    agent = Agent(SYSTEM, 0, 4, settings)
+    agent.anneal(600)
+    rates = {name: one.param_groups[0]["lr"] for name, one in agent.optimizers.items()}
+    assert rates == pytest.approx({"critics": 2e-4 * part, "actor": 2e-4 * part, "temperature": 4e-4})
 
 
 def test_the_temperature_stays_above_its_floor():

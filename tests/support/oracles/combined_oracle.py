@@ -1,7 +1,8 @@
 """Brute force for tiny instances over all combinations of options, through the scalar path of the models alone.
 
 Every way to fill every GPU is listed. What replicas carry is exact: any rate up to their capacity, but on slices that
-closed networks share, where rates are tried on a grid, so that there the value is that of a plan and no optimum.
+closed networks share, where only pairs are tried and rates on a grid (or busy always, where throughput counts), so that
+there the value is that of a plan and no optimum.
 """
 
 import itertools
@@ -181,6 +182,9 @@ class _Work:
             for pair in itertools.combinations_with_replacement(self._ways(entry, profile, data), 2):
                 if sum(way[3] for way in pair) > _clients(entry, profile):
                     continue
+                if self.instance.objective == "max_throughput":
+                    yield from self._saturated(entry, profile, data, pair)
+                    continue
                 for steps in itertools.product(STEPS, repeat=2):
                     rates = [self.planned[way[0]] * step for way, step in zip(pair, steps, strict=True)]
                     found = data.predict(profile, [self._member(way, rate)
@@ -193,6 +197,16 @@ class _Work:
         policy = self.instance.policy
         return Member(*way[1:], rate_rps, fill_ms=policy.fill_ms(self.workloads[way[0]].slo_ms),
                       partly_filled=policy.rule.random_arrivals)
+
+    def _saturated(self, entry: FleetEntry, profile: str, data: PerformanceData, pair: tuple[Way, ...]
+                   ) -> Iterator[list[float]]:
+        """The state of a pair that is always busy, where that holds."""
+        found = data.predict(profile, [self._member(way, math.inf) for way in pair])
+        rates = [_capacity_rps(self.instance, self.workloads[way[0]], way, one)
+                 for way, one in zip(pair, found, strict=True)]
+        held_gib = sum(one.memory_gib or 0 for one in found if one)
+        if min(rates) > 0 and held_gib <= entry.type.slice_memory_gib(profile):
+            yield self._state(pair, rates, sum(rates))
 
     def _holds(self, entry: FleetEntry, profile: str, pair: tuple[Way, ...], rates: list[float],
                found: list[Prediction | None]) -> bool:

@@ -11,9 +11,10 @@ import math
 
 import numpy as np
 
-from provision.heuristics.melange.buckets import buckets_of
-from provision.heuristics.melange.program import Pool, Service, allocate
+from provision.formulations.melange.buckets import buckets_of
+from provision.formulations.melange.program import Pool, Service, allocate
 from provision.models.base.arrays import Floats
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import Segments, best_segments, fills_gpu
@@ -25,7 +26,6 @@ from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Workload
 
 SLICE_FACTOR = 8
-ROUNDING = 1e-9
 
 
 def plan(instance: Instance, search: Search) -> Outcome:
@@ -48,7 +48,7 @@ def plan(instance: Instance, search: Search) -> Outcome:
     carried_rps = found.servers @ segments.throughput_rps[:, whole].T
     short = [f"{one.name} ({carried:.4g} of {instance.planned_rps(one):.4g} requests/s)"
              for one, carried in zip(instance.workloads, np.diag(carried_rps), strict=True)
-             if carried < instance.planned_rps(one) * (1 - ROUNDING)]
+             if carried < instance.planned_rps(one) * (1 - TOLERANCE)]
     if short:
         return Outcome("unknown", "completed", made, reason="melange's GPUs would need a router by request size, and "
                        f"carry less of all sizes mixed: {', '.join(short)}")

@@ -11,13 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import lil_array
 
+from provision.formulations.linear.highs import LEAST_S, milp
 from provision.models.base.arrays import Floats, Ints
-
-LEAST_S = 0.1
-"""The least time limit of the solver, in seconds."""
 
 
 class Pool(NamedTuple):
@@ -67,7 +65,7 @@ def allocate(services: Sequence[Service], pools: Sequence[Pool], counts: Mapping
     most = np.concatenate([np.full(dealt, float(slices)), np.where(usable, np.inf, 0.0)])
     rows = [_everything_dealt(services, cells, columns, slices), _loads_carried(services, cells, number, slices),
             _limited(services, pools, counts, dealt)]
-    found = milp(cost, integrality=np.ones(columns), bounds=Bounds(0, most), constraints=rows,
+    found = milp(cost, integrality=np.ones(columns, int), bounds=Bounds(0, most), constraints=rows,
                  options={"time_limit": max(limit_s, LEAST_S)})
     if found.x is None:
         return None

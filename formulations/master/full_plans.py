@@ -1,0 +1,106 @@
+"""From a whole-number solution for most throughput to a plan: workloads for the replicas, and rates."""
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.master.held import Column, replica_of
+from provision.models.base.tolerances import DUST
+from provision.models.contents.alone.assemble import Layout, assemble
+from provision.models.contents.alone.deal import deal
+from provision.models.contents.alone.partitions import Partitions
+from provision.models.contents.problem import Problem
+from provision.models.plans.plan import Plan
+
+ENOUGH = 1 - DUST
+"""The part of a rate that replicas must be able to carry; the rest is rounding."""
+
+
+def full_plan(problem: Problem, partitions: list[NDArray[np.int64]], contents: list[Column], method: str
+              ) -> Plan | None:
+    """The plan of a solution; None when some workload, or some GPU's part of one, does not get its rate.
+
+    Parameters
+    ----------
+    problem
+        What was solved.
+    partitions, contents
+        (partitions,) GPUs of each supply, and the contents of their slices.
+    method
+        The name to write into the plan.
+    """
+    workloads = _workloads(problem, contents)
+    shared = [tuple(replica_of(problem, member, workloads[at, place]) for place, member in enumerate(one.members))
+              for at, one in enumerate(contents)]
+    for apart in (False, True):
+        layouts = _layouts(problem, partitions, contents, workloads, apart)
+        gpu_of = {index - len(problem.instance.workloads): at for at, layout in enumerate(layouts or ())
+                  for _, index in layout.segments}
+        places = [(at, place, gpu_of.get(at, 0)) for at, one in enumerate(contents)
+                  for place in range(len(one.members))]
+        rates = _rates(problem, contents, workloads, places)
+        if layouts is not None and rates is not None:
+            routed = [tuple(replica.model_copy(update={"rate_rps": rates[at, place]})
+                            for place, replica in enumerate(one)) for at, one in enumerate(shared)]
+            return assemble(problem.instance, problem.segments, layouts, method, routed)
+    return None
+
+
+def _layouts(problem: Problem, partitions: list[NDArray[np.int64]], contents: list[Column],
+             workloads: dict[tuple[int, int], int], apart: bool) -> list[Layout] | None:
+    """GPUs with their contents, all as shared slices; None when the fleet has too few.
+
+    Where ``apart``, lone replicas of workloads that have a share per GPU are put on different GPUs.
+    """
+    rows = np.zeros((len(problem.instance.workloads) + len(contents), len(problem.segments.kinds)), int)
+    alone: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for at, one in enumerate(contents):
+        row = workloads[at, 0] if apart and len(one.members) == 1 else len(problem.instance.workloads) + at
+        rows[row, one.kind] += 1
+        alone[one.kind, row].append(len(problem.instance.workloads) + at)
+    entries = np.concatenate([np.full(len(supply.partitions), supply.entry) for supply in problem.supplies])
+    table = Partitions(entries, np.concatenate([supply.partitions for supply in problem.supplies]))
+    layouts = deal(problem.instance, problem.segments, table, np.concatenate(partitions), rows)
+    return layouts and [Layout(one.entry, tuple((kind, alone[kind, row].pop()) for kind, row in one.segments))
+                        for one in layouts]
+
+
+def _workloads(problem: Problem, contents: list[Column]) -> dict[tuple[int, int], int]:
+    """The workload of every replica, by (content, place): the largest replicas first, to whoever lacks most.
+
+    Workloads that have fewer replicas than they must go before all others.
+    """
+    found: dict[tuple[int, int], int] = {}
+    lacks = {member: group.rate_rps for group in problem.groups for member in group.members}
+    number = dict.fromkeys(lacks, 0)
+    replicas = sorted(((one.rps[place], at, place) for at, one in enumerate(contents)
+                       for place in range(len(one.members))), reverse=True)
+    for rps, at, place in replicas:
+        group = problem.groups[contents[at].members[place].group]
+        free = [one for one in group.members if number[one] < group.most]
+        _, _, best = max((number[one] < group.least, lacks[one], one) for one in free)
+        found[at, place] = best
+        lacks[best] -= rps
+        number[best] += 1
+    return found
+
+
+def _rates(problem: Problem, contents: list[Column], workloads: dict[tuple[int, int], int],
+           places: list[tuple[int, int, int]]) -> dict[tuple[int, int], float] | None:
+    """Rates of all replicas in proportion to what they carry, no GPU above its share; None where that falls short."""
+    caps = {member: group.cap_rps for group in problem.groups for member in group.members}
+    on_gpu: defaultdict[tuple[int, int], float] = defaultdict(float)
+    for at, place, gpu in places:
+        on_gpu[workloads[at, place], gpu] += contents[at].rps[place]
+    total: defaultdict[int, float] = defaultdict(float)
+    for (one, _), rps in on_gpu.items():
+        total[one] += min(rps, caps[one])
+    if any(total[one] < problem.planned_rps(one) * ENOUGH for one in caps):
+        return None
+    rates = {}
+    for at, place, gpu in places:
+        one = workloads[at, place]
+        part = contents[at].rps[place] * min(1.0, caps[one] / on_gpu[one, gpu])
+        rates[at, place] = part * min(1.0, problem.planned_rps(one) / total[one])
+    return rates

@@ -1,0 +1,202 @@
+"""The master program for most throughput on a fixed fleet: contents as columns, with the rates that they carry.
+
+    maximise   requests/s of all contents
+    types      partitions of GPU type t  <=  GPUs that the fleet has
+    slices     contents on slice kind k  <=  slices of that kind in the partitions
+    demand     requests/s of a group's replicas  >=  the rates of its workloads
+    replicas   of a group  >=  the least, and  <=  the most that its workloads may have
+
+What a replica could carry does not depend on what is routed, so rates are split at will and need no roles. Take any
+prices, none below 0, of requests/s and of replicas: no plan carries more than the contents of all GPUs are then worth,
+less what the demand is worth (Lagrangian bound). `capacities` tells what no content of a slice is worth more than.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+
+from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
+from provision.formulations.master.held import Column, Judge
+from provision.models.base.tolerances import MISSING
+from provision.models.contents.capacities import LOOSE, Capacities, Member, Members, Worth
+from provision.models.contents.oracle import Running
+from provision.models.contents.problem import Problem
+from provision.models.plans.plan import Plan
+
+Floats = NDArray[np.float64]
+MISSED = 100.0
+"""What a missing request/s costs while columns are sought, in requests/s; a replica as many as its group's best."""
+SETTLED = 1e-7
+"""Relative distance of bound and linear program at which no more columns are sought."""
+SMOOTH = 0.6
+"""The part of the prices of the best bound in those that are tried first."""
+DRAWN = 12
+"""How often prices are drawn at which contents are sought."""
+ENDLESS = 1e9
+"""A number of replicas that stands for no limit."""
+
+
+class FullFleet:
+    """The columns for one Problem of most throughput, whose supplies have counts; ``bound`` is proven, in requests/s.
+
+    Parameters
+    ----------
+    problem
+        The Problem.
+    capacities
+        What contents of shared slices could carry, by slice kind.
+    """
+
+    def __init__(self, problem: Problem, capacities: dict[int, list[Capacities]]) -> None:
+        self.problem, self.capacities, self.bound, self.judge = problem, capacities, np.inf, Judge(problem)
+        groups = problem.groups
+        members = np.array([len(group.members) for group in groups], float)
+        self.demand_rps = members * [group.rate_rps for group in groups]
+        self.least = members * [group.least for group in groups]
+        self.most = np.minimum(members * [group.most for group in groups], ENDLESS)
+        self.cap_rps = np.array([group.cap_rps for group in groups])
+        self.floor_rps = np.array([group.rate_rps if group.most == 1 else 0.0 for group in groups]) * (1 - MISSING)
+        self.count = np.array([supply.count or 0 for supply in problem.supplies], float)
+        self.single_rps = np.where(problem.single_rps >= self.floor_rps[:, None], problem.single_rps, 0.0)
+        self.columns = dict.fromkeys(self._alone())
+        self.promised: dict[Column, None] = {}
+        self.best = np.zeros(len(self.count) + len(problem.segments.kinds) + 3 * len(groups))
+        self._price(self.best)
+
+    def add_plan(self, plan: Plan) -> bool:
+        """Add the contents of a plan, as far as they hold with all replicas busy; returns whether all do."""
+        held = True
+        kinds = {(self.problem.instance.fleet[kind.entry].gpu, kind.profile): at
+                 for at, kind in reversed(list(enumerate(self.problem.segments.kinds)))}
+        group_of = {self.problem.instance.workloads[member].name: at for at, group in enumerate(self.problem.groups)
+                    for member in group.members}
+        for gpu in plan.gpus:
+            for piece in gpu.slices:
+                members = tuple(Member(group_of[one.workload], Running(
+                    self.problem.groups[group_of[one.workload]].models.index(self.problem.instance.model_of(one)),
+                    one.batch, one.processes, one.sm_share, one.turn)) for one in piece.replicas)
+                held &= self._add(kinds[gpu.gpu, piece.profile], [members])
+        return held
+
+    def rounds(self, until: float) -> Iterator[float]:
+        """Tighten the bound until no prices are better or a perf_counter; yields it after every round.
+
+        What tables promise is a column for bounds.
+        """
+        while perf_counter() < until:
+            found, before = solve_linear(self._rows([*self.columns, *self.promised], missing=True)), len(self.promised)
+            if found is None:
+                return
+            self._price(found.duals)
+            yield self.bound
+            if self.bound <= -found.value * (1 + SETTLED) or len(self.promised) == before:
+                return
+            self._price(SMOOTH * self.best + (1 - SMOOTH) * found.duals)
+
+    def seek(self, until: float) -> None:
+        """Add contents that hold, at the prices of those so far and like those in use there, until a time.
+
+        Where there are none, prices are drawn around these.
+        """
+        tried: set[Column] = set()
+        draw, left = np.random.default_rng(0), DRAWN
+        while perf_counter() < until and left:
+            contents = list(self.columns)
+            found = solve_linear(self._rows(contents, missing=True))
+            if found is None:
+                return
+            self._price(found.duals)
+            used = {one for one, part in zip(contents, found.x, strict=False) if part > 0} - tried
+            tried |= used
+            for one in used:
+                for capacities in self.capacities.get(one.kind, []) if perf_counter() < until else ():
+                    self._add(one.kind, capacities.near(one.members), capacities.batches)
+            if len(contents) == len(self.columns):
+                self._price(found.duals * draw.uniform(0, 2, len(found.duals)))
+                left -= 1
+
+    def chosen(self, time_limit_s: float) -> tuple[list[NDArray[np.int64]], list[Column]] | None:
+        """A whole-number solution: (partitions,) GPUs by supply, and contents; None when none is found."""
+        rows = self._rows(list(self.columns), missing=False)
+        found = solve_integer(rows, np.ones(len(rows.cost), bool), time_limit_s)
+        if found.x is None:
+            return None
+        numbers = np.rint(found.x).astype(int)
+        contents = [one for one, many in zip(self.columns, numbers, strict=False) for _ in range(many)]
+        ends = len(self.columns) + np.cumsum([0, *(len(supply.partitions) for supply in self.problem.supplies)])
+        return [numbers[start:end] for start, end in pairwise(ends)], contents
+
+    def _alone(self) -> Iterator[Column]:
+        """Replicas that have a slice to themselves."""
+        segments = self.problem.segments
+        for at, kind in np.argwhere(self.single_rps > 0).tolist():
+            one = self.problem.groups[at].members[0]
+            run = Running(int(segments.model[one, kind]), int(segments.batch[one, kind]),
+                          int(segments.processes[one, kind]), 1.0)
+            found = self.judge.held(kind, (Member(at, run),), ())
+            if found is not None:
+                yield found
+
+    def _add(self, kind: int, contents: Iterable[Members], batches: Sequence[int] = ()) -> bool:
+        """Add contents that hold, with batches lowered if need be; returns whether all hold."""
+        found = [self.judge.held(kind, members, batches) for members in contents]
+        self.columns.update(dict.fromkeys(one for one in found if one is not None))
+        return None not in found
+
+    def _price(self, duals: Floats) -> None:
+        """Prove a bound at some duals, and add contents that are worth more there than their slice."""
+        supplies, kinds, groups = len(self.count), len(self.problem.segments.kinds), len(self.demand_rps)
+        _, slices, per_rps, least, most = np.split(duals, np.cumsum([supplies, kinds, groups, groups]))
+        worth = Worth(1 + per_rps, least - most, self.cap_rps)
+        best = worth.of(self.single_rps * LOOSE).max(axis=0, initial=0.0)
+        for kind, several in self.capacities.items():
+            for one in several:
+                value, promises, found = one.price(worth)
+                if value > slices[kind] * (1 + SETTLED):
+                    self.promised.update(dict.fromkeys(Column(kind, *promise) for promise in promises))
+                    self._add(kind, found, one.batches)
+                best[kind] = max(best[kind], value)
+        full = sum(many * float((supply.partitions @ best).max())
+                   for many, supply in zip(self.count, self.problem.supplies, strict=True))
+        asked = per_rps @ self.demand_rps * (1 - MISSING) + least @ self.least
+        bound = float((full + most @ self.most) * LOOSE - asked)
+        if bound < self.bound:
+            self.bound, self.best = bound, duals
+
+    def _rows(self, contents: Sequence[Column], missing: bool) -> Rows:
+        """The program over some contents; where demand and replicas may be ``missing``, at a cost.
+
+        Columns stand in the order: contents, partitions, missing requests/s, missing replicas.
+        """
+        problem, groups = self.problem, len(self.demand_rps)
+        supplies, kinds = len(self.count), len(problem.segments.kinds)
+        demand = supplies + kinds
+        entries: list[tuple[int, int, float]] = []
+        for column, one in enumerate(contents):
+            entries.append((supplies + one.kind, column, -1.0))
+            group = np.array([member.group for member in one.members])
+            for at in set(group.tolist()):
+                rps, number = np.array(one.rps)[group == at], float((group == at).sum())
+                carried = np.minimum(rps, self.cap_rps[at]).sum()  # what a bound grants, replica by replica
+                carried = carried if one in self.promised else min(carried, self.cap_rps[at])
+                entries += [(demand + at, column, float(carried)),
+                            (demand + groups + at, column, number), (demand + 2 * groups + at, column, -number)]
+        column = len(contents)
+        for at, supply in enumerate(problem.supplies):
+            for row in supply.partitions:
+                entries.append((at, column, -1.0))
+                entries += [(supplies + int(kind), column, float(row[kind])) for kind in np.flatnonzero(row)]
+                column += 1
+        entries += [(demand + at, column + at, 1.0) for at in range(2 * groups if missing else 0)]
+        rows, columns, values = zip(*entries, strict=True)
+        size = column + 2 * groups * missing
+        cost = np.zeros(size)
+        cost[: len(contents)] = [-sum(one.rps) for one in contents]
+        cost[column:] = MISSED * np.concatenate([np.ones(groups), self.single_rps.max(axis=1)])[: size - column]
+        matrix = coo_array((values, (rows, columns)), (demand + 3 * groups, size)).tocsc()
+        right = np.concatenate([-self.count, np.zeros(kinds), self.demand_rps, self.least, -self.most])
+        return Rows(cost, matrix, right, np.zeros(size), np.full(size, np.inf))

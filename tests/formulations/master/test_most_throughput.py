@@ -1,0 +1,104 @@
+"""Most throughput by the master: bounds against brute force and against random contents, plans that verify."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+from combined import random_combination
+from combined_checks import answers_of, brute_force, clashes, missed
+
+import provision
+from provision.formulations.master.held import Judge
+from provision.models.contents.capacities import Member, Worth, capacities_of
+from provision.models.contents.oracle import Running
+from provision.models.contents.problem import Problem
+from provision.models.problem.prediction import predict_slice
+
+
+def drawn(seed, share_slices=False):
+    """Random combinations whose objective is throughput."""
+    for at in range(seed, seed + 10**4):
+        one = random_combination(at)
+        if one.objective == "max_throughput":
+            yield one.replace(policy=one.policy.model_copy(update={"share_slices": share_slices}))
+
+
+def sharing(seed):
+    """Random instances with slices that closed networks share."""
+    return (one for one in drawn(seed, share_slices=True) if any(data.kind == "closed-network"
+                                                                 for data in one.performance))
+
+
+@pytest.mark.parametrize("instances", [drawn(0), sharing(0)], ids=["own", "shared"])
+def test_no_plan_of_brute_force_beats_a_bound_and_most_are_proven(instances):
+    proven = 0
+    for instance in islice(instances, 4):
+        answers, faults = answers_of(instance, ["master"], 1)
+        brute = brute_force(instance, 3)
+        assert not faults + clashes(instance, [*answers, brute], answers) + missed(instance, answers, brute, 3)
+        proven += any(one.infeasible or instance.proved(one.value, one.bound) for one in answers)
+    assert proven >= 2
+
+
+@pytest.mark.parametrize("rule", ["half_slo", "queueing"])
+@pytest.mark.parametrize(("fleet", "shared"), [("a100-80gb", True), ("v100", False)])
+def test_no_content_is_worth_more_than_is_told(fleet, shared, rule):
+    """Random contents that hold, of closed networks and under interference, at random prices."""
+    problem = Problem(small(fleet, shared, rule))
+    draw, judge, known = np.random.default_rng(1), Judge(problem), 0
+    capacities = {kind: several[0] for kind, several in capacities_of(problem).items()}
+    for kind in draw.choice(list(capacities), 8):
+        worth = Worth(1 + draw.exponential(1, 2), draw.normal(0, 300, 2), np.array([np.inf, 500.0]))
+        most, promises, members = capacities[kind].price(worth)
+        for content in [random_content(draw, shared), *(one for one in members[:1] if len(one) > 1)]:
+            found = judge.held(int(kind), content, capacities[kind].batches)
+            if found is not None:
+                known += 1
+                assert value(worth, found.members, found.rps) <= most * (1 + 1e-12)
+        assert all(value(worth, *promise) <= most * (1 + 1e-9) for promise in promises)
+    assert known >= 8
+
+
+def small(fleet, shared, rule):
+    """Two workloads on one GPU for most throughput."""
+    rows = [{"name": "r", "model": "resnet50", "slo_ms": 100.0, "rate_rps": 100.0},
+            {"name": "v", "model": "vgg19", "slo_ms": 150.0, "rate_rps": 50.0}]
+    return provision.Instance(version=2, name="small", objective="max_throughput", workloads=rows,
+                              fleet=[{"gpu": fleet, "count": 1}], performance=("parvagpu-a100", "igniter-v100"),
+                              policy={"latency_budget": rule, "share_slices": shared})
+
+
+def random_content(draw, shared):
+    """Two to four replicas; processes of closed networks, or parts of a GPU in steps of a fortieth."""
+    size = int(draw.integers(2, 5))
+    parts = draw.multinomial(40 - size, np.ones(size) / size) + 1
+    return tuple(Member(int(draw.integers(2)), Running(
+        0, int(draw.choice([1, 2, 4, 8, 16, 32])), int(draw.integers(1, 4)) if shared else 1,
+        1.0 if shared else round(part / 40, 12))) for part in parts)
+
+
+def value(worth, members, rps):
+    """The worth of replicas that carry so much."""
+    group = np.array([one.group for one in members])
+    each = np.array(rps) + (worth.per_rps[group] - 1) * np.minimum(rps, worth.cap_rps[group]) + worth.bonus[group]
+    return each.sum()
+
+
+def test_replicas_that_share_a_slice_cannot_all_be_idle_when_throughput_counts():
+    """Two replicas on a slice carry what they carry with both busy, however little they are routed."""
+    instance = small("a100-80gb", shared=True, rule="half_slo")
+    served = instance.replace(objective="min_gpus")
+    plan = provision.solve(served, "mixed-slices", time_limit_s=5).plan
+    piece = next(one for gpu in plan.gpus for one in gpu.slices)
+    two = piece.model_copy(update={"replicas": (piece.replicas[0].model_copy(update={"rate_rps": 1.0}),) * 2})
+    idle, busy = (predict_slice(one, "a100-80gb", two)[0] for one in (served, instance))
+    assert busy.throughput_rps < idle.throughput_rps
+
+
+@pytest.mark.parametrize(("fleet", "limits"), [("v100", {"max_replicas": 1}), ("a100-80gb", {"max_replicas": 1})])
+def test_one_replica_each_is_proven_where_slices_are_shared(fleet, limits):
+    plain = small(fleet, shared=True, rule="half_slo")
+    instance = plain.replace(workloads=[one.model_copy(update=limits) for one in plain.workloads],
+                             fleet=[plain.fleet[0].model_copy(update={"count": 2})])
+    found = provision.solve(instance, "master", time_limit_s=5)
+    assert (found.status, found.verified) == ("optimal", True)
