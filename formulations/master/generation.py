@@ -6,6 +6,7 @@ Farley 1990). `type_counts` turns it into a bound for several types, tiers and c
 numbers before covers and contents are priced, so that all sums are exact; oracles tolerate more than the verifier does.
 """
 
+import math
 from collections.abc import Iterator
 from time import perf_counter
 
@@ -23,10 +24,14 @@ COARSE, REFINED = 1500, (6_000, 24_000)
 """The same where covers have several replicas, as the knapsack's table has a column for each unit; and later steps."""
 SLIGHT = 2e-5
 """A content gets a column only if it is worth this much more than its slice's price, in GPUs."""
-FEW = 0.02
+FEW = 0.05
 """After a round that adds fewer columns than this part of the rows, the oracles' effort rises."""
-HARDEST = 6
+LONGER = 3
+"""How much longer a round is expected to take at the next effort."""
+HARDEST = 7
 """The greatest effort of an oracle."""
+ENOUGH = 0.5
+"""The part of the distance to the next whole price of GPUs within which no content is missing for the bound."""
 
 MOST_GPUS = 10**9
 """More GPUs of a type than any plan has."""
@@ -62,7 +67,7 @@ class Generation:
         self.proof.at_least(problem.spread_over)
         self.aim: tuple[int, ...] | None = None
         self.effort, self.took_s, self.converged, self.round = 0, 0.0, False, 0
-        self.impossible = False
+        self.impossible = self.enough = False
         self.last: MasterDuals | None = None
         for kind, oracles in problem.oracles.items():
             for oracle in oracles:
@@ -77,14 +82,17 @@ class Generation:
     def rounds(self, end: float) -> Iterator[float]:
         """Add columns until none is missing or the time ``end`` would pass; yields the bound after every round.
 
-        The first round always runs.
+        The first round always runs. The first call ends when more columns cannot raise the bound; from then on columns
+        are for plans.
         """
         while not self.converged and not self.impossible and (not self.round or perf_counter() + self.took_s < end):
-            started = perf_counter()
+            started, before = perf_counter(), self.enough
             harder = self._round()
-            self.took_s = perf_counter() - started
+            self.took_s = (perf_counter() - started) * (LONGER if harder else 1)
             self.effort = min(self.effort + harder, HARDEST)
             yield self.bound
+            if self.enough and not before:
+                return
 
     def _round(self) -> bool:
         """One round; returns whether the next should look harder."""
@@ -93,11 +101,16 @@ class Generation:
             self.impossible = True
             return False
         self.last, self.round = found, self.round + 1
-        exhaustive, new = self._price(found)
+        units = found.value * self.problem.dearest
+        exhaustive, new = self.price(
+            found, SLIGHT if self.enough or self.aim is not None else self._slight(units), self.effort)
         settled = not new and exhaustive
         if self.aim is None:
-            done = settled or self.bound >= found.value * self.problem.dearest * (1 - 1e-9)
+            done = settled or self.bound >= units * (1 - 1e-9)
             finer = next((scale for scale in REFINED if scale > self.scale), None)
+            if not self.enough and (self.bound >= math.ceil(units * (1 - 1e-9)) or (done and finer is None)):
+                self.enough = True
+                return False
             if done and finer is not None:
                 self.scale = finer
                 return False
@@ -108,15 +121,24 @@ class Generation:
             self.converged = self.aim is None or (self.aim == aimed and settled)
         return not exhaustive and new < FEW * max(len(self.forced) + len(self.covered), 1)
 
-    def _price(self, duals: MasterDuals) -> tuple[bool, int]:
-        """Add columns at some duals and prove a bound; returns whether pricing was exhaustive, and how many are new."""
+    def _slight(self, units: float) -> float:
+        """By how much a content must be worth more than its slice's price, in GPUs, to be missing for the bound."""
+        below = math.ceil(units * (1 - 1e-9)) - 1
+        slices = max(int(supply.partitions.sum(axis=1).max()) for supply in self.problem.supplies)
+        return max(SLIGHT, ENOUGH * (units / below - 1) / slices) if below > 0 else SLIGHT
+
+    def price(self, duals: MasterDuals, slight: float, effort: int) -> tuple[bool, int]:
+        """Add columns at some duals and prove a bound; returns whether pricing was exhaustive, and how many are new.
+
+        Contents count that are worth more than their slice's price by ``slight``.
+        """
         kinds, roles = (np.floor(one * self.scale + 1e-9).astype(np.int64) for one in (duals.kinds, duals.roles))
         needed, new = self._cover_all(np.concatenate([kinds, roles]))
         most, exhaustive = kinds.copy(), True
         for kind, oracles in self.problem.oracles.items():
             for oracle in oracles:
-                floor = int(duals.kinds[kind] * self.scale) + max(1, int(SLIGHT * self.scale))
-                found = oracle.price(roles, floor, self.effort)
+                floor = int(duals.kinds[kind] * self.scale) + max(1, int(slight * self.scale))
+                found = oracle.price(roles, floor, effort)
                 new += self.program.add_contents(kind, found.contents)
                 most[kind] = max(most[kind], found.most)
                 exhaustive &= found.exhaustive
@@ -127,12 +149,10 @@ class Generation:
 
     def price_strictly(self, rounds: int, end: float) -> None:
         """Columns for the linear program of plans, where its covers differ from those of bounds."""
-        effort, self.effort = self.effort, 0
         for _ in range(0 if all(self.program.covers.values()) else rounds):
             found = self.program.relaxed(strict=True)
-            if found is None or perf_counter() > end or not self._price(found)[1]:
+            if found is None or perf_counter() > end or not self.price(found, SLIGHT, 0)[1]:
                 break
-        self.effort = effort
 
     def vary(self, draw: np.random.Generator) -> None:
         """Columns for whole-number plans: covers at prices around the last ones, contents of some of the roles."""

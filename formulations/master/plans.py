@@ -1,7 +1,8 @@
 """From a whole-number solution of the master program to a plan."""
 
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -67,11 +68,16 @@ def add_plan(program: Program, problem: Problem, plan: Plan) -> None:
              for at, kind in reversed(list(enumerate(problem.segments.kinds)))}
     group_of = {problem.instance.workloads[member].name: at for at, group in enumerate(problem.groups)
                 for member in group.members}
+    by_class: dict[object, list[tuple[float, int]]] = {}
+    for at, role in enumerate(problem.roles):
+        insort(by_class.setdefault(role.workload_class, []), (role.rate_rps, at))
     uses: dict[str, Counter[int]] = {}
     for gpu in plan.gpus:
         for piece in gpu.slices:
             kind = kinds.get((gpu.gpu, gpu.mig, piece.profile), -1)
-            roles = [_role_of(problem, group_of.get(one.workload, -1), one.rate_rps) for one in piece.replicas]
+            groups = [group_of.get(one.workload) for one in piece.replicas]
+            roles = [_easiest(by_class.get(problem.groups[group].workload_class, []) if group is not None else [],
+                              one.rate_rps) for group, one in zip(groups, piece.replicas, strict=True)]
             if kind in problem.oracles and roles and None not in roles:
                 content = tuple(sorted(role for role in roles if role is not None))
                 if _first(problem.oracles[kind], content) is not None:
@@ -92,14 +98,10 @@ def carries(problem: Problem, at: int, uses: tuple[tuple[int, int], ...]) -> boo
     return group.least <= number <= group.most and _credit(problem, at, uses) >= group.rate_rps * (1 - 2e-12)
 
 
-def _role_of(problem: Problem, at: int, rate_rps: float) -> int | None:
-    """The easiest role of a group's class that carries a rate; None when there is none."""
-    if at < 0:
-        return None
-    workload_class = problem.groups[at].workload_class
-    fit = [(role.rate_rps, index) for index, role in enumerate(problem.roles)
-           if role.workload_class == workload_class and role.rate_rps >= rate_rps * (1 - 1e-12)]
-    return min(fit)[1] if fit else None
+def _easiest(roles: Sequence[tuple[float, int]], rate_rps: float) -> int | None:
+    """The easiest role that carries a rate, of (rate, role) in ascending order; None when there is none."""
+    at = bisect_left(roles, (rate_rps * (1 - 1e-12), -1))
+    return roles[at][1] if at < len(roles) else None
 
 
 def _replicas(problem: Problem, chosen: Chosen, forced: dict[int, int]) -> tuple[NDArray[np.int64], list[_Use]]:

@@ -89,7 +89,8 @@ class Program:
         self.covers[cover] = strict or self.covers.get(cover, False)
         return new
 
-    def relaxed(self, strict: bool = False, at: Sequence[int] | None = None) -> MasterDuals | None:
+    def relaxed(self, strict: bool = False, at: Sequence[int] | None = None, least: NDArray[np.int64] | None = None
+                ) -> MasterDuals | None:
         """The solution of the linear program; None when these columns cannot meet the demand.
 
         Parameters
@@ -98,12 +99,16 @@ class Program:
             Whether only covers that plans may use count.
         at
             Numbers of GPUs of each supply that are free of charge; further GPUs cost the price of the dearest tier.
+        least
+            (columns,) how often every column is taken at least; by default 0 times.
         """
         tiers = self._tiers(at)
-        cost, least, most = self._bounds(tiers)
+        cost, low, most = self._bounds(tiers)
         if strict:
             most[self.loose()] = 0
-        found = solve_linear(Rows(cost, self._matrix(tiers), self._right(), least, most))
+        if least is not None:
+            low, most = least.astype(float), np.maximum(most, least)
+        found = solve_linear(Rows(cost, self._matrix(tiers), self._right(), low, most))
         if found is None:
             return None
         supplies, kinds, roles, groups = np.split(found.duals, np.cumsum(self._sizes())[:-1])
@@ -141,6 +146,11 @@ class Program:
             {one: int(many) for one, many in zip(self.contents, contents, strict=True) if many},
             {one: int(many) for one, many in zip(self.covers, covers, strict=True) if many},
         )
+
+    def parts(self, found: MasterDuals) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(contents,) and (covers,) how often each is taken in a solution of the linear program."""
+        contents, covers = np.split(found.parts[self.others :], [len(self.contents)])
+        return contents, covers
 
     @property
     def others(self) -> int:

@@ -7,6 +7,7 @@ from time import perf_counter
 import numpy as np
 
 from provision.formulations.master.covers import forced_roles
+from provision.formulations.master.dive import dive
 from provision.formulations.master.further_bounds import further_bound
 from provision.formulations.master.generation import Generation, hand_on
 from provision.formulations.master.plans import add_plan, plan_of
@@ -38,6 +39,8 @@ REDUCED_COST, MOST_COLUMNS = 0.02, 4000
 """The integer program takes columns up to this reduced cost, in GPUs, and at least this number of columns."""
 FIX_FROM = 1500
 """From this number of replicas on, the whole parts of the linear solution are fixed in the integer program."""
+DIVE_FROM, REST_S = 200, 10.0
+"""From this number of replicas on, some of which share slices, dives fix most columns; seconds for the rest of each."""
 BOUND_GROUPS, PLAN_GROUPS = 1000, 2000
 """More groups than these on shared slices are aggregated to this number, for bounds and for plans."""
 VARIED = 20
@@ -74,7 +77,7 @@ class Run:
             self.problem = Problem(problem.instance, rounded(problem.groups, PLAN_GROUPS, up=True))
         self.bounds = Generation(self.eased)
         self.columns = self.bounds if self.eased is self.problem else Generation(self.problem, proves=False)
-        self.forced = forced_roles(self.problem)
+        self.forced, self.draw = forced_roles(self.problem), np.random.default_rng(self.search.seed)
         self.finest = self.eased is not self.problem or len(problem.groups) > FEW_GROUPS
         if progress.plan is not None:
             for columns in {self.bounds, self.columns}:
@@ -92,7 +95,7 @@ class Run:
 
     def until_proved(self) -> Termination:
         """Find columns and plans in turn until proved, out of time, or without progress; returns why it ended."""
-        draw, varied = np.random.default_rng(self.search.seed), 0
+        varied = 0
         if self.progress.plan is None:
             self.improve(0, FIRST_SHARE)
         while not self.ended:
@@ -112,7 +115,7 @@ class Run:
                 if varied >= VARIED and self.columns.converged and self.bounds.converged:
                     return "completed"
                 varied += 1
-                self.columns.vary(draw)
+                self.columns.vary(self.draw)
         return "proved"
 
     def refine(self) -> bool:
@@ -140,16 +143,32 @@ class Run:
         return self.progress.offer(plan_of(self.problem, found, self.forced, self.name))
 
     def _integral(self, share: float) -> Chosen | None:
-        """A whole-number solution over the columns of small reduced cost."""
+        """A whole-number solution over the columns of small reduced cost, most of them fixed by a dive at size."""
+        if self.problem.oracles and self.problem.replicas >= DIVE_FROM:
+            return self._dived(perf_counter() + self.search.left_s * share)
         program = self.columns.program
         relaxed = program.relaxed(strict=True)
         if relaxed is None:
             return None
-        kept = relaxed.reduced <= max(REDUCED_COST, np.sort(relaxed.reduced)[: MOST_COLUMNS][-1])
+        kept = relaxed.reduced <= max(REDUCED_COST, np.sort(relaxed.reduced)[:MOST_COLUMNS][-1])
         kept[program.loose()] = False
         fixed = np.floor(relaxed.parts + 1e-6) * (self.problem.replicas >= FIX_FROM)
         fixed[: program.others] = 0
         return program.integral(kept, fixed, self.search.left_s * share)
+
+    def _dived(self, end: float) -> Chosen | None:
+        """The first whole-number solution that the integer program finds at the end of a dive."""
+        program = self.columns.program
+        for reached in dive(self.columns, end, self.draw, self._below()):
+            reached.kept[program.loose()] = False
+            found = program.integral(reached.kept, reached.least, min(REST_S, max(end - perf_counter(), 0.0)))
+            if found is not None:
+                return found
+        return None
+
+    def _below(self) -> float:
+        """The price of the best plan known, in units; infinite for none."""
+        return math.inf if self.progress.value is None else self.progress.value / self.problem.unit
 
     def _cost(self, found: Chosen) -> int:
         """The price of a solution's GPUs, in units."""

@@ -50,7 +50,7 @@ class _Cache(FunctionCache):
 
 def kernel(function: Callable[..., Any], missed: Callable[[str], None]) -> Any:
     """The function as a kernel; ``missed`` is called with its name whenever it is on no disk and has to be compiled."""
-    made = njit(function)
+    made = njit(function, nogil=True)
     try:
         made._cache = _Cache(function, missed)
     except RuntimeError:

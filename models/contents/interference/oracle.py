@@ -5,6 +5,7 @@ a capacity: a content is valid exactly when every replica keeps its SLO and can 
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,10 @@ from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
-CELLS, MORE = 1500, 4
-"""Cells of the space of contents that the quickest search opens, and the factor from one effort to the next."""
+CELLS, MORE = 300, 3
+"""Cells of the space of contents that each thread opens in the quickest search, and the factor to the next effort."""
+THREADS = 2
+"""Threads that search side by side, each for contents of other sizes."""
 MOST_FOUND = 20_000
 """Most contents from one search."""
 
@@ -55,7 +58,16 @@ class InterferenceOracle:
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
         """Contents worth more than a floor; see ``ContentOracle.price``."""
-        found = search(self.tables, self.options, values, floor, CELLS * MORE**effort, MOST_FOUND)
+        with ThreadPoolExecutor(THREADS) as pool:
+            parts = list(pool.map(lambda part: self._priced(values, floor, effort, part), range(THREADS)))
+        most = max(part.most for part in parts)
+        return Priced([content for part in parts for content in part.contents], most,
+                      any(part.exhaustive and part.most == most for part in parts))
+
+    def _priced(self, values: NDArray[np.int64], floor: int, effort: int, part: int) -> Priced:
+        """Contents of every THREADS-th size."""
+        sizes = np.arange(1 + part, self.tables.most + 1, THREADS)
+        found = search(self.tables, self.options, values, floor, CELLS * MORE**effort, MOST_FOUND, sizes)
         hardened(self.tables, found, self.harder_first, self.harder)
         rows = zip(found.members.tolist(), found.size.tolist(), strict=True)
         return Priced([tuple(sorted(members[:size])) for members, size in rows], int(found.most), found.exhaustive)

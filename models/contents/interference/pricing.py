@@ -20,6 +20,8 @@ from provision.models.contents.interference.tables import PointTables
 
 NODES = 3000
 """Nodes that the search of a cell may visit before it is cut."""
+LEAP = 16
+"""Steps to a harder class that are tried at once at first."""
 
 
 class FoundPatterns(NamedTuple):
@@ -51,7 +53,9 @@ class _Known(NamedTuple):
 
 
 @compiled
-def search(tables: PointTables, options: Options, values: Ints, floor: int, cells: int, room: int) -> FoundPatterns:
+def search(
+    tables: PointTables, options: Options, values: Ints, floor: int, cells: int, room: int, sizes: Ints
+) -> FoundPatterns:
     """Patterns of value above ``floor``: for every class the best in which it has the most units, and others met.
 
     Parameters
@@ -66,6 +70,8 @@ def search(tables: PointTables, options: Options, values: Ints, floor: int, cell
         Most cells to search.
     room
         Most patterns to return.
+    sizes
+        Numbers of members of the patterns that are sought.
 
     Returns
     -------
@@ -76,7 +82,7 @@ def search(tables: PointTables, options: Options, values: Ints, floor: int, cell
                    np.full(1, floor), np.full(len(values), floor))
     heap, size = np.empty((2 * tables.most + 2 * cells, 2), np.int64), 0
     opened: list[Cell] = []
-    for count in range(1, tables.most + 1):
+    for count in sizes:
         for cell in first_cells(tables, options, count):
             size = push(heap, size, NEVER, len(opened))
             opened.append(cell)
@@ -169,22 +175,32 @@ def _noted(tables: PointTables, members: Ints, worth: int, top: int, known: _Kno
 def hardened(tables: PointTables, found: FoundPatterns, harder_first: Ints, harder: Ints) -> None:
     """Replace, in every pattern, classes by harder ones of the same models as long as the pattern can be planned.
 
-    ``harder[harder_first[c] : harder_first[c + 1]]`` are the next harder classes of c.
+    ``harder[harder_first[c] : harder_first[c + 1]]`` are the next harder classes of c. Long leaps come first, since
+    each step is checked.
     """
     units, points = np.empty(tables.most, np.int64), np.empty(tables.most, np.int64)
     for row in range(len(found.size)):
-        members, size = found.members[row], found.size[row]
-        changed = True
-        while changed:
+        members, size, leap = found.members[row], found.size[row], LEAP
+        while leap > 0:
             changed = False
             for turn in range(size):
                 at = (turn + row) % size
                 one = members[at]
-                for other in harder[harder_first[one] : harder_first[one + 1]]:
-                    members[at] = other
+                for first in range(harder_first[one], harder_first[one + 1]):
+                    members[at] = _leapt(harder[first], leap - 1, harder_first, harder)
                     for each in range(size):
                         units[each] = 0
                     if settle(tables, members, size, units, points) != NONE:
                         changed = True
                         break
                     members[at] = one
+            if not changed:
+                leap //= 2
+
+
+@compiled
+def _leapt(one: int, steps: int, harder_first: Ints, harder: Ints) -> int:
+    """The class so many steps harder, or the hardest on the way."""
+    while steps > 0 and harder_first[one] < harder_first[one + 1]:
+        one, steps = harder[harder_first[one]], steps - 1
+    return one

@@ -5,11 +5,14 @@ from igniter_oracle import fewest_gpus
 from testbeds import random_testbed
 
 from provision import read, solve, verify
+from provision.formulations.master import dive
 from provision.formulations.master import solve as master
 from provision.instances.generators.igniter import generate
 from provision.models.contents.interference import oracle
 from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry
+from provision.solving import auto
+from provision.solving.parts import unsplit
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -61,6 +64,24 @@ def test_merged_classes_give_a_plan_and_a_bound(monkeypatch):
     instance = generate(100, 2)
     result, other = solve(instance, "master", time_limit_s=5), solve(instance, "igniter")
     assert result.verified and 0 < result.bound <= min(result.objective, other.objective)
+
+
+def test_dives_find_plans_as_good_as_the_bound(monkeypatch):
+    monkeypatch.setattr(master, "DIVE_FROM", 1)
+    monkeypatch.setattr(dive, "FEW_GPUS", 0.5)
+    for seed in range(3):
+        instance = random_testbed(8, seed)
+        result = solve(instance, "master", time_limit_s=20)
+        assert result.verified and result.status == "optimal"
+
+
+def test_any_number_of_replicas_takes_no_more_gpus_than_one_each():
+    single = random_testbed(6, 2)
+    free = single.replace(workloads=tuple(one.model_copy(update={"max_replicas": None}) for one in single.workloads))
+    assert unsplit(free).workloads == single.workloads and unsplit(single) is None
+    fewest = solve(single, "master", time_limit_s=20).objective
+    found = auto._unsplit(free, Search(time_limit_s=20))
+    assert verify(free, found.plan).ok and free.value(found.plan) == fewest and found.bound is None
 
 
 def test_a_start_is_never_lost():

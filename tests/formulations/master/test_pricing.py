@@ -36,7 +36,7 @@ def holds(problem, pattern):
 def priced(problem, values, cells):
     tables = problem.fleet.supplies[0].tables
     offered = options_of(tables, problem.classes.demands, problem.classes.counts)
-    found = search(tables, offered, values, 0, cells, PLENTY)
+    found = search(tables, offered, values, 0, cells, PLENTY, np.arange(1, tables.most + 1))
     return found, [tuple(members[:size]) for members, size in zip(found.members.tolist(), found.size, strict=True)]
 
 

@@ -1,0 +1,134 @@
+"""Diving: a whole-number solution by fixing columns of the linear program step by step.
+
+Each step fixes columns that are whole or nearly so, and solves the linear program for what is left. Where that costs
+more GPUs, contents are priced for what is left, and if these do not help, the step is taken back and a smaller or other
+one is tried. A dive that gets stuck begins again with fewer GPUs fixed. The last few GPUs are for the integer program.
+"""
+
+import math
+from collections.abc import Iterator
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.master.generation import SLIGHT, Generation
+from provision.formulations.master.program import MasterDuals, Program
+
+PACE, LIKELY = 0.2, 0.5
+"""The part of what is left that one step rounds up at most, and the least part of a column that is rounded up."""
+SLACK = 1e-6
+"""Difference from a whole number that is rounding."""
+FEW_GPUS, SOME_GPUS = 1.0, 25.0
+"""What is left for the integer program, and at least for a dive that begins again, in prices of the dearest GPU."""
+FAILURES, BEGUN = 6, 2
+"""Steps that are taken back before a dive begins again, and how often it does so before one more GPU is allowed."""
+NOISE = 0.15
+"""How much is added at random to the parts of columns when a dive begins again."""
+
+
+class Dive(NamedTuple):
+    """How often every column is taken at least, and which columns plans of about the price aimed at may use."""
+
+    least: NDArray[np.int64]
+    kept: NDArray[np.bool_]
+
+
+class Fixed(NamedTuple):
+    """How often contents and covers are taken at least, for the first columns of a program."""
+
+    contents: NDArray[np.int64]
+    covers: NDArray[np.int64]
+
+
+def dive(columns: Generation, end: float, draw: np.random.Generator, below: float) -> Iterator[Dive]:
+    """Dives until the time ``end``, each with little left for the integer program.
+
+    Parameters
+    ----------
+    columns
+        The columns, to which others are added.
+    end
+        When to end, a perf_counter.
+    draw
+        Decides between columns when a dive begins again.
+    below
+        The price of the best plan known, in units.
+    """
+    program, step = columns.program, float(columns.problem.dearest)
+    held = start = Fixed(np.zeros(0, int), np.zeros(0, int))
+    tried, noise = np.zeros(0, int), np.zeros(1)
+    pace, failures, begun, at = PACE, 0, 0, program.relaxed(strict=True)
+    goal = 0.0 if at is None else max(columns.bound, math.ceil(_units(columns, at)))
+    while at is not None and goal < below and perf_counter() < end:
+        contents, covers = program.parts(at)
+        left = _left(columns, at, contents, held)
+        start = held if left >= SOME_GPUS else start
+        if left <= FEW_GPUS:
+            least = _least(program, held)
+            most = goal if goal + step >= below else goal + step
+            yield Dive(least, (at.reduced <= most / step - at.value + SLACK) | (least > 0))
+            failures = FAILURES
+        up = _nearly(contents, pace, noise, 1, tried)
+        fixed = Fixed(_taken(contents, up), _taken(covers, _nearly(covers, pace, noise, 0, tried[:0])))
+        found = _priced(columns, fixed, goal)
+        if found is not None and _units(columns, found) <= goal and left > FEW_GPUS:
+            at, held, tried = found, fixed, tried[:0]
+            continue
+        failures, pace = failures + 1, pace / 4
+        tried = np.concatenate([tried, up[:1]]) if len(up) == 1 else tried
+        if failures > FAILURES:
+            failures, pace, tried, begun = 0, PACE, tried[:0], begun + 1
+            held, noise = start, draw.uniform(0, NOISE, len(contents))
+            if begun % BEGUN == 0 and goal + step < below:
+                goal += step
+        at = program.relaxed(strict=True, least=_least(program, held))
+
+
+def _priced(columns: Generation, fixed: Fixed, goal: float) -> MasterDuals | None:
+    """The linear program with some columns fixed; with further columns where it costs more than the goal."""
+    found = columns.program.relaxed(strict=True, least=_least(columns.program, fixed))
+    if found is not None and _units(columns, found) > goal and columns.price(found, SLIGHT, 0)[1]:
+        return columns.program.relaxed(strict=True, least=_least(columns.program, fixed))
+    return found
+
+
+def _left(columns: Generation, at: MasterDuals, contents: NDArray[np.float64], held: Fixed) -> float:
+    """What contents that are not fixed cost, in prices of the dearest GPU."""
+    worth = np.array([at.kinds[kind] for kind, _ in columns.program.contents])
+    return float((contents - _padded(held.contents, len(contents))) @ worth)
+
+
+def _units(columns: Generation, found: MasterDuals) -> float:
+    """The value of the linear program in units of price, less what may be rounding."""
+    return found.value * columns.problem.dearest * (1 - 1e-9)
+
+
+def _nearly(parts: NDArray[np.float64], pace: float, noise: NDArray[np.float64], least: int,
+            without: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Columns to round up: those that are nearly whole, at most the part ``pace`` of all and at least ``least``."""
+    rest = np.maximum(parts - np.floor(parts + SLACK), 0.0)
+    most = max(int(pace * rest.sum()), least)
+    rank = rest + np.resize(noise, len(rest)) * (rest > SLACK)
+    rank[without] = 0.0
+    largest = np.argsort(-rank, kind="stable")[:most]
+    return largest[(rest[largest] >= LIKELY) | ((np.arange(len(largest)) < least) & (rank[largest] > SLACK))]
+
+
+def _taken(parts: NDArray[np.float64], up: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Parts rounded down, but some rounded up."""
+    whole = np.floor(parts + SLACK).astype(int)
+    whole[up] += 1
+    return whole
+
+
+def _padded(numbers: NDArray[np.int64], many: int) -> NDArray[np.int64]:
+    """Numbers followed by zeros."""
+    return np.pad(numbers, (0, many - len(numbers)))
+
+
+def _least(program: Program, fixed: Fixed) -> NDArray[np.int64]:
+    """How often every column of a program is taken at least."""
+    return np.concatenate([np.zeros(program.others, int), _padded(fixed.contents, len(program.contents)),
+                           _padded(fixed.covers, len(program.covers))])
