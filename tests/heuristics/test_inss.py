@@ -181,7 +181,7 @@ def test_weights_survive_their_file(tmp_path):
 FULL_BATCHES = INSTANCE.with_policy(latency_budget="full_batches")
 
 
-@settings(deadline=None, max_examples=3)
+@settings(deadline=None, max_examples=2)
 @given(st.permutations(range(8)), st.tuples(st.floats(0.05, 1.0), st.floats(0.05, 1.0)))
 def test_most_throughput_of_full_batches_is_that_of_brute_force(order, parts):
     """Two workloads on one GPU under eq. 2: every split of the units and every pair of batches."""

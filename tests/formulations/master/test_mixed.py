@@ -151,7 +151,7 @@ def test_no_plan_of_brute_force_contradicts_a_proof(method, kind):
     for seed in range(2):
         instance = random_mixed(seed, **KINDS[kind])
         best = best_mixed(instance, MOST_GPUS)
-        result = provision.solve(instance, method, time_limit_s=15, ruins=RUINS)
+        result = provision.solve(instance, method, time_limit_s=6, ruins=RUINS)
         if best is None:
             continue
         assert result.status != "infeasible"

