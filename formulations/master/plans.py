@@ -69,8 +69,8 @@ def add_plan(program: Program, problem: Problem, plan: Plan) -> None:
     group_of = {problem.instance.workloads[member].name: at for at, group in enumerate(problem.groups)
                 for member in group.members}
     by_class: dict[object, list[tuple[float, int]]] = {}
-    for at, role in enumerate(problem.roles):
-        insort(by_class.setdefault(role.workload_class, []), (role.rate_rps, at))
+    for number, known in enumerate(problem.roles):
+        insort(by_class.setdefault(known.workload_class, []), (known.rate_rps, number))
     uses: dict[str, Counter[int]] = {}
     for gpu in plan.gpus:
         for piece in gpu.slices:

@@ -12,7 +12,7 @@ role: such roles are constants on the right-hand side of the places rows.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,7 +114,7 @@ class Program:
         supplies, kinds, roles, groups = np.split(found.duals, np.cumsum(self._sizes())[:-1])
         return MasterDuals(found.value, kinds, roles, groups, supplies, found.x, found.reduced)
 
-    def integral(self, kept: NDArray[np.bool_], least: NDArray[np.float64], time_limit_s: float, gap: float = 0.0
+    def integral(self, kept: NDArray[np.bool_], least: NDArray[Any], time_limit_s: float, gap: float = 0.0
                  ) -> Chosen | None:
         """A whole-number solution with some of the columns, at least ``least`` of each; None when none is found."""
         tiers = self._tiers(None)
