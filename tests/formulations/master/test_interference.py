@@ -40,9 +40,8 @@ def test_the_testbed_needs_six_gpus():
     assert result.bound == pytest.approx(6 * 3.06)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_no_method_beats_the_bound(seed):
-    instance = random_testbed(20, seed)
+def test_no_method_beats_the_bound():
+    instance = random_testbed(20, 1)
     proof = solve(instance, "auto", time_limit_s=10)
     for name in ("igniter", "greedy", "lns"):
         result = solve(instance, name, time_limit_s=0.5)

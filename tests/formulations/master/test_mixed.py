@@ -79,7 +79,7 @@ def small_instance(seed, **policy):
     )
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", range(1, 3))
 def test_mixed_plans_hold_and_need_no_more_than_isolated_ones(seed):
     """A shared plan passes the verifier, is not below the bound, and not above the isolated optimum."""
     instance = small_instance(seed)
@@ -144,7 +144,7 @@ KINDS = [
 MOST_GPUS = 3
 
 
-@pytest.mark.parametrize(("method", "kind"), [*(("mixed-slices", kind) for kind in range(len(KINDS))), ("auto", 3)])
+@pytest.mark.parametrize(("method", "kind"), [("auto", 3), *(("mixed-slices", at) for at in range(0, len(KINDS), 2))])
 def test_no_plan_of_brute_force_contradicts_a_proof(method, kind):
     """No bound lies above what brute force finds, and most of its plans are matched."""
     matched = []

@@ -110,10 +110,10 @@ def test_no_points_beat_the_bound_of_a_set(chosen, random, boxes):
         assert found.value <= found.bound
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(2))
 def test_no_method_contradicts_another(block):
     """On random instances of all features every plan is verified and none beats a bound."""
-    instances = [one for seed in range(block, 1024, 61) if (one := throughput_of(seed))]
+    instances = [one for seed in range(block, 1024, 97) if (one := throughput_of(seed))]
     found = [faults_of(one, list(provision.methods()), 3) for one in instances]
     assert not [fault for faults, _ in found for fault in faults]
     assert sum(plans for _, plans in found) >= 5
