@@ -85,15 +85,24 @@ def carried_rps(instance: Instance, replica: Replica, found: Prediction) -> floa
 
 def tokens_rps(instance: Instance, gpu: str, piece: Slice) -> float:
     """The highest rate at which a replica of a language model, alone on its slice, keeps its limits, in requests/s."""
-    from provision.models.performance.tokens.operating import costs_of, highest_rate_rps
-
     [replica] = piece.replicas
     workload, model = instance.workload[replica.workload], instance.model_of(replica)
-    data, policy, tokens = instance.performance_of(gpu, model), instance.policy, workload.tokens
-    assert isinstance(data, TokenModels) and tokens is not None
+    data = instance.performance_of(gpu, model)
+    assert isinstance(data, TokenModels)
+    return engine_rps(instance, data, workload, model, piece.profile, replica.batch)
+
+
+def engine_rps(
+    instance: Instance, data: TokenModels, workload: Workload, model: str, profile: str, sequences: int
+) -> float:
+    """The highest rate at which an engine with so many sequences at a time keeps a workload's limits, in requests/s."""
+    from provision.models.performance.tokens.operating import costs_of, highest_rate_rps
+
+    tokens, policy = workload.tokens, instance.policy
+    assert tokens is not None
     rate_rps: float = highest_rate_rps(
         tokens.input.counts, tokens.output.counts, policy.limits_of(workload),
-        data.engine_of(model, piece.profile, replica.batch), costs_of(data.models[model].slices[piece.profile]),
+        data.engine_of(model, profile, sequences), costs_of(data.models[model].slices[profile]),
         policy.traffic_of(workload).arrivals,
     )  # fmt: skip
     return rate_rps

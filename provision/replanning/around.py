@@ -78,6 +78,7 @@ class _Around:
         self.limit_s, self.until = limit_s, perf_counter() + limit_s
         self.plan: Plan | None = None
         self.weighted = float("inf")
+        self.planned_rps = {one.name: instance.planned_rps(one) for one in instance.workloads}
         self.entries = instance.entries_of(plan)
         self.scaled = self._at_new_rates()
         self.factor = [self._most_factor(gpu) if entry >= 0 else 0.0
@@ -117,7 +118,7 @@ class _Around:
 
     def _load(self, gpu: int) -> float:
         """Rates on a GPU of the running plan, as parts of those of all their workloads."""
-        planned = {one.name: self.instance.planned_rps(one) for one in self.instance.workloads}
+        planned = self.planned_rps
         return sum(one.rate_rps / planned[one.workload] if planned.get(one.workload) else 0.0
                    for one in _replicas([self.scaled[gpu]]))
 
@@ -134,17 +135,17 @@ class _Around:
     def _at_new_rates(self) -> list[PlannedGpu]:
         """The running GPUs with all rates of a workload in the proportion of its new rate to the running ones."""
         running = _carried(self.before.gpus)
-        new = {one.name: self.instance.planned_rps(one) for one in self.instance.workloads}
-        factor = {name: new.get(name, 0.0) / rate for name, rate in running.items() if rate}
+        factor = {name: self.planned_rps.get(name, 0.0) / rate for name, rate in running.items() if rate}
         return [_with_rates(gpu, factor) for gpu in self.before.gpus]
 
     def _most_factor(self, gpu: PlannedGpu) -> float:
         """The largest factor on a GPU's new rates at which it holds, found by bisection; 0 where none does."""
         if not {one.workload for one in _replicas([gpu])} <= self.instance.workload.keys():
             return 0.0
-        if self._holds(gpu, 1.0) and self._holds(gpu, MOST_FACTOR):
+        now = self._holds(gpu, 1.0)
+        if now and self._holds(gpu, MOST_FACTOR):
             return MOST_FACTOR
-        low, high = (1.0, MOST_FACTOR) if self._holds(gpu, 1.0) else (0.0, 1.0)
+        low, high = (1.0, MOST_FACTOR) if now else (0.0, 1.0)
         for _ in range(STEPS):
             middle = (low + high) / 2
             low, high = (middle, high) if self._holds(gpu, middle) else (low, middle)
@@ -164,8 +165,7 @@ class _Around:
         gpus = [_with_rates(self.scaled[at], dict.fromkeys(self.instance.workload, self.factor[at])) for at in kept]
         carried = _carried(gpus)
         rest = list(self._rest(carried, Counter(one.workload for one in _replicas(gpus))))
-        planned = {one.name: self.instance.planned_rps(one) for one in self.instance.workloads}
-        down = {name: min(1.0, planned[name] / rate) for name, rate in carried.items() if rate}
+        down = {name: min(1.0, self.planned_rps[name] / rate) for name, rate in carried.items() if rate}
         gpus = [_with_rates(gpu, down) for gpu in gpus]
         if self.allow != "batches":
             rest = [one for one in rest if not self._joins(gpus, one)]
@@ -180,7 +180,7 @@ class _Around:
     def _rest(self, carried: Mapping[str, float], replicas: Counter[str]) -> Iterator[Workload]:
         """The workloads that still lack rate or replicas, with what they lack."""
         for one in self.instance.workloads:
-            planned = self.instance.planned_rps(one)
+            planned = self.planned_rps[one.name]
             lacking = max(planned - carried.get(one.name, 0.0), 0.0)
             least = max(one.min_replicas - replicas[one.name], 0)
             if lacking <= planned * TOLERANCE and not least:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from provision.models.performance.tokens.data import TokenModels
+from provision.models.problem.prediction import engine_rps
 
 if TYPE_CHECKING:
     from provision.models.performance.catalogue import PerformanceFile
@@ -23,20 +24,15 @@ def token_point(instance: Instance, data: PerformanceFile | None, profile: str, 
 
     The batch is the largest number of sequences at a time; of the engine's settings the one that carries most.
     """
-    from provision.models.performance.tokens.operating import costs_of, highest_rate_rps
-
     tokens = workload.tokens
     if not isinstance(data, TokenModels) or tokens is None or tokens.most > data.longest(model, profile):
         return NOTHING
     one = data.models[model].slices[profile]
     best = NOTHING
     for sequences in data.engine.max_sequences:
-        engine = data.engine_of(model, profile, sequences)
-        rate_rps = highest_rate_rps(
-            tokens.input.counts, tokens.output.counts, instance.policy.limits_of(workload), engine, costs_of(one),
-            instance.policy.traffic_of(workload).arrivals,
-        )  # fmt: skip
-        best = max(best, (rate_rps, one.alone_ms(tokens, engine.budget_tokens), sequences, 1))
+        rate_rps = engine_rps(instance, data, workload, model, profile, sequences)
+        alone_ms = one.alone_ms(tokens, data.engine_of(model, profile, sequences).budget_tokens)
+        best = max(best, (rate_rps, alone_ms, sequences, 1))
     return best if best[0] > 0 else NOTHING
 
 
