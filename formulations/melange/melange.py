@@ -17,7 +17,7 @@ from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import Segments, best_segments, fills_gpu
+from provision.models.contents.alone.segments import Segments, best_segments, whole_gpus
 from provision.models.contents.alone.token_points import token_point
 from provision.models.performance.tokens.lengths import Lengths, RequestTokens
 from provision.models.problem.instance import Instance
@@ -34,7 +34,7 @@ def plan(instance: Instance, search: Search) -> Outcome:
     refused = refusal(instance, segments, search.started)
     if refused is not None:
         return refused
-    whole = [at for at, kind in enumerate(segments.kinds) if fills_gpu(instance, kind)]
+    whole = whole_gpus(instance, segments)
     pools = [Pool(instance.weight(instance.fleet[segments.kinds[at].entry]), segments.kinds[at].entry) for at in whole]
     services = [Service(_loads(instance, segments, at, whole), one.min_replicas)
                 for at, one in enumerate(instance.workloads)]

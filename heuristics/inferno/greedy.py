@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import SliceKind, best_segments, fills_gpu
+from provision.models.contents.alone.segments import SliceKind, best_segments, whole_gpus
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Search
@@ -76,7 +76,7 @@ def plan(instance: Instance, search: Search) -> Outcome:
     refused = refusal(instance, segments, search.started)
     if refused is not None:
         return refused
-    whole = [at for at, kind in enumerate(segments.kinds) if fills_gpu(instance, kind)]
+    whole = whole_gpus(instance, segments)
     choices = [
         [_choice(instance, segments.kinds[at], at, replicas(max(instance.planned_rps(one), TOLERANCE), rates[at]),
                  one.min_replicas) for at in whole if rates[at] > 0]

@@ -102,7 +102,12 @@ def _best_segments(key: _Identity, max_processes: int | None) -> Segments:
     return Segments(tuple(kind for kind, _ in columns), throughput, latency, batch, processes, model_index)
 
 
-def fills_gpu(instance: Instance, kind: SliceKind) -> bool:
+def whole_gpus(instance: Instance, segments: Segments) -> list[int]:
+    """The slice kinds that are all of a GPU, by index."""
+    return [at for at, kind in enumerate(segments.kinds) if _fills_gpu(instance, kind)]
+
+
+def _fills_gpu(instance: Instance, kind: SliceKind) -> bool:
     """Whether a slice is all of a GPU."""
     entry = instance.fleet[kind.entry]
     return not entry.partitioned or kind.compute == max(entry.type.slice_compute(one) for one in entry.profiles)
