@@ -84,7 +84,10 @@ def _menu(problem: Problem, groups: tuple[int, ...], shared: list[int], kinds: i
     group, alone = problem.groups[groups[0]], np.flatnonzero(problem.alone_rps[groups[0]])
     alone_rps = problem.alone_rps[groups[0]][alone]
     planned = np.array([problem.roles[at].rate_rps for at in shared])
-    bounded = np.array([problem.roles[at].upto_rps for at in shared]) * (1 - BOUNDARY)
+    upto = np.array([problem.roles[at].upto_rps for at in shared])
+    # A replica that carries the end of a step less BOUNDARY has the next role, where there is one.
+    ends = (upto > planned) & (upto < upto.max(initial=0.0))
+    bounded = upto * np.where(ends, 1 - BOUNDARY, 1 + LOOSE)
     exact = group.most <= COUNTED
     return Menu(
         groups, np.concatenate([alone, kinds + np.array(shared, int)]).astype(int),

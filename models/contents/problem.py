@@ -149,8 +149,13 @@ class Problem:
         """What is left of the rates after as many full replicas alone on one slice kind as fit, in requests/s."""
         if len(groups) > FEW:
             return set()
-        alone = [(group.rate_rps, rps) for group in groups for rps in self.alone_rps[self.groups.index(group)] if rps]
+        alone = [(group.rate_rps, rps) for group in groups for rps in self.alone_rps[self.position[group]] if rps]
         return {rest for rate, rps in alone if LEAST_REST * rps < (rest := rate % rps) <= most_rps}
+
+    @cached_property
+    def position(self) -> dict[Group, int]:
+        """The index of every group."""
+        return {group: at for at, group in enumerate(self.groups)}
 
     @cached_property
     def classes(self) -> dict[tuple[tuple[str, ...], float], list[Group]]:
@@ -242,7 +247,7 @@ class Problem:
 
         The least is for the smallest share of a slice that keeps the SLO. Both are 0 where no slice can run it.
         """
-        at, smallest, most = self.groups.index(group), math.inf, 0.0
+        at, smallest, most = self.position[group], math.inf, 0.0
         budget_ms = self.instance.policy.budget_ms(group.slo_ms)
         for one in self.shareable:
             kind = self.segments.kinds[one.kind]

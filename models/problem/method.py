@@ -61,7 +61,10 @@ ONE_REPLICA = frozenset(
     {"several_gpu_types", "limited_counts", "without_mig", "interference", "max_replicas", "max_throughput", "variants",
      "full_batches"}
 )
-"""What methods under interference take, which give every workload one replica where that is asked for."""
+"""What methods under interference take, which give every workload one replica where that is asked for.
+
+For most throughput they do not under random arrivals, nor with variants: there each replica has a GPU of its own.
+"""
 
 
 @dataclass(frozen=True)
@@ -132,4 +135,5 @@ def needs(instance: Instance) -> set[str]:
         "isolated_data": shared != files or len(files) > len({data.gpu for data in files}),
     }
     asked = {feature for feature, present in found.items() if present}
-    return asked - {"max_replicas"} if asked <= ONE_REPLICA else asked
+    placed_alone = found["max_throughput"] and (random or found["variants"])
+    return asked - {"max_replicas"} if asked <= ONE_REPLICA and not placed_alone else asked

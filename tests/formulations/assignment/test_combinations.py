@@ -27,9 +27,11 @@ def test_no_combination_contradicts_brute_force(seed):
     assert not faults
 
 
-@pytest.mark.parametrize(("seed", "methods"), [(12, TWINS), (30, ("master", *TWINS))])
+@pytest.mark.parametrize(
+    ("seed", "methods"), [(12, TWINS), (30, ("master", *TWINS)), (148, ("auto",)), (150, ("master",))]
+)
 def test_methods_agree_where_replicas_share_gpus(seed, methods):
-    """Under queueing, and where measurements and iGniter's data describe the same GPUs."""
+    """Under queueing, where two files describe a GPU type, and with few replicas alone or on shared GPUs."""
     faults, answers = faults_of(random_combination(seed, every=True), methods, time_limit_s=10, loosenings=1)
     assert not faults
     assert len(answers) == len(methods)
