@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from time import perf_counter
 from typing import Any, NoReturn
 
 import provision
@@ -65,6 +66,7 @@ class _Parser(argparse.ArgumentParser):
 def parser(given: str | None = None) -> argparse.ArgumentParser:
     """The parser of all verbs; arguments are declared for the one that is given, whose module alone is imported."""
     top = _Parser(prog="provision", description=provision.__doc__)
+    top.set_defaults(started=perf_counter())
     top.add_argument("--version", action="version", version=f"provision {provision.__version__}")
     verbs = top.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
     for verb, (module, text) in VERBS.items():

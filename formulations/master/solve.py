@@ -108,7 +108,7 @@ class Run:
                 hand_on(self.bounds, self.columns)
                 for _ in self.columns.rounds(perf_counter() + self.search.left_s * PRICING_SHARE):
                     pass
-            if self.search.left_s <= 0:
+            if self.search.left_s <= self.progress.writing_s:
                 return "time_limit"
             improved = self.improve(share=MIP_SHARE if self.finest else QUICK_SHARE)
             if not self.refine() and not improved:

@@ -66,7 +66,7 @@ class Packing:
 
     def _fullest(self, kind: int) -> PackedGpu | None:
         for states in self._hosts[kind]:
-            numbers = [self._queues[state][0] for state in states if self._first(state)]
+            numbers = [queue[0] for state in states if (queue := self._queues[state]) and self._first(state)]
             if numbers:
                 return self.gpus[min(numbers)]
         return None

@@ -41,6 +41,8 @@ class Slice(Record):
     @property
     def held_shares(self) -> list[float]:
         """The SM share of every replica; replicas that take turns on one share count as holding equal parts of it."""
+        if len(self.replicas) == 1:
+            return [self.replicas[0].sm_share]
         takers = Counter(replica.turn for replica in self.replicas)
         return [one.sm_share / (1 if one.turn is None else takers[one.turn]) for one in self.replicas]
 

@@ -129,7 +129,8 @@ def batch_delay_ms(policy: Policy, workload: Workload, piece: Slice, replica: Re
 def slice_members(instance: Instance, piece: Slice) -> tuple[Member, ...] | None:
     """The replicas of a slice as performance models see them; None when a workload is unknown.
 
-    A replica that is alone on its slice is judged as if all its processes were busy, so its rate is given as 0. Where
+    A replica that is alone on its slice is judged as if all its processes were busy, so its rate is given as 0, and
+    it does not matter how long its batches wait to fill: replicas that run alike are alike. Where
     throughput is the objective so are all that share a slice, whose rates are then endless: else each could carry more
     while the others idle than all carry together.
     """
@@ -139,7 +140,7 @@ def slice_members(instance: Instance, piece: Slice) -> tuple[Member, ...] | None
     return tuple(
         Member(instance.model_of(one), one.batch, one.processes, one.sm_share,
                (math.inf if instance.saturated else one.rate_rps) if shared else 0.0,
-               one.turn, instance.policy.fill_ms(instance.workload[one.workload].slo_ms),
+               one.turn, instance.policy.fill_ms(instance.workload[one.workload].slo_ms) if shared else math.inf,
                instance.policy.rule.random_arrivals, instance.workload[one.workload].tokens)
         for one in piece.replicas
     )

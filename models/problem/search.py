@@ -13,6 +13,8 @@ from provision.models.problem.instance import Instance
 
 LEAST, MOST = 1e-6, 1e6
 """Numeric parameters lie between these."""
+REPLICA_S = 5e-5
+"""About how long it takes to write down a replica of a plan, and as long to check it, in seconds."""
 
 Number = TypeVar("Number", int, float)
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -117,6 +119,11 @@ class Progress:
     def value(self) -> float | None:
         """The objective of the best plan; None without one."""
         return self.instance.value(self.plan) if self.plan is not None else None
+
+    @property
+    def writing_s(self) -> float:
+        """About how long it takes to write down a plan as large as the best one, and as long to check it."""
+        return 0.0 if self.plan is None else REPLICA_S * sum(len(gpu.slices) for gpu in self.plan.gpus)
 
     @property
     def proved(self) -> bool:

@@ -50,9 +50,10 @@ def run(instance: Instance, search: Search) -> Outcome:
     built, reason = 0.0, ""
     try:
         for step, share in _ladder(instance):
-            if search.left_s <= 0:
+            left_s = search.left_s - progress.writing_s
+            if left_s <= 0:
                 return progress.outcome("time_limit", reason, built)
-            found = step(instance, _onward(progress, search.left_s * share))
+            found = step(instance, _onward(progress, left_s * share))
             built, reason = built + found.build_seconds, found.reason or reason
             if found.status == "infeasible" and progress.plan is None:
                 return found

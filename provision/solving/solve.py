@@ -28,6 +28,8 @@ from provision.verification.verify import verify
 LONGEST_S = 1e7
 FIRST = 0.7
 """The part of the time limit for the search; the rest is for repairs."""
+READING = 0.5
+"""The part of the time limit that may be over when the search begins."""
 LEAST_REPAIR_S = 0.5
 """Seconds for a repair at least."""
 FEW, FEWER, ITERATIONS, REHEARSAL_S = 12, 3, 10, 0.5
@@ -43,6 +45,7 @@ def solve(
     report: Callable[[Incumbent], None] | None = None,
     start: Plan | None = None,
     replay: bool | None = None,
+    started: float | None = None,
     **parameters: Any,
 ) -> Result:
     """Plan an instance with one method and verify the plan.
@@ -68,6 +71,9 @@ def solve(
         where the latency rule is for random arrivals. Under such a rule ``auto`` then keeps a part of its time for
         repairs: it plans again, with shorter SLOs for whoever is late or not sure to be in time in any minute. The
         bound is that of the instance as it is.
+    started
+        When the time began to count, by ``time.perf_counter()``; by default now. Reading the instance counts, and so
+        does what came before the call; half of the limit is left for the search even so.
     parameters
         The method's own.
 
@@ -85,6 +91,7 @@ def solve(
     MethodError
         When the verifier rejects a plan that the method claims to be feasible, or the plan beats the method's bound.
     """
+    started = perf_counter() if started is None else started
     if isinstance(instance, (str, PathLike)):
         instance = read(instance)
     chosen = _chosen(method)
@@ -99,12 +106,16 @@ def solve(
     check_size(instance)
     settings = dict(chosen.parameters) | parameters
     if chosen.compiled and needs(instance) & {"interference", "other_sharing"}:
+        began = perf_counter()
         _rehearse(instance, chosen, settings)
+        started += perf_counter() - began
     listener = _Listener(report)
     replay = instance.random_arrivals if replay is None else replay
     repairs = replay and chosen.name == "auto" and instance.random_arrivals
-    first_s = time_limit_s * (FIRST if repairs else 1)
-    search = Search(first_s, seed, settings, listener, _holding(instance, start))
+    begun = _holding(instance, start)
+    left_s = time_limit_s - min(perf_counter() - started, time_limit_s * READING)
+    first_s = left_s * (FIRST if repairs else 1)
+    search = Search(first_s, seed, settings, listener, begun)
     outcome = listener.attend(chosen, instance, search)
     found: Replay | None = None
     repaired: tuple[str, ...] = ()
@@ -113,7 +124,7 @@ def solve(
         found = replay_of(reports)
         if repairs and unsure(reports):
             outcome, reports, repaired = _repaired(instance, chosen, outcome, reports,
-                                                   replace(search, report=_unheard), time_limit_s - first_s)
+                                                   replace(search, report=_unheard), left_s - first_s)
             found = replay_of(reports)
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
     if verdict is not None and not verdict.ok and outcome.status != "unknown":

@@ -57,6 +57,7 @@ class _Verifier:
         self.routed: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
         self.carried: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
         self.entries = {(entry.gpu, entry.partitioned): entry for entry in instance.fleet}
+        self.sound: set[tuple[str, bool, tuple[tuple[str, int], ...]]] = set()
         self.tokens = TokenReplays(instance)
         self.cache: dict[tuple[Any, ...], list[Prediction | None]] = {}
 
@@ -96,14 +97,25 @@ class _Verifier:
         except InputError:
             return
         self.offered_sms += sum(kind.profiles[p].sms for p in _full(kind)) if gpu.mig and kind.mig else kind.sms
-        known = [self._check_profile(at, position, gpu, kind, piece) for position, piece in enumerate(gpu.slices)]
-        self._check_overlap(at, gpu, kind, known)
-        self._check_capacity(at, gpu, kind, known)
+        known = self._check_layout(at, gpu, kind)
         for position, piece in enumerate(gpu.slices):
             if known[position] and piece.replicas:
                 self._check_slice(at, position, kind, entry, piece)
             for replica in piece.replicas:
                 self._check_workload(at, position, replica)
+
+    def _check_layout(self, at: int, gpu: PlannedGpu, kind: GpuType) -> list[bool]:
+        """Whether each slice's profile exists; notes what is wrong with the slices. A sound layout is checked once."""
+        layout = (gpu.gpu, gpu.mig, tuple((piece.profile, piece.start) for piece in gpu.slices))
+        known, before = [True] * len(gpu.slices), len(self.violations)
+        if layout not in self.sound:
+            known = [self._check_profile(at, position, gpu, kind, piece) for position, piece in enumerate(gpu.slices)]
+            self._check_overlap(at, gpu, kind, known)
+            self._check_capacity(at, gpu, kind, known)
+        if len(self.violations) == before:
+            self.sound.add(layout)
+        self.compute += sum(kind.slice_compute(one.profile) for one, ok in zip(gpu.slices, known, strict=True) if ok)
+        return known
 
     def _check_profile(self, at: int, position: int, gpu: PlannedGpu, kind: GpuType, piece: Slice) -> bool:
         """Whether a slice's profile exists; also notes a violation when it cannot start where it does."""
@@ -145,9 +157,7 @@ class _Verifier:
 
     def _check_capacity(self, at: int, gpu: PlannedGpu, kind: GpuType, known: Sequence[bool]) -> None:
         """Compute slices, memory slices, instances of a profile and media engines stay within what the GPU has."""
-        known_names = [piece.profile for piece, ok in zip(gpu.slices, known, strict=True) if ok]
-        self.compute += sum(map(kind.slice_compute, known_names))
-        names = [name for name in known_names if name != WHOLE]
+        names = [piece.profile for piece, ok in zip(gpu.slices, known, strict=True) if ok and piece.profile != WHOLE]
         if not names or kind.mig is None:
             return
         profiles, media = [kind.profiles[name] for name in names], kind.with_media(dict.fromkeys(names))
@@ -164,7 +174,7 @@ class _Verifier:
     def _check_slice(self, at: int, position: int, kind: GpuType, entry: FleetEntry | None, piece: Slice) -> None:
         """SM shares, MPS clients, memory, and what the replicas on one slice do."""
         shares = sum(piece.held_shares)
-        if self._divided(kind, piece) and _over(shares, 1):
+        if len(piece.replicas) > 1 and self._divided(kind, piece) and _over(shares, 1):
             self._violate("capacity", f"SM shares add up to {shares:g}", at, position, value=shares, limit=1)
         clients = sum(replica.processes for replica in piece.replicas)
         mps = entry is None or entry.mps
@@ -184,12 +194,12 @@ class _Verifier:
                 self._check_replica(at, position, piece, replica, found)
 
     def _divided(self, kind: GpuType, piece: Slice) -> bool:
-        """Whether several replicas of a slice hold parts of its SMs, so that the parts must not exceed the whole.
+        """Whether the replicas of a slice hold parts of its SMs, so that the parts must not exceed the whole.
 
         They do with data of kind igniter or gpulets, and otherwise as soon as one has less than all SMs."""
         kinds = {data.kind for data in self.instance.performance if data.gpu == kind.name}
         shared = not kinds.isdisjoint(SHARED)
-        return len(piece.replicas) > 1 and (shared or any(replica.sm_share < 1 for replica in piece.replicas))
+        return shared or any(replica.sm_share < 1 for replica in piece.replicas)
 
     def _predict(self, gpu: str, piece: Slice) -> list[Prediction | None]:
         """Predictions for all replicas of a slice; slices that are alike are predicted once."""

@@ -1,7 +1,7 @@
 """From a layout (which segments share a GPU) to a plan: slices get places, replicas their rates."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +50,7 @@ def assemble(
         GPUs in the order given, slices in the order of their starts.
     """
     layouts = [layout for layout in layouts if layout.segments]
-    rates = iter(_rates(instance, segments, layouts, shared))
+    alone = _replicas(instance, segments, layouts, shared)
     starts = _Starts(instance, segments)
     gpus = []
     for layout in layouts:
@@ -61,7 +61,7 @@ def assemble(
                 start=start,
                 replicas=shared[index - len(instance.workloads)]
                 if index >= len(instance.workloads)
-                else (_replica(instance, segments, kind, index, next(rates)),),
+                else (next(alone),),
             )
             for (kind, index), start in zip(layout.segments, starts.of(layout), strict=True)
         ]
@@ -70,14 +70,21 @@ def assemble(
     return Plan(version=1, instance=instance.name, digest=instance.digest, method=method, gpus=tuple(gpus))
 
 
-def _replica(instance: Instance, segments: Segments, kind: int, workload: int, rate_rps: float) -> Replica:
-    return Replica(
-        workload=instance.workloads[workload].name,
-        batch=int(segments.batch[workload, kind]),
-        processes=int(segments.processes[workload, kind]),
-        rate_rps=rate_rps,
-        model=instance.workloads[workload].named(segments.model[workload, kind]),
+def _replicas(
+    instance: Instance, segments: Segments, layouts: Sequence[Layout], shared: Sequence[tuple[Replica, ...]]
+) -> Iterator[Replica]:
+    """The replicas of all segments, in order."""
+    isolated = len(instance.workloads)
+    table = np.array(
+        [(at, *pair) for at, layout in enumerate(layouts) for pair in layout.segments if pair[1] < isolated], int
     )
+    gpu, kind, workload = table.reshape(-1, 3).T
+    columns = [segments.batch, segments.processes, segments.model]
+    points = np.stack([column[workload, kind] for column in columns], axis=1, dtype=int).tolist()
+    rates = _rates(instance, segments, gpu, kind, workload, shared)
+    for index, (batch, processes, model), rate_rps in zip(workload.tolist(), points, rates, strict=True):
+        one = instance.workloads[index]
+        yield Replica(workload=one.name, batch=batch, processes=processes, rate_rps=rate_rps, model=one.named(model))
 
 
 class _Starts:
@@ -107,17 +114,13 @@ class _Starts:
 
 
 def _rates(
-    instance: Instance, segments: Segments, layouts: Sequence[Layout], shared: Sequence[tuple[Replica, ...]]
+    instance: Instance, segments: Segments, gpu: Ints, kind: Ints, workload: Ints,
+    shared: Sequence[tuple[Replica, ...]],
 ) -> list[float]:
     """Rate of every segment, in order: what is left of each workload's planned rate, in proportion to throughput.
 
     Where a workload may have only a part of its rate on one GPU, GPUs are filled up to that part.
     """
-    isolated = len(instance.workloads)
-    table = np.array(
-        [(at, *pair) for at, layout in enumerate(layouts) for pair in layout.segments if pair[1] < isolated], int
-    )
-    gpu, kind, workload = table.reshape(-1, 3).T
     capacity = segments.throughput_rps[workload, kind]
     elsewhere: defaultdict[str, float] = defaultdict(float)
     for replica in (one for replicas in shared for one in replicas):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from provision.answers.comparison import COLUMNS, REPLAYED, Comparison
 from provision.commands import INTERRUPTED
 from provision.commands.common import add_json, print_json, print_table, progress, until_stopped
-from provision.instances.read import read, read_plan
+from provision.commands.reading import read_instance
+from provision.instances.read import read_plan
 from provision.simulation.simulate import checked
 from provision.solving.methods import method as find_method
 from provision.solving.methods import methods
@@ -50,7 +51,7 @@ def add_compare(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    instance = read(options.instance)
+    instance = read_instance(options.instance)
     names = list(methods()) if options.methods == "all" else [name.strip() for name in options.methods.split(",")]
     for name in names:
         find_method(name)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from provision import draw
 from provision.commands.common import add_force, add_json, counting, print_json, print_table, verdict
+from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture
 from provision.formulations.replanning.counts import ALLOWED
 from provision.instances.files.demand import COLUMNS, TWO_WAVES, at_rates, read_demand, two_waves
 from provision.instances.files.files import check_writable, write_text
-from provision.instances.read import read, read_plan, write
+from provision.instances.read import read_plan, write
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.base.spelling import did_you_mean
@@ -94,7 +95,7 @@ def _add_common(parser: ArgumentParser) -> None:
 
 
 def _replan(options: Namespace) -> int:
-    instance, plan = _with_new_rates(read(options.instance), options), read_plan(options.plan)
+    instance, plan = _with_new_rates(read_instance(options.instance), options), read_plan(options.plan)
     if options.out:
         check_writable(options.out, options.force)
     if options.curve:
@@ -156,7 +157,7 @@ def _print_replan(found: Replan, options: Namespace) -> None:
 
 
 def _trace(options: Namespace) -> int:
-    instance = read(options.instance)
+    instance = read_instance(options.instance)
     demand = _demand(options.demand, instance)
     if options.out:
         check_writable(options.out, options.force)

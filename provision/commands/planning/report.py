@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from provision.answers.comparison import COLUMNS, Comparison
 from provision.commands.common import UNKNOWN, add_force, progress
 from provision.commands.planning.compare import cell
+from provision.commands.reading import read_instance
 from provision.draw.html import document, figure, lines, section, table
 from provision.draw.latencies import latencies_figure
 from provision.draw.layout import Drawing
@@ -15,7 +16,6 @@ from provision.draw.page import plan_parts
 from provision.draw.standing import standing_of
 from provision.draw.sweep import sweep_figure
 from provision.instances.files.files import check_writable, write_text
-from provision.instances.read import read
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.base.known import known
 from provision.replanning.replan import replan
@@ -63,7 +63,7 @@ def add_report(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    instance = read(options.instance)
+    instance = read_instance(options.instance)
     check_writable(options.out, options.force)
     names = [name.strip() for name in options.methods.split(",") if name.strip()]
     for name in names:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from provision import draw
 from provision.commands.common import add_force, add_json, print_json, print_table
+from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture
-from provision.instances.read import read, read_plan
+from provision.instances.read import read_plan
 from provision.models.traffic.routing import Routing
 from provision.simulation.simulate import simulate
 
@@ -65,7 +66,7 @@ def _failure(text: str) -> dict[str, int | float]:
 
 
 def _run(options: Namespace) -> int:
-    instance = read(options.instance)
+    instance = read_instance(options.instance)
     plan = read_plan(options.plan, instance)
     if options.png:
         check_picture(options.png, options.force)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from provision import draw
 from provision.commands.common import add_force, add_json, print_json, progress, shown, verdict
+from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture
 from provision.draw.page import render_page
 from provision.draw.standing import standing_of
 from provision.draw.terminal import draw_terminal
 from provision.draw.words import plural
 from provision.instances.files.files import check_writable, write_text
-from provision.instances.read import read, write
+from provision.instances.read import write
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.base.spelling import did_you_mean
@@ -51,7 +52,7 @@ def add_solve(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    instance = read(options.instance)
+    instance = read_instance(options.instance)
     parameters = _parameters(options)
     for path in filter(None, (options.out, options.html)):
         check_writable(path, options.force)
@@ -59,7 +60,7 @@ def _run(options: Namespace) -> int:
         check_picture(options.png, options.force)
     with progress(f"{options.method} on {instance.name}") as report:
         result = solve(instance, options.method, options.time_limit, options.seed, report,
-                       replay=options.replay, **parameters)
+                       replay=options.replay, started=options.started, **parameters)
     if options.out and result.plan is not None:
         write(result.plan, options.out, options.force)
     _draw(instance, result, options)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.commands.common import add_json, print_json, print_table
+from provision.commands.reading import read_instance
 from provision.draw.words import plural
-from provision.instances.read import read, read_plan
+from provision.instances.read import read_plan
 from provision.verification.verify import verify
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def add_verify(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    instance = read(options.instance)
+    instance = read_instance(options.instance)
     plan = read_plan(options.plan, instance)
     report = verify(instance, plan)
     if options.json:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from provision import draw
 from provision.commands import INTERRUPTED
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
+from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture
 from provision.formulations.marginal.prices import marginal_prices
 from provision.instances.files.demand import read_demand
-from provision.instances.read import read
 from provision.models.base.errors import InputError
 from provision.sweeps import words
 from provision.sweeps.breakpoints import breakpoints, check_range
@@ -71,7 +71,7 @@ def add_what_if(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    instance, sweep = read(options.instance), _sweep(options)
+    instance, sweep = read_instance(options.instance), _sweep(options)
     values = values_of(sweep) if sweep else {}
     _check(options, values)
     try:
