@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import load_performance
 from provision.models.problem.instance import Instance
-from provision.models.problem.workload import FleetEntry, Policy, Workflow, Workload
+from provision.models.problem.workflow import Workflow
+from provision.models.problem.workload import FleetEntry, Policy, Workload
 
 if TYPE_CHECKING:
     from provision.models.performance.gpulets import Gpulets

@@ -17,7 +17,8 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.prediction import throughput_rps
-from provision.models.problem.workload import FleetEntry, Policy, Workflow, Workload
+from provision.models.problem.workflow import Workflow
+from provision.models.problem.workload import FleetEntry, Policy, Workload
 from provision.models.traffic.arrivals import POISSON
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 from provision.models.traffic.rule import LatencyRule
@@ -290,8 +291,8 @@ class Instance(Shown, Record):
         return data.sharing == "always" or (data.sharing == "if_allowed" and self.policy.share_slices)
 
     def workflow_slo_ms(self, workflow: Workflow) -> float:
-        """Longest time from a workflow's request to its last answer, in ms: the sum over its stages."""
-        return sum(max(self.workload[name].slo_ms for name in stage) for stage in workflow.stages)
+        """Longest time from a workflow's request to its last answer, in ms: the sum of SLOs on its longest path."""
+        return workflow.longest({name: self.workload[name].slo_ms for name in workflow.workloads})
 
     def model_of(self, replica: Replica) -> str:
         """The name of the model that a replica of a plan runs; its workload must be one of these."""

@@ -151,23 +151,6 @@ class Workload(Record):
         return self
 
 
-class Workflow(Record):
-    """An application of several models: every request passes through the ``stages``, one after another.
-
-    All workloads of a stage serve the request at the same time; the stage ends with the last of their answers. The
-    SLOs of the workloads split the time of the whole: the SLO of the workflow is the sum, over its stages, of the
-    longest SLO in each.
-    """
-
-    name: Name
-    stages: tuple[Annotated[tuple[Name, ...], Field(min_length=1)], ...] = Field(min_length=1)
-
-    @property
-    def workloads(self) -> list[str]:
-        """Names of all its workloads."""
-        return [name for stage in self.stages for name in stage]
-
-
 class FleetEntry(Record):
     """GPUs of one type at one price. ``count`` is how many may be used, None for as many as needed.
 

@@ -1,8 +1,8 @@
-"""Workflows replayed: requests that pass through several stages, on slices that are then played side by side.
+"""Workflows replayed: requests that pass through several workloads, on slices that are then played side by side.
 
-A request reaches a stage at the last answer of the stage before, on all workloads of the stage at once, and goes to
-their replicas as all requests of a workload do. Of events in one nanosecond requests that move on come last; where
-measured latencies say that a batch is answered before its process is free, they move on when it is.
+A request reaches a workload at the last answer that this needs of others, and goes to its replicas as all requests of
+a workload do. Of events in one nanosecond requests that move on come last; where measured latencies say that a batch is
+answered before its process is free, they move on when it is.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
 from provision.models.plans.simulation_report import SimulationSettings
 from provision.models.problem.instance import Instance
-from provision.models.problem.workload import Workflow
+from provision.models.problem.workflow import Workflow
 from provision.simulation.deployment import Deployment, Place
 from provision.simulation.kernel import FOREVER, Line, advance, next_ns
 
@@ -42,46 +42,54 @@ def refuse_without_stages(instance: Instance, deployment: Deployment, settings: 
 
 
 def arrivals_at_stages(instance: Instance, arrivals_ns: Iterable[Ints]) -> list[Ints]:
-    """Arrivals of every workload: one stream for a workflow's first stage, none known yet for later ones."""
+    """Arrivals of every workload: one stream for those that a workflow begins with, none known yet for later ones."""
     found = dict(zip(instance.workload, arrivals_ns, strict=True))
     for workflow in instance.workflows:
-        first, *later = workflow.stages
-        times_ns = found[first[0]]
-        found |= dict.fromkeys(first, times_ns)
-        found |= {name: np.full(len(times_ns), FOREVER) for stage in later for name in stage}
+        times_ns = found[workflow.order[0]]
+        found |= {name: np.full(len(times_ns), FOREVER) if answers else times_ns
+                  for name, answers in workflow.graph.in_degree()}
     return list(found.values())
 
 
+Moved = tuple[int, int, int, int]
+"""A request that moves on: moment in ns, number of its flow, request, the place of its next workload in the order."""
+
+
 class _Flow:
-    """The requests of a workflow: how many answers of its stage each waits for, and the latest of them so far."""
+    """The requests of a workflow: by workload how many answers each still waits for, and the latest of them so far.
+
+    ``latest_ns`` is the latest answer of all.
+    """
 
     def __init__(self, number: int, workflow: Workflow, arrival_ns: Ints) -> None:
-        self.number, self.stages, self.arrival_ns = number, workflow.stages, arrival_ns
-        self.left = np.full(len(arrival_ns), len(workflow.stages[0]))
+        self.number, self.graph, self.order, self.arrival_ns = number, workflow.graph, workflow.order, arrival_ns
+        self.place = {name: place for place, name in enumerate(self.order)}
+        self.left = {name: np.full(len(arrival_ns), answers) for name, answers in self.graph.in_degree()}
+        self.ready_ns = {name: arrival_ns.copy() for name in self.order}
         self.latest_ns = arrival_ns.copy()
 
-    def answer(self, request: int, stage: int, done_ns: int) -> bool:
-        """Note an answer; whether it completes the stage and another follows."""
+    def answer(self, request: int, name: str, done_ns: int) -> Iterator[Moved]:
+        """Note a workload's answer; the request moves on to whoever has waited for this one alone."""
         self.latest_ns[request] = max(self.latest_ns[request], done_ns)
-        self.left[request] -= 1
-        if self.left[request] or stage + 1 == len(self.stages):
-            return False
-        self.left[request] = len(self.stages[stage + 1])
-        return True
+        for after in self.graph.successors(name):
+            self.left[after][request] -= 1
+            self.ready_ns[after][request] = max(self.ready_ns[after][request], done_ns)
+            if not self.left[after][request]:
+                yield int(self.ready_ns[after][request]), self.number, request, self.place[after]
 
 
 class _Post:
     """A replica of a workload in a workflow: its requests in the order in which they reach it."""
 
-    def __init__(self, place: Place, line: Line, flow: _Flow, stage: int, requests: list[int]) -> None:
+    def __init__(self, place: Place, line: Line, flow: _Flow, workload: str, requests: list[int]) -> None:
         self.slice, self.at, self.line = place.slice, place.replica, line
-        self.flow, self.stage, self.requests = flow, stage, requests
+        self.flow, self.workload, self.requests = flow, workload, requests
         self.first = int(line.replicas["end"][self.at - 1]) if self.at else 0
         self.taken = self.first
         self.open: list[int] = []
 
     def admit(self, request: int, now_ns: int) -> None:
-        """Let a request of an earlier stage arrive."""
+        """Let a request arrive that comes from other workloads."""
         advance(self.line, now_ns)
         replica, place = self.line.replicas[self.at], self.first + len(self.requests)
         self.requests.append(request)
@@ -101,8 +109,6 @@ class _Post:
 
 Door = tuple[list[_Post], Iterator[int]]
 """The posts of a workload, and the post of each of its requests in order of arrival."""
-Moved = tuple[int, int, int, int]
-"""A request that moves on: moment in ns, number of its flow, request, the stage it comes to."""
 
 
 def play(
@@ -112,7 +118,7 @@ def play(
     arrivals_ns: Iterable[Ints],
     owners: Mapping[str, Ints],
 ) -> list[tuple[Ints, Ints]]:
-    """Play all slices, and send requests from stage to stage.
+    """Play all slices, and send requests from workload to workload.
 
     Parameters
     ----------
@@ -131,10 +137,10 @@ def play(
         For every workflow its requests' arrivals and last answers, in whole nanoseconds.
     """
     times_ns = dict(zip(instance.workload, arrivals_ns, strict=True))
-    flows = [_Flow(number, one, times_ns[one.stages[0][0]]) for number, one in enumerate(instance.workflows)]
-    doors = {name: _door(deployment.places[name], lines, flow, stage, owners[name])
-             for flow in flows for stage, names in enumerate(flow.stages) for name in names}
-    _play_stages(flows, doors, lines)
+    flows = [_Flow(number, one, times_ns[one.order[0]]) for number, one in enumerate(instance.workflows)]
+    doors = {name: _door(deployment.places[name], lines, flow, name, owners[name])
+             for flow in flows for name in flow.order}
+    _play_all_but_last(flows, doors, lines)
     for line in lines:
         advance(line, FOREVER)
     for posts, _ in doors.values():
@@ -142,30 +148,30 @@ def play(
     return [(flow.arrival_ns, flow.latest_ns) for flow in flows]
 
 
-def _door(places: Sequence[Place], lines: Sequence[Line], flow: _Flow, stage: int, owner: Ints) -> Door:
+def _door(places: Sequence[Place], lines: Sequence[Line], flow: _Flow, name: str, owner: Ints) -> Door:
     """The posts of a workload, and which of them each request goes to, in the order of arrival."""
+    first = not flow.graph.in_degree(name)
     posts = [
-        _Post(place, lines[place.slice], flow, stage, [] if stage else np.flatnonzero(owner == number).tolist())
+        _Post(place, lines[place.slice], flow, name, np.flatnonzero(owner == number).tolist() if first else [])
         for number, place in enumerate(places)
     ]
     return posts, iter(owner.tolist())
 
 
-def _play_stages(flows: Sequence[_Flow], doors: Mapping[str, Door], lines: Sequence[Line]) -> None:
-    """Play the slices of all stages but the last ones, event by event, until no request moves on any more."""
+def _play_all_but_last(flows: Sequence[_Flow], doors: Mapping[str, Door], lines: Sequence[Line]) -> None:
+    """Play the slices of workloads that others follow, event by event, until no request moves on any more."""
     feeding: dict[int, list[_Post]] = {}
     for posts, _ in doors.values():
         for post in posts:
-            if post.stage + 1 < len(post.flow.stages):
+            if post.flow.graph.out_degree(post.workload):
                 feeding.setdefault(post.slice, []).append(post)
     moving: list[Moved] = []
     while feeding:
         due_ns, at = min((next_ns(lines[at]), at) for at in feeding)
         if moving and moving[0][0] <= due_ns:
-            now_ns, number, request, stage = heappop(moving)
-            for name in flows[number].stages[stage]:
-                posts, owner = doors[name]
-                posts[next(owner)].admit(request, now_ns)
+            now_ns, number, request, place = heappop(moving)
+            posts, owner = doors[flows[number].order[place]]
+            posts[next(owner)].admit(request, now_ns)
         elif due_ns == FOREVER:
             return
         else:
@@ -175,8 +181,6 @@ def _play_stages(flows: Sequence[_Flow], doors: Mapping[str, Door], lines: Seque
 
 
 def _collect(posts: Iterable[_Post]) -> list[Moved]:
-    """Note all new answers of some posts; requests that move on as (moment, number of the flow, request, stage)."""
-    return [
-        (int(post.flow.latest_ns[request]), post.flow.number, request, post.stage + 1)
-        for post in posts for request, done_ns in post.answers() if post.flow.answer(request, post.stage, done_ns)
-    ]
+    """Note all new answers of some posts; the requests that move on."""
+    return [moved for post in posts for request, done_ns in post.answers()
+            for moved in post.flow.answer(request, post.workload, done_ns)]

@@ -10,7 +10,7 @@ from provision.cli import main
 from provision.commands import VERBS
 from provision.instances.ledger.ledger import ledger
 
-HEAVY = {"matplotlib", "numba", "ortools", "pandas", "pulp", "scipy.optimize", "scipy.special"}
+HEAVY = {"matplotlib", "networkx", "numba", "ortools", "pandas", "pulp", "scipy.optimize", "scipy.special"}
 MAIN = """
 import sys
 from provision.cli import main
@@ -45,8 +45,8 @@ def test_verbs_that_solve_nothing_load_no_solver(line, loaded):
 
 def test_what_is_used_is_loaded(loaded):
     """The names above are those that would be found."""
-    assert "matplotlib" in loaded("show plan.json --png plan.png")
-    assert loaded("methods") >= HEAVY - {"matplotlib"}
+    assert {"matplotlib", "networkx"} <= loaded("solve parvagpu-s1 --method greedy --png plan.png")
+    assert loaded("methods") >= HEAVY - {"matplotlib", "networkx"}
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from replayed_plans import piece_of, plan_of, table
 
 import provision
-from provision.models.problem.workload import Workflow, Workload
+from provision.models.problem.workflow import Workflow
+from provision.models.problem.workload import Workload
 
 
 def chain(*stages, rate_rps=20.0, slo_ms=100.0):
@@ -37,6 +38,24 @@ def test_stages_add_up_and_the_slowest_of_a_stage_counts():
     # A batch of four takes 20 of its 30 ms: a request waits 10 for others, then is served alone.
     assert (whole.p50.mean_ms, whole.p999.mean_ms, whole.slo_ms) == (30.0, 30.0, 120.0)
     assert whole.arrived == whole.served + whole.in_flight == 400
+
+
+def test_a_workload_waits_for_all_answers_that_it_needs():
+    """``last`` needs the first answer and that of ``aside``: the longest path counts, for the latency and the SLO."""
+    instance = chain(["first"], ["aside"], ["last"], ["free"]).replace(
+        workflows=[Workflow(name="all", edges=[("first", "aside"), ("first", "last"), ("aside", "last"),
+                                               ("first", "free")])])
+    whole, stages = replayed(instance, alone(instance), arrival_cv=0.0)
+    assert (whole.p50.mean_ms, whole.p999.mean_ms, whole.slo_ms) == (30.0, 30.0, 300.0)
+    assert {one.arrived for one in stages.values()} == {400}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_stages_are_edges_from_all_to_all(seed):
+    instance = chain(["a"], ["b", "c"], ["d"], rate_rps=70.0)
+    edges = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
+    same = instance.replace(workflows=[Workflow(name="all", edges=edges)])
+    assert replayed(instance, alone(instance), 5, seed=seed) == replayed(same, alone(same), 5, seed=seed)
 
 
 def test_nobody_waits_behind_a_queue_of_the_same_service():
@@ -124,6 +143,17 @@ def test_workflows_do_not_change_what_other_instances_are():
 def test_wrong_stages_are_refused(stages, problem):
     with pytest.raises(ValueError, match=problem):
         chain(["a"], ["b"]).replace(workflows=[Workflow(name="all", stages=stages)])
+
+
+@pytest.mark.parametrize(("given", "problem"), [
+    ({"edges": [("a", "b"), ("b", "c"), ("c", "b")]}, "edges: lead in a circle: b -> c -> b; leave out one of them"),
+    ({"edges": [("a", "a")]}, "a -> a"),
+    ({}, "give one of them"),
+    ({"edges": [("a", "b")], "stages": [["a"], ["b"]]}, "give one of them"),
+])
+def test_wrong_edges_are_refused(given, problem):
+    with pytest.raises(ValueError, match=problem):
+        Workflow(name="all", **given)
 
 
 @pytest.mark.parametrize("options", [{"queue_limit": 5}, {"shadow": True}])

@@ -1,0 +1,76 @@
+"""Workflows: applications whose requests pass through several workloads, as graphs without circles."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import chain, pairwise, product
+from typing import TYPE_CHECKING, Annotated, Self
+
+from pydantic import Field, model_validator
+
+from provision.models.base.fields import Name, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from networkx import DiGraph
+
+
+class Workflow(Record):
+    """An application of several models: every request passes through all its workloads.
+
+    Given as ``stages``, one after another: all workloads of a stage serve the request at the same time, and the stage
+    ends with the last of their answers. Or as ``edges``, pairs of workloads: the second serves a request when it has
+    the answers of all workloads from which an edge leads to it. Edges lead in no circle.
+
+    The SLOs of the workloads split the time of the whole: the SLO of the workflow is the sum of the SLOs on its longest
+    path.
+    """
+
+    name: Name
+    stages: tuple[Annotated[tuple[Name, ...], Field(min_length=1)], ...] = Field(
+        default=(), exclude_if=lambda stages: not stages)
+    edges: tuple[tuple[Name, Name], ...] = Field(default=(), exclude_if=lambda edges: not edges)
+
+    @model_validator(mode="after")
+    def _one_way_without_circle(self) -> Self:
+        if bool(self.stages) == bool(self.edges):
+            raise ValueError("stages and edges are two ways to say who serves a request when; give one of them")
+        if self.edges:
+            import networkx as nx
+
+            if not nx.is_directed_acyclic_graph(self.graph):
+                circle = [before for before, _ in nx.find_cycle(self.graph)]
+                raise ValueError(f"edges: lead in a circle: {' -> '.join([*circle, circle[0]])}; leave out one of them")
+        return self
+
+    @property
+    def workloads(self) -> list[str]:
+        """Names of all its workloads, once for every stage that they stand in."""
+        return [*chain(*self.stages), *dict.fromkeys(chain(*self.edges))]
+
+    @cached_property
+    def graph(self) -> DiGraph:
+        """The names of its workloads, each with an edge to whichever needs its answer first."""
+        import networkx as nx
+
+        graph = nx.DiGraph()
+        graph.add_nodes_from(self.workloads)
+        for before, after in pairwise(self.stages):
+            graph.add_edges_from(product(before, after))
+        graph.add_edges_from(self.edges)
+        return graph
+
+    @cached_property
+    def order(self) -> list[str]:
+        """The names of its workloads, none before one whose answer it needs."""
+        import networkx as nx
+
+        return list(nx.topological_sort(self.graph))
+
+    def longest(self, times: Mapping[str, float]) -> float:
+        """The sum of the times of workloads, by name, on the path where it is greatest."""
+        ends: dict[str, float] = {}
+        for name in self.order:
+            ends[name] = times[name] + max((ends[one] for one in self.graph.predecessors(name)), default=0.0)
+        return max(ends.values())
