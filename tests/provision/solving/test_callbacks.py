@@ -1,4 +1,6 @@
-"""Callbacks and functions in the place of methods: nothing is lost."""
+"""Callbacks and functions in the place of methods: nothing is lost, and what came before counts."""
+
+from time import perf_counter
 
 import pytest
 
@@ -29,11 +31,23 @@ def test_a_function_is_a_method():
     known = provision.solve("parvagpu-s1").plan
 
     def mine(instance, search):
-        assert search.time_limit_s == 5
+        assert 4 < search.time_limit_s <= 5
         return Outcome("feasible", "completed", known)
 
     found = provision.solve("parvagpu-s1", mine, time_limit_s=5)
     assert (found.method, found.status, found.verified) == ("mine", "feasible", True)
+
+
+@pytest.mark.parametrize(("spent_s", "left_s"), [(0, 40), (10, 30), (100, 20)])
+def test_what_came_before_counts_and_half_of_the_limit_is_left(spent_s, left_s):
+    limits_s = []
+
+    def mine(instance, search):
+        limits_s.append(search.time_limit_s)
+        return Outcome("unknown", "completed")
+
+    provision.solve(provision.read("parvagpu-s1"), mine, time_limit_s=40, started=perf_counter() - spent_s)
+    assert limits_s == [pytest.approx(left_s, abs=5)]
 
 
 def test_a_function_whose_plan_fails_is_told():

@@ -82,6 +82,13 @@ def test_each_broken_rule_is_named(expected, broken):
     assert "GPU 0" in found.message or "workload a" in found.message
 
 
+def test_equal_gpus_are_all_told_and_counted():
+    """What is wrong with a layout is said of every GPU that has it, and its compute slices count every time."""
+    wrong = provision.verify(make_instance(), plan(BIG, SMALL.model_copy(update={"start": 6}), copies=2))
+    assert [v.gpu for v in wrong.violations if v.kind == "overlap"] == [0, 1]
+    assert provision.verify(make_instance(), plan(BIG, SMALL, copies=3)).gpcs == 12
+
+
 def test_all_violations_are_listed_slot_by_slot():
     """Three slices on one slot and a wrong start: each of the later ones is reported with its own slice."""
     pile = plan(BIG, SMALL, SMALL, SMALL, Slice(profile="2g.20gb", start=1))
