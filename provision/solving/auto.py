@@ -47,13 +47,16 @@ def run(instance: Instance, search: Search) -> Outcome:
     if instance.policy.even_replicas:
         return even_replicas(instance, search, run)
     progress, found = Progress(instance, search), Outcome("unknown", "time_limit")
-    built, reason = 0.0, ""
+    built, reason, first_s = 0.0, "", 0.0
     try:
         for step, share in _ladder(instance):
-            left_s = search.left_s - progress.writing_s
-            if left_s <= 0:
+            left_s, begun = search.left_s - progress.writing_s, perf_counter()
+            # With a plan and a bound at hand, a step needs at least the time of the first one to be of any use.
+            if left_s <= (0 if progress.bound is None else first_s):
                 return progress.outcome("time_limit", reason, built)
             found = step(instance, _onward(progress, left_s * share))
+            if found.termination == "completed":
+                first_s = first_s or perf_counter() - begun
             built, reason = built + found.build_seconds, found.reason or reason
             if found.status == "infeasible" and progress.plan is None:
                 return found
