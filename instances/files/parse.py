@@ -1,14 +1,13 @@
 """Strict YAML and JSON: no key twice, bounded nesting, no short file whose aliases expand to a huge one."""
 
-import gc
 import json
 import re
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import yaml
 
+from provision.models.base.collection import uncollected
 from provision.models.base.errors import InputError
 
 DEEPEST = 100
@@ -94,7 +93,7 @@ for _tag, (_pattern, _first) in NUMBERS.items():
 
 def _parse_yaml(path: object, text: str) -> Any:
     try:
-        with _no_collection():
+        with uncollected():
             content = yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -103,19 +102,6 @@ def _parse_yaml(path: object, text: str) -> Any:
         raise InputError(f"{path}: not well-formed YAML: {error}") from None
     _refuse_bombs(path, text, content)
     return content
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep Python from looking for cycles among the nodes of a file: there are none, and it takes half of the time."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _parse_json(path: object, text: str) -> Any:

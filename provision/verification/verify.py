@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from provision.models.base.collection import uncollected
 from provision.models.base.errors import InputError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE, gpu_type
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 
 
+@uncollected()
 def verify(instance: Instance, plan: Plan) -> Report:
     """Check a plan against an instance.
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.collection import uncollected
 from provision.models.contents.alone.segments import Segments, cap_rps
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
@@ -22,6 +23,7 @@ class Layout(NamedTuple):
     segments: tuple[tuple[int, int], ...]
 
 
+@uncollected()
 def assemble(
     instance: Instance,
     segments: Segments,
