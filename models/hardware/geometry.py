@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from networkx import DiGraph
+import networkx as nx
 
+if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType
 
 State = tuple[tuple[int, int], ...]
@@ -38,10 +38,8 @@ class Geometry:
         self.profiles = tuple(gpu.profiles[name] for name in profiles)
 
     @cached_property
-    def moves(self) -> DiGraph:
+    def moves(self) -> nx.DiGraph:
         """Every state, the empty one included; an edge leads to each state that has one instance more."""
-        import networkx as nx  # only where states are asked for: it takes a while to load
-
         moves = nx.DiGraph()
         moves.add_node(())
         frontier: list[State] = [()]
@@ -120,8 +118,6 @@ class Geometry:
 
     def _completions(self, state: State) -> set[Partition]:
         """Partitions that can still be reached from a state."""
-        import networkx as nx
-
         return {self.counts(other) for other in (state, *nx.descendants(self.moves, state))}
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from provision.exporters.common import Exported, nodes, yaml_text
 from provision.models.base.errors import InputError
 from provision.models.base.extras import optional
-from provision.models.hardware.geometry import geometry
 from provision.models.hardware.gpu import gpu_type
 
 if TYPE_CHECKING:
@@ -64,6 +63,8 @@ def _open(node: Node) -> list[int]:
 @cache
 def _ways(gpu: str, names: tuple[str, ...]) -> int:
     """In how many ways these profiles can stand on a GPU."""
+    from provision.models.hardware.geometry import geometry  # loads networkx, which other targets do not need
+
     counts = Counter(names)
     shape = geometry(gpu_type(gpu), tuple(counts))
     return sum(shape.counts(state) == tuple(counts.values()) for state in shape.states)

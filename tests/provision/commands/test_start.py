@@ -45,8 +45,8 @@ def test_verbs_that_solve_nothing_load_no_solver(line, loaded):
 
 def test_what_is_used_is_loaded(loaded):
     """The names above are those that would be found."""
-    assert {"matplotlib", "networkx"} <= loaded("solve parvagpu-s1 --method greedy --png plan.png")
-    assert loaded("methods") >= HEAVY - {"matplotlib", "networkx"}
+    assert "matplotlib" in loaded("show plan.json --png plan.png")
+    assert loaded("methods") >= HEAVY - {"matplotlib"}
 
 
 @pytest.mark.parametrize("verb", VERBS)
