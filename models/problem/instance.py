@@ -7,7 +7,15 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_serializer, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from provision.models.base.fields import Name, Record, Text, no_flag
 from provision.models.base.shown import Shown, frame
@@ -16,6 +24,7 @@ from provision.models.base.tolerances import THROUGHPUT_CLOSE, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.plans.plan import Plan, Replica
+from provision.models.problem.pools import DECODE, PREFILL, split
 from provision.models.problem.prediction import throughput_rps
 from provision.models.problem.workload import FleetEntry, Policy, Workflow, Workload
 from provision.models.traffic.arrivals import POISSON
@@ -62,6 +71,18 @@ class Instance(Shown, Record):
     ]
     workloads: tuple[Workload, ...] = Field(min_length=1)
     workflows: tuple[Workflow, ...] = ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_pools(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """The instance with language models that ask for two pools made two workloads each; then it is checked again.
+        """
+        found = handler(given)
+        workloads, flows = split(found.workloads, found.policy)
+        if not flows:
+            return found
+        fields = {name: getattr(found, name) for name in cls.model_fields}
+        return handler(fields | {"workloads": workloads, "workflows": (*found.workflows, *flows)})
 
     @field_validator("policy")
     @classmethod
@@ -114,10 +135,21 @@ class Instance(Shown, Record):
         for name, stages in Counter(name for one in self.workflows for name in one.workloads).items():
             if name not in self.workload:
                 raise ValueError(f"workflows: no workload {name!r}; there is {', '.join(self.workload)}")
-            if self.workload[name].tokens:
-                raise ValueError(f"workflows: {name!r} has tokens, which no stage may have here; leave it out")
             if stages > 1:
                 raise ValueError(f"workflows: {name!r} stands in {stages} stages; give each a workload of its own")
+        for one in self.workflows:
+            self._refuse_unlike_pools(one)
+
+    def _refuse_unlike_pools(self, flow: Workflow) -> None:
+        """Language models have a prefill and a decode stage, for the same requests, or none."""
+        tokens = [self.workload[name].tokens for name in flow.workloads]
+        if not any(tokens):
+            return
+        pools = [one.pool for one in tokens if one] if len(flow.stages) == len(tokens) else []
+        if pools != [PREFILL, DECODE] or len({one.input for one in tokens if one}) > 1:
+            raise ValueError(f"workflows: {flow.name!r} has workloads with tokens, but not one stage of prefill, then "
+                             "one of decode for the same input; write disaggregated: true in the tokens of one "
+                             "workload instead")
 
     def _refuse_unlike_inss(self) -> None:
         """How long batches fill is known of single replicas on shared GPUs."""
