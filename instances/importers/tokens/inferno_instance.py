@@ -107,7 +107,8 @@ def _left_out(group: _Group, profile: ModelProfile, groups: Mapping[_Group, list
 
 def _gpu(group: _Group, types: Mapping[str, str]) -> str:
     """The GPU type of a group: a node of its own for several GPUs."""
-    return gpu_type(types[group.type] if group.gpus == 1 else f"{group.gpus}x{types[group.type]}").name
+    one = gpu_type(types[group.type]).name
+    return one if group.gpus == 1 else gpu_type(f"{group.gpus}x{one}").name
 
 
 def _entry(given: Inferno, group: _Group, types: Mapping[str, str]) -> dict[str, Any]:
