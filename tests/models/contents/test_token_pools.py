@@ -4,6 +4,7 @@ import pytest
 from token_instances import CHAT, LIMITS, chat, instance, performance
 
 from provision import simulate, solve, verify
+from provision.exporters.pods import environment
 from provision.models.contents.alone.segments import best_segments
 
 LONG = {"input": {"mean": 600.0}, "output": {"min": 10.0, "max": 60.0}}
@@ -64,6 +65,14 @@ def test_a_plan_keeps_all_limits_in_a_replay_through_both_pools(planned):
         "chat-prefill", "chat-decode", "chat", "chat-prefill: first token", "chat-decode: per output token"}
     assert times["chat"].arrived == times["chat-prefill"].arrived == times["chat-decode"].arrived
     assert times["chat"].p99.mean_ms > max(times["chat-prefill"].p99.mean_ms, times["chat-decode"].p99.mean_ms)
+
+
+def test_servers_are_told_their_pool(planned):
+    problem, found = planned
+    told = {replica.workload: {one["name"]: one["value"] for one in environment(problem, piece, replica)}
+            for _, _, piece, replica in found.plan.replicas()}
+    assert {name: one["PROVISION_POOL"] for name, one in told.items()} == {
+        "chat-prefill": "prefill", "chat-decode": "decode"}
 
 
 def test_first_tokens_wait_for_the_transfer(planned):
