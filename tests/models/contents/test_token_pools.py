@@ -6,6 +6,7 @@ from token_instances import CHAT, LIMITS, chat, instance, performance
 from provision import simulate, solve, verify
 from provision.exporters.pods import environment
 from provision.models.contents.alone.segments import best_segments
+from provision.solving.replayed import tightened
 
 LONG = {"input": {"mean": 600.0}, "output": {"min": 10.0, "max": 60.0}}
 TWO_TYPES = [{"gpu": "h100-80gb", "price_per_hour": 4.0, "mig": False}, {"gpu": "v100", "price_per_hour": 1.3}]
@@ -65,6 +66,14 @@ def test_a_plan_keeps_all_limits_in_a_replay_through_both_pools(planned):
         "chat-prefill", "chat-decode", "chat", "chat-prefill: first token", "chat-decode: per output token"}
     assert times["chat"].arrived == times["chat-prefill"].arrived == times["chat-decode"].arrived
     assert times["chat"].p99.mean_ms > max(times["chat-prefill"].p99.mean_ms, times["chat-decode"].p99.mean_ms)
+
+
+def test_a_repair_shortens_the_limits_of_the_pool_that_was_late(planned):
+    problem, _ = planned
+    first, second = tightened(problem, {"chat-decode: per output token": 1.4}).workloads
+    assert (first.slo.ttft_ms, second.slo.tpot_ms) == (300.0, pytest.approx(20.0 * 0.98 / 1.4))
+    first, second = tightened(problem, {"chat": 1.4}).workloads
+    assert (first.slo.ttft_ms, second.slo.tpot_ms) == pytest.approx((300.0 * 0.7, 20.0 * 0.7))
 
 
 def test_servers_are_told_their_pool(planned):
