@@ -28,7 +28,7 @@ from provision.models.performance.tokens.records import Engine
 from provision.models.performance.tokens.step import TokenCosts
 from provision.models.traffic.arrivals import POISSON
 
-SETTINGS = {"ten batches": SHIPPED, "none, no own work": Setting(queue=0, own=False)}
+SETTINGS = {"ten batches": SHIPPED, "none, no own work": Setting(queue=0, own=False, edge=1e-6)}
 LIMIT_S = 60
 MS_PER_S = 1000
 COST_STEP = 0.25

@@ -15,17 +15,19 @@ from typing import NamedTuple
 import numpy as np
 
 BISECTIONS = 40
-EDGE = 1e-3
-"""Rates from this part of the least to this part below the saturated one are looked at."""
 SPARE = 0.1
 """The part of the saturated rate that is kept back for whoever is promised tokens per second."""
 
 
 class Setting(NamedTuple):
-    """Requests that may wait, over those in the batch; whether a request's own work comes on top of the iterations."""
+    """Requests that may wait, over those in the batch; whether a request's own work comes on top of the iterations.
+
+    Rates are looked for from the part ``edge`` of that of a single request to that part below the saturated one.
+    """
 
     queue: int = 10
     own: bool = True
+    edge: float = 1e-3
 
 
 SHIPPED = Setting()
@@ -72,7 +74,8 @@ def highest_rate_rps(costs: Coefficients, demand: Demand, most: int, setting: Se
         Of the queue.
     """
     least_rps, full_rps = 1000 * _per_ms(costs, demand, np.array([1, most]), setting)
-    low, high = EDGE * least_rps, (1 - EDGE) * full_rps * (1 - SPARE if demand.tokens_per_s else 1)
+    low = setting.edge * least_rps
+    high = (1 - setting.edge) * full_rps * (1 - SPARE if demand.tokens_per_s else 1)
     if not _kept(costs, demand, most, low, setting):
         return 0.0
     if _kept(costs, demand, most, high, setting):
