@@ -40,8 +40,9 @@ def test_two_workloads_and_a_workflow_share_the_limits():
 
 
 def test_limits_on_tokens_alone_are_those_of_the_stages():
-    first, second = instance([pooled(percentile=95.0)]).workloads
-    assert (first.slo.percentile, second.slo.percentile) == (95.0, 95.0)
+    problem = instance([pooled(percentile=95.0)])
+    first, second = problem.workloads
+    assert first.slo.percentile == second.slo.percentile == problem.workflows[0].percentile == 95.0
     assert second.slo_ms == pytest.approx(20.0 * 59)
 
 
