@@ -1,21 +1,12 @@
 """A provisioning problem: fleet, workloads, performance data and policy."""
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    ModelWrapValidatorHandler,
-    ValidationInfo,
-    field_serializer,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, ValidationInfo, field_serializer, field_validator, model_validator
 
 from provision.models.base.fields import Name, Record, Text, no_flag
 from provision.models.base.shown import Shown, frame
@@ -24,7 +15,7 @@ from provision.models.base.tolerances import THROUGHPUT_CLOSE, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.plans.plan import Plan, Replica
-from provision.models.problem.pools import DECODE, PREFILL, split
+from provision.models.problem.pools import check_workflows, split
 from provision.models.problem.prediction import throughput_rps
 from provision.models.problem.workload import FleetEntry, Policy, Workflow, Workload
 from provision.models.traffic.arrivals import POISSON
@@ -74,7 +65,7 @@ class Instance(Shown, Record):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _with_pools(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _with_pools(cls, given: Any, handler: Callable[[Any], Self]) -> Self:
         """The instance with language models that ask for two pools made two workloads each; then it is checked again.
         """
         found = handler(given)
@@ -125,31 +116,10 @@ class Instance(Shown, Record):
                         f"there is data for {', '.join(sorted(self._known_models)) or 'no model'}"
                         f"{did_you_mean(model, self._known_models)}"
                     )
-        self._check_workflows()
+        _refuse_twice("workflows", "name", [one.name for one in self.workflows])
+        check_workflows(self.workflows, self.workload)
         self._check_tokens()
         return self
-
-    def _check_workflows(self) -> None:
-        """Workflows have names of their own and stages of workloads that exist, each in one stage."""
-        _refuse_twice("workflows", "name", [one.name for one in self.workflows])
-        for name, stages in Counter(name for one in self.workflows for name in one.workloads).items():
-            if name not in self.workload:
-                raise ValueError(f"workflows: no workload {name!r}; there is {', '.join(self.workload)}")
-            if stages > 1:
-                raise ValueError(f"workflows: {name!r} stands in {stages} stages; give each a workload of its own")
-        for one in self.workflows:
-            self._refuse_unlike_pools(one)
-
-    def _refuse_unlike_pools(self, flow: Workflow) -> None:
-        """Language models have a prefill and a decode stage, for the same requests, or none."""
-        tokens = [self.workload[name].tokens for name in flow.workloads]
-        if not any(tokens):
-            return
-        pools = [one.pool for one in tokens if one] if len(flow.stages) == len(tokens) else []
-        if pools != [PREFILL, DECODE] or len({one.input for one in tokens if one}) > 1:
-            raise ValueError(f"workflows: {flow.name!r} has workloads with tokens, but not one stage of prefill, then "
-                             "one of decode for the same input; write disaggregated: true in the tokens of one "
-                             "workload instead")
 
     def _refuse_unlike_inss(self) -> None:
         """How long batches fill is known of single replicas on shared GPUs."""

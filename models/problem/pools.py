@@ -11,6 +11,7 @@ be late with half of the requests only, so that no more are late in one of them 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from provision.models.base.fields import MOST_PERCENTILE
@@ -20,7 +21,7 @@ from provision.models.performance.tokens.slo import TokenSlo, longest_ms
 from provision.models.problem.workload import Policy, Workflow, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 PREFILL, DECODE = "prefill", "decode"
 ONE = Lengths(mean=1.0)
@@ -42,6 +43,34 @@ def split(workloads: Sequence[Workload], policy: Policy) -> tuple[list[Workload]
         flows.append(Workflow(name=one.name, stages=tuple((stage.name,) for stage in stages),
                               percentile=policy.percentile_of(one)))
     return first + second, flows
+
+
+def check_workflows(workflows: Iterable[Workflow], workload: Mapping[str, Workload]) -> None:
+    """Workflows have stages of workloads that exist, by name, each in one stage; language models have pools for stages.
+
+    Raises
+    ------
+    ValueError
+        Naming the workload or workflow.
+    """
+    for name, stages in Counter(name for one in workflows for name in one.workloads).items():
+        if name not in workload:
+            raise ValueError(f"workflows: no workload {name!r}; there is {', '.join(workload)}")
+        if stages > 1:
+            raise ValueError(f"workflows: {name!r} stands in {stages} stages; give each a workload of its own")
+    for one in workflows:
+        tokens = [workload[name].tokens for name in one.workloads]
+        if any(tokens) and not _one_after_another(one, tokens):
+            raise ValueError(f"workflows: {one.name!r} has workloads with tokens, but not a stage of prefill, then one "
+                             "of decode for the same input; write disaggregated: true in the tokens of one workload "
+                             "instead")
+
+
+def _one_after_another(flow: Workflow, tokens: Sequence[RequestTokens | None]) -> bool:
+    """Whether a workflow is a prefill and a decode stage for the same requests."""
+    pools = [one.pool for one in tokens if one]
+    alike = len({one.input for one in tokens if one}) == 1
+    return len(flow.stages) == len(tokens) == 2 and pools == [PREFILL, DECODE] and alike
 
 
 def _stages(whole: Workload, percentile: float) -> tuple[Workload, Workload]:
