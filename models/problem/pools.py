@@ -12,7 +12,7 @@ be late with half of the requests only, so that no more are late in one of them 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from provision.models.base.fields import MOST_PERCENTILE
 from provision.models.base.tolerances import TOLERANCE
@@ -21,9 +21,10 @@ from provision.models.performance.tokens.slo import TokenSlo, longest_ms
 from provision.models.problem.workload import Policy, Workflow, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-PREFILL, DECODE = "prefill", "decode"
+PREFILL: Final = "prefill"
+DECODE: Final = "decode"
 ONE = Lengths(mean=1.0)
 
 
@@ -32,7 +33,9 @@ def split(workloads: Sequence[Workload], policy: Policy) -> tuple[list[Workload]
 
     The first stage stands where the workload stood, second stages at the end, so that others keep their places.
     """
-    first, second, flows = [], [], []
+    first: list[Workload] = []
+    second: list[Workload] = []
+    flows: list[Workflow] = []
     for one in workloads:
         if one.tokens is None or one.tokens.disaggregated is None:
             first.append(one)
@@ -45,7 +48,7 @@ def split(workloads: Sequence[Workload], policy: Policy) -> tuple[list[Workload]
     return first + second, flows
 
 
-def check_workflows(workflows: Iterable[Workflow], workload: Mapping[str, Workload]) -> None:
+def check_workflows(workflows: Sequence[Workflow], workload: Mapping[str, Workload]) -> None:
     """Workflows have stages of workloads that exist, by name, each in one stage; language models have pools for stages.
 
     Raises

@@ -55,7 +55,7 @@ def answers_of_all(
 
     found = {index[name]: answers(name, arriving_ns[index[name]])
              for name, engines in deployment.engines.items() if engines and name not in second}
-    passed = {}
+    passed: dict[int, Times] = {}
     for number, flow in enumerate(instance.workflows):
         (first, *_), (last, *_) = flow.stages[0], flow.stages[-1]
         if instance.workload[first].tokens:

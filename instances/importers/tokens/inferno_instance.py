@@ -59,7 +59,8 @@ def inferno_instance(given: Inferno, name: str, percentile: float, types: Mappin
         When a GPU type is unknown, no accelerator is left, or a server asks for no target of time.
     """
     kinds = {one.name: one for one in given.accelerators}
-    notes, groups = [], dict[_Group, list[ModelProfile]]()
+    notes: list[str] = []
+    groups: dict[_Group, list[ModelProfile]] = {}
     for profile in sorted(given.profiles, key=lambda one: -kinds[one.accelerator].multiplicity):
         group = _group(kinds[profile.accelerator], profile)
         reason = _left_out(group, profile, groups, types)
