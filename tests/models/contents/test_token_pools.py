@@ -1,7 +1,7 @@
 """Language models with a prefill and a decode pool: two workloads, proven against brute force, kept by replays."""
 
 import pytest
-from token_instances import CHAT, LIMITS, chat, instance, performance
+from token_instances import CHAT, LIMITS, chat, instance
 
 from provision import simulate, solve, verify
 from provision.exporters.pods import environment
@@ -9,8 +9,8 @@ from provision.models.contents.alone.segments import best_segments
 from provision.solving.replayed import tightened
 
 LONG = {"input": {"mean": 600.0}, "output": {"min": 10.0, "max": 60.0}}
-TWO_TYPES = [{"gpu": "h100-80gb", "price_per_hour": 4.0, "mig": False}, {"gpu": "v100", "price_per_hour": 1.3}]
-FILES = [performance("h100-80gb", whole=(400_000, 1.0)), performance("v100", whole=(50_000, 2.0))]
+OWNED = [{"gpu": "h100-80gb", "price_per_hour": 1.0, "count": 2, "mig": False},
+         {"gpu": "h100-80gb", "price_per_hour": 4.0, "mig": False}]
 
 
 def pooled(transfer=True, tokens=CHAT, **changes):
@@ -47,13 +47,12 @@ def test_limits_on_tokens_alone_are_those_of_the_stages():
 
 
 def test_proven_optimum_is_that_of_brute_force():
-    """The least cost is the sum of that of the stages, every number of GPUs tried."""
-    problem = instance([pooled({"kv_kib_per_token": 0.0}, LONG, rate_rps=60.0)], TWO_TYPES, FILES)
-    expected = sum(
-        min(4.0 * fast + 1.3 * slow for fast in range(4) for slow in range(8)
-            if fast * row[0] + slow * row[1] >= 60.0 * (1 - 1e-9))
-        for row in best_segments(problem).throughput_rps
-    )
+    """All numbers of replicas of both pools tried; two GPUs are owned and cheap, whichever pool takes them."""
+    problem = instance([pooled({"kv_kib_per_token": 0.0}, LONG, rate_rps=150.0)], OWNED)
+    each_rps = best_segments(problem).throughput_rps[:, 0]
+    expected = min(min(first + second, 2) + 4 * max(first + second - 2, 0)
+                   for first in range(1, 9) for second in range(1, 9)
+                   if min(first * each_rps[0], second * each_rps[1]) >= 150 * (1 - 1e-9))
     found = solve(problem, "partition-counts", time_limit_s=20, replay=False)
     assert (found.status, found.objective, found.bound) == ("optimal", pytest.approx(expected), pytest.approx(expected))
 
