@@ -2,20 +2,24 @@
 
 ``python benchmarks/papers/inferno.py DIR ...``; a DIR holds accelerator-data.json and so on (llm-inferno's sample
 data). Costs are cents per hour. The optima are those of an integer program (HiGHS) over the same rates: one type of
-accelerator per service, as the greedy has it, and several. A replay serves each service's requests on its replicas by
-continuous batching with inferno's coefficients, Poisson arrivals and tokens that vary by a half around their mean: late
-are the services whose mean TTFT or time per token is over the target that the analyzer says it keeps.
+accelerator per service, as the greedy has it, and several. The analyzer runs as in the solutions that come with the
+instances (ten batches may wait), and without a queue and without a request's own work on top of the iterations.
+
+A replay serves each service's requests on its replicas by continuous batching with inferno's coefficients, Poisson
+arrivals and tokens that vary by a half around their mean: late are the services whose mean TTFT or time per token is
+over the target that the analyzer says it keeps. As in inferno's model a prompt costs beta and gamma per token.
 """
 
 import argparse
 import math
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from provision.heuristics.inferno.analyzer import Coefficients, Demand, highest_rate_rps
+from provision.heuristics.inferno.analyzer import SHIPPED, Coefficients, Demand, Setting, highest_rate_rps
 from provision.heuristics.inferno.greedy import Choice, choose, replicas
 from provision.instances.importers.tokens.inferno import Inferno, Server, read_inferno
 from provision.models.performance.tokens.loads import TokenCounts
@@ -24,6 +28,7 @@ from provision.models.performance.tokens.records import Engine
 from provision.models.performance.tokens.step import TokenCosts
 from provision.models.traffic.arrivals import POISSON
 
+SETTINGS = {"ten batches": SHIPPED, "none, no own work": Setting(queue=0, own=False, edge=1e-6)}
 LIMIT_S = 60
 MS_PER_S = 1000
 COST_STEP = 0.25
@@ -55,31 +60,36 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", metavar="DIR", type=Path, nargs="+")
-    print("| instance | services | method | cost | bound | late in a replay |\n| --- | --- | --- | --- | --- | --- |")
-    for folder in parser.parse_args().folders:
+    print("| instance | services | queue | method | cost | bound | late in a replay |\n"
+          "| --- | --- | --- | --- | --- | --- | --- |")
+    for folder, (queue, setting) in product(parser.parse_args().folders, SETTINGS.items()):
         given = read_inferno(folder)
         rows = [_row(given, server) for server in given.servers]
-        options = [option for at in range(len(rows)) for option in _options(given, rows, at)]
+        options = [option for at in range(len(rows)) for option in _options(given, rows, at, setting)]
         for name, cost, bound, chosen in _plans(given, rows, options):
-            print(f"| {folder.name} | {len(rows)} | {name} | {cost:,.2f} | {bound} | {_late(rows, options, chosen)} |")
+            print(f"| {folder.name} | {len(rows)} | {queue} | {name} | {cost:,.2f} | {bound} | "
+                  f"{_late(rows, options, chosen)} |", flush=True)
+        if setting == SHIPPED and given.solution:
+            print(f"| {folder.name} | {len(rows)} | {queue} | its shipped solution | "
+                  f"{sum(one.cost for one in given.solution.values()):,.2f} | | |")
 
 
 def _row(given: Inferno, server: Server) -> Row:
     target = given.target(server)
-    rate_rps = max(server.rate_rps, target.tokens_per_s / server.output_tokens)
+    rate_rps = target.tokens_per_s / server.output_tokens or server.rate_rps
     [priority] = {one.priority for one in given.service_classes if one.name == server.service_class}
-    demand = Demand(server.input_tokens, server.output_tokens, target.itl_ms, target.ttft_ms)
+    demand = Demand(server.input_tokens, server.output_tokens, target.itl_ms, target.ttft_ms, target.tokens_per_s)
     return Row(server.name, rate_rps, demand, priority)
 
 
-def _options(given: Inferno, rows: list[Row], at: int) -> list[Option]:
+def _options(given: Inferno, rows: list[Row], at: int, setting: Setting) -> list[Option]:
     demand, model = rows[at].demand, given.servers[at].model
     kinds, found = {one.name: one for one in given.accelerators}, []
     for profile in given.profiles:
         if profile.name == model:
             kind, costs = kinds[profile.accelerator], Coefficients(**profile.parameters.model_dump())
             most = max(profile.max_batch * profile.at_tokens // demand.output_tokens, 1)
-            rate_rps = highest_rate_rps(costs, demand, most)
+            rate_rps = highest_rate_rps(costs, demand, most, setting)
             if rate_rps:
                 units = profile.accelerators * kind.multiplicity
                 found.append(Option(at, rate_rps, profile.accelerators * kind.cost, units, kind.type, costs, most))
@@ -131,10 +141,11 @@ def _late(rows: list[Row], options: list[Option], chosen: list[tuple[int, int]])
 def _replayed(one: Option, demand: Demand, rate_rps: float) -> tuple[float, float]:
     """Mean TTFT and time per token of a replica at a rate, in ms."""
     alpha, beta, gamma = one.costs
-    costs = TokenCosts(*([0.0] * len(TokenCosts._fields)))._replace(step=alpha, token=beta, context=gamma,
-                                                                   attended=gamma)
     prompt, output = (TokenCounts.uniform(count / 2, 3 * count / 2)
                       for count in (demand.input_tokens, demand.output_tokens))
+    attended = gamma * prompt.mean / ((prompt.mean_square + prompt.mean) / 2)
+    costs = TokenCosts(*([0.0] * len(TokenCosts._fields)))._replace(step=alpha, token=beta, context=gamma,
+                                                                   attended=attended)
     times_ms = answers_ms(rate_rps, prompt, output, Engine(most_sequences=one.most), costs, POISSON, 0)
     ttft_ms, tpot_ms, _ = times_ms[:, times_ms.shape[1] // 10 :].mean(axis=1)
     return float(ttft_ms), float(tpot_ms)

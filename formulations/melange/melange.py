@@ -65,8 +65,8 @@ def _loads(instance: Instance, segments: Segments, at: int, whole: list[int]) ->
         buckets = buckets_of(workload.tokens)
         shares = np.array([one.share for one in buckets])
         rates = np.array([[
-            _bucket_rps(instance, workload, segments, at, kind, RequestTokens(
-                input=Lengths(mean=one.prompt), output=Lengths(mean=one.output)))
+            _bucket_rps(instance, workload, segments, at, kind, workload.tokens.model_copy(update={
+                "input": Lengths(mean=one.prompt), "output": Lengths(mean=one.output)}))
             for kind in whole] for one in buckets])
     usable = (rates > 0) & (mixed_rps > 0)
     return np.where(usable, planned_rps * shares[:, None] / np.where(usable, rates, 1.0), math.inf)

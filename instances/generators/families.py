@@ -26,6 +26,7 @@ FAMILIES = {
     "gpulets": tuple(f"gpulets-{name}" for name in SCENARIOS),
     "inss": ("inss", *(f"inss-seed{seed}" for seed in range(4))),
     "variants": ("igniter-variants-12",),
+    "mlperf": ("mlperf-llama-3.1-8b-server", "mlperf-llama-3.1-8b-interactive"),
 }
 """What ``provision bench`` runs, by family."""
 

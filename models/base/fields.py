@@ -14,7 +14,8 @@ NonNegative = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)]
 Positive = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0)]
 Fraction = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, le=1)]
 
-Percentile = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=50, le=99.99)]
+MOST_PERCENTILE = 99.99
+Percentile = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=50, le=MOST_PERCENTILE)]
 """Of the latency of requests, in percent."""
 
 

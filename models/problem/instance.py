@@ -1,8 +1,7 @@
 """A provisioning problem: fleet, workloads, performance data and policy."""
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -16,6 +15,7 @@ from provision.models.base.tolerances import THROUGHPUT_CLOSE, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.plans.plan import Plan, Replica
+from provision.models.problem.pools import check_workflows, split
 from provision.models.problem.prediction import throughput_rps
 from provision.models.problem.workflow import Workflow
 from provision.models.problem.workload import FleetEntry, Policy, Workload
@@ -64,6 +64,18 @@ class Instance(Shown, Record):
     workloads: tuple[Workload, ...] = Field(min_length=1)
     workflows: tuple[Workflow, ...] = ()
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_pools(cls, given: Any, handler: Callable[[Any], Self]) -> Self:
+        """The instance with language models that ask for two pools made two workloads each; then it is checked again.
+        """
+        found = handler(given)
+        workloads, flows = split(found.workloads, found.policy)
+        if not flows:
+            return found
+        fields = {name: getattr(found, name) for name in cls.model_fields}
+        return handler(fields | {"workloads": workloads, "workflows": (*found.workflows, *flows)})
+
     @field_validator("policy")
     @classmethod
     def _as_written(cls, policy: Policy, info: ValidationInfo) -> Policy:
@@ -105,20 +117,10 @@ class Instance(Shown, Record):
                         f"there is data for {', '.join(sorted(self._known_models)) or 'no model'}"
                         f"{did_you_mean(model, self._known_models)}"
                     )
-        self._check_workflows()
+        _refuse_twice("workflows", "name", [one.name for one in self.workflows])
+        check_workflows(self.workflows, self.workload)
         self._check_tokens()
         return self
-
-    def _check_workflows(self) -> None:
-        """Workflows have names of their own and stages of workloads that exist, each in one stage."""
-        _refuse_twice("workflows", "name", [one.name for one in self.workflows])
-        for name, stages in Counter(name for one in self.workflows for name in one.workloads).items():
-            if name not in self.workload:
-                raise ValueError(f"workflows: no workload {name!r}; there is {', '.join(self.workload)}")
-            if self.workload[name].tokens:
-                raise ValueError(f"workflows: {name!r} has tokens, which no stage may have here; leave it out")
-            if stages > 1:
-                raise ValueError(f"workflows: {name!r} stands in {stages} stages; give each a workload of its own")
 
     def _refuse_unlike_inss(self) -> None:
         """How long batches fill is known of single replicas on shared GPUs."""

@@ -96,14 +96,14 @@ def engine_rps(
     instance: Instance, data: TokenModels, workload: Workload, model: str, profile: str, sequences: int
 ) -> float:
     """The highest rate at which an engine with so many sequences at a time keeps a workload's limits, in requests/s."""
-    from provision.models.performance.tokens.operating import costs_of, highest_rate_rps
+    from provision.models.performance.tokens.operating import costs_of, highest_rate_rps, part_of
 
     tokens, policy = workload.tokens, instance.policy
     assert tokens is not None
     rate_rps: float = highest_rate_rps(
         tokens.input.counts, tokens.output.counts, policy.limits_of(workload),
         data.engine_of(model, profile, sequences), costs_of(data.models[model].slices[profile]),
-        policy.traffic_of(workload).arrivals,
+        policy.traffic_of(workload).arrivals, part=part_of(tokens),
     )  # fmt: skip
     return rate_rps
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import Field, model_validator
 
-from provision.models.base.fields import Name, Record
+from provision.models.base.fields import Name, Percentile, Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,13 +24,14 @@ class Workflow(Record):
     the answers of all workloads from which an edge leads to it. Edges lead in no circle.
 
     The SLOs of the workloads split the time of the whole: the SLO of the workflow is the sum of the SLOs on its longest
-    path.
+    path. ``percentile`` of its requests are to be answered within that.
     """
 
     name: Name
     stages: tuple[Annotated[tuple[Name, ...], Field(min_length=1)], ...] = Field(
         default=(), exclude_if=lambda stages: not stages)
     edges: tuple[tuple[Name, Name], ...] = Field(default=(), exclude_if=lambda edges: not edges)
+    percentile: Percentile = Field(default=99.0, exclude_if=lambda percentile: percentile == 99)
 
     @model_validator(mode="after")
     def _one_way_without_circle(self) -> Self:

@@ -18,7 +18,7 @@ from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
 from provision.models.hardware.prices import list_price
 from provision.models.performance.tokens.lengths import Lengths, RequestTokens
-from provision.models.performance.tokens.slo import Limits, TokenSlo
+from provision.models.performance.tokens.slo import Limits, TokenSlo, longest_ms
 from provision.models.traffic.arrivals import POISSON, Arrivals, Mmpp, Poisson, Renewal, Trace
 from provision.models.traffic.register import rule_names, rule_of
 from provision.models.traffic.routing import Routing, steadiest_bound
@@ -115,7 +115,7 @@ class Workload(Record):
         if slo.ttft_ms is None or slo.tpot_ms is None:
             raise ValueError("slo: limits neither the whole answer nor both parts of it; add e2e_ms, or ttft_ms and "
                              "tpot_ms")
-        return given | {"slo_ms": slo.ttft_ms + slo.tpot_ms * max(answer.most - 1, 1)}
+        return given | {"slo_ms": longest_ms(slo.ttft_ms, slo.tpot_ms, answer.most)}
 
     @model_validator(mode="after")
     def _of_tokens(self) -> Self:
@@ -127,6 +127,20 @@ class Workload(Record):
             raise ValueError(f"slo.e2e_ms {self.slo.e2e_ms:g} and slo_ms {self.slo_ms:g} are the same limit; keep one")
         if None not in (self.percentile, self.slo.percentile):
             raise ValueError("percentile and slo.percentile are the same; keep one")
+        return self
+
+    @model_validator(mode="after")
+    def _in_pools(self) -> Self:
+        if self.tokens is None or self.tokens.disaggregated is None:
+            return self
+        if self.slo is None or self.slo.ttft_ms is None or self.slo.tpot_ms is None:
+            raise ValueError("tokens.disaggregated: each pool needs a limit; give slo.ttft_ms, for prefill, and "
+                             "slo.tpot_ms, for decode")
+        if self.slo_ms <= self.slo.ttft_ms:
+            raise ValueError(f"slo: {self.slo_ms:g} ms for the whole answer leave the decode pool nothing beside "
+                             f"ttft_ms {self.slo.ttft_ms:g}; raise e2e_ms")
+        if self.tokens.output.most < 2:
+            raise ValueError("tokens.disaggregated: answers of one token need no decode pool; leave it out")
         return self
 
     @field_validator("variants")

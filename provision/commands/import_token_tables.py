@@ -109,8 +109,8 @@ def _inferno(options: Namespace) -> int:
     pairs = [one.partition("=") for one in options.gpus.split(",") if one]
     types = {**KNOWN, **{name: gpu for name, _, gpu in pairs}}
     found = inferno_instance(read_inferno(options.path), Path(options.path).resolve().name, options.percentile, types)
-    if found.accelerators:
-        print(f"left out, as no single GPU of a known type: {', '.join(found.accelerators)}", file=sys.stderr)
+    for note in found.notes:
+        print(note, file=sys.stderr)
     if found.servers:
         print(f"left out, as their models fit no GPU that is left: {', '.join(found.servers)}", file=sys.stderr)
     write(found.instance, options.out, options.force)

@@ -103,6 +103,9 @@ def _served(plan: Plan, instance: Instance) -> list[_Served]:
         if workload.tokens is None or not isinstance(data, TokenModels):
             raise InputError(f"inferno: workload {name} is no language model, and inferno serves nothing else; leave "
                              "it out")
+        if workload.tokens.pool:
+            raise InputError(f"inferno: workload {name} is one of two pools, which inferno does not know; leave "
+                             "disaggregated out")
         if len(gpus) > 1:
             raise InputError(f"inferno: workload {name} runs on {' and '.join(gpus)}, inferno knows one type per "
                              "server; plan with --method inferno")

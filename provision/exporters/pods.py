@@ -152,6 +152,9 @@ def environment(instance: Instance, piece: Slice, replica: Replica) -> list[dict
     }
     if (gpus := group_of(piece.profile) or 1) > 1:
         values["PROVISION_TENSOR_PARALLEL"] = gpus
+    tokens = instance.workload[replica.workload].tokens
+    if tokens is not None and tokens.pool is not None:
+        values["PROVISION_POOL"] = tokens.pool
     if uses_mps(piece):
         values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percentage(replica)
     # Kubernetes replaces $(NAME) in values, and takes $$ for a dollar sign.

@@ -16,10 +16,13 @@ from provision.simulation.arrivals import arrivals_ns, process_of
 from provision.simulation.deployment import Deployment
 from provision.simulation.failure import before_failure, parts_after
 from provision.simulation.kernel import NS_PER_MS, NS_PER_S, Line
+from provision.simulation.pools import answers_of_all
 from provision.simulation.shadow import replay_with_shadows
 from provision.simulation.slices import PlannedSlice, answered, line_of
-from provision.simulation.tokens import answered_ns, further_limits, token_parts
+from provision.simulation.tokens import Answers, further_limits, token_parts
 from provision.simulation.workflows import arrivals_at_stages, play
+
+NOBODY = Answers(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((3, 0), np.int64), np.zeros(0, np.int64))
 
 
 class Tally(NamedTuple):
@@ -84,26 +87,15 @@ def replay(
                                     for place in places])
         for times_ns, places in zip(arriving_ns, deployment.places.values(), strict=True)
     ]
-    tokens = _tokens(instance, deployment, settings, arriving_ns, owners, streams)
-    for at, (arrived_ns, took_ns) in tokens.items():
-        all_of_them, dropped = len(arriving_ns[at]), len(arriving_ns[at]) - len(arrived_ns)
-        workloads[at] = _timed(settings, arrived_ns, arrived_ns + took_ns[-1], all_of_them, dropped=dropped)
-    nobody = np.zeros(0, np.int64), np.zeros((3, 0), np.int64)
-    limits = [(one.row, *tokens.get(one.workload, nobody)) for one in further_limits(instance)]
-    limited = [_timed(settings, arrived_ns, arrived_ns + took_ns[row], len(arrived_ns))
-               for row, arrived_ns, took_ns in limits]
-    flows = [_timed(settings, first_ns, last_ns, len(first_ns)) for first_ns, last_ns in passed]
+    tokens, through = answers_of_all(instance, deployment, settings, arriving_ns, owners, streams)
+    for at, one in tokens.items():
+        all_of_them, dropped = len(arriving_ns[at]), len(arriving_ns[at]) - len(one.at)
+        workloads[at] = _timed(settings, one.arrived_ns, one.arrived_ns + one.took_ns[-1], all_of_them, dropped=dropped)
+    limits = [(limit.row, tokens.get(limit.workload, NOBODY)) for limit in further_limits(instance)]
+    limited = [_timed(settings, one.arrived_ns, one.arrived_ns + one.took_ns[row], len(one.at)) for row, one in limits]
+    flows = [_timed(settings, first_ns, last_ns, len(first_ns))
+             for first_ns, last_ns in (through.get(number, times) for number, times in enumerate(passed))]
     return workloads, limited, flows, switches
-
-
-def _tokens(instance: Instance, deployment: Deployment, settings: SimulationSettings, arriving_ns: list[Ints],
-            owners: dict[str, Ints], streams: list[np.random.Generator]) -> dict[int, tuple[Ints, Ints]]:
-    """Arrivals and times of all requests of the workloads that have tokens and replicas, by index."""
-    return {
-        at: answered_ns(deployment.engines[one.name], one.tokens, arriving_ns[at], owners[one.name],
-                        settings, streams[at])
-        for at, one in enumerate(instance.workloads) if one.tokens and deployment.engines.get(one.name)
-    }
 
 
 def _arrivals(instance: Instance, workload: Workload, settings: SimulationSettings) -> Poisson | Renewal | Mmpp | Trace:

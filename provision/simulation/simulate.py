@@ -74,7 +74,7 @@ def simulate(instance: Instance, plan: Plan, seconds: float = 60.0, seed: int = 
         for one, *found in zip(further_limits(instance), *(found for _, found, *_ in rounds), strict=True)
     ]
     workflows = [
-        summarise(Timed(one.name, instance.workflow_slo_ms(one)), 0, settings, found)
+        summarise(Timed(one.name, instance.workflow_slo_ms(one)), 0, settings, found, one.percentile)
         for one, *found in zip(instance.workflows, *(found for *_, found, _ in rounds), strict=True)
     ]
     return SimulationReport(

@@ -14,6 +14,7 @@ from provision.simulation.kernel import NS_PER_MS, NS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from provision.models.base.arrays import Ints
     from provision.models.performance.tokens.lengths import RequestTokens
     from provision.models.performance.tokens.records import Engine
     from provision.models.plans.plan import Plan, Replica
@@ -26,7 +27,7 @@ LARGEST_SEED = 2**31
 
 
 class FurtherLimit(NamedTuple):
-    """A limit on tokens: what a report calls it, the limit in ms, of which workload, and a row of `answered_ns`."""
+    """A limit on tokens: what a report calls it, the limit in ms, of which workload, and a row of `Answers.took_ns`."""
 
     name: str
     slo_ms: float
@@ -41,6 +42,18 @@ class TokenReplica(NamedTuple):
     engine: Engine
     rate_rps: float
     gpu: int
+
+
+class Answers(NamedTuple):
+    """Requests that were answered: which of all, when they arrived, how long they took, in whole ns; their prompts.
+
+    Arrays (requests,), of times (3, requests): to the first token, per further token, of the whole answer.
+    """
+
+    at: Ints
+    arrived_ns: Ints
+    took_ns: Ints
+    prompt: Ints
 
 
 def token_replicas(instance: Instance, plan: Plan) -> dict[str, list[TokenReplica]]:
@@ -90,9 +103,9 @@ def refuse_settings(settings: SimulationSettings) -> None:
             raise InputError(f"simulate: {option} is not for language models; leave it out")
 
 
-def answered_ns(replicas: Sequence[TokenReplica], tokens: RequestTokens, arrivals_ns: np.ndarray, owners: np.ndarray,
-                settings: SimulationSettings, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """When the requests of a workload that were answered arrived, and how long they took, in whole nanoseconds.
+def answered_ns(replicas: Sequence[TokenReplica], tokens: RequestTokens, arrivals_ns: Ints, owners: Ints,
+                settings: SimulationSettings, random: np.random.Generator, prompt: Ints | None = None) -> Answers:
+    """The requests of a workload that were answered, replica by replica.
 
     Those that were not when their GPU failed are left out.
 
@@ -106,28 +119,24 @@ def answered_ns(replicas: Sequence[TokenReplica], tokens: RequestTokens, arrival
         Whose factor is on all times of the engines.
     random
         Generator to draw the tokens with.
-
-    Returns
-    -------
-    array (requests,)
-        Arrivals, replica by replica.
-    array (3, requests)
-        To the first token, per further token, of the whole answer.
+    prompt
+        (requests,) tokens of the prompts, where an earlier stage has drawn them.
     """
-    from provision.models.performance.tokens.operating import costs_of, served_ms
+    from provision.models.performance.tokens.operating import costs_of, part_of, timed_ms
 
-    arrived, times = [], []
+    found = []
     for number, one in enumerate(replicas):
-        part_ns, seed = arrivals_ns[owners == number], int(random.integers(LARGEST_SEED))
+        mine, seed = np.flatnonzero(owners == number), int(random.integers(LARGEST_SEED))
         costs = costs_of(one.costs)
         scaled = type(costs)(*(settings.service_factor * cost for cost in costs))
-        times_ms = served_ms(part_ns / NS_PER_MS, tokens.input.counts, tokens.output.counts, one.engine, scaled, seed)
+        given = tokens.input.counts.sample(len(mine), seed) if prompt is None else prompt[mine]
+        output = tokens.output.counts.sample(len(mine), seed + 1)
+        times_ms = timed_ms(arrivals_ns[mine] / NS_PER_MS, given, output, one.engine, scaled, seed, part_of(tokens))
         took_ns = np.rint(times_ms * NS_PER_MS).astype(np.int64)
         ends_s = settings.fail.at_s if settings.fail and one.gpu == settings.fail.gpu else np.inf
-        kept = part_ns + took_ns[-1] <= ends_s * NS_PER_S
-        arrived.append(part_ns[kept])
-        times.append(took_ns[:, kept])
-    return np.concatenate(arrived), np.concatenate(times, axis=1)
+        kept = arrivals_ns[mine] + took_ns[-1] <= ends_s * NS_PER_S
+        found.append(Answers(mine[kept], arrivals_ns[mine][kept], took_ns[:, kept], given[kept]))
+    return Answers(*(np.concatenate(column, axis=-1) for column in zip(*found, strict=True)))
 
 
 def further_limits(instance: Instance) -> list[FurtherLimit]:

@@ -37,7 +37,7 @@ def refuse_without_stages(instance: Instance, deployment: Deployment, settings: 
             raise InputError(f"simulate: workflow {workflow.name}: every request passes through all its workloads, but "
                              f"their rates are {shown} requests/s; give all the same")
         for name in workflow.workloads:
-            if not deployment.places[name]:
+            if not deployment.places[name] and not deployment.engines.get(name):
                 raise InputError(f"simulate: workflow {workflow.name}: {name} has no replica in the plan; give it one")
 
 

@@ -20,6 +20,7 @@ from provision.models.plans.simulation_report import TAIL_LEVELS, SimulatedWorkl
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
 from provision.simulation.simulate import simulate
+from provision.simulation.tokens import further_limits
 
 SECONDS, LEAST_S = 60.0, 1.0
 """Length of a replay at most and at least."""
@@ -93,9 +94,13 @@ def _needed(times: Sequence[SimulatedWorkload], late: float, spread: float, limi
 def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
     """The instance with SLOs shorter by these parts, for the named workloads.
 
-    A late workflow shortens those of its workloads.
+    A late workflow shortens those of its workloads, a late limit on tokens those of its workload.
     """
     over = dict(over_slo)
+    for limit in further_limits(instance):
+        if limit.name in over:
+            name = instance.workloads[limit.workload].name
+            over[name] = max(over.get(name, 0.0), over[limit.name])
     for flow in instance.workflows:
         for name in flow.workloads if flow.name in over else ():
             over[name] = max(over.get(name, 0.0), over[flow.name])

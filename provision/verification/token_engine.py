@@ -3,6 +3,7 @@
 It shares no code with what searches (`models/performance/tokens/batching` goes from event to event). An iteration gives
 every decoding sequence a token, then spends what is left of its token budget on prompts, first come first served. KV
 memory is taken in blocks; when it runs short, the sequence admitted last starts again from its prompt and its tokens.
+At a decode pool requests come with their KV cache and first token, and decode at once.
 """
 
 from __future__ import annotations
@@ -71,11 +72,17 @@ def _played(seed: int, rate_rps: float, tokens: RequestTokens, traffic: Traffic,
     sent_ms = 1000 * arrival_times_s(traffic.arrivals, rate_rps, REQUESTS / rate_rps, random)
     prompt, output = (_drawn(one.counts.levels, one.counts.tokens, len(sent_ms), random)
                       for one in (tokens.input, tokens.output))
-    first_ms, end_ms = _serve(_taken_in(sent_ms, request_ms), prompt, output, sizes, weights)
+    output = np.maximum(output, 2 if tokens.cached else 1)
+    first_ms, end_ms = _serve(_taken_in(sent_ms, request_ms), prompt, output, sizes, weights, tokens.cached)
+    later_ms = (0.0 if tokens.cached else around_ms) + tokens.transfer_ms_per_token * prompt
     unlucky = random.random(len(sent_ms)) < HICCUPS
-    ttft_ms = first_ms + around_ms - sent_ms + hiccup_ms * unlucky * random.exponential(size=len(sent_ms))
-    tpot_ms = (end_ms - first_ms) / np.maximum(output - 1, 1)
-    return np.array([ttft_ms, tpot_ms, end_ms + around_ms - sent_ms])[:, int(len(sent_ms) * WARM_UP) :]
+    ttft_ms = first_ms + later_ms - sent_ms + hiccup_ms * unlucky * random.exponential(size=len(sent_ms))
+    e2e_ms = end_ms + later_ms - sent_ms
+    if tokens.cached:
+        ttft_ms, tpot_ms = np.zeros(len(sent_ms)), e2e_ms / (output - 1)
+    else:
+        tpot_ms = (end_ms - first_ms) / np.maximum(output - 1, 1)
+    return np.array([ttft_ms, tpot_ms, e2e_ms])[:, int(len(sent_ms) * WARM_UP) :]
 
 
 def _drawn(levels: tuple[float, ...], counts: tuple[float, ...], many: int, random: np.random.Generator) -> np.ndarray:
@@ -90,16 +97,19 @@ def _taken_in(sent_ms: np.ndarray, request_ms: float) -> np.ndarray:
 
 
 @compiled
-def _serve(ready_ms: Floats, prompt: Ints, output: Ints, sizes: Ints, weights: Floats) -> tuple[Floats, Floats]:
+def _serve(ready_ms: Floats, prompt: Ints, output: Ints, sizes: Ints, weights: Floats, cached: bool
+           ) -> tuple[Floats, Floats]:
     """Times of first and last tokens of requests that reach the engine at ``ready_ms``.
 
+    Where they come ``cached``, with the KV cache of their prompt and its first token, that token is not timed.
     ``running`` are sequences in the order of admission, all of which decode but the last ones; ``line`` is a stack of
     those that were sent back.
     """
     budget, most, block, blocks = sizes
     count = len(ready_ms)
     first_ms, end_ms = np.full(count, math.inf), np.zeros(count)
-    given, computed, decodes = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.bool_)
+    computed, decodes = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+    given = np.ones(count, np.int64) if cached else np.zeros(count, np.int64)
     running, line = np.zeros(most, np.int64), np.zeros(count, np.int64)
     size, again, upcoming, used, now_ms = 0, 0, 0, 0, 0.0
     while upcoming < count or size > 0 or again > 0:
@@ -120,6 +130,16 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, sizes: Ints, weights: F
                 if not (calm and waiting and size < most):
                     break
             request = newest if begun else line[again - 1] if again > 0 else upcoming
+            if cached and again == 0 and not begun:
+                if used + grown + _held(prompt[request] + 1, block) > blocks:
+                    break
+                running[size] = request
+                size, upcoming, left, decoding = size + 1, upcoming + 1, left - 1, decoding + 1
+                computed[request], decodes[request] = prompt[request], True
+                used += _held(prompt[request], block)
+                grown += prompt[request] % block == 0
+                context += prompt[request]
+                continue
             done = computed[request]
             chunk = min(prompt[request] + given[request] - done, left)
             needed = _held(done + chunk, block) - _held(done, block)

@@ -1,8 +1,9 @@
-"""inferno's instances as instances of this package: what they hold of GPU types that are known here, one GPU each.
+"""inferno's instances as instances of this package: what they hold of GPU types that are known here.
 
 inferno's servers become workloads, its accelerators entries of the fleet, and its coefficients performance data: an
-iteration takes alpha, beta more per token and gamma more per token in the KV caches. Its targets are for means; here
-they are for a percentile of the requests.
+iteration takes alpha, beta more per token and gamma more per token in the KV caches. A replica that takes several GPUs
+has a node of so many for itself; of several machines with as many the one that has them in one accelerator counts,
+which is fastest in its samples. Its targets are for means; here they are for a percentile of the requests.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from provision.instances.files.files import refused
 from provision.instances.importers.tokens.inferno import Accelerator, Inferno, ModelProfile, Server
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.hardware.node import SIZES, UNIT
 from provision.models.problem.instance import Instance
 
 CENTS = 100
@@ -22,15 +24,23 @@ KNOWN = {"A100": "a100-80gb", "H100": "h100-80gb", "L4": "l4", "L40S": "l40s"}
 
 
 class Imported(NamedTuple):
-    """The instance, and the names of the accelerators and of the servers that it leaves out."""
+    """The instance, a line on everything that it leaves out or takes otherwise, and the servers that it leaves out."""
 
     instance: Instance
-    accelerators: tuple[str, ...]
+    notes: tuple[str, ...]
     servers: tuple[str, ...]
 
 
+class _Group(NamedTuple):
+    """GPUs of one of inferno's types that a replica takes together, and what they cost in cents per hour."""
+
+    type: str
+    gpus: int
+    cost: float
+
+
 def inferno_instance(given: Inferno, name: str, percentile: float, types: Mapping[str, str] = KNOWN) -> Imported:
-    """An instance of those accelerators that are single GPUs of a known type, and the servers that they can serve.
+    """An instance of those accelerators that are GPUs of a known type, and the servers that they can serve.
 
     Parameters
     ----------
@@ -48,35 +58,71 @@ def inferno_instance(given: Inferno, name: str, percentile: float, types: Mappin
     InputError
         When a GPU type is unknown, no accelerator is left, or a server asks for no target of time.
     """
-    kept = [one for one in given.accelerators if one.type in types and one.multiplicity == 1]
-    files = [_performance(given, one, gpu_type(types[one.type]).name) for one in kept]
-    served = [(one, data) for one, data in zip(kept, files, strict=True) if data["models"]]
-    left_out = {one.name for one in given.accelerators} - {one.name for one, _ in served}
-    if not served:
-        raise InputError(f"inferno: no accelerator is a single GPU of a known type ({', '.join(sorted(left_out))}); "
-                         f"name theirs with --gpus NAME=TYPE, known are {', '.join(types)}")
-    known = {model for _, data in served for model in data["models"]}
+    kinds = {one.name: one for one in given.accelerators}
+    notes: list[str] = []
+    groups: dict[_Group, list[ModelProfile]] = {}
+    for profile in sorted(given.profiles, key=lambda one: -kinds[one.accelerator].multiplicity):
+        group = _group(kinds[profile.accelerator], profile)
+        reason = _left_out(group, profile, groups, types)
+        if reason:
+            notes.append(reason)
+        else:
+            groups.setdefault(group, []).append(profile)
+    if not groups:
+        raise InputError(f"inferno: no accelerator is a GPU of a known type ({', '.join(sorted(kinds))}); name theirs "
+                         f"with --gpus NAME=TYPE, known are {', '.join(types)}")
+    known = {profile.name for profiles in groups.values() for profile in profiles}
     with refused("inferno"):
         instance = Instance(
             version=1, name=name, source="github.com/llm-inferno/sample-data",
-            fleet=[_entry(given, one, data["gpu"]) for one, data in served],
-            performance=tuple(data for _, data in served),
+            fleet=[_entry(given, one, types) for one in groups],
+            performance=tuple(_performance(one, profiles, types) for one, profiles in groups.items()),
             workloads=[_workload(given, one, percentile) for one in given.servers if one.model in known],
         )
-    return Imported(instance, tuple(sorted(left_out)),
+    notes += [f"{one}: its {count} GPUs are a limit for groups of each size here, not for all of them together"
+              for one, count in given.capacity.items() if sum(group.type == one for group in groups) > 1]
+    return Imported(instance, tuple(dict.fromkeys(notes)),
                     tuple(one.name for one in given.servers if one.model not in known))
 
 
-def _entry(given: Inferno, one: Accelerator, gpu: str) -> dict[str, Any]:
-    count = {"count": given.capacity[one.type]} if one.type in given.capacity else {}
-    return {"gpu": gpu, "mig": False, "price_per_hour": one.cost / CENTS} | count
+def _group(kind: Accelerator, profile: ModelProfile) -> _Group:
+    return _Group(kind.type, profile.accelerators * kind.multiplicity, profile.accelerators * kind.cost)
 
 
-def _performance(given: Inferno, accelerator: Accelerator, gpu: str) -> dict[str, Any]:
-    profiles = [one for one in given.profiles if one.accelerator == accelerator.name and one.accelerators == 1]
-    return {"version": 1, "kind": "tokens", "name": f"inferno-{accelerator.name.lower()}", "gpu": gpu,
-            "source": "inferno's coefficients",
-            "models": {one.name: {"slices": {WHOLE: _slice(one)}} for one in profiles}}
+def _left_out(group: _Group, profile: ModelProfile, groups: Mapping[_Group, list[ModelProfile]],
+              types: Mapping[str, str]) -> str | None:
+    """Why a model is not taken on a group of GPUs, in a line; None where it is."""
+    if group.type not in types:
+        return f"left out: {group.type}, no GPU type here; --gpus {group.type}=TYPE says which one it is like"
+    if group.gpus not in (1, *SIZES):
+        return (f"left out: {profile.name} on {group.gpus} {group.type}, nodes here have "
+                f"{', '.join(map(str, SIZES))} GPUs")
+    alike = [(other, profiles) for other, profiles in groups.items() if other[:2] == group[:2]]
+    where = f"left out: {profile.name} on {profile.accelerators} x {profile.accelerator}"
+    if any(other.cost != group.cost for other, _ in alike):
+        return f"{where}, other machines of {group.gpus} {group.type} have another price"
+    if any(profile.name == one.name for _, profiles in alike for one in profiles):
+        return f"{where}, taken from the machine with most of these {group.gpus} {group.type}"
+    return None
+
+
+def _gpu(group: _Group, types: Mapping[str, str]) -> str:
+    """The GPU type of a group: a node of its own for several GPUs."""
+    one = gpu_type(types[group.type]).name
+    return one if group.gpus == 1 else gpu_type(f"{group.gpus}x{one}").name
+
+
+def _entry(given: Inferno, group: _Group, types: Mapping[str, str]) -> dict[str, Any]:
+    count = {"count": given.capacity[group.type] // group.gpus} if group.type in given.capacity else {}
+    whole = {"mig": False} if group.gpus == 1 else {}
+    return {"gpu": _gpu(group, types), "price_per_hour": group.cost / CENTS} | whole | count
+
+
+def _performance(group: _Group, profiles: list[ModelProfile], types: Mapping[str, str]) -> dict[str, Any]:
+    profile = WHOLE if group.gpus == 1 else f"{group.gpus}{UNIT}"
+    return {"version": 1, "kind": "tokens", "name": f"inferno-{group.gpus}x{group.type.lower()}",
+            "gpu": _gpu(group, types), "source": "inferno's coefficients",
+            "models": {one.name: {"slices": {profile: _slice(one)}} for one in profiles}}
 
 
 def _slice(one: ModelProfile) -> dict[str, Any]:

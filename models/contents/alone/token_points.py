@@ -73,12 +73,12 @@ class _Place(NamedTuple):
 
 def _least_limits(tokens: RequestTokens, asked: Limits, places: list[_Place]) -> Limits:
     """The limits asked for, raised to what the best of some slices keeps at a low rate."""
-    from provision.models.performance.tokens.operating import costs_of, least_limits
+    from provision.models.performance.tokens.operating import costs_of, least_limits, part_of
 
     found = [
         least_limits(tokens.input.counts, tokens.output.counts, asked,
                      data.engine_of(model, profile, max(data.engine.max_sequences)),
-                     costs_of(data.models[model].slices[profile]))
+                     costs_of(data.models[model].slices[profile]), part_of(tokens))
         for data, model, profile in places
     ]
     return min(found, key=lambda one: max(need / time for need, time in zip(one.times_ms, asked.times_ms, strict=True)))

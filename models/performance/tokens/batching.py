@@ -4,7 +4,8 @@ Every iteration gives each decoding sequence one token. What is left of its toke
 first served and in chunks; the iteration in which the last chunk of a prompt is computed also gives its first token.
 Sequences take KV memory in blocks as they grow. When none is left, the sequence that was admitted last gives all its
 blocks back and later computes its prompt and its tokens again; no prompt is admitted in such an iteration.
-(Scheduler of vLLM's version 1, with its defaults, without reuse of prefixes.)
+(Scheduler of vLLM's version 1, with its defaults, without reuse of prefixes.) A request that comes with the KV cache of
+its prompt decodes from the iteration on in which it is admitted.
 
 At most one admitted sequence is in the middle of its prompt, the one admitted last. All others decode, so iterations
 without prefill differ only in the length of the contexts: a run of them up to the next arrival, completion or shortage
@@ -110,6 +111,7 @@ def _preempt(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine) -
         core.partial = NOBODY
     else:
         requests[request].tokens = requests[request].output - (requests[request].ends - core.step)
+        requests[request].cached = 0
         _leave(requests, core, crossing, engine, request)
     _unlink(requests, core, request)
     requests[request].preemptions += 1
@@ -120,7 +122,7 @@ def _preempt(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine) -
 
 @compiled
 def _prefill(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, calm: bool) -> tuple[int, float, bool]:
-    """Spend the rest of the token budget on prompts.
+    """Spend the rest of the token budget on prompts, and on those who come with theirs computed.
 
     Returns tokens computed, pairs of a token and one that it attends to, and whether still nobody gave blocks back.
     """
@@ -131,6 +133,12 @@ def _prefill(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, c
         if core.partial == NOBODY and (not calm or core.waiting == 0 or room == 0):
             break
         request = core.partial if core.partial != NOBODY else requests[core.head].line
+        if requests[request].cached > 0:
+            if not _take_over(requests, core, crossing, engine, request):
+                break
+            room -= 1
+            budget -= 1
+            continue
         done = core.chunked if core.partial != NOBODY else 0
         left = requests[request].prompt + requests[request].tokens - done
         chunk = min(left, budget)
@@ -150,6 +158,18 @@ def _prefill(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, c
         core.partial = request if chunk < left else NOBODY
         core.chunked = done + chunk
     return tokens, attended, calm
+
+
+@compiled
+def _take_over(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, request: int) -> bool:
+    """Admit the head of the line with its KV cache, which decodes at once; False where memory for it is short."""
+    cached = requests[request].cached
+    if _blocks(cached + 1, engine) > core.free - crossing[core.step % engine.block_tokens]:
+        return False
+    core.free -= _blocks(cached, engine)
+    _admit(requests, core, request)
+    _join(requests, core, crossing, engine, request, cached)
+    return True
 
 
 @compiled
@@ -225,8 +245,11 @@ def _begin_decodes(
     request = core.newest
     if request != NOBODY and request == core.partial:
         request = requests[request].older
-    while request != NOBODY and requests[request].ends == 0:
+    while request != NOBODY and (requests[request].ends == 0 or _taken_over(requests, core, request)):
         older = requests[request].older
+        if requests[request].ends > 0:
+            request = older
+            continue
         computed = requests[request].prompt + requests[request].tokens
         requests[request].tokens += 1
         requests[request].first_ms = min(requests[request].first_ms, delivered_ms)
@@ -236,6 +259,13 @@ def _begin_decodes(
         else:
             _join(requests, core, crossing, engine, request, computed)
         request = older
+
+
+@compiled
+def _taken_over(requests: np.ndarray, core: Core, request: int) -> bool:
+    """Whether a sequence that decodes came with its KV cache in this iteration."""
+    cached = requests[request].cached
+    return cached > 0 and requests[request].age + core.step == cached + 1
 
 
 @compiled

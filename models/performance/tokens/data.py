@@ -57,11 +57,12 @@ class TokenSlice(Record):
     def alone_ms(self, tokens: RequestTokens, chunk: int) -> float:
         """A mean request served alone, from its arrival to its last token; prompts in chunks of so many tokens."""
         prompt, output = tokens.input.counts.mean, tokens.output.counts.mean
-        chunks = math.ceil(prompt / chunk)
-        prefill_ms = chunks * self.iteration_ms(0, 0, prompt / chunks, prompt**2 / 2 / chunks)
+        chunks = 0 if tokens.cached else math.ceil(prompt / chunk)
+        prefill_ms = chunks * self.iteration_ms(0, 0, prompt / chunks, prompt**2 / 2 / chunks) if chunks else 0.0
         decode_ms = max(output - 1, 0) * self.iteration_ms(1, prompt + output / 2)
-        around_ms = self.request_ms + self.idle_ms + self.delivery_ms + self.delivery_sequence_ms
-        return around_ms + prefill_ms + decode_ms
+        around_ms = self.request_ms + self.delivery_sequence_ms
+        around_ms += 0.0 if tokens.cached else self.idle_ms + self.delivery_ms
+        return around_ms + prefill_ms + decode_ms + tokens.transfer_ms_per_token * prompt
 
     def saturated_rps(self, tokens: RequestTokens, engine: Engine) -> float:
         """Requests/s of an engine that is never without work: by mean values, with the KV memory or the batch full.
@@ -69,13 +70,15 @@ class TokenSlice(Record):
         An estimate from above: nobody waits for a prompt of another."""
         prompt, output = tokens.input.counts.mean, tokens.output.counts.mean
         context = prompt + tokens.output.counts.mean_square / output / 2
-        per_output = prompt / output
-        sequences = min(engine.most_sequences, engine.kv_tokens / context, engine.budget_tokens / (1 + per_output))
-        arriving = sequences / output
-        time_ms = self.iteration_ms(sequences, sequences * context, sequences * per_output,
-                                    arriving * tokens.input.counts.mean_square / 2)
-        time_ms -= self.prefill_ms * max(1 - arriving, 0)
-        return min(1000 * arriving / time_ms, 1000 / self.request_ms if self.request_ms else math.inf)
+        steps = max(output - 1, 1.0) if tokens.cached else output
+        fresh = 0.0 if tokens.cached else 1 / steps
+        sequences = min(engine.most_sequences, engine.kv_tokens / context,
+                        engine.budget_tokens / (1 - fresh + fresh * prompt))
+        decoding, begun = sequences * (1 - fresh), sequences * fresh
+        time_ms = self.iteration_ms(decoding, decoding * context, begun * prompt,
+                                    begun * tokens.input.counts.mean_square / 2)
+        time_ms -= self.prefill_ms * max(1 - begun, 0) if begun else 0.0
+        return min(1000 * sequences / steps / time_ms, 1000 / self.request_ms if self.request_ms else math.inf)
 
 
 class TokenModel(Record):

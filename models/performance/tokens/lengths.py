@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from functools import cached_property
 from statistics import NormalDist
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from provision.models.base.fields import Positive, Record
+from provision.models.base.fields import NonNegative, Positive, Record
 from provision.models.performance.tokens.loads import TokenCounts
 
 MOST_TOKENS = 10**7
@@ -88,11 +88,61 @@ class Lengths(Record):
         return hash((type(self), *(getattr(self, name) for name in type(self).model_fields)))
 
 
+class Transfer(Record):
+    """The way of KV caches from replicas that compute prompts to others that decode: bandwidth, and bytes per token.
+
+    By default 200 Gbit/s, the InfiniBand of the machines with A100s of Splitwise (Patel et al., ISCA 2024; twice that
+    with H100s), and 16-bit keys and values of Llama-2-70B: 80 layers of 8 heads of 128. Those of Llama-3.1-8B, with 32
+    layers, take 128 KiB.
+    """
+
+    gb_per_s: Positive = 25.0
+    kv_kib_per_token: NonNegative = 320.0
+
+    @property
+    def ms_per_token(self) -> float:
+        """Time for the KV cache of a token, in ms."""
+        return self.kv_kib_per_token * 1024 / (1e6 * self.gb_per_s)
+
+
+def _transfer(given: object) -> object:
+    """``true`` stands for a transfer as it is by default."""
+    return (Transfer() if given else None) if isinstance(given, bool) else given
+
+
+def _not_given(value: object) -> bool:
+    return not value
+
+
 class RequestTokens(Record):
-    """Tokens of prompts and of answers; the two are drawn independently of each other."""
+    """Tokens of prompts and of answers; the two are drawn independently of each other.
+
+    ``disaggregated`` asks for two pools of replicas, for prompts and for what follows (`problem.pools` makes two
+    workloads of it), and tells the way between them. The workload of a ``pool`` says which one it is. ``prefill``
+    replicas compute prompts and give the first token; an answer then takes ``transfer_ms_per_token`` longer for every
+    token of the prompt. Requests of ``decode`` come with their KV cache and first token.
+    """
 
     input: Lengths
     output: Lengths
+    disaggregated: Annotated[
+        Transfer | None, BeforeValidator(_transfer, json_schema_input_type=bool | Transfer | None)
+    ] = Field(default=None, exclude_if=_not_given)
+    pool: Literal["prefill", "decode"] | None = Field(default=None, exclude_if=_not_given)
+    transfer_ms_per_token: NonNegative = Field(default=0.0, exclude_if=_not_given)
+
+    @model_validator(mode="after")
+    def _of_one_pool(self) -> Self:
+        if self.pool and self.disaggregated:
+            raise ValueError("pool and disaggregated: the pools of a workload are not split again; keep one")
+        if self.pool == "prefill" and self.output.most > 1:
+            raise ValueError(f"output: a prefill pool gives one token (got {self.output.most}); write mean: 1")
+        return self
+
+    @property
+    def cached(self) -> bool:
+        """Whether requests come with the KV cache of their prompt and with their first token."""
+        return self.pool == "decode"
 
     @property
     def most(self) -> int:

@@ -7,12 +7,14 @@ confidence bound of the share of late requests stays within what the percentile 
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
 
 from provision.models.performance.tokens.batching import replay
 from provision.models.performance.tokens.data import TokenSlice
+from provision.models.performance.tokens.lengths import RequestTokens
 from provision.models.performance.tokens.loads import TokenCounts
 from provision.models.performance.tokens.records import Clients, Engine, request_table
 from provision.models.performance.tokens.replays import hiccups_ms
@@ -40,6 +42,25 @@ STEADY = (0.2, 0.8)
 EVERYBODY = Clients(most=10**9, senders=1)
 
 
+class Part(NamedTuple):
+    """What replicas do of requests: by default all of it.
+
+    ``cached``: they come with their KV cache and first token, which are timed from then on. ``transfer_ms``: how much
+    later answers come for every token of the prompt, because its KV cache is sent on.
+    """
+
+    cached: bool = False
+    transfer_ms: float = 0.0
+
+
+ALL = Part()
+
+
+def part_of(tokens: RequestTokens) -> Part:
+    """What replicas of a workload's pool do; all of a request where it has no pools."""
+    return Part(tokens.cached, tokens.transfer_ms_per_token)
+
+
 def costs_of(data: TokenSlice) -> TokenCosts:
     """The coefficients of a slice's performance data as the replays take them."""
     return TokenCosts(*(getattr(data, f"{name}_ms") for name in TokenCosts._fields))
@@ -48,7 +69,7 @@ def costs_of(data: TokenSlice) -> TokenCosts:
 @lru_cache(maxsize=4096)
 def highest_rate_rps(
     prompt: TokenCounts, output: TokenCounts, limits: Limits, engine: Engine, costs: TokenCosts,
-    arrivals: Poisson | Renewal | Mmpp | Trace = POISSON, most_rps: float = math.inf,
+    arrivals: Poisson | Renewal | Mmpp | Trace = POISSON, most_rps: float = math.inf, part: Part = ALL,
 ) -> float:
     """A rate up to ``most_rps`` at which every limit is kept, near the highest; 0 where not even a single request does.
 
@@ -59,7 +80,7 @@ def highest_rate_rps(
     """  # fmt: skip
 
     def shares(rate_rps: float, seed: int) -> np.ndarray:
-        times_ms = answers_ms(rate_rps, prompt, output, engine, costs, arrivals, seed)
+        times_ms = answers_ms(rate_rps, prompt, output, engine, costs, arrivals, seed, part)
         return late_shares(times_ms, limits)
 
     def seems_kept(rate_rps: float) -> bool:
@@ -69,7 +90,7 @@ def highest_rate_rps(
         found = np.array([shares(rate_rps, seed) for seed in SEEDS])
         return bool((_share_bounds(found) <= limits.may_be_late).all())
 
-    most_rps = min(most_rps, SUSTAINED * saturated_rps(prompt, output, engine, costs))
+    most_rps = min(most_rps, SUSTAINED * saturated_rps(prompt, output, engine, costs, part))
     rate = min(_about(seems_kept, _first_guess_rps(prompt, output, costs), most_rps), most_rps)
     if rate == 0:
         return 0.0
@@ -93,9 +114,10 @@ def _highest(kept: Callable[[float], bool], low: float, high: float) -> float:
     return low
 
 
-def saturated_rps(prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts) -> float:
+def saturated_rps(prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts, part: Part = ALL
+                  ) -> float:
     """What an engine answers in a second while all requests wait for it from the start; not the first and last."""
-    ends_ms = np.sort(served_ms(np.zeros(REQUESTS), prompt, output, engine, costs, SEEDS[0])[2])
+    ends_ms = np.sort(served_ms(np.zeros(REQUESTS), prompt, output, engine, costs, SEEDS[0], part)[2])
     low, high = (int(part * REQUESTS) for part in STEADY)
     return 1000 * (high - low) / float(ends_ms[high] - ends_ms[low])
 
@@ -119,7 +141,7 @@ def _about(kept: Callable[[float], bool], guess_rps: float, most_rps: float) -> 
 
 def answers_ms(
     rate_rps: float, prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts,
-    arrivals: Poisson | Renewal | Mmpp | Trace, seed: int,
+    arrivals: Poisson | Renewal | Mmpp | Trace, seed: int, part: Part = ALL,
 ) -> np.ndarray:
     """Times of some REQUESTS requests that arrive at a rate, in order of arrival.
 
@@ -135,21 +157,38 @@ def answers_ms(
     """  # fmt: skip
     random = np.random.default_rng([seed, 4])
     planned_ms = 1000 * arrival_times_s(arrivals, rate_rps, REQUESTS / rate_rps, random)
-    return served_ms(planned_ms, prompt, output, engine, costs, seed)
+    return served_ms(planned_ms, prompt, output, engine, costs, seed, part)
 
 
 def served_ms(
-    planned_ms: np.ndarray, prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts, seed: int
+    planned_ms: np.ndarray, prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts, seed: int,
+    part: Part = ALL,
 ) -> np.ndarray:
     """The same for requests that arrive at these times (requests,), in ms and in order, each of another user."""
     count = len(planned_ms)
-    silent = costs._replace(idle=0.0, delivery=costs.delivery + costs.idle)
-    table = request_table(planned_ms, prompt.sample(count, seed), output.sample(count, seed + 1), engine)
-    if count:
+    return timed_ms(planned_ms, prompt.sample(count, seed), output.sample(count, seed + 1), engine, costs, seed, part)
+
+
+def timed_ms(
+    planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray, engine: Engine, costs: TokenCosts, seed: int,
+    part: Part = ALL,
+) -> np.ndarray:
+    """The same for requests with so many tokens (requests,) of prompt and of answer; the seed is for hiccups.
+
+    Of requests that come with their first token, those that need no other count as if they needed one. All their tokens
+    take the same time to their users, first ones in an earlier pool, so that it does not count here.
+    """
+    silent = costs._replace(idle=0.0, delivery=0.0 if part.cached else costs.delivery + costs.idle)
+    output = np.maximum(output, 2 if part.cached else 1)
+    table = request_table(planned_ms, prompt, output, engine, part.cached)
+    if len(table):
         replay(table, engine, silent, EVERYBODY, math.inf)
-    ttft_ms = table["first_ms"] - table["sent_ms"] + hiccups_ms(costs, count, seed)
-    tpot_ms = (table["end_ms"] - table["first_ms"]) / np.maximum(table["output"] - 1, 1)
-    return np.array([ttft_ms, tpot_ms, table["end_ms"] - table["sent_ms"]])
+    e2e_ms = table["end_ms"] - table["sent_ms"] + part.transfer_ms * prompt
+    if part.cached:
+        return np.array([np.zeros(len(table)), e2e_ms / (output - 1), e2e_ms])
+    ttft_ms = table["first_ms"] - table["sent_ms"] + part.transfer_ms * prompt
+    tpot_ms = (table["end_ms"] - table["first_ms"]) / np.maximum(output - 1, 1)
+    return np.array([ttft_ms + hiccups_ms(costs, len(table), seed), tpot_ms, e2e_ms])
 
 
 def late_shares(times_ms: np.ndarray, limits: Limits) -> np.ndarray:
@@ -158,10 +197,11 @@ def late_shares(times_ms: np.ndarray, limits: Limits) -> np.ndarray:
     return (counted > np.array(limits.times_ms)[:, None]).mean(axis=1)
 
 
-def least_limits(prompt: TokenCounts, output: TokenCounts, asked: Limits, engine: Engine, costs: TokenCosts) -> Limits:
+def least_limits(prompt: TokenCounts, output: TokenCounts, asked: Limits, engine: Engine, costs: TokenCosts,
+                 part: Part = ALL) -> Limits:
     """The limits, raised where need be to what requests that come one at a time keep."""
     rate_rps = _first_guess_rps(prompt, output, costs) / FARTHEST
-    times_ms = answers_ms(rate_rps, prompt, output, engine, costs, POISSON, SEEDS[0])
+    times_ms = answers_ms(rate_rps, prompt, output, engine, costs, POISSON, SEEDS[0], part)
     kept = np.percentile(times_ms, 100 * (1 - FEWER * asked.may_be_late), axis=1)
     ttft_ms, tpot_ms, e2e_ms = np.maximum(asked.times_ms, SPARE * kept)
     return Limits(float(ttft_ms), float(tpot_ms), float(e2e_ms), asked.percentile)

@@ -32,14 +32,15 @@ class Clients(NamedTuple):
 
 REQUEST = np.dtype(
     [(name, np.float64) for name in ("planned_ms", "sent_ms", "first_ms", "end_ms")]
-    + [(name, np.int64) for name in ("prompt", "output", "preemptions")]
+    + [(name, np.int64) for name in ("prompt", "output", "cached", "preemptions")]
     + [(name, np.int64) for name in ("tokens", "age", "ends", "older", "newer", "place", "heap", "line")]
 )
 """A row of the table of requests, in the order in which clients send them.
 
-Given: ``planned_ms``, when a client would send it; tokens of ``prompt`` and ``output``. Found: ``sent_ms``, when it did
-(later if the clients' concurrency is limited); ``first_ms`` and ``end_ms``, when the first and last token reach it,
-infinite where it did not come to that; ``preemptions``.
+Given: ``planned_ms``, when a client would send it; tokens of ``prompt`` and ``output``; ``cached``, the tokens of the
+prompt where its KV cache and the first token come along, else 0 (and 0 once it gave its blocks back). Found:
+``sent_ms``, when it did (later if the clients' concurrency is limited); ``first_ms`` and ``end_ms``, when the first and
+last token reach it, infinite where it did not come to that; ``preemptions``.
 
 The rest belongs to the engine: ``tokens`` given when its prompt was last computed; ``age``, tokens computed less the
 number of the iteration, constant while it decodes; ``ends``, iterations done when it ends, 0 while it does not decode;
@@ -58,7 +59,8 @@ and of those not yet answered. Times: now; when the request sent last reaches th
 when a place at the clients became free."""
 
 
-def request_table(planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray, engine: Engine) -> np.ndarray:
+def request_table(planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray, engine: Engine,
+                  cached: bool = False) -> np.ndarray:
     """A table of requests for the replay.
 
     Parameters
@@ -69,6 +71,8 @@ def request_table(planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray
         Tokens, at least one each.
     engine : Engine
         Its KV memory has to hold each request.
+    cached : bool
+        Whether requests come with the KV cache of their prompt and with their first token, and need more than that.
 
     Raises
     ------
@@ -82,6 +86,8 @@ def request_table(planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray
         )
     table = np.zeros(len(planned_ms), REQUEST)
     table["planned_ms"], table["prompt"], table["output"] = planned_ms, prompt, output
+    if cached:
+        table["cached"], table["tokens"] = prompt, 1
     _check(table, engine)
     for name in ("sent_ms", "first_ms", "end_ms"):
         table[name] = np.inf
@@ -94,6 +100,8 @@ def _check(table: np.ndarray, engine: Engine) -> None:
         return
     if min(table["prompt"].min(), table["output"].min()) < 1:
         raise InputError("tokens: every request needs at least one token of prompt and one of output")
+    if (table["output"] <= table["tokens"]).any():
+        raise InputError("tokens: every request that comes with its first token needs at least two")
     longest = int((table["prompt"] + table["output"]).max())
     if longest > engine.kv_tokens:
         raise InputError(

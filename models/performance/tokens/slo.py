@@ -10,6 +10,11 @@ from pydantic import Field, model_validator
 from provision.models.base.fields import Percentile, Positive, Record
 
 
+def longest_ms(ttft_ms: float, tpot_ms: float, most_tokens: int) -> float:
+    """What limits on the first token and on further ones leave an answer of so many tokens, in ms."""
+    return ttft_ms + tpot_ms * max(most_tokens - 1, 1)
+
+
 def _absent(value: object) -> bool:
     return value is None
 

@@ -89,12 +89,23 @@ def test_wva_refuses_in_one_line(tmp_path, content, says):
 
 
 @shared
-def test_inferno_keeps_what_single_gpus_serve():
-    found = inferno_instance(read_inferno(SHARED / "inferno/small"), "small", 99.0)
-    assert [entry.gpu for entry in found.instance.fleet] == ["a100-80gb"] and "4xA100" in found.accelerators
-    assert len(found.instance.workloads) + len(found.servers) == 15
+@pytest.mark.parametrize(("size", "servers", "gpus"), [
+    ("small", 15, {"a100-80gb", "2xa100-80gb", "4xa100-80gb", "2xl4", "4xl4", "8xl4"}),
+    ("large", 27, {f"{many}{gpu}" for gpu in ("a100-80gb", "h100-80gb", "l4", "l40s") for many in ("", "2x", "4x")}
+     | {"8xl4"}),
+])
+def test_inferno_keeps_what_known_gpus_serve_in_groups(size, servers, gpus):
+    given = read_inferno(SHARED / "inferno" / size)
+    found = inferno_instance(given, size, 99.0)
+    assert {entry.gpu for entry in found.instance.fleet} == gpus
+    assert len(found.instance.workloads) == servers and not found.servers
+    [four] = [entry for entry in found.instance.fleet if entry.gpu == "4xa100-80gb"]
+    assert (four.price_per_hour, four.count) == (1.6, given.capacity["A100"] // 4)
+    assert set(found.instance.performance_of("8xl4", "llama_70b", "8gpu").models["llama_70b"].slices) == {"8gpu"}
+    assert sum(note.startswith("left out: G2, no GPU type here") for note in found.notes) == 1
+    assert any(note.startswith("A100: its") for note in found.notes)
     with pytest.raises(InputError, match="unknown GPU type 'h101'"):
-        inferno_instance(read_inferno(SHARED / "inferno/small"), "small", 99.0, {"A100": "h101"})
+        inferno_instance(given, size, 99.0, {"A100": "h101"})
 
 
 def test_inferno_both_ways(tmp_path):

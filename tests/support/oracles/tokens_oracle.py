@@ -29,9 +29,13 @@ class Sequence:
     found: dict = field(default_factory=lambda: {"sent": math.inf, "first": math.inf, "end": math.inf, "preempted": 0})
 
 
-def serve(planned_ms, prompt, output, engine, costs, clients):
-    """When each request was sent, had its first and last token, and how often it was preempted; all served."""
-    every = [Sequence(at, *tokens) for at, tokens in enumerate(zip(prompt, output, strict=True))]
+def serve(planned_ms, prompt, output, engine, costs, clients, cached=False):
+    """When each request was sent, had its first and last token, and how often it was preempted; all served.
+
+    Those that come ``cached``, with the KV cache of their prompt and its first token, decode when they are admitted;
+    who was preempted computes its prompt anew.
+    """
+    every = [Sequence(at, *tokens, given=int(cached)) for at, tokens in enumerate(zip(prompt, output, strict=True))]
     pending, line, running = [], [], []
     now = intake = place = 0.0
     sent = under_way = 0
@@ -84,6 +88,16 @@ def serve(planned_ms, prompt, output, engine, costs, clients):
             if partial is None and (not calm or not line or len(running) == engine.most_sequences):
                 break
             one = partial or line[0]
+            if cached and not one.found["preempted"]:
+                new = one.prompt % engine.block_tokens == 0
+                if blocks(one.prompt) + new > engine.kv_blocks - used() - reserved:
+                    break
+                one.computed, one.decoding = one.prompt, True
+                reserved += new
+                running.append(line.pop(0))
+                decoders.append(one)
+                budget -= 1
+                continue
             one.to_compute = one.prompt + one.given
             done = one.computed
             chunk = min(one.to_compute - done, budget)

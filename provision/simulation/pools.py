@@ -1,0 +1,67 @@
+"""Language models replayed, also those with two pools: requests reach the decode pool when their KV caches do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from provision.simulation.tokens import Answers, answered_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from provision.models.base.arrays import Ints
+    from provision.models.plans.simulation_report import SimulationSettings
+    from provision.models.problem.instance import Instance
+    from provision.simulation.deployment import Deployment
+
+Times = tuple["Ints", "Ints"]
+"""Arrivals and last answers of requests, in whole nanoseconds."""
+
+
+def answers_of_all(
+    instance: Instance, deployment: Deployment, settings: SimulationSettings, arriving_ns: Sequence[Ints],
+    owners: Mapping[str, Ints], streams: Sequence[np.random.Generator],
+) -> tuple[dict[int, Answers], dict[int, Times]]:
+    """What requests of language models meet at all workloads that have replicas, and from first to last stage.
+
+    Parameters
+    ----------
+    instance, deployment, settings
+        The Instance, the Deployment of the plan, the SimulationSettings.
+    arriving_ns
+        Arrivals of every workload; not yet known of decode pools.
+    owners
+        By workload the replica of each request, in the order in which they arrive there.
+    streams
+        The random numbers of every workload.
+
+    Returns
+    -------
+    dict
+        Answers by index of the workload.
+    dict
+        Times by index of the workflow, of those of two pools.
+    """  # fmt: skip
+    index = {name: at for at, name in enumerate(instance.workload)}
+    second = {name for flow in instance.workflows for name in flow.order[1:]}
+
+    def answers(name: str, times_ns: Ints, prompt: Ints | None = None) -> Answers:
+        tokens = instance.workload[name].tokens
+        assert tokens is not None
+        return answered_ns(deployment.engines[name], tokens, times_ns, owners[name], settings, streams[index[name]],
+                           prompt)
+
+    found = {index[name]: answers(name, arriving_ns[index[name]])
+             for name, engines in deployment.engines.items() if engines and name not in second}
+    passed: dict[int, Times] = {}
+    for number, flow in enumerate(instance.workflows):
+        first, last = flow.order[0], flow.order[-1]
+        if instance.workload[first].tokens:
+            prefilled = found[index[first]]
+            done_ns = prefilled.arrived_ns + prefilled.took_ns[-1]
+            order = np.argsort(done_ns, kind="stable")
+            decoded = found[index[last]] = answers(last, done_ns[order], prefilled.prompt[order])
+            passed[number] = (prefilled.arrived_ns[order][decoded.at], decoded.arrived_ns + decoded.took_ns[-1])
+    return found, passed
