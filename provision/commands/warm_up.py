@@ -15,6 +15,7 @@ from provision.instances.files.files import validate
 from provision.instances.read import read
 from provision.models.base import compiled
 from provision.models.base.compiled import unwarmed
+from provision.models.fitting.tokens import TYPICAL
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Policy
 from provision.simulation.simulate import simulate
@@ -24,8 +25,15 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 
+LANGUAGE_MODEL = "a language model"
+"""Of no shipped instance: one workload with coefficients that are usual on an H100."""
+
+
 class Rehearsal(NamedTuple):
-    """A short solve that calls the kernels of a way of sharing, with its plan's replay where that is asked for."""
+    """A short solve that calls the kernels of a way of sharing, with its plan's replay where that is asked for.
+
+    ``instance`` is a shipped one or ``LANGUAGE_MODEL``.
+    """
 
     instance: str
     method: str = "auto"
@@ -37,6 +45,7 @@ REHEARSALS = (
     Rehearsal("igniter-motivation", "master"),
     Rehearsal("igniter-motivation", "lns"),
     Rehearsal("parvagpu-s1-shared"),
+    Rehearsal(LANGUAGE_MODEL, latency_budget="queueing", replay=True),
     Rehearsal("parvagpu-s1", latency_budget="queueing", replay=True),
     Rehearsal("gpulets-equal", replay=True),
     Rehearsal("igniter-motivation", latency_budget="queueing", replay=True),
@@ -82,7 +91,7 @@ def _rehearse(one: Rehearsal) -> int:
     """The number of kernels that a rehearsal had to compile."""
     logging.getLogger(compiled.__name__).setLevel(logging.ERROR)  # whoever warms up knows
     before = unwarmed()
-    instance = read(one.instance)
+    instance = _language_model() if one.instance == LANGUAGE_MODEL else read(one.instance)
     policy = Policy(**instance.policy.model_dump() | {"latency_budget": one.latency_budget})
     fields = {name: getattr(instance, name) for name in Instance.model_fields}
     instance = validate(Instance, fields | {"policy": policy}, one.instance)
@@ -90,3 +99,17 @@ def _rehearse(one: Rehearsal) -> int:
     if one.replay and result.plan is not None:
         simulate(instance, result.plan, REPLAY_S)
     return unwarmed() - before
+
+
+def _language_model() -> Instance:
+    """A chat with an 8B model on whole H100s."""
+    slices = {"whole": {"kv_tokens": 400_000} | {f"{name}_ms": value for name, value in TYPICAL._asdict().items()}}
+    data = {
+        "version": 1, "kind": "tokens", "name": "usual", "gpu": "h100-80gb", "models": {"llama-8b": {"slices": slices}}
+    }
+    workload = {
+        "name": "chat", "model": "llama-8b", "rate_rps": 40.0, "slo": {"ttft_ms": 300.0, "tpot_ms": 20.0},
+        "tokens": {"input": {"mean": 200}, "output": {"mean": 40}},
+    }
+    fields = {"version": 1, "name": "chat", "fleet": [{"gpu": "h100-80gb", "mig": False}], "performance": [data]}
+    return validate(Instance, fields | {"workloads": [workload]}, LANGUAGE_MODEL)
