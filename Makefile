@@ -43,7 +43,7 @@ wheel: env
 	rm -rf dist
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	$(BIN)/wheel unpack --dest dist dist/*.whl
-	cd dist/provision-*/ && NUMBA_CPU_NAME=x86-64-v3 NUMBA_CPU_FEATURES= PYTHONPATH=. ../../$(BIN)/python -m provision warm-up
+	cd dist/provision-*/ && PYTHONPATH=. ../../$(BIN)/python -m provision warm-up --portable
 	find dist -name '*.pyc' -delete
 	$(BIN)/wheel pack --dest dist dist/provision-*/
 	$(BIN)/wheel tags --remove --python-tag $(TAG) --abi-tag $(TAG) --platform-tag linux_x86_64 dist/*.whl

@@ -25,8 +25,8 @@ from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
 
-PORTABLE = ("x86-64-v3", "")
-"""The processor of kernels in wheels, as ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES`` have it."""
+PORTABLE = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
+"""What makes Numba compile for the processor of kernels in wheels."""
 _FEATURES = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
 
 
@@ -55,10 +55,12 @@ class _Cache(FunctionCache):
 
     def _shipped(self, sig: Any, target_context: Any) -> Any:
         """The kernel as it lies beside its source, compiled for a plain processor, where this one can run it."""
-        key = self._index_key(sig, target_context.codegen())
+        if not runs_portable():
+            return None
+        signature, (triple, *_), *sources = self._index_key(sig, target_context.codegen())
         beside, stamp = Path(getfile(self._py_func)).parent / "__pycache__", self._impl.locator.get_source_stamp()
         kept = IndexDataCacheFile(str(beside), self._impl.filename_base, stamp)  # type: ignore[no-untyped-call]
-        data = kept.load((key[0], (key[1][0], *PORTABLE), *key[2:])) if _runs_portable() else None  # type: ignore[no-untyped-call]
+        data = kept.load((signature, (triple, *PORTABLE.values()), *sources))  # type: ignore[no-untyped-call]
         return None if data is None else self._impl.rebuild(target_context, data)
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
@@ -86,7 +88,7 @@ def _reached(function: Callable[..., Any]) -> list[Callable[..., Any]]:
 
 
 @cache
-def _runs_portable() -> bool:
+def runs_portable() -> bool:
     """Whether this processor has what kernels in wheels use."""
     features = get_host_cpu_features()
     return all(features.get(name, False) for name in _FEATURES)

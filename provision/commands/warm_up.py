@@ -15,6 +15,7 @@ from provision.instances.files.files import validate
 from provision.instances.read import read
 from provision.models.base import compiled
 from provision.models.base.compiled import unwarmed
+from provision.models.base.errors import InputError
 from provision.models.fitting.tokens import TYPICAL
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Policy
@@ -57,12 +58,17 @@ SOLVE_S, REPLAY_S = 2.0, 1.0
 
 def add_warm_up(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
+    parser.add_argument(
+        "--portable", action="store_true", help="for every x86-64 processor with AVX2, as a wheel needs (`make wheel`)"
+    )
     add_json(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(options: Namespace) -> int:
     import_module("numba")  # without it there is nothing to compile
+    if options.portable:
+        _for_all_processors()
     began = perf_counter()
     kernels = warm_up()
     found: dict[str, Any] = {"kernels_compiled": kernels, "seconds": round(perf_counter() - began, 3)}
@@ -71,6 +77,15 @@ def _run(options: Namespace) -> int:
     else:
         print(f"{kernels} kernels compiled in {found['seconds']:.1f} s; they are kept for later starts")
     return 0
+
+
+def _for_all_processors() -> None:
+    """Have the processes that are started from here on compile for a plain processor."""
+    from provision.models.base.kernel_cache import PORTABLE, runs_portable
+
+    if not runs_portable():
+        raise InputError("--portable: this is no x86-64 processor with AVX2; build there, or leave it out")
+    os.environ |= PORTABLE
 
 
 def warm_up() -> int:

@@ -29,9 +29,6 @@ def number():
 """
 
 
-PORTABLE = dict(zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), kernel_cache.PORTABLE, strict=True))
-
-
 def run(folder, number, **environment):
     """What a new process prints with this callee: the result and the hits of the cache."""
     (folder / "callee.py").write_text(CALLEE.format(number))
@@ -42,12 +39,12 @@ def run(folder, number, **environment):
     return answer.stdout.split()
 
 
-@pytest.mark.skipif(not kernel_cache._runs_portable(), reason="no x86-64 processor with AVX2")
+@pytest.mark.skipif(not kernel_cache.runs_portable(), reason="no x86-64 processor with AVX2")
 def test_kernels_of_a_wheel_are_found_wherever_it_is_unpacked(tmp_path):
     """Those beside the source, compiled for a plain processor; not after a callee in another file changes."""
     built, installed, kept = (tmp_path / name for name in ("built", "installed", "kept"))
     built.mkdir()
-    assert run(built, 1, **PORTABLE) == ["2", "0"]
+    assert run(built, 1, **kernel_cache.PORTABLE) == ["2", "0"]
     built.rename(installed)
     assert run(installed, 1, NUMBA_CACHE_DIR=str(kept)) == ["2", "1"] and not list(kept.glob("**/*.nbi"))
     assert run(installed, 3, NUMBA_CACHE_DIR=str(kept)) == ["6", "0"]
@@ -55,7 +52,7 @@ def test_kernels_of_a_wheel_are_found_wherever_it_is_unpacked(tmp_path):
 
 def test_kernels_of_a_wheel_are_left_where_the_processor_lacks_something(monkeypatch):
     monkeypatch.setattr(kernel_cache, "get_host_cpu_features", lambda: {"avx": True, "avx2": False})
-    assert not kernel_cache._runs_portable.__wrapped__()
+    assert not kernel_cache.runs_portable.__wrapped__()
 
 
 def test_without_a_folder_for_the_cache_kernels_still_work(monkeypatch):
