@@ -3,10 +3,11 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
 BUILT := .venv/built
+TAG = $(shell $(BIN)/python -c "import sys; print('cp%d%d' % sys.version_info[:2])")
 BUILD = rm -rf $(BUILT) && $(BIN)/python -W ignore -c "import setuptools; setuptools.setup()" --quiet build_py \
 	--build-lib $(BUILT)
 
-.PHONY: env demo test lint docs bench fuzz faults clean
+.PHONY: env demo test lint docs wheel bench fuzz faults clean
 
 env: $(STAMP)
 
@@ -37,6 +38,17 @@ docs: env
 	$(BUILD)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# A wheel with its kernels compiled: for Linux, x86-64 processors with AVX2, this version of Python and of Numba.
+wheel: env
+	rm -rf dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	$(BIN)/wheel unpack --dest dist dist/*.whl
+	cd dist/provision-*/ && PYTHONPATH=. ../../$(BIN)/python -m provision warm-up --portable
+	find dist -name '*.pyc' -delete
+	$(BIN)/wheel pack --dest dist dist/provision-*/
+	$(BIN)/wheel tags --remove --python-tag $(TAG) --abi-tag $(TAG) --platform-tag linux_x86_64 dist/*.whl
+	rm -r dist/provision-*/
+
 bench: env
 	$(BIN)/python benchmarks/isolated.py
 
@@ -48,4 +60,4 @@ faults: env
 	$(BIN)/python benchmarks/faults.py
 
 clean:
-	rm -rf .venv demo site
+	rm -rf .venv demo dist site

@@ -1,4 +1,4 @@
-"""ParvaGPU's profile tables as points to fit, out of memory or not; and lists of points to measure or to fit."""
+"""Profile tables as points to fit, ParvaGPU's or one's own; and lists of points to measure or to fit."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from provision.instances.files.csv_cells import number, numbered_rows, parsed, text, whole
 from provision.instances.files.files import read_text
+from provision.instances.importers.csv_table import NEEDED, import_csv, parse_columns
 from provision.instances.importers.parvagpu import GPU, PROFILE_COLUMNS, profile_names
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
@@ -41,8 +42,10 @@ class Profile(NamedTuple):
 def read_profiles(path: FilePath, gpu: str = GPU) -> dict[str, Profile]:
     """Profiles by DNN, from a table or from all tables of a folder or of its ``prof_data``.
 
-    A batch takes 1000 x batch / throughput of one process, in ms: the latency column has fewer digits, and only
-    has to agree with that. Zeros stand for out of memory. Slices are named by profiles of the GPU
+    Tables have ParvaGPU's columns, or those of ``provision import csv`` (profile, batch, processes, latency_ms, model).
+
+    In ParvaGPU's a batch takes 1000 x batch / throughput of one process, in ms: the latency column has fewer digits,
+    and only has to agree with that. Zeros stand for out of memory. Slices are named by profiles of the GPU
     type, on ParvaGPU's also by their size in GPCs.
 
     Raises
@@ -50,7 +53,13 @@ def read_profiles(path: FilePath, gpu: str = GPU) -> dict[str, Profile]:
     InputError
         When there is no table, or one cannot be used.
     """
-    return {table.stem: _profile(table, gpu) for table in _tables(Path(path))}
+    found: dict[str, Profile] = {}
+    for table in _tables(Path(path)):
+        profiles = _own(table, gpu) if _is_own(table) else {table.stem: _profile(table, gpu)}
+        if twice := sorted(found.keys() & profiles):
+            raise InputError(f"{table}: {twice[0]} stands in another table too; keep one")
+        found |= profiles
+    return found
 
 
 def read_points(path: FilePath, gpu: str = GPU) -> list[Key]:
@@ -80,6 +89,24 @@ def _tables(path: Path) -> list[Path]:
     if not tables:
         raise InputError(f"{path}: no *.csv in there nor in its prof_data; name the folder of the profile tables")
     return tables
+
+
+def _is_own(path: Path) -> bool:
+    """Whether the header has the columns of ``provision import csv``."""
+    header = read_text(path).partition("\n")[0]
+    return set(NEEDED) <= {name.strip() for name in header.split(",")}
+
+
+def _own(path: Path, gpu: str) -> dict[str, Profile]:
+    """The models of a table with one's own measurements; a model goes by the file's name where no column says it."""
+    models = import_csv(path, gpu, path.stem, parse_columns(""), interpolated=False).models
+    return {
+        name: Profile(
+            tuple(row[:3] for row in model.points),
+            profile_points(gpu_type(gpu), model.rows, [row.latency_ms for row in model.points]),
+        )
+        for name, model in models.items()
+    }
 
 
 def _profile(path: FilePath, gpu: str) -> Profile:

@@ -4,6 +4,10 @@ Numba looks only at the file of the kernel itself (its manual, "Cache invalidati
 also covers the files of all kernels that it can reach by name. Where no folder for the cache can be written,
 kernels are compiled anew in every process.
 
+A wheel may bring kernels along, compiled for a plain processor (``make wheel``). They are loaded where Python, Numba
+and the sources are those that they were compiled with and the processor has what they use; elsewhere kernels are
+compiled.
+
 Numba compiles a kernel again for a literal whole number or flag that another kernel passes to it. Where that would come
 dear, kernels pass ``np.int64(0)``, or a float for a sign.
 """
@@ -16,9 +20,14 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
+from llvmlite.binding import get_host_cpu_features
 from numba import njit
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
+
+PORTABLE = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
+"""What makes Numba compile for the processor of kernels in wheels."""
+_FEATURES = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
 
 
 class _Cache(FunctionCache):
@@ -38,10 +47,21 @@ class _Cache(FunctionCache):
     def _kept(self, sig: Any, target_context: Any) -> Any:
         """The kernel from the disk; entries whose types are no longer in the code are thrown away."""
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            return self._shipped(sig, target_context) if found is None else found
         except (AttributeError, ImportError, EOFError, UnpicklingError):
             self.flush()  # type: ignore[no-untyped-call]
             return None
+
+    def _shipped(self, sig: Any, target_context: Any) -> Any:
+        """The kernel as it lies beside its source, compiled for a plain processor, where this one can run it."""
+        if not runs_portable():
+            return None
+        signature, (triple, *_), *sources = self._index_key(sig, target_context.codegen())
+        beside, stamp = Path(getfile(self._py_func)).parent / "__pycache__", self._impl.locator.get_source_stamp()
+        kept = IndexDataCacheFile(str(beside), self._impl.filename_base, stamp)  # type: ignore[no-untyped-call]
+        data = kept.load((signature, (triple, *PORTABLE.values()), *sources))  # type: ignore[no-untyped-call]
+        return None if data is None else self._impl.rebuild(target_context, data)
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         files = sorted({getfile(function) for function in _reached(self._py_func)})
@@ -65,6 +85,13 @@ def _reached(function: Callable[..., Any]) -> list[Callable[..., Any]]:
         near = [other.py_func for other in one.__globals__.values() if isinstance(other, Dispatcher)]
         found += [other for other in near if other not in found]
     return found
+
+
+@cache
+def runs_portable() -> bool:
+    """Whether this processor has what kernels in wheels use."""
+    features = get_host_cpu_features()
+    return all(features.get(name, False) for name in _FEATURES)
 
 
 @cache

@@ -73,7 +73,10 @@ def fit_profile(dnn: str, points: ProfilePoints, family: str, chosen: Indices | 
     fitted = measured if chosen is None else np.intersect1d(measured, chosen)
     judged = measured if chosen is None else np.setdiff1d(measured, chosen)
     if len(fitted) < LEAST_POINTS:
-        raise InputError(f"{dnn}: {len(fitted)} measured points to fit; give at least {LEAST_POINTS}")
+        raise InputError(
+            f"{dnn}: {len(fitted)} measured points to fit; give at least {LEAST_POINTS}, or `provision import csv "
+            "--complete`, which takes three with the shipped models as the prior"
+        )
     if not len(judged):
         raise InputError(f"{dnn}: no measured point is left to judge the fit by; fit fewer points")
     model = FAMILIES[family].fit(points, fitted, () if chosen is None else population(dnn))

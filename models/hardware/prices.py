@@ -21,7 +21,8 @@ ON_DEMAND: Tier = "on_demand"
 class ListPrice(Record):
     """What a provider asks for a GPU per hour in US dollars, its share of the machine included.
 
-    ``machine`` is what is rented, ``as_of`` the day on which the price stood at ``source``.
+    ``machine`` is what is rented, ``as_of`` the day on which the price stood at ``source``, ``reclaimed`` what part of
+    such spot machines was taken back in the month before, empty where nobody tells.
     """
 
     gpu: Name
@@ -31,13 +32,14 @@ class ListPrice(Record):
     machine: Text
     as_of: Text
     source: Text
+    reclaimed: str = ""
 
 
 @cache
 def all_list_prices() -> tuple[ListPrice, ...]:
     """The shipped table, as it stands in its file."""
     content = yaml.safe_load((files("provision.models.hardware") / "prices.yaml").read_text())
-    rows = (dict(zip(content["columns"], row, strict=True)) for row in content["prices"])
+    rows = (dict(zip(content["columns"], row, strict=False)) for row in content["prices"])
     return tuple(ListPrice.model_validate(row | {"source": content["sources"][row["source"]]}) for row in rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.models.hardware.gpu import gpu_types
-from provision.models.hardware.prices import list_prices
+from provision.models.hardware.prices import ListPrice, list_prices
 from provision.models.performance.catalogue import load_performance, shipped_performance
 from provision.solving.methods import methods
 
@@ -51,7 +51,13 @@ def gpu_rows() -> list[TableRow]:
             "memory_gib": gpu.memory_gib,
             "mig_profiles": [name for name, profile in gpu.profiles.items() if profile.variant == "plain"],
             "performance": [f"{data.name} ({len(data.models)} models)" for data in shipped if data.gpu == gpu.name],
-            "prices": [f"{price.provider}.{price.tier} {price.per_hour:g}" for price in list_prices(gpu.name)],
+            "prices": [_words(price) for price in list_prices(gpu.name)],
         }
         for gpu in gpu_types().values()
     ]
+
+
+def _words(price: ListPrice) -> str:
+    """A list price, and how often such machines are taken back."""
+    reclaimed = price.reclaimed and f" ({price.reclaimed} reclaimed a month)"
+    return f"{price.provider}.{price.tier} {price.per_hour:g}{reclaimed}"

@@ -17,6 +17,7 @@ REMEDIES = {
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the library and the loaded driver are of different versions; reboot",
     pynvml.NVML_ERROR_NO_PERMISSION: "run as root, or give this user read access to the capability mig/config",
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "the driver is too old for this; update it",
+    pynvml.NVML_ERROR_NOT_SUPPORTED: "this GPU, driver or virtual machine cannot do it; leave the GPU out (--gpus)",
     pynvml.NVML_ERROR_IN_USE: "end what uses it; provision status lists the processes",
     pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: "something else stands there; see provision status",
     pynvml.NVML_ERROR_RESET_REQUIRED: "reset the GPU (nvidia-smi --gpu-reset) or reboot",

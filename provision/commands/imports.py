@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provision.commands.common import add_force
@@ -75,7 +76,7 @@ def _add_tables(formats: Any) -> None:
     own, mlperf = formats.choices["csv"], formats.choices["mlperf"]
     for one in (own, mlperf):
         one.add_argument("--gpu", required=True, metavar="TYPE", help="measured on")
-    own.add_argument("--model", required=True, metavar="NAME", help="what was measured, where no column says so")
+    own.add_argument("--model", metavar="NAME", help="what was measured, where no column does (default: FILE's name)")
     own.add_argument(
         "--profile", default=WHOLE, metavar="P", help=f"MIG profile, where no column says so (default: {WHOLE})"
     )
@@ -146,7 +147,7 @@ def _model_analyzer(options: Namespace) -> int:
 
 def _csv(options: Namespace) -> int:
     check_writable(options.out, options.force)
-    columns, given = parse_columns(options.columns), (options.gpu, options.model)
+    columns, given = parse_columns(options.columns), (options.gpu, options.model or Path(options.path).stem)
     table = import_csv(options.path, *given, columns, options.profile, not options.measured_only, options.complete)
     if options.complete:
         judged = "3 points of a model are too few to judge by" if table.error is None else (

@@ -15,6 +15,8 @@ from provision.instances.files.files import validate
 from provision.instances.read import read
 from provision.models.base import compiled
 from provision.models.base.compiled import unwarmed
+from provision.models.base.errors import InputError
+from provision.models.fitting.tokens import TYPICAL
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Policy
 from provision.simulation.simulate import simulate
@@ -24,8 +26,15 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 
+LANGUAGE_MODEL = "a language model"
+"""Of no shipped instance: one workload with coefficients that are usual on an H100."""
+
+
 class Rehearsal(NamedTuple):
-    """A short solve that calls the kernels of a way of sharing, with its plan's replay where that is asked for."""
+    """A short solve that calls the kernels of a way of sharing, with its plan's replay where that is asked for.
+
+    ``instance`` is a shipped one or ``LANGUAGE_MODEL``.
+    """
 
     instance: str
     method: str = "auto"
@@ -37,6 +46,7 @@ REHEARSALS = (
     Rehearsal("igniter-motivation", "master"),
     Rehearsal("igniter-motivation", "lns"),
     Rehearsal("parvagpu-s1-shared"),
+    Rehearsal(LANGUAGE_MODEL, latency_budget="queueing", replay=True),
     Rehearsal("parvagpu-s1", latency_budget="queueing", replay=True),
     Rehearsal("gpulets-equal", replay=True),
     Rehearsal("igniter-motivation", latency_budget="queueing", replay=True),
@@ -48,12 +58,17 @@ SOLVE_S, REPLAY_S = 2.0, 1.0
 
 def add_warm_up(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
+    parser.add_argument(
+        "--portable", action="store_true", help="for every x86-64 processor with AVX2, as a wheel needs (`make wheel`)"
+    )
     add_json(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(options: Namespace) -> int:
     import_module("numba")  # without it there is nothing to compile
+    if options.portable:
+        _for_all_processors()
     began = perf_counter()
     kernels = warm_up()
     found: dict[str, Any] = {"kernels_compiled": kernels, "seconds": round(perf_counter() - began, 3)}
@@ -62,6 +77,15 @@ def _run(options: Namespace) -> int:
     else:
         print(f"{kernels} kernels compiled in {found['seconds']:.1f} s; they are kept for later starts")
     return 0
+
+
+def _for_all_processors() -> None:
+    """Have the processes that are started from here on compile for a plain processor."""
+    from provision.models.base.kernel_cache import PORTABLE, runs_portable
+
+    if not runs_portable():
+        raise InputError("--portable: this is no x86-64 processor with AVX2; build there, or leave it out")
+    os.environ |= PORTABLE
 
 
 def warm_up() -> int:
@@ -82,7 +106,7 @@ def _rehearse(one: Rehearsal) -> int:
     """The number of kernels that a rehearsal had to compile."""
     logging.getLogger(compiled.__name__).setLevel(logging.ERROR)  # whoever warms up knows
     before = unwarmed()
-    instance = read(one.instance)
+    instance = _language_model() if one.instance == LANGUAGE_MODEL else read(one.instance)
     policy = Policy(**instance.policy.model_dump() | {"latency_budget": one.latency_budget})
     fields = {name: getattr(instance, name) for name in Instance.model_fields}
     instance = validate(Instance, fields | {"policy": policy}, one.instance)
@@ -90,3 +114,17 @@ def _rehearse(one: Rehearsal) -> int:
     if one.replay and result.plan is not None:
         simulate(instance, result.plan, REPLAY_S)
     return unwarmed() - before
+
+
+def _language_model() -> Instance:
+    """A chat with an 8B model on whole H100s."""
+    slices = {"whole": {"kv_tokens": 400_000} | {f"{name}_ms": value for name, value in TYPICAL._asdict().items()}}
+    data = {
+        "version": 1, "kind": "tokens", "name": "usual", "gpu": "h100-80gb", "models": {"llama-8b": {"slices": slices}}
+    }
+    workload = {
+        "name": "chat", "model": "llama-8b", "rate_rps": 40.0, "slo": {"ttft_ms": 300.0, "tpot_ms": 20.0},
+        "tokens": {"input": {"mean": 200}, "output": {"mean": 40}},
+    }
+    fields = {"version": 1, "name": "chat", "fleet": [{"gpu": "h100-80gb", "mig": False}], "performance": [data]}
+    return validate(Instance, fields | {"workloads": [workload]}, LANGUAGE_MODEL)

@@ -1,9 +1,11 @@
-"""The cache of compiled kernels: used again, not after a callee in another file changes, and not insisted on."""
+"""The cache of compiled kernels: used again, also from a wheel, not after a callee changes, and not insisted on."""
 
 import os
 import pickle
 import subprocess
 import sys
+
+import pytest
 
 from provision.models.base import kernel_cache
 from provision.models.base.compiled import SLOWLY, compiled
@@ -27,17 +29,30 @@ def number():
 """
 
 
-def run(folder, number):
+def run(folder, number, **environment):
     """What a new process prints with this callee: the result and the hits of the cache."""
     (folder / "callee.py").write_text(CALLEE.format(number))
     (folder / "caller.py").write_text(CALLER)
     os.utime(folder / "caller.py", (0, 0))
-    answer = subprocess.run([sys.executable, "caller.py"], cwd=folder, capture_output=True, text=True, check=True)
+    command, environment = [sys.executable, "caller.py"], os.environ | environment
+    answer = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     return answer.stdout.split()
 
 
-def test_a_changed_callee_is_noticed(tmp_path):
-    assert [run(tmp_path, number) for number in (1, 1, 3)] == [["2", "0"], ["2", "1"], ["6", "0"]]
+@pytest.mark.skipif(not kernel_cache.runs_portable(), reason="no x86-64 processor with AVX2")
+def test_kernels_of_a_wheel_are_found_wherever_it_is_unpacked(tmp_path):
+    """Those beside the source, compiled for a plain processor; not after a callee in another file changes."""
+    built, installed, kept = (tmp_path / name for name in ("built", "installed", "kept"))
+    built.mkdir()
+    assert run(built, 1, **kernel_cache.PORTABLE) == ["2", "0"]
+    built.rename(installed)
+    assert run(installed, 1, NUMBA_CACHE_DIR=str(kept)) == ["2", "1"] and not list(kept.glob("**/*.nbi"))
+    assert run(installed, 3, NUMBA_CACHE_DIR=str(kept)) == ["6", "0"]
+
+
+def test_kernels_of_a_wheel_are_left_where_the_processor_lacks_something(monkeypatch):
+    monkeypatch.setattr(kernel_cache, "get_host_cpu_features", lambda: {"avx": True, "avx2": False})
+    assert not kernel_cache.runs_portable.__wrapped__()
 
 
 def test_without_a_folder_for_the_cache_kernels_still_work(monkeypatch):

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from provision.cli import main
+from provision.instances.files.csv_cells import csv_text
 from provision.instances.importers.parvagpu_profiles import points_text, read_points, read_profiles
 from provision.instances.read import read
 from provision.models.fitting.families import FAMILIES
@@ -73,6 +74,21 @@ def test_all_points_are_fitted_and_judged_in_sample(capsys, folder):
     assert all(set(one) == keys for one in (found["overall"], *found["models"].values()))
     code, out, err = run(capsys, folder)
     assert (code, err) == (0, "") and "in-sample" in out
+
+
+def test_own_tables_of_slices_are_fitted_like_parvagpus(capsys, folder, tmp_path):
+    """The columns of ``import csv``, slices by their profiles, all models in one file; three points are told of."""
+    profiles = read_profiles(folder)
+    rows = [(name, *key, ms) for name, (keys, points) in profiles.items()
+            for key, ms in zip(keys, points.latency_ms.tolist(), strict=True) if ms == ms]
+    own = tmp_path / "own.csv"
+    own.write_text(csv_text(("model", "profile", "batch", "processes", "latency_ms"), rows))
+    assert "1g.10gb" in own.read_text()
+    found, expected = summary(capsys, own), summary(capsys, folder)
+    assert found["models"].keys() == expected["models"].keys()
+    assert found["overall"] == pytest.approx(expected["overall"])
+    own.write_text("profile,batch,latency_ms\n1g.10gb,1,8\n1g.10gb,4,22\n2g.20gb,4,14\n")
+    assert_refused(run(capsys, own), "own: 3 measured points to fit; .*`provision import csv --complete`")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -19,6 +19,8 @@ def test_every_price_has_a_source_and_a_day():
         assert price.gpu in gpu_types()
         assert datetime.date.fromisoformat(price.as_of) <= datetime.date(2026, 12, 31)
         assert "http" in price.source or "github.com" in price.source
+        assert not price.reclaimed or price.tier == "spot"
+    assert {"aws", "azure", "gcp"} <= {price.provider for price in prices} and any(price.reclaimed for price in prices)
 
 
 @pytest.mark.parametrize("price", all_list_prices(), ids=lambda price: f"{price.gpu}-{price.provider}-{price.tier}")

@@ -61,6 +61,7 @@ def test_a_mig_switch_is_refused_while_clients_are_unknown_and_by_the_driver(spa
     assert "\n" not in str(refused.value) and sparse.counts[1] == 0
     outcome = apply(wanted, state, permissions=Permissions(allow_mig_mode_change=True, evict=True))
     assert outcome.outcome == "restored" and "nvmlDeviceSetMigMode: not supported" in outcome.failure
+    assert "leave the GPU out" in outcome.failure
     assert sparse.gpus == before and not sparse.daemons()
 
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import provision
 from provision.cli import main
 from provision.commands import warm_up
 from provision.models.base.compiled import ANNOUNCEMENT
@@ -49,3 +50,10 @@ def test_warm_up_leaves_nothing_to_compile(monkeypatch, capsys):
     assert main(["warm-up", "--json"]) == 0
     assert main(["warm-up"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("0 kernels compiled")
+
+
+def test_warm_up_knows_language_models():
+    """Their kernels are those of plans with a language model, of which no instance ships."""
+    assert any(one.instance == warm_up.LANGUAGE_MODEL for one in warm_up.REHEARSALS)
+    result = provision.solve(warm_up._language_model(), "greedy", time_limit_s=5)
+    assert provision.verify(warm_up._language_model(), result.plan).ok
