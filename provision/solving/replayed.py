@@ -32,8 +32,8 @@ MOST_REQUESTS = 4e6
 MANY = 10_000
 """Requests of every language model in a replay, where the others leave room: near saturation few tell little."""
 REPAIRS = 4
-SURE = 3.0
-"""Standard deviations of a normal draw that are as unlikely as a minute beyond its bound."""
+BEYOND = 0.01
+"""How often a further minute of a workload that is just sure may be beyond its bound."""
 SPARE = 0.98
 """A repair plans for this part of the latency that would have been in time in the replay."""
 LEAST_SLO = 0.5
@@ -86,7 +86,7 @@ def unsure(reports: list[SimulationReport]) -> dict[str, float]:
 def swing(draws: Floats, seconds: float) -> float:
     """How far a further minute may lie above the mean of these draws, each of so many ``seconds``."""
     many = len(draws)
-    bound = stats.t.ppf(stats.norm.cdf(SURE), many - 1) * math.sqrt(1 + 1 / many)
+    bound = stats.t.isf(BEYOND, many - 1) * math.sqrt(1 + 1 / many)
     return float(bound * draws.std(ddof=1) * math.sqrt(min(seconds / SECONDS, 1.0)))
 
 
