@@ -3,12 +3,15 @@
 A table has one curve for every batch size of ``SIZES`` and number of processes of ``PROCESSES``: how much patience each
 of its loads needs, in turns (patience times processes, in hold times). Between loads patience is linear in the inverse
 load, which is exact for a process whose batches seldom fill, and otherwise above the truth. Between batch sizes turns
-are linear in the logarithm; between numbers of processes those of the smaller number count. The table of the queue that
-most instances have is shipped (``data/queue-turns.npz``); of others a curve is computed when first asked for, which
-takes seconds, and kept on disk.
+are linear in the logarithm or in the inverse, whichever gives more: the inverse is exact at the middle load where
+batches seldom fill, and above the truth below it. Between numbers of processes those of the smaller number count.
+
+The table of the queue that most instances have is shipped (``data/queue-turns.npz``); of others a curve is computed
+when first asked for, which takes seconds, and kept on disk.
 """
 
 import sys
+from bisect import bisect_left
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
@@ -64,11 +67,13 @@ def curve(queue: Queue, batch: int, processes: int) -> Curve:
     Where the load does not depend on whether batches fill, larger batches than the largest need no more turns.
     """
     known = max(count for count in PROCESSES if count <= processes)
-    place = float(np.interp(np.log(batch), np.log(SIZES), np.arange(len(SIZES))))
-    below, part = int(place), place - int(place)
-    turns = (1 - part) * turns_at(queue, SIZES[below], known)
-    if part:
-        turns = turns + part * turns_at(queue, SIZES[below + 1], known)
+    above = bisect_left(SIZES, min(batch, SIZES[-1]))
+    turns = turns_at(queue, SIZES[above], known)
+    if SIZES[above] > batch:
+        low, high = SIZES[above - 1], SIZES[above]
+        parts = np.log(batch / low) / np.log(high / low), (1 / low - 1 / batch) / (1 / low - 1 / high)
+        less = turns_at(queue, low, known)
+        turns = np.maximum(*((1 - part) * less + part * turns for part in parts))
     finite = np.isfinite(turns)
     return Curve(MARGIN * loads_of(batch)[finite], turns[finite] / processes)
 
