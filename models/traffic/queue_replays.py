@@ -9,7 +9,7 @@ counts as enough when the share is below its limit by ``CERTAINTY`` standard err
 that is a measured margin and no proof.
 """
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -33,8 +33,8 @@ FEWEST_LATE = 50
 FEWEST_CYCLES = 64
 """With fewer bursts than this in a replay, the high rate of an MMPP is taken to last for ever."""
 
-PRECISION = 0.002
-"""Patience is found to within this part of itself."""
+PRECISION = 0.0005
+"""Patience is found to within this part of itself: just short of a hold time loads are 20 times as sensitive."""
 
 GROWTH = 1.25
 """Steps in which a patience that is enough is looked for."""
@@ -72,7 +72,9 @@ class Queue(NamedTuple):
         return 1 - self.percentile / 100
 
 
-def least_patience(queue: Queue, batch: int, processes: int, load: float, start: float = 0.0) -> float:
+def least_patience(
+    queue: Queue, batch: int, processes: int, load: float, start: float = 0.0, requests: int = REQUESTS
+) -> float:
     """The shortest patience with which a replica keeps its percentile, in hold times.
 
     Parameters
@@ -81,14 +83,17 @@ def least_patience(queue: Queue, batch: int, processes: int, load: float, start:
         The Queue and the replica.
     start
         Patience known not to be more than enough, such as that of a smaller load.
+    requests
+        Of every replay.
 
     Returns
     -------
     float
         To within ``PRECISION`` of itself, on the long side; infinite beyond ``LONGEST``.
     """
+    @cache
     def excess(patience: float) -> float:
-        return lateness(queue, batch, processes, load, patience)
+        return lateness(queue, batch, processes, load, patience, requests=requests)
 
     if excess(start) <= 0:
         return start
@@ -128,13 +133,14 @@ def latency_percentile(queue: Queue, batch: int, processes: int, load: float, de
 
 
 def lateness(
-    queue: Queue, batch: int, processes: int, load: float, patience: float, delay: float | None = None
+    queue: Queue, batch: int, processes: int, load: float, patience: float, delay: float | None = None,
+    requests: int = REQUESTS,
 ) -> float:
     """How far the late requests of a replay, with certainty, exceed those that may be late: a difference of logarithms.
 
     Below 0 the percentile is kept.
     """
-    shares = late_shares(queue, batch, processes, load, patience, delay)
+    shares = late_shares(queue, batch, processes, load, patience, delay, requests)
     certain = shares.mean() + CERTAINTY * shares.std(ddof=1) / len(shares) ** 0.5
     return float(np.log(max(certain, LEAST_SHARE) / queue.late))
 

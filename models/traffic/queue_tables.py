@@ -3,12 +3,15 @@
 A table has one curve for every batch size of ``SIZES`` and number of processes of ``PROCESSES``: how much patience each
 of its loads needs, in turns (patience times processes, in hold times). Between loads patience is linear in the inverse
 load, which is exact for a process whose batches seldom fill, and otherwise above the truth. Between batch sizes turns
-are linear in the logarithm; between numbers of processes those of the smaller number count. The table of the queue that
-most instances have is shipped (``data/queue-turns.npz``); of others a curve is computed when first asked for, which
-takes seconds, and kept on disk.
+are linear in the logarithm or in the inverse, whichever gives more: the inverse is exact at the middle load where
+batches seldom fill, and above the truth below it. Between numbers of processes those of the smaller number count.
+
+The table of the queue that most instances have is shipped (``data/queue-turns.npz``); of others a curve is computed
+when first asked for, which takes seconds, and kept on disk.
 """
 
 import sys
+from bisect import bisect_left
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
@@ -21,7 +24,7 @@ from provision.models.base.kept import kept
 from provision.models.traffic import arrivals as arrivals_module
 from provision.models.traffic import queue_replays, replica_kernels, spread, station_kernels
 from provision.models.traffic.arrivals import Trace, trace_shape
-from provision.models.traffic.queue_replays import Queue, least_patience
+from provision.models.traffic.queue_replays import REQUESTS, Queue, least_patience
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
 PROCESSES = (1, 2, 3, 4, 5, 6, 8)
@@ -29,12 +32,16 @@ LOWEST_RATE = 0.008
 """The lowest load of a curve is where so many requests arrive in a hold time, per process."""
 
 MIDDLE_LOAD = 0.3
-LOW_LOADS = 17
+LOW_LOADS = 25
 HIGH_LOADS = (
     0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.64, 0.68, 0.72, 0.75, 0.78, 0.81, 0.835, 0.86, 0.88, 0.9,
     0.92, 0.935, 0.95, 0.96, 0.97, 0.98,
 )
 """No replica is planned for more than the last of these, whatever its patience."""
+
+LONG = 2**22
+"""Requests of the shipped table's replays for the loads up to the middle one, which rise with the share of late
+requests one to one; loads above it rise so little that REQUESTS are enough."""
 
 MARGIN = 0.995
 """Planned are so much of the tables' loads: more than what was measured to lie between their sizes and the truth."""
@@ -60,11 +67,13 @@ def curve(queue: Queue, batch: int, processes: int) -> Curve:
     Where the load does not depend on whether batches fill, larger batches than the largest need no more turns.
     """
     known = max(count for count in PROCESSES if count <= processes)
-    place = float(np.interp(np.log(batch), np.log(SIZES), np.arange(len(SIZES))))
-    below, part = int(place), place - int(place)
-    turns = (1 - part) * turns_at(queue, SIZES[below], known)
-    if part:
-        turns = turns + part * turns_at(queue, SIZES[below + 1], known)
+    above = bisect_left(SIZES, min(batch, SIZES[-1]))
+    turns = turns_at(queue, SIZES[above], known)
+    if SIZES[above] > batch:
+        low, high = SIZES[above - 1], SIZES[above]
+        parts = np.log(batch / low) / np.log(high / low), (1 / low - 1 / batch) / (1 / low - 1 / high)
+        less = turns_at(queue, low, known)
+        turns = np.maximum(*((1 - part) * less + part * turns for part in parts))
     finite = np.isfinite(turns)
     return Curve(MARGIN * loads_of(batch)[finite], turns[finite] / processes)
 
@@ -77,12 +86,12 @@ def turns_at(queue: Queue, batch: int, processes: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=1024)
-def computed_turns(queue: Queue, batch: int, processes: int) -> np.ndarray:
-    """A curve of the table, by replays, kept on disk."""
+def computed_turns(queue: Queue, batch: int, processes: int, low_requests: int = REQUESTS) -> np.ndarray:
+    """A curve of the table, by replays, kept on disk; those for low loads have ``low_requests``."""
     arrivals = queue.arrivals
     recorded = trace_shape(arrivals.path).tobytes() if isinstance(arrivals, Trace) else b""
-    return kept(f"{_version()} {queue} {batch} {processes}".encode() + recorded,
-                lambda: _replayed_turns(queue, batch, processes))
+    return kept(f"{_version()} {queue} {batch} {processes} {low_requests}".encode() + recorded,
+                lambda: _replayed_turns(queue, batch, processes, low_requests))
 
 
 @lru_cache(maxsize=1)
@@ -92,11 +101,13 @@ def _version() -> str:
     return sha256("".join(map(getsource, sources)).encode()).hexdigest()
 
 
-def _replayed_turns(queue: Queue, batch: int, processes: int) -> np.ndarray:
+def _replayed_turns(queue: Queue, batch: int, processes: int, low_requests: int) -> np.ndarray:
     """A curve of the table, by replays."""
     needed = [0.0]
     for load in loads_of(batch).tolist():
-        needed.append(least_patience(queue, batch, processes, load, needed[-1]) if needed[-1] < np.inf else np.inf)
+        requests = low_requests if load <= MIDDLE_LOAD else REQUESTS
+        hopeless = needed[-1] == np.inf
+        needed.append(np.inf if hopeless else least_patience(queue, batch, processes, load, needed[-1], requests))
     return np.array(needed[1:]) * processes
 
 
@@ -108,5 +119,5 @@ def shipped_turns() -> np.ndarray:
 
 
 def tabulated() -> np.ndarray:
-    """What ``shipped_turns`` ships, computed anew; minutes of one core."""
-    return np.array([[computed_turns(Queue(), batch, processes) for processes in PROCESSES] for batch in SIZES])
+    """What ``shipped_turns`` ships, computed anew; half an hour of one core."""
+    return np.array([[computed_turns(Queue(), batch, many, LONG) for many in PROCESSES] for batch in SIZES])

@@ -1,18 +1,20 @@
 """A plan replayed before it is returned, and what ``auto`` does about a replay that refutes it.
 
 The latency rule is about the percentile in the long run. In a minute the part of late requests swings around its mean,
-the more the fewer requests there are: a workload is sure to be in time only if that part is below its limit by ``SURE``
-standard deviations between replications.
+the more the fewer requests there are. They come in clusters, so that the part's spread grows with its square root and
+the square root has about the same spread whatever its mean. A workload is sure to be in time only if a further minute
+will be: if the bound on a new draw (Student's t) of the square root is below that of the limit.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean, stdev
 
 import numpy as np
+from scipy import stats
 
+from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Replay
@@ -24,14 +26,15 @@ from provision.simulation.tokens import further_limits
 
 SECONDS, LEAST_S = 60.0, 1.0
 """Length of a replay at most and at least."""
-REPLICATIONS, MOST_REPLICATIONS = 3, 10
+REPLICATIONS, MOST_REPLICATIONS = 8, 16
 """How often a replay is repeated, as far as MOST_REQUESTS allow."""
-MOST_REQUESTS = 2.5e6
+MOST_REQUESTS = 4e6
 """Requests of all replays of a plan: a few seconds of compute."""
 MANY = 10_000
 """Requests of every language model in a replay, where the others leave room: near saturation few tell little."""
 REPAIRS = 4
-SURE = 3.0
+BEYOND = 0.01
+"""How often a further minute of a workload that is just sure may be beyond its bound."""
 SPARE = 0.98
 """A repair plans for this part of the latency that would have been in time in the replay."""
 LEAST_SLO = 0.5
@@ -72,21 +75,24 @@ def unsure(reports: list[SimulationReport]) -> dict[str, float]:
     """By name of whoever is late in replays, or in time by chance: by what part its latencies are too long."""
     found: dict[str, float] = {}
     for times in zip(*(report.timed for report in reports), strict=True):
-        late, limit = [one.violation_rate for one in times], 1 - times[0].percentile / 100
-        spread = SURE * stdev(late)
-        if max(late) > limit or fmean(late) + spread > limit:
-            over = max(1.0, _needed(times, fmean(late), spread, limit), *(one.over_slo for one in times))
+        limit, seconds = 1 - times[0].percentile / 100, reports[0].settings.seconds
+        late = np.array([one.violation_rate for one in times])
+        most = max(math.sqrt(limit) - swing(np.sqrt(late), seconds), 0.0)
+        if late.max() > limit or np.sqrt(late).mean() > most:
+            over = max(1.0, _needed(times, most**2), *(one.over_slo for one in times))
             found[times[0].workload] = max(found.get(times[0].workload, 0.0), over)
     return found
 
 
-def _needed(times: Sequence[SimulatedWorkload], late: float, spread: float, limit: float) -> float:
-    """The latency that the longest may have, over the SLO, so that with its ``spread`` their part is below the limit.
+def swing(draws: Floats, seconds: float) -> float:
+    """How far a further minute may lie above the mean of these draws, each of so many ``seconds``."""
+    many = len(draws)
+    bound = stats.t.isf(BEYOND, many - 1) * math.sqrt(1 + 1 / many)
+    return float(bound * draws.std(ddof=1) * math.sqrt(min(seconds / SECONDS, 1.0)))
 
-    The spread is that of late requests which come in clusters: it grows with the square root of their part.
-    """
-    slope = spread / math.sqrt(late)
-    part = ((math.sqrt(slope**2 + 4 * limit) - slope) / 2) ** 2
+
+def _needed(times: Sequence[SimulatedWorkload], part: float) -> float:
+    """The latency that no more than a ``part`` of the requests exceeds, over the SLO."""
     tails_ms = np.mean([[math.inf if ms is None else ms for ms in one.tail_ms] for one in times], axis=0)
     return float(np.nan_to_num(np.interp(1 - part, TAIL_LEVELS, tails_ms), nan=np.inf)) / times[0].slo_ms
 

@@ -30,6 +30,8 @@ FIRST = 0.7
 """The part of the time limit for the search; the rest is for repairs."""
 READING = 0.5
 """The part of the time limit that may be over when the search begins."""
+HALVES = 2
+"""A repair gets this part of the time left, the last one all of it: most plans take one repair."""
 LEAST_REPAIR_S = 0.5
 """Seconds for a repair at least."""
 FEW, FEWER, ITERATIONS, REHEARSAL_S = 12, 3, 10, 0.5
@@ -165,7 +167,7 @@ def _repaired(
     tight, before, end = instance, reports, perf_counter() + seconds
     for left in range(REPAIRS, 0, -1):
         tight = tightened(tight, unsure(reports))
-        limit_s = max((end - perf_counter()) / left, LEAST_REPAIR_S)
+        limit_s = max((end - perf_counter()) / min(left, HALVES), LEAST_REPAIR_S)
         again = method.run(tight, replace(search, time_limit_s=limit_s, start=None, started=perf_counter()))
         plan = _holding(instance, again.plan)
         if plan is None:
