@@ -22,7 +22,7 @@ from scipy.sparse import coo_array
 from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
 from provision.formulations.master.held import Column, Judge
 from provision.models.base.tolerances import MISSING
-from provision.models.contents.capacities import LOOSE, Capacities, Member, Members, Worth
+from provision.models.contents.capacities import LOOSE, Capacities, Member, Members, Worth, running_alone
 from provision.models.contents.oracle import Running
 from provision.models.contents.problem import Problem
 from provision.models.plans.plan import Plan
@@ -139,12 +139,8 @@ class FullFleet:
 
     def _alone(self) -> Iterator[Column]:
         """Replicas that have a slice to themselves."""
-        segments = self.problem.segments
         for at, kind in np.argwhere(self.single_rps > 0).tolist():
-            one = self.problem.groups[at].members[0]
-            run = Running(int(segments.model[one, kind]), int(segments.batch[one, kind]),
-                          int(segments.processes[one, kind]), 1.0)
-            found = self.judge.held(kind, (Member(at, run),), ())
+            found = self.judge.held(kind, (Member(at, running_alone(self.problem, at, kind)),), ())
             if found is not None:
                 yield found
 

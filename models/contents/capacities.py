@@ -160,6 +160,13 @@ def lowered(members: Members, late: Sequence[int], batches: Sequence[int]) -> Me
     return tuple(found)
 
 
+def running_alone(problem: Problem, at: int, kind: int) -> Running:
+    """How a replica of a group runs best with a slice to itself."""
+    segments, one = problem.segments, problem.groups[at].members[0]
+    return Running(int(segments.model[one, kind]), int(segments.batch[one, kind]),
+                   int(segments.processes[one, kind]), 1.0)
+
+
 def sets_of(problem: Problem) -> dict[int, Sets] | None:
     """The sets of every slice kind that replicas may share; None where they are not to be told apart on some kind."""
     found: dict[int, Sets] = {}

@@ -15,7 +15,6 @@ from provision.formulations.isolated import partition_counts
 from provision.formulations.isolated.cover_bound import cover_bound
 from provision.formulations.master import solve as master
 from provision.formulations.mixed import slices as mixed_slices
-from provision.formulations.turns import patterns as gpulets_patterns
 from provision.heuristics.core import greedy, lns
 from provision.heuristics.gpulets import ideal
 from provision.models.base.errors import InputError, UnsupportedError
@@ -82,9 +81,9 @@ def _wants_slack(instance: Instance, search: Search) -> bool:
 def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
     """Steps, each with the part that it may take of the time left."""
     asked = needs(instance)
-    if "gpulets" in asked:
-        yield _where_able(ideal.METHODS[0]), 0.5
-        yield _where_able(gpulets_patterns.METHODS[0]), 0.7
+    if "gpulets" in asked and asked <= ideal.METHODS[0].features:
+        yield ideal.METHODS[0].run, 0.5
+        yield master.solve, 0.7
     yield _with_parts(greedy.METHODS[0]), 0.5
     if instance.objective == THROUGHPUT:
         if not is_shared_throughput(instance):

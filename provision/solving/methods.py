@@ -24,7 +24,6 @@ MODULES = (
     "heuristics.mig_serving.slow",
     "heuristics.mig_serving.paris",
     "heuristics.igniter.igniter",
-    "formulations.turns.patterns",
     "heuristics.gpulets.gpulets",
     "heuristics.gpulets.ideal",
     "heuristics.gpulets.nexus",
@@ -39,7 +38,7 @@ MODULES = (
     "formulations.assignment.milp",
 )
 """Imported, solvers and all, when methods are first asked for."""
-PRESETS = {"patterns": "master", "patterns-throughput": "master"}
+PRESETS = dict.fromkeys(("patterns", "patterns-throughput", "gpulets-patterns"), "master")
 """Former methods, by whose names the method that does their work now is still found."""
 GROUP = "provision.methods"
 """Entry points by which other packages add methods: each names a ``Method``."""
