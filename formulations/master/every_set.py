@@ -44,7 +44,8 @@ class EverySet:
 
     def __init__(self, fleet: FullFleet, sets: Mapping[int, Sets]) -> None:
         self.fleet, self.sets, self.impossible = fleet, sets, False
-        self.held = {(one.kind, (one.members[0].group,)): one for one in fleet.columns if len(one.members) == 1}
+        self.held: dict[Place, Column] = {
+            (one.kind, (one.members[0].group,)): one for one in fleet.columns if len(one.members) == 1}
         self.effort: dict[Place, int] = {}
         self.places: list[Place] = []
         self.most = np.zeros(0)
@@ -54,8 +55,9 @@ class EverySet:
         every = {kind: one.every(until) for kind, one in self.sets.items()}
         if None in every.values():
             return False
-        worth = {(kind, (at,)): float(self.fleet.single_rps[at, kind]) * LOOSE
-                 for at, kind in np.argwhere(self.fleet.single_rps > 0).tolist()}
+        worth: dict[Place, float] = {
+            (kind, (at,)): float(self.fleet.single_rps[at, kind]) * LOOSE
+            for at, kind in np.argwhere(self.fleet.single_rps > 0).tolist()}
         shared = {(kind, groups): self.sets[kind].best(groups, 0)[0]
                   for kind, several in every.items() for groups in several or ()}
         worth |= shared

@@ -69,7 +69,7 @@ def undominated(features: Floats, most: int = MOST_KEPT) -> Ints:
     """
     rounded = np.round(features, DIGITS)
     left = np.argsort(-rounded.sum(axis=1), kind="stable")
-    chosen = []
+    chosen: list[np.int64] = []
     while len(left):
         if len(chosen) == most:
             raise TooManyError

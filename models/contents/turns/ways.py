@@ -101,11 +101,11 @@ class TurnWays:
         TooManyError
             When a part has too many ways.
         """
-        found = []
+        found: list[tuple[list[Places], Floats, Floats]] = []
         for split in dict.fromkeys(tuple(sorted(one)) for one in self.tables.data.splits):
             shares = [self.tables.shares.index(share) for share in split]
             found.append(self._wholes(*shares) if len(shares) == 1 else self._pairs(*shares))
-        ways, rps, number = ([one[at] for one in found] for at in range(3))
+        ways, rps, number = zip(*found, strict=True)
         of_split = np.repeat(np.arange(len(found)), [len(one) for one in rps])
         first = np.cumsum([0, *(len(one) for one in rps)])
 
