@@ -68,9 +68,9 @@ class ListedProgram:
 
     def plans(self, until: float, method: str) -> Iterator[Plan | None]:
         """Raise the bound and yield None until there is a plan that costs no more, until there is none, or a time."""
-        self._prove(until)
+        converged = self._prove(until)
         yield None
-        while perf_counter() < until and math.isfinite(self.proof.bound):
+        while converged and perf_counter() < until and math.isfinite(self.proof.bound):
             plan, none = self._sought(until, method)
             if not none:
                 yield plan
@@ -78,13 +78,13 @@ class ListedProgram:
             self.proof.above(self.proof.bound)
             yield None
 
-    def _prove(self, until: float) -> None:
-        """The bound that duals of the linear program prove, whose columns are generated."""
+    def _prove(self, until: float) -> bool:
+        """The bound that duals of the linear program prove; returns whether no column is missing from it."""
         taken = np.unique(self.part.argmax(axis=0))
         while perf_counter() < until:
             found = solve_linear(self._rows(taken, 1.0, limited=False))
             if found is None:
-                return
+                return False
             supplies, kinds = len(self.problem.supplies), len(self.problem.segments.kinds)
             _, slices, demand, number = np.split(found.duals, np.cumsum([supplies, kinds, self.part.shape[1]]))
             worth = self.part @ demand - self.number @ number
@@ -96,8 +96,9 @@ class ListedProgram:
             self.proof.add(math.floor(asked * FINE) - 1, [math.ceil(one * FINE) + 1 for one in most])
             new = np.flatnonzero(self.reduced < -SOLVER)
             if not len(new):
-                return
+                return True
             taken = np.union1d(taken, new[np.argsort(self.reduced[new], kind="stable")[:MANY]])
+        return False
 
     def _sought(self, until: float, method: str) -> tuple[Plan | None, bool]:
         """A plan that costs no more than the bound, None when none is found, and whether it is proven that none does.
@@ -105,8 +106,10 @@ class ListedProgram:
         No content of such a plan has a reduced cost above what the bound exceeds the linear program by. Those of the
         least reduced cost are tried first on their own.
         """
-        gap = self.proof.bound / self.problem.dearest - self.value + SOLVER
+        gap = self.proof.bound / self.problem.dearest - self.value * (1 - SOLVER) + SOLVER
         useful = np.flatnonzero(self.reduced <= gap)
+        if not len(useful):
+            return None, True
         useful = useful[np.argsort(self.reduced[useful], kind="stable")]
         for tried in (useful[:FEW], useful) if len(useful) > FEW else (useful,):
             try:

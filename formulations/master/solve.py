@@ -22,7 +22,6 @@ from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.listing import listings_of
 from provision.models.contents.problem import Problem
-from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Progress, Search, Termination
@@ -192,7 +191,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
     built, run, listed = perf_counter(), None, None
     termination: Termination = "proved"
     if not problem.groups:
-        progress.offer(Plan(version=1, instance=instance.name, digest=instance.digest, method=NAME, gpus=()))
+        progress.offer(instance.plan_of(NAME, ()))
         progress.prove(0.0)
         return progress.outcome("proved", build_seconds=built - search.started)
     try:

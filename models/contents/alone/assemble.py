@@ -67,7 +67,7 @@ def assemble(
         ]
         slices.sort(key=lambda piece: piece.start)
         gpus.append(PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(slices)))
-    return Plan(version=1, instance=instance.name, digest=instance.digest, method=method, gpus=tuple(gpus))
+    return instance.plan_of(method, gpus)
 
 
 def _replica(instance: Instance, segments: Segments, kind: int, workload: int, rate_rps: float) -> Replica:

@@ -65,6 +65,7 @@ class _Part(NamedTuple):
     emitted: Floats
     memory_gib: Floats
 
+
 Places = tuple[_Part, Ints, Ints]
 """A part of GPUs, and (contents,) ways to use it and pressures that it receives, as indices."""
 
@@ -110,9 +111,9 @@ class TurnWays:
         first = np.cumsum([0, *(len(one) for one in rps)])
 
         def promise(at: int) -> Promise:
-            places = ways[of_split[at]]
-            return self._promise([(part, int(way[at - first[of_split[at]]]), int(pressure[at - first[of_split[at]]]))
-                                  for part, way, pressure in places])
+            place = at - first[of_split[at]]
+            return self._promise([(part, int(way[place]), int(pressure[place]))
+                                  for part, way, pressure in ways[of_split[at]]])
 
         return Listing(np.concatenate(rps) * (1 + LOOSE), np.concatenate(number)[:, :-1], promise)
 
