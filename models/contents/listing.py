@@ -12,7 +12,7 @@ from provision.models.contents.problem import Problem
 
 MODULES = {"gpulets": "provision.models.contents.turns.ways"}
 """Where the contents of a kind of performance data are listed."""
-MOST_KEPT = 500
+MOST_KEPT = 2000
 """Rows that no other row replaces are sought up to this number."""
 DIGITS = 12
 """Decimal places to which rows are compared."""

@@ -22,8 +22,8 @@ from provision.models.contents.turns.tables import ALONE, LEAST_RPS, TurnTables
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.gpulets import Gpulets
 
-MOST_WAYS, MANY_WAYS = 100_000, 20_000
-"""Ways to use a part are listed up to the first number; where some rows have more than the second, those that others
+MOST_WAYS, MANY_WAYS = 2_000_000, 20_000
+"""Ways to use a part are tried up to the first number; where some rows keep more than the second, those that others
 replace are taken out before further rows are added."""
 MOST_SETS = 200
 """Sets of replicas of one workload on a part are listed up to this number."""
