@@ -158,8 +158,8 @@ class ContentCandidates(Candidates):
                 return None
             for (g, s, r, _, _), rate in zip(places, dealt, strict=True):
                 rates[g][s][r] = rate
-        gpus = tuple(self._gpu(e, slices, mine) for (e, slices), mine in zip(kept, rates, strict=True))
-        return Plan(version=1, instance=self.instance.name, digest=self.instance.digest, method=name, gpus=gpus)
+        return self.instance.plan_of(name, (self._gpu(e, slices, mine)
+                                            for (e, slices), mine in zip(kept, rates, strict=True)))
 
     def _dealt(self, w: int, places: list[tuple[int, ContentReplica, bool]]) -> list[float] | None:
         """Rates of a workload's replicas, each given with its GPU; None where they cannot carry the planned rate.

@@ -121,8 +121,7 @@ class SharingRows(Rows):
     def plan(self, value: Value) -> Plan | None:
         """The plan of a solution, its rates as planned; None where rounding makes it break a limit."""
         gpus = [self._gpu(g, value) for g in self.gpus if any(value(self.on[w, g]) > 0.5 for w in self._on(g))]
-        plan = Plan(version=1, instance=self.instance.name, digest=self.instance.digest, method=self.name,
-                    gpus=tuple(gpus))
+        plan = self.instance.plan_of(self.name, gpus)
         return plan if self.candidates.holds(plan) else None
 
     def _gpu(self, g: int, value: Value) -> PlannedGpu:

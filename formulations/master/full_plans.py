@@ -1,4 +1,4 @@
-"""From a whole-number solution for most throughput to a plan: workloads for the replicas, and rates."""
+"""From contents with the rates that they carry to a plan: workloads for the replicas, and rates."""
 
 from collections import defaultdict
 
@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.master.held import Column, replica_of
+from provision.formulations.master.plans import dealt
 from provision.models.base.tolerances import DUST
 from provision.models.contents.alone.assemble import Layout, assemble
-from provision.models.contents.alone.deal import deal
-from provision.models.contents.alone.partitions import Partitions
 from provision.models.contents.problem import Problem
 from provision.models.plans.plan import Plan
 
@@ -59,9 +58,7 @@ def _layouts(problem: Problem, partitions: list[NDArray[np.int64]], contents: li
         row = workloads[at, 0] if apart and len(one.members) == 1 else len(problem.instance.workloads) + at
         rows[row, one.kind] += 1
         alone[one.kind, row].append(len(problem.instance.workloads) + at)
-    entries = np.concatenate([np.full(len(supply.partitions), supply.entry) for supply in problem.supplies])
-    table = Partitions(entries, np.concatenate([supply.partitions for supply in problem.supplies]))
-    layouts = deal(problem.instance, problem.segments, table, np.concatenate(partitions), rows)
+    layouts = dealt(problem, partitions, rows)
     return layouts and [Layout(one.entry, tuple((kind, alone[kind, row].pop()) for kind, row in one.segments))
                         for one in layouts]
 

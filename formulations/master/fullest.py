@@ -22,7 +22,7 @@ from scipy.sparse import coo_array
 from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
 from provision.formulations.master.held import Column, Judge
 from provision.models.base.tolerances import MISSING
-from provision.models.contents.capacities import LOOSE, Capacities, Member, Members, Worth
+from provision.models.contents.capacities import LOOSE, Capacities, Member, Members, Worth, running_alone
 from provision.models.contents.oracle import Running
 from provision.models.contents.problem import Problem
 from provision.models.plans.plan import Plan
@@ -38,6 +38,10 @@ DRAWN = 12
 """How often prices are drawn at which contents are sought."""
 ENDLESS = 1e9
 """A number of replicas that stands for no limit."""
+
+
+Filled = tuple[list[NDArray[np.int64]], list[Column]]
+"""(partitions,) GPUs by supply, and the contents of their slices."""
 
 
 class FullFleet:
@@ -88,7 +92,7 @@ class FullFleet:
         What tables promise is a column for bounds.
         """
         while perf_counter() < until:
-            found, before = solve_linear(self._rows([*self.columns, *self.promised], missing=True)), len(self.promised)
+            found, before = solve_linear(self.rows([*self.columns, *self.promised], missing=True)), len(self.promised)
             if found is None:
                 return
             self._price(found.duals)
@@ -106,7 +110,7 @@ class FullFleet:
         draw, left = np.random.default_rng(0), DRAWN
         while perf_counter() < until and left:
             contents = list(self.columns)
-            found = solve_linear(self._rows(contents, missing=True))
+            found = solve_linear(self.rows(contents, missing=True))
             if found is None:
                 return
             self._price(found.duals)
@@ -119,25 +123,24 @@ class FullFleet:
                 self._price(found.duals * draw.uniform(0, 2, len(found.duals)))
                 left -= 1
 
-    def chosen(self, time_limit_s: float) -> tuple[list[NDArray[np.int64]], list[Column]] | None:
-        """A whole-number solution: (partitions,) GPUs by supply, and contents; None when none is found."""
-        rows = self._rows(list(self.columns), missing=False)
+    def chosen(self, time_limit_s: float) -> Filled | None:
+        """A whole-number solution over the contents so far; None when none is found."""
+        rows = self.rows(list(self.columns), missing=False)
         found = solve_integer(rows, np.ones(len(rows.cost), bool), time_limit_s)
-        if found.x is None:
-            return None
-        numbers = np.rint(found.x).astype(int)
-        contents = [one for one, many in zip(self.columns, numbers, strict=False) for _ in range(many)]
-        ends = len(self.columns) + np.cumsum([0, *(len(supply.partitions) for supply in self.problem.supplies)])
-        return [numbers[start:end] for start, end in pairwise(ends)], contents
+        return None if found.x is None else self.filled(found.x, list(self.columns))
+
+    def filled(self, numbers: Floats, contents: Sequence[Column | None]) -> Filled | None:
+        """GPUs and contents from the numbers of all columns; None where one that is taken is unknown."""
+        whole = np.rint(numbers).astype(int)
+        taken = [one for one, many in zip(contents, whole, strict=False) for _ in range(many)]
+        ends = len(contents) + np.cumsum([0, *(len(supply.partitions) for supply in self.problem.supplies)])
+        known = [one for one in taken if one is not None]
+        return ([whole[start:end] for start, end in pairwise(ends)], known) if len(known) == len(taken) else None
 
     def _alone(self) -> Iterator[Column]:
         """Replicas that have a slice to themselves."""
-        segments = self.problem.segments
         for at, kind in np.argwhere(self.single_rps > 0).tolist():
-            one = self.problem.groups[at].members[0]
-            run = Running(int(segments.model[one, kind]), int(segments.batch[one, kind]),
-                          int(segments.processes[one, kind]), 1.0)
-            found = self.judge.held(kind, (Member(at, run),), ())
+            found = self.judge.held(kind, (Member(at, running_alone(self.problem, at, kind)),), ())
             if found is not None:
                 yield found
 
@@ -167,7 +170,7 @@ class FullFleet:
         if bound < self.bound:
             self.bound, self.best = bound, duals
 
-    def _rows(self, contents: Sequence[Column], missing: bool) -> Rows:
+    def rows(self, contents: Sequence[Column], missing: bool) -> Rows:
         """The program over some contents; where demand and replicas may be ``missing``, at a cost.
 
         Columns stand in the order: contents, partitions, missing requests/s, missing replicas.

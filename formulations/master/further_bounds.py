@@ -1,28 +1,23 @@
-"""Further bounds without steps of rates: for slices shared at routed rates, and for replicas that take turns.
+"""A further bound without steps of rates, for slices shared at routed rates.
 
 The master credits a role with the upper end of its step of rates, which is loose where a workload takes little of a
-GPU. For slices shared at routed rates there is the relaxation of mixed slices, which divides rates freely but does not
-tell single slices apart. For gpu-lets there is the set covering over all ways to use a GPU, unless they are too many.
+GPU. The relaxation of mixed slices divides rates freely, but does not tell single slices apart.
 """
 
 import math
 from time import perf_counter
 
 from provision.formulations.mixed.slices import Relaxation
-from provision.formulations.turns.parts import TooManyError
-from provision.formulations.turns.patterns import all_columns, relaxed_prices
-from provision.models.base.tolerances import SOLVER, STRICT
 from provision.models.contents.alone.segments import best_segments
-from provision.models.contents.turns.tables import GpuletTables
 from provision.models.problem.instance import THROUGHPUT, Instance
 
-NETWORK, TURNS, ALONE = "closed-network", "gpulets", "measured-segments"
+NETWORK, ALONE = "closed-network", "measured-segments"
 
 
 def further_bound(instance: Instance, limit_s: float) -> float:
     """A bound on the objective; 0 where slices are shared in several ways, models vary, or time runs out.
 
-    The same where the latency rule is for random arrivals: both relaxations are of gpu-lets' and networks' own rules.
+    The same where the latency rule is for random arrivals: the relaxation is of networks' own rule.
 
     Parameters
     ----------
@@ -38,8 +33,6 @@ def further_bound(instance: Instance, limit_s: float) -> float:
         return 0.0
     if any(len(instance.sharing_files(gpu)) != 1 for gpu in gpus):
         return 0.0
-    if kinds == {TURNS} and len(instance.fleet) == 1:
-        return _turns_bound(instance)
     return _network_bound(instance, limit_s) if NETWORK in kinds and kinds <= {NETWORK, ALONE} else 0.0
 
 
@@ -49,13 +42,3 @@ def _network_bound(instance: Instance, limit_s: float) -> float:
     relaxation.state()
     found = float(relaxation.proven_bound(perf_counter() + limit_s))
     return found if math.isfinite(found) else 0.0
-
-
-def _turns_bound(instance: Instance) -> float:
-    """The bound of all ways to use a GPU; 0 where they are too many to list."""
-    try:
-        columns = all_columns(GpuletTables(instance))
-    except TooManyError:
-        return 0.0
-    gpus = math.ceil(float(relaxed_prices(columns.covered).sum()) * (1 - STRICT) - SOLVER)
-    return gpus * instance.weight(instance.fleet[0])

@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from provision.models.base.tolerances import DUST
 from provision.models.contents.capacities import Member, Members, lowered
 from provision.models.contents.oracle import Running
-from provision.models.contents.problem import Problem
+from provision.models.contents.problem import Group, Problem
 from provision.models.performance.operating_points import Prediction
 from provision.models.plans.plan import Replica, Slice
 from provision.models.problem.prediction import carried_rps, predict_slice, tokens_rps
@@ -51,18 +52,28 @@ class Judge:
         tokens = len(members) == 1 and instance.workloads[groups[0].members[0]].tokens
         rps = [tokens_rps(instance, entry.gpu, piece)] if tokens and told[0] else [
             self._carried(one, found) for one, found in zip(members, told, strict=True)]
-        late = [at for at, group in enumerate(groups)
-                if rps[at] <= 0 or (group.most == 1 and rps[at] < group.rate_rps)]
+        late = [at for at, (one, group) in enumerate(zip(piece.replicas, groups, strict=True))
+                if rps[at] <= 0 or (group.most == 1 and not self._keeps(one, group, told[at], rps[at]))]
         memory_gib = np.array([found.memory_gib or 0.0 if found else 0.0 for found in told])
         if not late and memory_gib.sum() > entry.type.slice_memory_gib(place.profile):
             late = [int(memory_gib.argmax())]
         return late, rps
 
+    def _keeps(self, replica: Replica, group: Group, found: Prediction | None, rps: float) -> bool:
+        """Whether the only replica of a workload carries its whole rate, and keeps the SLO at that rate."""
+        if found is None or rps < group.rate_rps * (1 - DUST):
+            return False
+        policy = self.problem.instance.policy
+        if policy.rule.random_arrivals:
+            return True  # what it carries is what keeps the SLO
+        told_ms = policy.rule.tail_ms(replica.batch, replica.processes, found, group.rate_rps, 0.0)
+        return told_ms is None or told_ms <= policy.budget_ms(group.slo_ms) * (1 + DUST)
+
     def _carried(self, member: Member, found: Prediction | None) -> float:
         """Requests/s that a replica carries within its SLO; 0 where it cannot keep it."""
         instance = self.problem.instance
         workload = instance.workloads[self.problem.groups[member.group].members[0]]
-        if found is None or found.latency_ms > instance.budget_ms(workload):
+        if found is None or found.latency_ms > instance.budget_ms(workload) * (1 + DUST):
             return 0.0
         key = (member.group, member.run, found)
         if key not in self.known:

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import maximum_flow
 
 from provision.formulations.master.program import Chosen, CoverUse, Program
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.assemble import assemble
+from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.deal import deal
 from provision.models.contents.alone.partitions import Partitions
 from provision.models.contents.oracle import Content, ContentOracle, Running
@@ -52,14 +52,28 @@ def plan_of(problem: Problem, chosen: Chosen, forced: dict[int, int], method: st
     rows = np.zeros((len(slices), alone.shape[1]), int)
     for at, (kind, _) in enumerate(slices):
         rows[at, kind] = 1
-    entries = np.concatenate([np.full(len(supply.partitions), supply.entry) for supply in problem.supplies])
-    table = Partitions(entries, np.concatenate([supply.partitions for supply in problem.supplies]))
-    layouts = deal(problem.instance, problem.segments, table, np.concatenate(chosen.partitions),
-                   np.concatenate([alone, rows]))
+    layouts = dealt(problem, chosen.partitions, np.concatenate([alone, rows]))
     if layouts is None:
         return None
     plan = assemble(problem.instance, problem.segments, layouts, method, [replicas for _, replicas in slices])
     return plan if _shares_kept(problem, plan) else None
+
+
+def dealt(problem: Problem, partitions: Sequence[NDArray[np.int64]], rows: NDArray[np.int64]) -> list[Layout] | None:
+    """GPUs of chosen partitions with their segments; None when the fleet has too few.
+
+    Parameters
+    ----------
+    problem
+        What was solved.
+    partitions
+        (partitions,) GPUs of each supply.
+    rows
+        (rows, kinds) segments of each workload, and then shared slices.
+    """
+    entries = np.concatenate([np.full(len(supply.partitions), supply.entry) for supply in problem.supplies])
+    table = Partitions(entries, np.concatenate([supply.partitions for supply in problem.supplies]))
+    return deal(problem.instance, problem.segments, table, np.concatenate(partitions), rows)
 
 
 def add_plan(program: Program, problem: Problem, plan: Plan) -> None:

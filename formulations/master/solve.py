@@ -10,16 +10,18 @@ from provision.formulations.master.covers import forced_roles
 from provision.formulations.master.dive import dive
 from provision.formulations.master.further_bounds import further_bound
 from provision.formulations.master.generation import Generation, hand_on
+from provision.formulations.master.listed import ListedProgram
 from provision.formulations.master.plans import add_plan, plan_of
 from provision.formulations.master.program import Chosen
 from provision.formulations.master.refined import refined
 from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.master.time_bound import time_bound
+from provision.formulations.master.type_counts import TypeCounts
 from provision.models.contents.aggregation import rounded
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
+from provision.models.contents.listing import listings_of
 from provision.models.contents.problem import Problem
-from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Progress, Search, Termination
@@ -33,6 +35,8 @@ STRICT_SHARE = 0.3
 """Part of the time left that columns for plans alone may take."""
 MIP_SHARE, QUICK_SHARE = 0.5, 0.25
 """Parts of the time left that an integer program may take: over the finest steps of rates, and before."""
+LISTED_SHARE = 0.7
+"""Part of the time left that plans and bounds from a list of all contents may take."""
 FEW_GROUPS = 30
 """With more groups steps of rates are not cut finer."""
 REDUCED_COST, MOST_COLUMNS = 0.02, 4000
@@ -184,24 +188,43 @@ def solve(instance: Instance, search: Search) -> Outcome:
     if refused:
         return refused
     problem, progress = Problem(instance), Progress(instance, search)
-    built, run = perf_counter(), None
+    built, run, listed = perf_counter(), None, None
+    termination: Termination = "proved"
     if not problem.groups:
-        progress.offer(Plan(version=1, instance=instance.name, digest=instance.digest, method=NAME, gpus=()))
+        progress.offer(instance.plan_of(NAME, ()))
         progress.prove(0.0)
         return progress.outcome("proved", build_seconds=built - search.started)
     try:
-        run = Run(problem, progress, NAME)
-        random = instance.policy.rule.random_arrivals
-        further = time_bound(problem) if random else further_bound(instance, search.left_s * FURTHER_SHARE)
-        if further > 0:
-            progress.prove(further)
-        termination = run.until_proved()
+        listed = _listed(problem, progress)
+        if not progress.proved and (listed is None or math.isfinite(listed.bound)):
+            run = Run(problem, progress, NAME)
+            random = instance.policy.rule.random_arrivals
+            further = time_bound(problem) if random else further_bound(instance, search.left_s * FURTHER_SHARE)
+            if further > 0:
+                progress.prove(further)
+            termination = run.until_proved()
     except KeyboardInterrupt:
         termination = "stopped"
-    if run is not None and run.infeasible:
-        reason = _too_small(problem, run.bounds.proof.needed)
+    proof = run.bounds.proof if run is not None else listed
+    if proof is not None and math.isinf(proof.bound):
+        reason = _too_small(problem, proof.needed)
         return replace(progress.outcome("proved", reason, built - search.started), status="infeasible", bound=None)
     return progress.outcome(termination, "no plan found; more time may find one", built - search.started)
+
+
+def _listed(problem: Problem, progress: Progress) -> TypeCounts | None:
+    """Plan with all contents, where these can be listed; the proof of the bound, None where they cannot."""
+    listings = listings_of(problem) if problem.shareable else None
+    if listings is None:
+        return None
+    program = ListedProgram(problem, listings)
+    for plan in program.plans(perf_counter() + progress.search.left_s * LISTED_SHARE, NAME):
+        if math.isfinite(program.proof.bound):
+            progress.prove(problem.objective(program.proof.bound))
+        progress.offer(plan)
+        if progress.proved:
+            break
+    return program.proof
 
 
 def _too_small(problem: Problem, needed: int) -> str:
@@ -225,6 +248,7 @@ METHODS = (
         features=frozenset(
             {"several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
              "max_replicas", "max_share_per_gpu", "variants", "interference", "share_slices", "gpulets",
-             "other_sharing", "random_turns", "random_slices", "isolated_data", "tokens", "max_throughput"}),
+             "other_sharing", "random_turns", "random_slices", "isolated_data", "tokens", "max_throughput",
+             "full_batches"}),
     ),
 )

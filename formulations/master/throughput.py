@@ -3,20 +3,26 @@
 from collections.abc import Callable
 from time import perf_counter
 
+from provision.formulations.master.every_set import EverySet
 from provision.formulations.master.full_plans import full_plan
 from provision.formulations.master.fullest import FullFleet
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
-from provision.models.contents.capacities import capacities_of
+from provision.models.contents.capacities import capacities_of, sets_of
 from provision.models.contents.problem import Problem
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Progress, Search, Termination
+from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
 BOUND_SHARE, SEEK_SHARE, CHOOSE_SHARE = 0.3, 0.5, 0.5
 """Parts of the time left that the bound, the search for contents and each integer program may take."""
+FEW_SETS_SHARE, SETS_SHARE = 0.1, 0.5
+"""Parts of the time left that listing all sets of replicas may take, where workloads have one each: before the bound,
+and after it; the search over them takes another such part."""
 SERVE_SHARE = 0.5
 """Part of the time left that a plan which serves all rates on few GPUs may take, where the contents have none."""
+TOO_SMALL = "the workloads do not fit on so few GPUs; objective min_gpus tells how many they take"
 
 
 def fill_fleet(instance: Instance, search: Search, name: str,
@@ -43,12 +49,19 @@ def fill_fleet(instance: Instance, search: Search, name: str,
         progress.prove(fleet.bound)
         if progress.plan is not None:
             fleet.add_plan(progress.plan)
-        for bound in fleet.rounds(perf_counter() + search.left_s * BOUND_SHARE):
-            progress.prove(bound)
+        sets = sets_of(problem) if all(group.most == 1 for group in problem.groups) else None
+        every = EverySet(fleet, sets) if sets else None
+        if every is None or not every.listed(perf_counter() + search.left_s * FEW_SETS_SHARE):
+            for bound in fleet.rounds(perf_counter() + search.left_s * BOUND_SHARE):
+                progress.prove(bound)
+        if every is not None and every.listed(perf_counter() + search.left_s * SETS_SHARE):
+            _close(problem, every, progress, name)
+            if every.impossible:
+                return Outcome("infeasible", "proved", reason=TOO_SMALL, build_seconds=built)
         if not progress.proved:
             fleet.seek(perf_counter() + search.left_s * SEEK_SHARE)
             progress.offer(_best(problem, fleet, search, name))
-        if progress.plan is None:
+        if progress.plan is None and instance.policy.latency_budget != FULL_BATCHES:
             served = serve(instance.replace(objective="min_gpus"), search.apart(SERVE_SHARE))
             if served.status == "infeasible":
                 return served
@@ -60,6 +73,14 @@ def fill_fleet(instance: Instance, search: Search, name: str,
     except KeyboardInterrupt:
         termination = "stopped"
     return progress.outcome("proved" if progress.proved else termination, reason, built)
+
+
+def _close(problem: Problem, every: EverySet, progress: Progress, name: str) -> None:
+    """Tighten the bound and make plans over all sets of replicas that slices can hold."""
+    for found in every.rounds(perf_counter() + progress.search.left_s * SETS_SHARE):
+        progress.prove(every.fleet.bound)
+        if found is not None:
+            progress.offer(full_plan(problem, *found, name))
 
 
 def _best(problem: Problem, fleet: FullFleet, search: Search, name: str) -> Plan | None:

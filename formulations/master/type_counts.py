@@ -34,7 +34,8 @@ class TypeCounts:
         tiers = [[(price, self.model.new_int_var(0, replicas if count is None else min(count, replicas), ""))
                   for price, count in supply.offered] for supply in supplies]
         self.gpus: list[cp_model.LinearExprT] = [sum(many for _, many in offered) for offered in tiers]
-        self.model.minimize(sum(price * many for offered in tiers for price, many in offered))
+        self.cost: cp_model.LinearExprT = sum(price * many for offered in tiers for price, many in offered)
+        self.model.minimize(self.cost)
 
     def at_least(self, gpus: int) -> None:
         """Add the cut that every plan has at least this number of GPUs."""
@@ -45,6 +46,17 @@ class TypeCounts:
         self.model.add(sum(int(value) * many for value, many in zip(most, self.gpus, strict=True)) >= int(worth))
         if len(most) == 1 and most[0] > 0:
             self.needed = max(self.needed, -(-int(worth) // int(most[0])))
+        self._solve()
+
+    def above(self, units: float) -> None:
+        """Add the cut that every plan costs more than this; ``bound`` is then the next price that GPUs can have."""
+        self.model.add(self.cost > int(units))
+        self._solve()
+        if len(self.gpus) == 1 and self.counts is not None:
+            self.needed = max(self.needed, self.counts[0])
+
+    def _solve(self) -> None:
+        """The least price that all cuts allow."""
         status = self.solver.solve(self.model)
         if status == cp_model.INFEASIBLE:
             self.bound, self.counts = math.inf, None

@@ -150,8 +150,7 @@ class _Packing:
             PlannedGpu(gpu=self.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=tuple(gpu)),))
             for gpu in self.gpus
         ]
-        name, digest = self.instance.name, self.instance.digest
-        return Plan(version=1, instance=name, digest=digest, method=NAME, gpus=tuple(gpus))
+        return self.instance.plan_of(NAME, gpus)
 
 
 def _left(gpu: Sequence[Replica]) -> float:

@@ -87,8 +87,7 @@ class _Variant:
         status: Status = "unknown" if len(late) else "feasible"
         reason = _missed(instance, late) if len(late) else ""
         count, most = packing.count + len(whole), instance.fleet[0].count
-        plan: Plan | None = Plan(version=1, instance=instance.name, digest=instance.digest, method=self.name,
-                                 gpus=(*whole, *packing.gpus(rest)))
+        plan: Plan | None = instance.plan_of(self.name, (*whole, *packing.gpus(rest)))
         if most is not None and count > most:
             status, plan, reason = "unknown", None, f"{self.name} needs {count} GPUs and the fleet has {most}"
         return Outcome(status, "completed", plan, None, reason, built - started, perf_counter() - built)

@@ -94,15 +94,12 @@ def plan_of(system: System, method: str, gpus: Ints, units: Ints, batch: Ints) -
                 rate_rps=instance.planned_rps(one))
         for one, gpu, size, many in zip(instance.workloads, gpus, batch.tolist(), units.tolist(), strict=True)
     ]
-    return Plan(
-        version=1, instance=instance.name, digest=instance.digest, method=method,
-        gpus=tuple(
-            PlannedGpu(gpu=system.data[system.kind[at]].gpu, mig=False, slices=(
-                Slice(profile=WHOLE, replicas=tuple(replicas[one] for one in np.flatnonzero(gpus == at))),
-            ))
-            for at in np.unique(gpus)
-        ),
-    )
+    return instance.plan_of(method, (
+        PlannedGpu(gpu=system.data[system.kind[at]].gpu, mig=False, slices=(
+            Slice(profile=WHOLE, replicas=tuple(replicas[one] for one in np.flatnonzero(gpus == at))),
+        ))
+        for at in np.unique(gpus)
+    ))
 
 
 def missed(instance: Instance, found: Bools) -> str:

@@ -29,6 +29,8 @@ MODULES = {
     "colocation": "provision.models.contents.interference.capacities",
 }
 """Where the capacities of a kind of performance data are made; other kinds are priced by the roles of their oracles."""
+SETS = {"igniter": "provision.models.contents.interference.sets"}
+"""Where the sets of a kind of performance data are made."""
 STEPS = 1000
 """Whole-number worth of the dearest role, where contents are priced by roles."""
 EFFORT = 1
@@ -87,6 +89,34 @@ class Capacities(Protocol):
         ...
 
 
+class Sets(Protocol):
+    """Contents of one replica per workload, every set of workloads told from the others."""
+
+    def every(self, until: float) -> list[tuple[int, ...]] | None:
+        """All sets that a slice can hold, as groups in ascending order; None where they are too many.
+
+        None also after the time ``until``; the next call goes on from there.
+        """
+        ...
+
+    def best(self, groups: tuple[int, ...], effort: int) -> tuple[float, Members | None]:
+        """What a set carries together at most, in requests/s, and the best content found; None where none was.
+
+        Parameters
+        ----------
+        groups
+            The groups of the replicas, in ascending order.
+        effort
+            0 for a quick bound; from ``hardest`` on more effort finds no more.
+        """
+        ...
+
+    @property
+    def hardest(self) -> int:
+        """The greatest effort."""
+        ...
+
+
 class RoleCapacities:
     """Capacities by the roles of an oracle: each is worth what the upper end of its step of rates is."""
 
@@ -128,6 +158,25 @@ def lowered(members: Members, late: Sequence[int], batches: Sequence[int]) -> Me
             return None
         found[at] = members[at]._replace(run=members[at].run._replace(batch=max(smaller)))
     return tuple(found)
+
+
+def running_alone(problem: Problem, at: int, kind: int) -> Running:
+    """How a replica of a group runs best with a slice to itself."""
+    segments, one = problem.segments, problem.groups[at].members[0]
+    return Running(int(segments.model[one, kind]), int(segments.batch[one, kind]),
+                   int(segments.processes[one, kind]), 1.0)
+
+
+def sets_of(problem: Problem) -> dict[int, Sets] | None:
+    """The sets of every slice kind that replicas may share; None where they are not to be told apart on some kind."""
+    found: dict[int, Sets] = {}
+    for shared in problem.shareable:
+        kind, data = problem.segments.kinds[shared.kind], shared.data
+        made = import_module(SETS[data.kind]).sets(problem, kind, data) if data.kind in SETS else None
+        if made is None or shared.kind in found:
+            return None
+        found[shared.kind] = made
+    return found
 
 
 def capacities_of(problem: Problem) -> dict[int, list[Capacities]]:

@@ -14,7 +14,7 @@ from provision.models.base.spelling import did_you_mean
 from provision.models.base.tolerances import THROUGHPUT_CLOSE, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
-from provision.models.plans.plan import Plan, Replica
+from provision.models.plans.plan import Plan, PlannedGpu, Replica
 from provision.models.problem.pools import check_workflows, split
 from provision.models.problem.prediction import throughput_rps
 from provision.models.problem.workflow import Workflow
@@ -324,6 +324,10 @@ class Instance(Shown, Record):
         """What one GPU of a fleet entry, or one node, adds to the objective: its price, or how many GPUs it has."""
         price = entry.price_per_hour
         return price if self.priced and price is not None else float(entry.type.gpus)
+
+    def plan_of(self, method: str, gpus: Iterable[PlannedGpu]) -> Plan:
+        """The plan of a method for this instance."""
+        return Plan(version=1, instance=self.name, digest=self.digest, method=method, gpus=tuple(gpus))
 
     def value(self, plan: Plan) -> float:
         """Objective of a plan: price per hour or number of its GPUs, infinite outside the fleet; or its throughput."""

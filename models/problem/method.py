@@ -43,7 +43,7 @@ ISOLATED = frozenset({
 REMEDIES = (
     ("survive", "auto"),
     ("even_replicas", "auto"),
-    ("full_batches", "auto, greedy, patterns-throughput or inss"),
+    ("full_batches", "auto, master, greedy or inss"),
     ("tokens", "auto, master, partition-counts or greedy"),
     ("max_throughput", "auto or greedy"),
     ("variants", "auto, or leave variants out"),

@@ -174,8 +174,7 @@ class _Around:
             if more is None:
                 return None
             gpus += more.gpus
-        return Plan(version=1, instance=self.instance.name, digest=self.instance.digest, method="replan",
-                    gpus=tuple(gpus))
+        return self.instance.plan_of("replan", gpus)
 
     def _rest(self, carried: Mapping[str, float], replicas: Counter[str]) -> Iterator[Workload]:
         """The workloads that still lack rate or replicas, with what they lack."""

@@ -13,10 +13,8 @@ import numpy as np
 from provision.formulations.assignment import cpsat
 from provision.formulations.isolated import partition_counts
 from provision.formulations.isolated.cover_bound import cover_bound
-from provision.formulations.master import patterns_throughput
 from provision.formulations.master import solve as master
 from provision.formulations.mixed import slices as mixed_slices
-from provision.formulations.turns import patterns as gpulets_patterns
 from provision.heuristics.core import greedy, lns
 from provision.heuristics.gpulets import ideal
 from provision.models.base.errors import InputError, UnsupportedError
@@ -87,17 +85,17 @@ def _wants_slack(instance: Instance, search: Search) -> bool:
 def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
     """Steps, each with the part that it may take of the time left."""
     asked = needs(instance)
-    if "gpulets" in asked:
-        yield _where_able(ideal.METHODS[0]), 0.5
-        yield _where_able(gpulets_patterns.METHODS[0]), 0.7
+    if "gpulets" in asked and asked <= ideal.METHODS[0].features:
+        yield ideal.METHODS[0].run, 0.5
+        yield master.solve, 0.7
     yield _with_parts(greedy.METHODS[0]), 0.5
     if instance.objective == THROUGHPUT:
-        if is_shared_throughput(instance):
-            yield patterns_throughput.solve, 0.5
-        yield _with_parts(partition_counts.METHODS[0]), 0.5
-        if not asked <= partition_counts.METHODS[0].features and "full_batches" not in asked:
+        if not is_shared_throughput(instance):
+            yield _with_parts(partition_counts.METHODS[0]), 0.5
+            if asked <= partition_counts.METHODS[0].features:
+                return
             yield _served, 0.3
-            yield master.solve, 1.0
+        yield master.solve, 1.0
         return
     if is_shared(instance):
         yield lns.solve, 0.05

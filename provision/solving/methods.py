@@ -16,7 +16,6 @@ MODULES = (
     "solving.auto",
     "formulations.isolated.partition_counts",
     "formulations.master.solve",
-    "formulations.master.patterns_throughput",
     "formulations.mixed.slices",
     "heuristics.core.greedy",
     "heuristics.core.lns",
@@ -25,7 +24,6 @@ MODULES = (
     "heuristics.mig_serving.slow",
     "heuristics.mig_serving.paris",
     "heuristics.igniter.igniter",
-    "formulations.turns.patterns",
     "heuristics.gpulets.gpulets",
     "heuristics.gpulets.ideal",
     "heuristics.gpulets.nexus",
@@ -40,6 +38,8 @@ MODULES = (
     "formulations.assignment.milp",
 )
 """Imported, solvers and all, when methods are first asked for."""
+PRESETS = dict.fromkeys(("patterns", "patterns-throughput", "gpulets-patterns"), "master")
+"""Former methods, by whose names the method that does their work now is still found."""
 GROUP = "provision.methods"
 """Entry points by which other packages add methods: each names a ``Method``."""
 
@@ -78,7 +78,7 @@ def method(name: str) -> Method:
         If there is none; the message lists those there are.
     """
     try:
-        return methods()[name]
+        return methods()[PRESETS.get(name, name)]
     except KeyError:
         known = f"use one of {', '.join(methods())}{did_you_mean(name, methods())}"
         raise InputError(f"unknown method {name!r}; {known}") from None

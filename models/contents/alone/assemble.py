@@ -69,7 +69,7 @@ def assemble(
         ]
         slices.sort(key=lambda piece: piece.start)
         gpus.append(PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(slices)))
-    return Plan(version=1, instance=instance.name, digest=instance.digest, method=method, gpus=tuple(gpus))
+    return instance.plan_of(method, gpus)
 
 
 def _replicas(

@@ -69,8 +69,7 @@ def rearranged(
         )})
         for head, held in zip(heads, slots, strict=True)
     ]
-    return Plan(version=1, instance=instance.name, digest=instance.digest, method="replan",
-                gpus=tuple(gpu for gpu in gpus if gpu.slices))
+    return instance.plan_of("replan", (gpu for gpu in gpus if gpu.slices))
 
 
 def _kept(running: RunningPlan, gpu: int, position: int, stays: Iterable[tuple[int, int]]) -> _Slot:

@@ -94,10 +94,7 @@ class SharedProblem:
     def plan(self, patterns: Iterable[Pattern], method: str) -> Plan:
         """The Plan of patterns that together have a place for every replica."""
         waiting = [list(parts) for parts in self.classes.members]
-        return Plan(
-            version=1, instance=self.instance.name, digest=self.instance.digest, method=method,
-            gpus=tuple(self._gpu(pattern, waiting) for pattern in patterns),
-        )
+        return self.instance.plan_of(method, (self._gpu(pattern, waiting) for pattern in patterns))
 
     def _gpu(self, pattern: Pattern, waiting: Sequence[list[int]]) -> PlannedGpu:
         supply = self.fleet.supplies[pattern[0]]

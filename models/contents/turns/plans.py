@@ -20,14 +20,10 @@ def gpulets_plan(tables: GpuletTables, gpus: Iterable[Sequence[Part]], method: s
 
     Shares are indices into ``tables.shares``; a load is a tuple of (workload, rate in requests/s).
     """
-    instance = tables.instance
-    return Plan(
-        version=1, instance=instance.name, digest=instance.digest, method=method,
-        gpus=tuple(
-            PlannedGpu(gpu=tables.gpu.name, mig=False, slices=(Slice(profile=WHOLE, replicas=_replicas(tables, gpu)),))
-            for gpu in gpus
-        ),
-    )
+    return tables.instance.plan_of(method, (
+        PlannedGpu(gpu=tables.gpu.name, mig=False, slices=(Slice(profile=WHOLE, replicas=_replicas(tables, gpu)),))
+        for gpu in gpus
+    ))
 
 
 def _replicas(tables: GpuletTables, parts: Sequence[Part]) -> tuple[Replica, ...]:

@@ -1,0 +1,98 @@
+"""Most throughput with one replica per workload, to the end: every set of workloads that a slice can hold is a column.
+
+At first a set is worth an upper bound on what it carries. The sets that an integer program chooses are searched for
+their best operating points, which lowers their bounds, and the program is solved again, until the sets that it chooses
+carry what they are worth.
+"""
+
+from collections.abc import Iterator, Mapping
+from time import perf_counter
+
+import numpy as np
+
+from provision.formulations.linear.highs import solve_integer
+from provision.formulations.master.fullest import Filled, FullFleet
+from provision.formulations.master.held import Column
+from provision.models.base.tolerances import SOLVER
+from provision.models.contents.capacities import LOOSE, Member, Sets
+from provision.models.contents.oracle import Running
+
+CLOSE = 1e-9
+"""The part of its bound that a set may lack to count as carrying it."""
+UNKNOWN = Running(0, 1, 1, 1.0)
+"""Stands for how a replica runs while that does not matter."""
+
+Place = tuple[int, tuple[int, ...]]
+"""A slice kind, and the groups of the replicas on it in ascending order."""
+
+
+class EverySet:
+    """All sets of a FullFleet in which no workload has more than one replica.
+
+    Parameters
+    ----------
+    fleet
+        The FullFleet, whose bound is tightened.
+    sets
+        The sets of the slice kinds that replicas share.
+
+    Attributes
+    ----------
+    impossible
+        Whether it is proven that the fleet does not hold a replica of every workload.
+    """
+
+    def __init__(self, fleet: FullFleet, sets: Mapping[int, Sets]) -> None:
+        self.fleet, self.sets, self.impossible = fleet, sets, False
+        self.held: dict[Place, Column] = {
+            (one.kind, (one.members[0].group,)): one for one in fleet.columns if len(one.members) == 1}
+        self.effort: dict[Place, int] = {}
+        self.places: list[Place] = []
+        self.most = np.zeros(0)
+
+    def listed(self, until: float) -> bool:
+        """Whether all sets are listed by the time ``until``; the next call goes on from there."""
+        every = {kind: one.every(until) for kind, one in self.sets.items()}
+        if None in every.values():
+            return False
+        worth: dict[Place, float] = {
+            (kind, (at,)): float(self.fleet.single_rps[at, kind]) * LOOSE
+            for at, kind in np.argwhere(self.fleet.single_rps > 0).tolist()}
+        shared = {(kind, groups): self.sets[kind].best(groups, 0)[0]
+                  for kind, several in every.items() for groups in several or ()}
+        worth |= shared
+        self.places, self.most, self.effort = list(worth), np.array(list(worth.values())), dict.fromkeys(shared, 0)
+        return True
+
+    def rounds(self, until: float) -> Iterator[Filled | None]:
+        """Solutions, None while a set has no operating points, until a time or until nothing is left to find out."""
+        rates = [group.rate_rps for group in self.fleet.problem.groups]
+        columns = [Column(kind, tuple(Member(one, UNKNOWN) for one in groups), tuple(rates[one] for one in groups))
+                   for kind, groups in self.places]
+        rows, many = self.fleet.rows(columns, missing=False), len(columns)
+        while perf_counter() < until:
+            rows.cost[:many], rows.most[:many] = -self.most, np.where(self.most > 0, np.inf, 0.0)
+            found = solve_integer(rows, np.ones(len(rows.cost), bool), until - perf_counter())
+            self.impossible = found.status == "infeasible"
+            if found.x is None:
+                return
+            self.fleet.bound = min(self.fleet.bound, SOLVER * max(1.0, -found.bound) - found.bound)
+            settled = [self._settle(at, until) for at in np.flatnonzero(np.rint(found.x[:many])).tolist()]
+            yield self.fleet.filled(found.x, [self.held.get(place) for place in self.places])
+            if all(settled):
+                return
+
+    def _settle(self, at: int, until: float) -> bool:
+        """Find out what a set carries, as long as there is time; returns whether that was known."""
+        kind, groups = place = self.places[at]
+        known, hardest = True, self.sets[kind].hardest if place in self.effort else 0
+        while self.effort.get(place, 0) < hardest and perf_counter() < until:
+            self.effort[place] += 1
+            self.most[at], members = self.sets[kind].best(groups, self.effort[place])
+            held = None if members is None else self.fleet.judge.held(kind, members, ())
+            known = False
+            if held is not None:
+                self.held[place] = held
+                if sum(held.rps) >= self.most[at] * (1 - CLOSE):
+                    self.effort[place] = hardest
+        return known
