@@ -9,6 +9,7 @@ numbers before covers and contents are priced, so that all sums are exact; oracl
 import math
 from collections.abc import Iterator
 from itertools import islice
+from operator import attrgetter
 from time import perf_counter
 
 import numpy as np
@@ -207,7 +208,7 @@ class Generation:
         if needed is not None:
             needed += int(roles @ self.forced)
             self.proof.add(needed, worth)
-            self.inner = max(self.inner, inner_of(needed, most, roles, self.problem.supplies), key=lambda one: one.value)
+            self.inner = max(inner_of(needed, most, roles, self.problem.supplies), self.inner, key=attrgetter("value"))
         return exhaustive, new
 
     def price_strictly(self, rounds: int, end: float) -> None:

@@ -63,6 +63,6 @@ def drawn(found: MasterDuals, inner: Inner, inward: float) -> MasterDuals:
 
 def averaged(central: MasterDuals, found: MasterDuals) -> MasterDuals:
     """A solution of the linear program with averaged prices: a running mean, to which it adds its own."""
-    kinds, roles, groups = (NEW * new + (1 - NEW) * old for old, new in
-                            ((central.kinds, found.kinds), (central.roles, found.roles), (central.groups, found.groups)))
+    pairs = ((central.kinds, found.kinds), (central.roles, found.roles), (central.groups, found.groups))
+    kinds, roles, groups = (NEW * new + (1 - NEW) * old for old, new in pairs)
     return found._replace(kinds=kinds, roles=roles, groups=groups)

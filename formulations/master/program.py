@@ -193,7 +193,7 @@ class Program:
 
     def _matrix(self, tiers: Sequence[tuple[int, Tier]]) -> csc_array:
         """All rows by all columns."""
-        supplies, kinds, roles, _ = self._sizes()
+        supplies, kinds, *_ = self._sizes()
         entries: list[tuple[int, int, float]] = [(supply, at, 1.0) for at, (supply, _) in enumerate(tiers)]
         column = len(tiers)
         for supply, row in self.partitions:
