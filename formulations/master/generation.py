@@ -156,8 +156,10 @@ class Generation:
             for inward in CUTS if self.inner.value > 0 else ():
                 self._cover_all(self._whole(drawn(found, self.inner, inward)))
             value, found = found.value, self.program.relaxed(at=self.aim)
-            lower = found is None or found.value < value * (1 - SLIGHT)
-            same, central = (0, found) if lower else (same + 1, averaged(central, found))
+            if found is None or found.value < value * (1 - SLIGHT):
+                same, central = 0, found
+            else:
+                same, central = same + 1, averaged(central, found)
         return central
 
     def _priced(self, found: MasterDuals, slight: float) -> tuple[bool, int]:
