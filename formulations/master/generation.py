@@ -8,12 +8,15 @@ numbers before covers and contents are priced, so that all sums are exact; oracl
 
 import math
 from collections.abc import Iterator
+from itertools import islice
+from operator import attrgetter
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.master.covers import cheapest_covers, forced_roles, menus_of
+from provision.formulations.master.inner import NOTHING, Inner, averaged, drawn, inner_of
 from provision.formulations.master.program import MasterDuals, Program
 from provision.formulations.master.type_counts import TypeCounts
 from provision.models.contents.problem import Group, Problem
@@ -30,6 +33,16 @@ LONGER = 3
 """How much longer a round is expected to take at the next effort."""
 HARDEST = 7
 """The greatest effort of an oracle."""
+INWARD = 0.3
+"""How far prices are drawn from those of the linear program towards the inner ones, before contents are priced."""
+CUTS = (0.3, 0.7)
+"""The same, where further covers are sought."""
+TURNS, SAME = 20, 4
+"""Linear programs solved at most for further covers before contents are priced, and so often without a lower value."""
+NEAR = 0.985
+"""The part of the linear program's value that a bound reaches before steps of rates are cut finer."""
+AHEAD = 0.01
+"""By how much the linear program's value is above a whole price of GPUs that is worth proving with these steps."""
 ENOUGH = 0.5
 """The part of the distance to the next whole price of GPUs within which no content is missing for the bound."""
 
@@ -47,9 +60,11 @@ class Generation:
     proves
         Whether its bounds are used. If so, columns are also sought at the numbers of GPUs of each type behind the
         bound.
+    inner
+        Prices to begin with, and the bound that they prove.
     """
 
-    def __init__(self, problem: Problem, proves: bool = True) -> None:
+    def __init__(self, problem: Problem, proves: bool = True, inner: Inner = NOTHING) -> None:
         self.problem, self.sharp = problem, proves and len(problem.supplies) > 1
         self.kinds = len(problem.segments.kinds)
         single = forced_roles(problem)
@@ -69,6 +84,7 @@ class Generation:
         self.effort, self.took_s, self.converged, self.round = 0, 0.0, False, 0
         self.impossible = self.enough = False
         self.last: MasterDuals | None = None
+        self.inner = inner
         for kind, oracles in problem.oracles.items():
             for oracle in oracles:
                 self.program.add_contents(kind, oracle.seeds())
@@ -78,6 +94,13 @@ class Generation:
     def bound(self) -> float:
         """The bound so far, in units."""
         return self.proof.bound
+
+    @property
+    def near(self) -> bool:
+        """Whether more columns can raise the bound by little, and finer steps by more."""
+        value = 0.0 if self.last is None else self.last.value
+        ahead = value * self.problem.dearest > self.bound * (1 + AHEAD)
+        return self.converged or (0 < NEAR * value <= self.inner.value and not ahead)
 
     def rounds(self, end: float) -> Iterator[float]:
         """Add columns until none is missing or the time ``end`` would pass; yields the bound after every round.
@@ -96,14 +119,13 @@ class Generation:
 
     def _round(self) -> bool:
         """One round; returns whether the next should look harder."""
-        found = self.program.relaxed(at=self.aim)
+        found = self._covered()
         if found is None:
             self.impossible = True
             return False
         self.last, self.round = found, self.round + 1
         units = found.value * self.problem.dearest
-        exhaustive, new = self.price(
-            found, SLIGHT if self.enough or self.aim is not None else self._slight(units), self.effort)
+        exhaustive, new = self._priced(found, SLIGHT if self.enough or self.aim is not None else self._slight(units))
         settled = not new and exhaustive
         if self.aim is None:
             done = settled or self.bound >= units * (1 - 1e-9)
@@ -121,6 +143,48 @@ class Generation:
             self.converged = self.aim is None or (self.aim == aimed and settled)
         return not exhaustive and new < FEW * max(len(self.forced) + len(self.covered), 1)
 
+    def _covered(self) -> MasterDuals | None:
+        """The linear program with the covers that its own prices ask for; None when the columns cannot meet demand.
+
+        Its value is often the same at many prices; averages of these are better prices than any one of them.
+        """
+        found = central = self.program.relaxed(at=self.aim)
+        same = 0
+        for _ in range(TURNS):
+            if found is None or central is None or same == SAME or not self._cover_all(self._whole(found))[1]:
+                break
+            for inward in CUTS if self.inner.value > 0 else ():
+                self._cover_all(self._whole(drawn(found, self.inner, inward)))
+            value, found = found.value, self.program.relaxed(at=self.aim)
+            if found is None or found.value < value * (1 - SLIGHT):
+                same, central = 0, found
+            else:
+                same, central = same + 1, averaged(central, found)
+        return central
+
+    def _priced(self, found: MasterDuals, slight: float) -> tuple[bool, int]:
+        """Price between the linear program and inner prices, and at the linear program where that finds nothing."""
+        if self.inner.value > 0 and self.aim is None:
+            many = len(self.program.contents), len(self.program.covers)
+            exhaustive, _ = self.price(drawn(found, self.inner, INWARD), slight, self.effort)
+            new = self._missing(found, slight, *many)
+            if new:
+                return exhaustive, new
+        return self.price(found, slight, self.effort)
+
+    def _missing(self, found: MasterDuals, slight: float, contents: int, covers: int) -> int:
+        """How many contents and covers after the first ones are missing in a solution of the linear program."""
+        worth, rows = found.roles, np.concatenate([found.kinds, found.roles])
+        dear = [sum(worth[role] for role in content) > found.kinds[kind] + slight
+                for kind, content in islice(self.program.contents, contents, None)]
+        cheap = [sum(rows[row] * many for row, many in cover.uses) < found.groups[cover.group] - SLIGHT
+                 for cover in islice(self.program.covers, covers, None)]
+        return int(sum(dear) + sum(cheap))
+
+    def _whole(self, found: MasterDuals) -> NDArray[np.int64]:
+        """The prices of slices and roles in whole-number units."""
+        return np.floor(np.concatenate([found.kinds, found.roles]) * self.scale + 1e-9).astype(np.int64)
+
     def _slight(self, units: float) -> float:
         """By how much a content must be worth more than its slice's price, in GPUs, to be missing for the bound."""
         below = math.ceil(units * (1 - 1e-9)) - 1
@@ -132,8 +196,8 @@ class Generation:
 
         Contents count that are worth more than their slice's price by ``slight``.
         """
-        kinds, roles = (np.floor(one * self.scale + 1e-9).astype(np.int64) for one in (duals.kinds, duals.roles))
-        needed, new = self._cover_all(np.concatenate([kinds, roles]))
+        kinds, roles = np.split(prices := self._whole(duals), [self.kinds])
+        needed, new = self._cover_all(prices)
         most, exhaustive = kinds.copy(), True
         for kind, oracles in self.problem.oracles.items():
             for oracle in oracles:
@@ -144,7 +208,9 @@ class Generation:
                 exhaustive &= found.exhaustive
         worth = [int((supply.partitions @ most).max()) for supply in self.problem.supplies]
         if needed is not None:
-            self.proof.add(needed + int(roles @ self.forced), worth)
+            needed += int(roles @ self.forced)
+            self.proof.add(needed, worth)
+            self.inner = max(inner_of(needed, most, roles, self.problem.supplies), self.inner, key=attrgetter("value"))
         return exhaustive, new
 
     def price_strictly(self, rounds: int, end: float) -> None:

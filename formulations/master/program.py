@@ -11,7 +11,7 @@ and places of some roles. Where no workload of a class may be split and none can
 role: such roles are constants on the right-hand side of the places rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,17 +75,23 @@ class Program:
         self.contents: dict[tuple[int, Content], None] = {}
         self.covers: dict[CoverUse, bool] = {}
         self.partitions = [(at, row) for at, supply in enumerate(problem.supplies) for row in supply.partitions]
+        self.content_entries, self.cover_entries = _Entries(), _Entries()
 
     def add_contents(self, kind: int, contents: Sequence[Content]) -> int:
         """Add contents of a slice kind; returns how many are new."""
-        before = len(self.contents)
-        kept = (self.problem.within_caps(content) for content in contents)
-        self.contents.update(dict.fromkeys((kind, content) for content in kept if content))
+        before, (supplies, kinds, _, _) = len(self.contents), self._sizes()
+        for content in map(self.problem.within_caps, contents):
+            if content and (kind, content) not in self.contents:
+                self.contents[kind, content] = None
+                self.content_entries.add([(supplies + kind, -1.0), *((supplies + kinds + one, 1.0) for one in content)])
         return len(self.contents) - before
 
     def add_cover(self, cover: CoverUse, strict: bool) -> bool:
         """Add a cover, which plans may use as well as bounds when ``strict``; returns whether it is new."""
-        new = cover not in self.covers
+        new, (supplies, kinds, roles, _) = cover not in self.covers, self._sizes()
+        if new:
+            self.cover_entries.add([*((supplies + row, -float(many)) for row, many in cover.uses),
+                                    (supplies + kinds + roles + cover.group, 1.0)])
         self.covers[cover] = strict or self.covers.get(cover, False)
         return new
 
@@ -187,7 +193,7 @@ class Program:
 
     def _matrix(self, tiers: Sequence[tuple[int, Tier]]) -> csc_array:
         """All rows by all columns."""
-        supplies, kinds, roles, _ = self._sizes()
+        supplies, kinds, *_ = self._sizes()
         entries: list[tuple[int, int, float]] = [(supply, at, 1.0) for at, (supply, _) in enumerate(tiers)]
         column = len(tiers)
         for supply, row in self.partitions:
@@ -198,16 +204,33 @@ class Program:
         for harder, easier in zip(*self.problem.edges, strict=True):
             entries += [(places + int(harder), column, -1.0), (places + int(easier), column, 1.0)]
             column += 1
-        for kind, content in self.contents:
-            entries.append((supplies + kind, column, -1.0))
-            entries += [(places + role, column, 1.0) for role in content]
-            column += 1
-        for cover in self.covers:
-            entries += [(supplies + row, column, -float(many)) for row, many in cover.uses]
-            entries.append((places + roles + cover.group, column, 1.0))
-            column += 1
-        rows, columns, values = zip(*entries, strict=True)
-        return coo_array((values, (rows, columns)), (sum(self._sizes()), column)).tocsc()
+        first = column + len(self.contents)
+        parts = [np.array(entries).T, self.content_entries.after(column), self.cover_entries.after(first)]
+        rows, columns, values = np.hstack(parts)
+        shape = (sum(self._sizes()), first + len(self.covers))
+        return coo_array((values, (rows.astype(int), columns.astype(int))), shape).tocsc()
+
+
+class _Entries:
+    """The entries of a growing number of columns, as flat lists."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.columns: list[int] = []
+        self.values: list[float] = []
+        self.many = 0
+
+    def add(self, entries: Iterable[tuple[int, float]]) -> None:
+        """Add a column of (row, value) entries."""
+        for row, value in entries:
+            self.rows.append(row)
+            self.columns.append(self.many)
+            self.values.append(value)
+        self.many += 1
+
+    def after(self, first: int) -> NDArray[np.float64]:
+        """(3, entries) rows, columns counted from ``first``, and values."""
+        return np.array([self.rows, np.array(self.columns) + first, self.values], float).reshape(3, -1)
 
 
 def _tiers_at(supply: Supply, many: int | None) -> Sequence[Tier]:

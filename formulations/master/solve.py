@@ -108,6 +108,8 @@ class Run:
                     self.progress.prove(self.problem.objective(bound))
                 if self.ended:
                     return "proved"
+                if self.bounds.near and not self.finest:
+                    break
             if self.columns is not self.bounds:
                 hand_on(self.bounds, self.columns)
                 for _ in self.columns.rounds(perf_counter() + self.search.left_s * PRICING_SHARE):
@@ -123,8 +125,8 @@ class Run:
         return "proved"
 
     def refine(self) -> bool:
-        """Cut the steps of rates that a converged bound stands on, for bounds and plans; whether there are such."""
-        if self.finest or not self.bounds.converged:
+        """Cut the steps of rates that a bound stands on, for bounds and plans; whether there are such."""
+        if self.finest or not self.bounds.near:
             return False
         fine = refined(self.bounds)
         self.finest = fine is None
@@ -147,12 +149,15 @@ class Run:
         return self.progress.offer(plan_of(self.problem, found, self.forced, self.name))
 
     def _integral(self, share: float) -> Chosen | None:
-        """A whole-number solution over the columns of small reduced cost, most of them fixed by a dive at size."""
+        """A whole-number solution over the columns of small reduced cost, most of them fixed by a dive at size.
+
+        None where the linear program shows that there is none better than the best plan known.
+        """
         if self.problem.oracles and self.problem.replicas >= DIVE_FROM:
             return self._dived(perf_counter() + self.search.left_s * share)
         program = self.columns.program
         relaxed = program.relaxed(strict=True)
-        if relaxed is None:
+        if relaxed is None or math.ceil(relaxed.value * self.problem.dearest * (1 - 1e-9)) >= self._below():
             return None
         kept = relaxed.reduced <= max(REDUCED_COST, np.sort(relaxed.reduced)[:MOST_COLUMNS][-1])
         kept[program.loose()] = False
