@@ -29,7 +29,8 @@ MOST_WORKLOADS = 40
 """Largest instances; see also ``gpus.MOST_GPUS`` and ``interference.MOST_SETS``."""
 TAKEN = frozenset({
     "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas", "max_replicas",
-    "max_share_per_gpu", "variants", "interference", "share_slices", "max_throughput", "isolated_data",
+    "max_share_per_gpu", "variants", "interference", "random_interference", "share_slices", "max_throughput",
+    "isolated_data",
 })
 """Everything but gpu-lets' turns."""
 

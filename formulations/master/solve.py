@@ -253,7 +253,7 @@ METHODS = (
         features=frozenset(
             {"several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
              "max_replicas", "max_share_per_gpu", "variants", "interference", "share_slices", "gpulets",
-             "other_sharing", "random_turns", "random_slices", "isolated_data", "tokens", "max_throughput",
-             "full_batches"}),
+             "other_sharing", "random_interference", "random_turns", "random_slices", "isolated_data", "tokens",
+             "max_throughput", "full_batches"}),
     ),
 )

@@ -239,7 +239,7 @@ METHODS = (
         run=solve,
         compiled=True,
         source="this package",
-        features=ISOLATED | {"tokens", "interference", "share_slices", "random_slices", "max_throughput",
-                             "full_batches"},
+        features=ISOLATED | {"tokens", "interference", "random_interference", "share_slices", "random_slices",
+                             "max_throughput", "full_batches"},
     ),
 )

@@ -22,6 +22,7 @@ FEATURES = {
     "interference": "interference between workloads on one slice (performance data of kind igniter)",
     "share_slices": "policy.share_slices (a bound for isolated segments does not hold there)",
     "gpulets": "parts of GPUs and turns on them (performance data of kind gpulets)",
+    "random_interference": "interference between workloads under a latency rule for random arrivals",
     "random_turns": "turns on parts of GPUs under a latency rule for random arrivals",
     "random_slices": "policy.share_slices under a latency rule for random arrivals",
     "other_sharing": "sharing of slices by performance data of a further kind (such as colocation)",
@@ -47,6 +48,7 @@ REMEDIES = (
     ("tokens", "auto, master, partition-counts or greedy"),
     ("max_throughput", "auto or greedy"),
     ("variants", "auto, or leave variants out"),
+    ("random_interference", "auto, master or greedy, or latency_budget half_slo"),
     ("interference", "auto, master or igniter"),
     ("random_turns", "auto or master, or latency_budget half_slo"),
     ("random_slices", "auto or master, or latency_budget half_slo"),
@@ -58,8 +60,8 @@ REMEDIES = (
 """Methods that can do what few can; the first feature counts."""
 
 ONE_REPLICA = frozenset(
-    {"several_gpu_types", "limited_counts", "without_mig", "interference", "max_replicas", "max_throughput", "variants",
-     "full_batches"}
+    {"several_gpu_types", "limited_counts", "without_mig", "interference", "random_interference", "max_replicas",
+     "max_throughput", "variants", "full_batches"}
 )
 """What methods under interference take, which give every workload one replica where that is asked for.
 
@@ -124,6 +126,7 @@ def needs(instance: Instance) -> set[str]:
         "variants": any(workload.variants for workload in workloads),
         "interference": "igniter" in kinds,
         "gpulets": "gpulets" in kinds,
+        "random_interference": random and "igniter" in kinds,
         "random_turns": random and "gpulets" in kinds,
         "random_slices": random and instance.policy.share_slices,
         "other_sharing": bool(kinds - {"igniter", "gpulets"}),

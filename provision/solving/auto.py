@@ -216,7 +216,7 @@ METHODS = (
         exact=True,
         source="this package",
         features=ISOLATED | {"tokens", "max_replicas", "interference", "gpulets", "other_sharing", "share_slices",
-                             "random_turns", "random_slices", "survive",
+                             "random_interference", "random_turns", "random_slices", "survive",
                              "even_replicas", "max_throughput", "full_batches"},
         parameters=PARAMETERS,
         rehearse=_rehearse,

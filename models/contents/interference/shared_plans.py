@@ -21,7 +21,8 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.search import Outcome
 
-FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "variants"})
+FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "random_interference",
+                      "variants"})
 """What methods that plan shared GPUs can do."""
 
 
