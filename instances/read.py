@@ -43,7 +43,7 @@ def read(name_or_path: FilePath) -> Instance:
     if found := generated(name):
         return found
     raise InputError(
-        f"{name}: no such file, and no shipped instance; there are {', '.join(shipped_instances())}, and generated "
+        f"{name}: no such file, and no shipped instance; provision instances tells what ships, and there are generated "
         f"ones: {', '.join(PATTERNS)}{did_you_mean(name, _beside(name)) or did_you_mean(name, shipped_instances())}"
     )
 

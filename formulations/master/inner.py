@@ -23,7 +23,7 @@ NEW = 0.2
 class Inner(NamedTuple):
     """Prices of slices and roles, in multiples of the dearest GPU's, and the bound that they prove in the same unit.
 
-    The bound holds where no GPU type has a limited count; other fleets prove theirs by `type_counts`.
+    The bound holds where each GPU type has one price, without limit; other fleets prove theirs by `type_counts`.
     """
 
     value: float
@@ -49,9 +49,8 @@ def inner_of(needed: int, most: NDArray[np.int64], roles: NDArray[np.int64], sup
     supplies
         The GPUs and their prices.
     """
-    dearest = max(price for supply in supplies for price, _ in supply.offered)
-    over = max(float((supply.partitions @ most).max()) * dearest / min(price for price, _ in supply.offered)
-               for supply in supplies)
+    dearest = max(supply.worth for supply in supplies)
+    over = max(float((supply.partitions @ most).max()) * dearest / supply.worth for supply in supplies)
     return Inner(needed / over, most / over, roles / over) if over > 0 else NOTHING
 
 

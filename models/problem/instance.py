@@ -98,9 +98,9 @@ class Instance(Shown, Record):
         if len(priced) == 2:
             raise ValueError("fleet: some GPUs have a price_per_hour and some have none; price all or none")
         for data in self._fleet_performance:
-            if self.policy.rule.random_arrivals and data.kind == "gpulets":
+            if data.kind == "gpulets" and self.policy.rule.random_arrivals:
                 self._refuse_unknown_turns()
-            if self.policy.rule.random_arrivals and self._lets_share(data):
+            if self._lets_share(data) and self.policy.rule.random_arrivals:
                 self._refuse_unlike_traffic()
         if self.policy.survive:
             self._refuse_unknown_survival()

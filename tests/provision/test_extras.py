@@ -20,8 +20,8 @@ REFUSED = {
     "export plan.json --to mig-parted --out parted": "pynvml is not installed; pip install 'provision[driver]'",
     "warm-up": "numba is not installed; pip install 'provision[compiled]'",
 }
-BLOCKED = set(EXTRAS) - {"pandas"}
-"""OR-Tools brings pandas."""
+BLOCKED = set(EXTRAS) - {"pandas", "torch"}
+"""OR-Tools brings pandas, and SciPy looks whether torch has been imported."""
 CORE = """
 import io, json, sys
 from contextlib import redirect_stderr, redirect_stdout

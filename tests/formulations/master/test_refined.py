@@ -11,10 +11,10 @@ def test_finer_steps_prove_two_gpus():
     instance = provision.read("igniter-testbed-12")
     workload = instance.workload["vgg19-app2"].model_copy(update={"max_replicas": None})
     instance = instance.with_policy(latency_budget="queueing").replace(workloads=[workload])
-    coarse = Generation(Problem(instance))
+    coarse = fine = Generation(Problem(instance))
     bounds = [list(coarse.rounds(float("inf")))[-1]]
-    fine = refined(coarse)
-    bounds.append(list(fine.rounds(float("inf")))[-1])
-    assert bounds == [1, 2]
+    while bounds[-1] < 2 and (fine := refined(fine)):
+        bounds.append(list(fine.rounds(float("inf")))[-1])
+    assert bounds[0] == 1 and bounds[-1] == 2
     assert {role.rate_rps for role in coarse.problem.roles} < {role.rate_rps for role in fine.problem.roles}
     assert len(fine.program.contents) >= len(coarse.program.contents)
