@@ -37,8 +37,11 @@ INWARD = 0.3
 """How far prices are drawn from those of the linear program towards the inner ones, before contents are priced."""
 CUTS = (0.3, 0.7)
 """The same, where further covers are sought."""
-TURNS, SAME = 20, 4
-"""Linear programs solved at most for further covers before contents are priced, and so often without a lower value."""
+TURNS, SAME, SMALL = 20, 4, 30
+"""Linear programs solved at most for further covers before contents are priced, and so often without a lower value.
+
+They take too long where more than SMALL groups of workloads have covers.
+"""
 NEAR = 0.985
 """The part of the linear program's value that a bound reaches before steps of rates are cut finer."""
 AHEAD = 0.01
@@ -150,7 +153,7 @@ class Generation:
         """
         found = central = self.program.relaxed(at=self.aim)
         same = 0
-        for _ in range(TURNS):
+        for _ in range(TURNS if len(self.covered) <= SMALL else 0):
             if found is None or central is None or same == SAME or not self._cover_all(self._whole(found))[1]:
                 break
             for inward in CUTS if self.inner.value > 0 else ():

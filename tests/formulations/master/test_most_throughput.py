@@ -100,5 +100,5 @@ def test_one_replica_each_is_proven_where_slices_are_shared(fleet, limits):
     plain = small(fleet, shared=True, rule="half_slo")
     instance = plain.replace(workloads=[one.model_copy(update=limits) for one in plain.workloads],
                              fleet=[plain.fleet[0].model_copy(update={"count": 2})])
-    found = provision.solve(instance, "master", time_limit_s=5)
+    found = provision.solve(instance, "master", time_limit_s=20)
     assert (found.status, found.verified) == ("optimal", True)
