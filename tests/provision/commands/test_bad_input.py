@@ -281,7 +281,7 @@ CASES = {
     "own_short": (own("models.resnet50.points.0", ["1g.10gb"]), "own.json: models.resnet50.points[0]"),
     "own_itself": (instance("performance", "instance.json"), "instance.json: is an instance; give performance"),
     # Files.
-    "no_file": (command("solve nowhere.yaml"), "nowhere.yaml: no such file, and no shipped instance; provision instances tells"),
+    "no_file": (command("solve nowhere.yaml"), "nowhere.yaml: no such file, and no shipped instance; provision"),
     "folder": (command("solve ."), ".: cannot be read: Is a directory"),
     "long_name": (command(f"solve {'x' * 5000}"), "no such file"),
     "endless": (command("verify instance.json /dev/zero"), "/dev/zero: "),
