@@ -60,7 +60,7 @@ def dive(columns: Generation, end: float, draw: np.random.Generator, below: floa
     held = start = Fixed(np.zeros(0, int), np.zeros(0, int))
     tried, noise = np.zeros(0, int), np.zeros(1)
     pace, failures, begun, at = PACE, 0, 0, program.relaxed(strict=True)
-    goal = 0.0 if at is None else max(columns.bound, math.ceil(_units(columns, at)))
+    goal = 0.0 if at is None else max(columns.bound, math.ceil(columns.units(at)))
     while at is not None and goal < below and perf_counter() < end:
         contents, covers = program.parts(at)
         left = _left(columns, at, contents, held)
@@ -73,7 +73,7 @@ def dive(columns: Generation, end: float, draw: np.random.Generator, below: floa
         up = _nearly(contents, pace, noise, 1, tried)
         fixed = Fixed(_taken(contents, up), _taken(covers, _nearly(covers, pace, noise, 0, tried[:0])))
         found = _priced(columns, fixed, goal)
-        if found is not None and _units(columns, found) <= goal and left > FEW_GPUS:
+        if found is not None and columns.units(found) <= goal and left > FEW_GPUS:
             at, held, tried = found, fixed, tried[:0]
             continue
         failures, pace = failures + 1, pace / 4
@@ -89,7 +89,7 @@ def dive(columns: Generation, end: float, draw: np.random.Generator, below: floa
 def _priced(columns: Generation, fixed: Fixed, goal: float) -> MasterDuals | None:
     """The linear program with some columns fixed; with further columns where it costs more than the goal."""
     found = columns.program.relaxed(strict=True, least=_least(columns.program, fixed))
-    if found is not None and _units(columns, found) > goal and columns.price(found, SLIGHT, 0)[1]:
+    if found is not None and columns.units(found) > goal and columns.price(found, SLIGHT, 0)[1]:
         return columns.program.relaxed(strict=True, least=_least(columns.program, fixed))
     return found
 
@@ -98,11 +98,6 @@ def _left(columns: Generation, at: MasterDuals, contents: NDArray[np.float64], h
     """What contents that are not fixed cost, in prices of the dearest GPU."""
     worth = np.array([at.kinds[kind] for kind, _ in columns.program.contents])
     return float((contents - _padded(held.contents, len(contents))) @ worth)
-
-
-def _units(columns: Generation, found: MasterDuals) -> float:
-    """The value of the linear program in units of price, less what may be rounding."""
-    return found.value * columns.problem.dearest * (1 - 1e-9)
 
 
 def _nearly(parts: NDArray[np.float64], pace: float, noise: NDArray[np.float64], least: int,

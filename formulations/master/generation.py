@@ -98,6 +98,10 @@ class Generation:
         """The bound so far, in units."""
         return self.proof.bound
 
+    def units(self, found: MasterDuals) -> float:
+        """The value of a linear program in units of price, less what may be rounding."""
+        return found.value * self.problem.dearest * (1 - 1e-9)
+
     @property
     def near(self) -> bool:
         """Whether more columns can raise the bound by little, and finer steps by more."""

@@ -157,7 +157,7 @@ class Run:
             return self._dived(perf_counter() + self.search.left_s * share)
         program = self.columns.program
         relaxed = program.relaxed(strict=True)
-        if relaxed is None or math.ceil(relaxed.value * self.problem.dearest * (1 - 1e-9)) >= self._below():
+        if relaxed is None or math.ceil(self.columns.units(relaxed)) >= self._below():
             return None
         kept = relaxed.reduced <= max(REDUCED_COST, np.sort(relaxed.reduced)[:MOST_COLUMNS][-1])
         kept[program.loose()] = False
