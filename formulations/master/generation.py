@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from provision.formulations.master.covers import cheapest_covers, forced_roles, menus_of
 from provision.formulations.master.inner import NOTHING, Inner, averaged, drawn, inner_of
+from provision.formulations.master.knots import Knots
 from provision.formulations.master.program import MasterDuals, Program
 from provision.formulations.master.type_counts import TypeCounts
 from provision.models.contents.problem import Group, Problem
@@ -35,6 +36,8 @@ HARDEST = 7
 """The greatest effort of an oracle."""
 INWARD = 0.3
 """How far prices are drawn from those of the linear program towards the inner ones, before contents are priced."""
+NEARLY = 0.02
+"""At drawn prices contents get a column that are worth this much less than their slice's price, in GPUs, or more."""
 CUTS = (0.3, 0.7)
 """The same, where further covers are sought."""
 TURNS, SAME, SMALL = 20, 4, 30
@@ -44,7 +47,7 @@ They take too long where more than SMALL groups of workloads have covers.
 """
 NEAR = 0.985
 """The part of the linear program's value that a bound reaches before steps of rates are cut finer."""
-AHEAD = 0.01
+AHEAD = 0.001
 """By how much the linear program's value is above a whole price of GPUs that is worth proving with these steps."""
 ENOUGH = 0.5
 """The part of the distance to the next whole price of GPUs within which no content is missing for the bound."""
@@ -79,7 +82,7 @@ class Generation:
             else:
                 wanted[at] = len(group.members)
         self.forced, self.covered = forced, np.flatnonzero(wanted)
-        self.program = Program(problem, forced, wanted)
+        self.program, self.knots = Program(problem, forced, wanted), Knots(problem)
         self.scale = COARSE if len(self.covered) else FINE
         self.proof = TypeCounts(problem.supplies, min(problem.most_gpus, MOST_GPUS))
         self.proof.at_least(problem.spread_over)
@@ -133,11 +136,13 @@ class Generation:
         self.last, self.round = found, self.round + 1
         units = found.value * self.problem.dearest
         exhaustive, new = self._priced(found, SLIGHT if self.enough or self.aim is not None else self._slight(units))
-        settled = not new and exhaustive
+        split = self.knots.split(found.spare)
+        settled = not new and exhaustive and not split
         if self.aim is None:
-            done = settled or self.bound >= units * (1 - 1e-9)
+            done = settled or (self.bound >= units * (1 - 1e-9) and not split)
             finer = next((scale for scale in REFINED if scale > self.scale), None)
-            if not self.enough and (self.bound >= math.ceil(units * (1 - 1e-9)) or (done and finer is None)):
+            reached = self.bound >= math.ceil(units * (1 - 1e-9)) and not split
+            if not self.enough and (reached or (done and finer is None)):
                 self.enough = True
                 return False
             if done and finer is not None:
@@ -155,14 +160,14 @@ class Generation:
 
         Its value is often the same at many prices; averages of these are better prices than any one of them.
         """
-        found = central = self.program.relaxed(at=self.aim)
+        found = central = self.program.relaxed(at=self.aim, knots=self.knots)
         same = 0
         for _ in range(TURNS if len(self.covered) <= SMALL else 0):
             if found is None or central is None or same == SAME or not self._cover_all(self._whole(found))[1]:
                 break
             for inward in CUTS if self.inner.value > 0 else ():
                 self._cover_all(self._whole(drawn(found, self.inner, inward)))
-            value, found = found.value, self.program.relaxed(at=self.aim)
+            value, found = found.value, self.program.relaxed(at=self.aim, knots=self.knots)
             if found is None or found.value < value * (1 - SLIGHT):
                 same, central = 0, found
             else:
@@ -173,7 +178,7 @@ class Generation:
         """Price between the linear program and inner prices, and at the linear program where that finds nothing."""
         if self.inner.value > 0 and self.aim is None:
             many = len(self.program.contents), len(self.program.covers)
-            exhaustive, _ = self.price(drawn(found, self.inner, INWARD), slight, self.effort)
+            exhaustive, _ = self.price(drawn(found, self.inner, INWARD), slight - NEARLY, self.effort)
             new = self._missing(found, slight, *many)
             if new:
                 return exhaustive, new
@@ -201,14 +206,15 @@ class Generation:
     def price(self, duals: MasterDuals, slight: float, effort: int) -> tuple[bool, int]:
         """Add columns at some duals and prove a bound; returns whether pricing was exhaustive, and how many are new.
 
-        Contents count that are worth more than their slice's price by ``slight``.
+        Contents count that are worth more than their slice's price by ``slight``, which may be negative.
         """
         kinds, roles = np.split(prices := self._whole(duals), [self.kinds])
         needed, new = self._cover_all(prices)
         most, exhaustive = kinds.copy(), True
         for kind, oracles in self.problem.oracles.items():
             for oracle in oracles:
-                floor = int(duals.kinds[kind] * self.scale) + max(1, int(slight * self.scale))
+                floor = int(duals.kinds[kind] * self.scale) + (max(1, int(slight * self.scale)) if slight > 0
+                                                               else math.floor(slight * self.scale))
                 found = oracle.price(roles, floor, effort)
                 new += self.program.add_contents(kind, found.contents)
                 most[kind] = max(most[kind], found.most)

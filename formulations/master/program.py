@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csc_array
 
 from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
+from provision.formulations.master.knots import Knots
 from provision.models.contents.oracle import Content
 from provision.models.contents.price_tiers import Tier
 from provision.models.contents.problem import Problem, Supply
@@ -35,7 +36,8 @@ class MasterDuals(NamedTuple):
     """A solution of the linear program; prices are in multiples of the dearest GPU's.
 
     ``kinds``, ``roles``, ``groups`` and ``supplies`` are the duals: the worth of a slice, a place, a cover and a GPU.
-    The ``parts`` and ``reduced`` costs are those of all columns.
+    The ``parts`` and ``reduced`` costs are those of all columns. ``spare`` are the places of every role less its uses;
+    where the program is over knots, the edges within classes take no part in these.
     """
 
     value: float
@@ -45,6 +47,7 @@ class MasterDuals(NamedTuple):
     supplies: NDArray[np.float64]
     parts: NDArray[np.float64]
     reduced: NDArray[np.float64]
+    spare: NDArray[np.float64]
 
 
 class Chosen(NamedTuple):
@@ -95,8 +98,8 @@ class Program:
         self.covers[cover] = strict or self.covers.get(cover, False)
         return new
 
-    def relaxed(self, strict: bool = False, at: Sequence[int] | None = None, least: NDArray[np.int64] | None = None
-                ) -> MasterDuals | None:
+    def relaxed(self, strict: bool = False, at: Sequence[int] | None = None, least: NDArray[np.int64] | None = None,
+                knots: Knots | None = None) -> MasterDuals | None:
         """The solution of the linear program; None when these columns cannot meet the demand.
 
         Parameters
@@ -107,6 +110,8 @@ class Program:
             Numbers of GPUs of each supply that are free of charge; further GPUs cost the price of the dearest tier.
         least
             (columns,) how often every column is taken at least; by default 0 times.
+        knots
+            The roles that have rows of their own; by default all.
         """
         tiers = self._tiers(at)
         cost, low, most = self._bounds(tiers)
@@ -114,11 +119,14 @@ class Program:
             most[self.loose()] = 0
         if least is not None:
             low, most = least.astype(float), np.maximum(most, least)
-        found = solve_linear(Rows(cost, self._matrix(tiers), self._right(), low, most))
+        rows, ends = Rows(cost, self._matrix(tiers), self._right(), low, most), np.cumsum(self._sizes())[:-1]
+        found = (solve_linear(rows) if knots is None or knots.all
+                 else knots.solve(rows, int(ends[1]), len(tiers) + len(self.partitions)))
         if found is None:
             return None
-        supplies, kinds, roles, groups = np.split(found.duals, np.cumsum(self._sizes())[:-1])
-        return MasterDuals(found.value, kinds, roles, groups, supplies, found.x, found.reduced)
+        supplies, kinds, roles, groups = np.split(found.duals, ends)
+        spare = (rows.matrix @ found.x - rows.right)[ends[1] : ends[2]]
+        return MasterDuals(found.value, kinds, roles, groups, supplies, found.x, found.reduced, spare)
 
     def integral(self, kept: NDArray[np.bool_], least: NDArray[Any], time_limit_s: float, gap: float = 0.0
                  ) -> Chosen | None:

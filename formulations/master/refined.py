@@ -49,6 +49,8 @@ def refined(coarse: Generation) -> Generation | None:
     finest = Problem(problem.instance, problem.groups, finer=finer)
     fine = Generation(finest, inner=_inner(coarse, finest) if coarse.inner.value > 0 else NOTHING)
     _hand_on(coarse, fine)
+    kept = {_key(problem.roles[at]) for at in np.flatnonzero(coarse.knots.jumps)}
+    fine.knots.jump([at for at, role in enumerate(finest.roles) if _key(role) in kept])
     fine.effort, fine.scale = min(coarse.effort, HARD), coarse.scale
     return fine
 
