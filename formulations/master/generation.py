@@ -28,14 +28,19 @@ COARSE, REFINED = 1500, (6_000, 24_000)
 """The same where covers have several replicas, as the knapsack's table has a column for each unit; and later steps."""
 SLIGHT = 2e-5
 """A content gets a column only if it is worth this much more than its slice's price, in GPUs."""
-FEW = 0.05
-"""After a round that adds fewer columns than this part of the rows, the oracles' effort rises."""
+FEW, EASY = 0.05, 2
+"""After a round that adds fewer columns than this part of the rows, the oracles' effort rises. From the effort EASY on
+it rises only after rounds that add none."""
 LONGER = 3
 """How much longer a round is expected to take at the next effort."""
 HARDEST = 7
 """The greatest effort of an oracle."""
-INWARD = 0.3
-"""How far prices are drawn from those of the linear program towards the inner ones, before contents are priced."""
+INWARD, FURTHEST = 0.3, 0.7
+"""How far prices are drawn from those of the linear program towards the inner ones, before contents are priced: at
+first, and at most. They are drawn further, and last the effort rises, while oracles cannot bound what contents are
+worth."""
+WEAK = 0.5
+"""An oracle's bound is weak that is above the contents found by this part of what the inner prices lack."""
 NEARLY = 0.02
 """At drawn prices contents get a column that are worth this much less than their slice's price, in GPUs, or more."""
 CUTS = (0.3, 0.7)
@@ -87,10 +92,10 @@ class Generation:
         self.proof = TypeCounts(problem.supplies, min(problem.most_gpus, MOST_GPUS))
         self.proof.at_least(problem.spread_over)
         self.aim: tuple[int, ...] | None = None
-        self.effort, self.took_s, self.converged, self.round = 0, 0.0, False, 0
+        self.effort, self.took_s, self.converged, self.round, self.excess = 0, 0.0, False, 0, 0.0
         self.impossible = self.enough = False
         self.last: MasterDuals | None = None
-        self.inner = inner
+        self.inner, self.inward = inner, INWARD
         for kind, oracles in problem.oracles.items():
             for oracle in oracles:
                 self.program.add_contents(kind, oracle.seeds())
@@ -104,6 +109,11 @@ class Generation:
     def units(self, found: MasterDuals) -> float:
         """The value of a linear program in units of price, less what may be rounding."""
         return found.value * self.problem.dearest * (1 - 1e-9)
+
+    @property
+    def gap(self) -> float:
+        """By how much the inner prices fall short of the last linear program, as a part of its value."""
+        return 1.0 if self.last is None else 1 - self.inner.value / self.last.value
 
     @property
     def near(self) -> bool:
@@ -153,7 +163,9 @@ class Generation:
         else:
             aimed, self.aim = self.aim, self.proof.counts
             self.converged = self.aim is None or (self.aim == aimed and settled)
-        return not exhaustive and new < FEW * max(len(self.forced) + len(self.covered), 1)
+        few = FEW * (len(self.forced) + len(self.covered)) if self.effort < EASY else 0
+        weak, self.inward = self.inward > FURTHEST, min(self.inward, FURTHEST)
+        return not exhaustive and (weak or new < max(few, 1))
 
     def _covered(self) -> MasterDuals | None:
         """The linear program with the covers that its own prices ask for; None when the columns cannot meet demand.
@@ -178,7 +190,10 @@ class Generation:
         """Price between the linear program and inner prices, and at the linear program where that finds nothing."""
         if self.inner.value > 0 and self.aim is None:
             many = len(self.program.contents), len(self.program.covers)
-            exhaustive, _ = self.price(drawn(found, self.inner, INWARD), slight - NEARLY, self.effort)
+            nearly = NEARLY if len(self.problem.groups) <= SMALL else 0.0
+            exhaustive, _ = self.price(drawn(found, self.inner, self.inward), slight - nearly, self.effort)
+            weak = self.excess > WEAK * self.gap
+            self.inward = (1 + self.inward) / 2 if weak else INWARD
             new = self._missing(found, slight, *many)
             if new:
                 return exhaustive, new
@@ -210,7 +225,7 @@ class Generation:
         """
         kinds, roles = np.split(prices := self._whole(duals), [self.kinds])
         needed, new = self._cover_all(prices)
-        most, exhaustive = kinds.copy(), True
+        most, exhaustive, self.excess = kinds.copy(), True, 0.0
         for kind, oracles in self.problem.oracles.items():
             for oracle in oracles:
                 floor = int(duals.kinds[kind] * self.scale) + (max(1, int(slight * self.scale)) if slight > 0
@@ -218,6 +233,8 @@ class Generation:
                 found = oracle.price(roles, floor, effort)
                 new += self.program.add_contents(kind, found.contents)
                 most[kind] = max(most[kind], found.most)
+                highest = max((int(roles[list(one)].sum()) for one in found.contents), default=floor)
+                self.excess = max(self.excess, (found.most - max(highest, kinds[kind])) / self.scale)
                 exhaustive &= found.exhaustive
         worth = [int((supply.partitions @ most).max()) for supply in self.problem.supplies]
         if needed is not None:

@@ -1,10 +1,10 @@
 """Knots: the roles whose prices the linear program chooses; prices of the roles between them are interpolated.
 
 Fine steps of rates make many rows of places, and a linear program whose duals are far from unique. But along the rates
-of a workload class the duals mostly rise evenly, with few jumps. So the rows of the roles between two knots are replaced
-by weighted sums of them, which relaxes the program: its duals are still prices, and every price proves a bound. Where
-a solution breaks a row of a role, that role and the next easier one become knots, so that prices may jump there
-(dynamic constraint aggregation: Elhallaoui et al. 2005). Without such rows the solution is one of all rows.
+of a workload class the duals mostly rise evenly, with few jumps. So the rows of the roles between two knots are
+replaced by weighted sums of them, which relaxes the program: its duals are still prices, and every price proves a
+bound. Where a solution breaks a row of a role, that role and the next easier one become knots, so that prices may jump
+there (dynamic constraint aggregation: Elhallaoui et al. 2005). Without such rows the solution is one of all rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,6 +20,8 @@ BROKEN = 1e-3
 """The number of places that may be missing in a row before it counts as broken."""
 MOST_NEW = 3
 """Jumps that are added to one workload class at a time."""
+MANY, FIRST = 30, 12
+"""Prices of a class of more roles than MANY may jump at so many of them at first, spread evenly."""
 
 
 class Knots:
@@ -45,14 +47,15 @@ class Knots:
 
     def __init__(self, problem: Problem) -> None:
         self.roles = problem.roles
-        coarse = [role.rate_rps not in problem.finer.get(role.workload_class, ()) for role in self.roles]
+        finer = problem.finer
+        coarse = np.array([role.rate_rps not in finer.get(role.workload_class, ()) for role in self.roles], bool)
         ends = [at for at in range(1, len(self.roles)) if self._class(at) != self._class(at - 1)]
         self.starts = np.unique([0, *ends, len(self.roles)])
         self.jumps = np.zeros(len(self.roles), bool)
         harder, easier = problem.edges
         numbers = np.searchsorted(self.starts, np.arange(len(self.roles)), side="right")
         self.within = numbers[harder] == numbers[easier]
-        self.jump(np.flatnonzero(coarse))
+        self.jump([at for start, end in self._classes() for at in _spread(start + np.flatnonzero(coarse[start:end]))])
 
     @property
     def all(self) -> bool:
@@ -73,13 +76,12 @@ class Knots:
         sums = block_diag([eye_array(first_role), self.weights, eye_array(many - first_role - len(self.roles))], "csr")
         kept = np.ones(columns, bool)
         kept[first_edge : first_edge + len(self.within)] = ~self.within
-        handing = csc_array(self.handing)
-        above, below = csc_array((first_role, handing.shape[1])), csc_array(
-            (sums.shape[0] - first_role - handing.shape[0], handing.shape[1]))
-        free = np.zeros(handing.shape[1])
+        handed = self.handing.shape[1]
+        above, below = (csc_array((size, handed)) for size in (first_role, many - first_role - len(self.roles)))
+        free = np.zeros(handed)
         found = solve_linear(Rows(
             np.concatenate([rows.cost[kept], free]),
-            hstack([sums @ rows.matrix[:, kept], vstack([above, handing, below])], "csc"),
+            hstack([sums @ rows.matrix[:, kept], vstack([above, self.handing, below])], "csc"),
             sums @ rows.right,
             np.concatenate([rows.least[kept], free]), np.concatenate([rows.most[kept], free + np.inf]),
         ))
@@ -105,17 +107,17 @@ class Knots:
         self.jump(broken)
         return bool(self.jumps.sum() > before)
 
+    def jump(self, roles: Sequence[int] | NDArray[np.int64]) -> None:
+        """Let prices jump between some roles and the next easier ones of their classes."""
+        self.jumps[roles] = True
+        self._build()
+
     def _class(self, at: int) -> tuple[tuple[str, ...], float]:
         return self.roles[at].workload_class
 
     def _classes(self) -> Iterator[tuple[int, int]]:
         """The ranges of roles of the workload classes; within each, roles stand in order of falling rate."""
         return zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)
-
-    def jump(self, roles: Sequence[int] | NDArray[np.int64]) -> None:
-        """Let prices jump between some roles and the next easier ones of their classes."""
-        self.jumps[roles] = True
-        self._build()
 
     def _build(self) -> None:
         """Work out the weights and edges of the present knots."""
@@ -138,3 +140,8 @@ class Knots:
         self.handing = csc_array(coo_array(
             (np.repeat([-1.0, 1.0], len(harder)),
              (np.concatenate([harder, harder + 1]), np.concatenate([columns, columns]))), (len(knots), len(harder))))
+
+
+def _spread(roles: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Some roles, or of many a few."""
+    return roles if len(roles) <= MANY else roles[np.linspace(0, len(roles) - 1, FIRST).astype(int)]

@@ -27,8 +27,9 @@ from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 
 NAME = "master"
-PRICING_SHARE = 0.6
-"""Part of the time left that columns may take before a plan is made."""
+PRICING_SHARE, SPLIT_SHARE = 0.6, 0.85
+"""Part of the time left that columns may take before a plan is made: in general, and before a dive where workloads may
+be split, which seldom finds a plan better than one that splits none."""
 FIRST_SHARE = 0.1
 """Part of the time that a first plan from the columns to begin with may take."""
 STRICT_SHARE = 0.3
@@ -43,8 +44,11 @@ REDUCED_COST, MOST_COLUMNS = 0.02, 4000
 """The integer program takes columns up to this reduced cost, in GPUs, and at least this number of columns."""
 FIX_FROM = 1500
 """From this number of replicas on, the whole parts of the linear solution are fixed in the integer program."""
-DIVE_FROM, REST_S = 200, 10.0
-"""From this number of replicas on, some of which share slices, dives fix most columns; seconds for the rest of each."""
+DIVE_FROM, REST_S, DIVE_SHARE = 200, 10.0, 0.7
+"""From this number of replicas on, some of which share slices, dives fix most columns; seconds for the rest of each,
+and the part of the time left that dives may take."""
+ROUGH = 0.02
+"""The gap between the linear program and the bound that its prices prove, below which the first dive begins."""
 BOUND_GROUPS, PLAN_GROUPS = 1000, 2000
 """More groups than these on shared slices are aggregated to this number, for bounds and for plans."""
 VARIED = 20
@@ -69,6 +73,10 @@ class Run:
 
     Attributes
     ----------
+    dives, dived
+        Whether plans are made by dives, and whether there was one or it need not come early.
+    share
+        The part of the time left that columns may take before a plan is made.
     finest
         Whether the steps of rates are not to be cut any more.
     """
@@ -82,6 +90,9 @@ class Run:
         self.bounds = Generation(self.eased)
         self.columns = self.bounds if self.eased is self.problem else Generation(self.problem, proves=False)
         self.forced, self.draw = forced_roles(self.problem), np.random.default_rng(self.search.seed)
+        self.dives = bool(problem.oracles) and problem.replicas >= DIVE_FROM
+        self.dived = not (self.dives and problem.single)
+        self.share = SPLIT_SHARE if self.dives and not problem.single else PRICING_SHARE
         self.finest = self.eased is not self.problem or len(problem.groups) > FEW_GROUPS
         if progress.plan is not None:
             for columns in {self.bounds, self.columns}:
@@ -103,12 +114,14 @@ class Run:
         if self.progress.plan is None:
             self.improve(0, FIRST_SHARE)
         while not self.ended:
-            for bound in self.bounds.rounds(perf_counter() + self.search.left_s * PRICING_SHARE):
+            for bound in self.bounds.rounds(perf_counter() + self.search.left_s * self.share):
                 if math.isfinite(bound) and bound > 0:
                     self.progress.prove(self.problem.objective(bound))
                 if self.ended:
                     return "proved"
                 if self.bounds.near and not self.finest:
+                    break
+                if not self.dived and self.bounds.gap < ROUGH:
                     break
             if self.columns is not self.bounds:
                 hand_on(self.bounds, self.columns)
@@ -116,7 +129,8 @@ class Run:
                     pass
             if self.search.left_s <= self.progress.writing_s:
                 return "time_limit"
-            improved = self.improve(share=MIP_SHARE if self.finest else QUICK_SHARE)
+            self.dived = True
+            improved = self.improve(share=DIVE_SHARE if self.dives else MIP_SHARE if self.finest else QUICK_SHARE)
             if not self.refine() and not improved:
                 if varied >= VARIED and self.columns.converged and self.bounds.converged:
                     return "completed"
@@ -153,7 +167,7 @@ class Run:
 
         None where the linear program shows that there is none better than the best plan known.
         """
-        if self.problem.oracles and self.problem.replicas >= DIVE_FROM:
+        if self.dives:
             return self._dived(perf_counter() + self.search.left_s * share)
         program = self.columns.program
         relaxed = program.relaxed(strict=True)

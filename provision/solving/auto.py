@@ -106,7 +106,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
     if "share_slices" in asked and asked <= mixed_slices.METHODS[0].features:
         yield mixed_slices.solve, 0.5
     yield _on_parts(master.METHODS[0]), 0.3
-    yield _unsplit, 0.5
+    yield _unsplit, 0.3
     yield master.solve, 1.0
     yield _where_able(cpsat.METHODS[0]), 1.0
 

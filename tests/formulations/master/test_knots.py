@@ -1,0 +1,81 @@
+"""Prices interpolated between knots: weights, jumps, and the linear program over knots against that of all rows."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import provision
+from provision.formulations.master.generation import Generation
+from provision.formulations.master.knots import BROKEN, Knots
+from provision.models.contents.problem import Problem
+
+
+def finer_problem(pieces=24):
+    """Three workloads that may be split, one of them in two SLOs, with many steps of rates that were cut finer."""
+    rows = [{"name": "r", "model": "resnet50", "slo_ms": 40.0, "rate_rps": 400.0},
+            {"name": "s", "model": "resnet50", "slo_ms": 60.0, "rate_rps": 300.0},
+            {"name": "v", "model": "vgg19", "slo_ms": 60.0, "rate_rps": 250.0}]
+    instance = provision.Instance(version=2, name="knots", workloads=rows, fleet=[{"gpu": "v100"}],
+                                  performance=("igniter-v100",),
+                                  policy={"latency_budget": "half_slo"})
+    groups = Problem(instance).groups
+    finer = {group.workload_class: frozenset(np.linspace(0, group.rate_rps, pieces + 1)[1:-1].tolist())
+             for group in groups}
+    return Problem(instance, groups, finer=finer)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return finer_problem()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 10**6), max_size=8), st.integers(0, 2**32 - 1))
+def test_prices_rise_with_the_rate_and_jump_only_at_knots(problem, jumps, seed):
+    """Prices of roles lie between those of their neighbouring knots, whatever the knots are."""
+    knots = Knots(problem)
+    knots.jump([at % len(problem.roles) for at in jumps])
+    prices = np.random.default_rng(seed).random(knots.weights.shape[0])
+    assert np.allclose(knots.weights.sum(axis=0), 1)
+    assert knots.weights.min() >= 0
+    found = knots.weights.T @ prices
+    at = np.flatnonzero(knots.chosen)
+    assert np.allclose(found[at], prices)
+    for low, high in pairwise(at):
+        within = found[low : high + 1]
+        assert within.min() >= min(found[low], found[high]) - 1e-12
+        assert within.max() <= max(found[low], found[high]) + 1e-12
+
+
+def test_fewer_rows_relax_the_program_and_splitting_ends_at_its_value(problem):
+    """The program over knots costs no more than that of all rows, and as much once no row of a role is broken."""
+    generation = Generation(problem)
+    for _ in generation.rounds(np.inf):
+        if generation.round == 12:
+            break
+    program, knots = generation.program, Knots(problem)
+    whole, first = program.relaxed(), program.relaxed(knots=knots)
+    assert not knots.all
+    assert first.value <= whole.value + 1e-9
+    found = first
+    while knots.split(found.spare):
+        found = program.relaxed(knots=knots)
+        assert first.value - 1e-9 <= found.value <= whole.value + 1e-9
+    assert not knots.all
+    assert found.value == pytest.approx(whole.value, abs=1e-2)
+    reduced = found.reduced[program.others :]
+    assert reduced.min() >= -1e-7
+
+
+def test_a_broken_row_becomes_a_jump(problem):
+    knots = Knots(problem)
+    at = int(np.flatnonzero(~knots.chosen)[0])
+    spare = np.zeros(len(problem.roles))
+    assert not knots.split(spare)
+    spare[at] = -2 * BROKEN
+    assert knots.split(spare)
+    assert knots.jumps[at]
+    assert knots.chosen[at + 1]
