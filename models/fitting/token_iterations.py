@@ -76,7 +76,7 @@ def _times_ms(costs: Floats, table: Floats) -> Floats:
     weights, token, sequence, context, prefill, attended = costs
     sequences, before, prompt = table.T
     computed = sequences * np.maximum(prompt, 1)
-    shared = np.hypot(weights, token * computed)
+    shared = np.sqrt(np.hypot(weights**2, (token * computed) ** 2))
     decode = sequence * sequences + context * sequences * before
     pairs = sequences * prompt * (before + (prompt + 1) / 2)
     return np.asarray(shared + np.where(prompt > 0, prefill + attended * pairs, decode))

@@ -21,7 +21,7 @@ from provision.models.performance.tokens.step import TokenCosts
 
 TYPICAL = TokenCosts(
     step=1.7, weights=4.8, token=0.023, several=0.3, sequence=0.02, context=4e-5, prefill=0.5, attended=7e-7,
-    request=3.0, idle=5.0, delivery=3.0, delivery_sequence=0.03, hiccup=10.0,
+    request=3.0, read=1e-3, idle=15.0, delivery=3.0, delivery_sequence=0.03, hiccup=10.0,
 )  # fmt: skip
 """Where fits begin: Llama-3.1-8B on an H100 by their data sheets, with round guesses of what these do not tell. 16 GB
 of weights and 131 kB of KV cache per token at 3.35 TB/s; 16 GFLOP per token and 0.5 MFLOP per attended pair at 700

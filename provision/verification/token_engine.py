@@ -59,21 +59,24 @@ def tails_ms(data: TokenModels, model: str, profile: str, sequences: int, rate_r
         one.step_ms, one.weights_ms, one.token_ms, one.several_ms, one.sequence_ms, one.context_ms, one.prefill_ms,
         one.attended_ms, one.delivery_sequence_ms,
     ])  # fmt: skip
-    times_ms = np.concatenate([_played(seed, rate_rps, tokens, traffic, one.hiccup_ms, one.request_ms,
-                                       one.delivery_ms + one.idle_ms, sizes, weights) for seed in SEEDS], axis=1)
+    front = np.array([one.request_ms, one.read_ms, one.delivery_ms + one.idle_ms, one.hiccup_ms])
+    times_ms = np.concatenate([_played(seed, rate_rps, tokens, traffic, front, sizes, weights) for seed in SEEDS],
+                              axis=1)
     late = (times_ms > np.array(limits.times_ms)[:, None]).mean(axis=1)
     return np.percentile(times_ms, limits.percentile, axis=1), late
 
 
-def _played(seed: int, rate_rps: float, tokens: RequestTokens, traffic: Traffic, hiccup_ms: float, request_ms: float,
-            around_ms: float, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _played(seed: int, rate_rps: float, tokens: RequestTokens, traffic: Traffic, front: np.ndarray, sizes: np.ndarray,
+            weights: np.ndarray) -> np.ndarray:
     """(3, requests) times of the requests of one replay, in ms."""
     random = np.random.default_rng(seed)
+    request_ms, read_ms, around_ms, hiccup_ms = front
     sent_ms = 1000 * arrival_times_s(traffic.arrivals, rate_rps, REQUESTS / rate_rps, random)
     prompt, output = (_drawn(one.counts.levels, one.counts.tokens, len(sent_ms), random)
                       for one in (tokens.input, tokens.output))
     output = np.maximum(output, 2 if tokens.cached else 1)
-    first_ms, end_ms = _serve(_taken_in(sent_ms, request_ms), prompt, output, sizes, weights, tokens.cached)
+    ready_ms = _taken_in(sent_ms, request_ms + read_ms * prompt)
+    first_ms, end_ms = _serve(ready_ms, prompt, output, sizes, weights, tokens.cached)
     later_ms = (0.0 if tokens.cached else around_ms) + tokens.transfer_ms_per_token * prompt
     unlucky = random.random(len(sent_ms)) < HICCUPS
     ttft_ms = first_ms + later_ms - sent_ms + hiccup_ms * unlucky * random.exponential(size=len(sent_ms))
@@ -90,10 +93,13 @@ def _drawn(levels: tuple[float, ...], counts: tuple[float, ...], many: int, rand
     return np.maximum(np.rint(np.interp(random.random(many), levels, counts)), 1).astype(np.int64)
 
 
-def _taken_in(sent_ms: np.ndarray, request_ms: float) -> np.ndarray:
-    """When requests reach the engine, whose front end takes them in one after another (Lindley's recursion)."""
-    served_ms = request_ms * np.arange(1, len(sent_ms) + 1)
-    return served_ms + np.maximum.accumulate(sent_ms - served_ms + request_ms)
+def _taken_in(sent_ms: np.ndarray, intake_ms: np.ndarray) -> np.ndarray:
+    """When requests reach the engine, whose front end takes them in one after another (Lindley's recursion).
+
+    All are (requests,), ``intake_ms`` what the front end spends on each.
+    """
+    served_ms = np.cumsum(intake_ms)
+    return served_ms + np.maximum.accumulate(sent_ms - served_ms + intake_ms)
 
 
 @compiled
@@ -214,7 +220,7 @@ def _held(tokens: int, block: int) -> int:
 def _iteration_ms(weights: Floats, decoding: int, context: int, tokens: int, attended: float) -> float:
     """Time of an iteration: decoding sequences, tokens in their KV caches, prompt tokens and pairs of them."""
     step, read, token, several, sequence, cached, prefill, pair, _ = weights
-    time_ms = step + math.sqrt(read * read + (token * (decoding + tokens)) ** 2)
+    time_ms = step + math.pow(read**4 + (token * (decoding + tokens)) ** 4, 0.25)
     if decoding > 1:
         time_ms += several * (1 - 1 / decoding)
     time_ms += sequence * decoding + cached * context

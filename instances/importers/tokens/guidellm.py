@@ -1,8 +1,10 @@
 """GuideLLM's JSON of flat keys (``guidellm export`` of version 0.3): one object per run of a sweep.
 
 A sweep is a synchronous run, one with as many requests under way as allowed, and runs at constant or Poisson rates in
-between. A run at a rate begins with a burst of as many requests as arrive in a second. Prompt and output lengths are
-drawn uniformly between the bounds of the run's ``Request Loader``; where it names none, the measured ones are taken.
+between. A run at a rate begins with a burst of as many requests as arrive in a second. Numbers of tokens are drawn
+uniformly between the bounds of the run's ``Request Loader``, by Python's random numbers with the profile's seed (prompts)
+and the next one (outputs). The runs of a sweep go on in one cycle of samples, so that the very requests of each are
+known, in their order. Where bounds or seed are missing, numbers of tokens are drawn as measured.
 """
 
 import json
@@ -14,14 +16,12 @@ import numpy as np
 
 from provision.instances.importers.tokens.contents import read_json, written_by
 from provision.models.base.errors import InputError
-from provision.models.performance.tokens.loads import Figures, TokenBenchmark, TokenCounts, TokenLoad
+from provision.models.performance.tokens.loads import Figures, TokenBenchmark, TokenCounts, TokenDraws, TokenLoad
 
 PERCENTS = (0.0, 0.1, 1.0, 5.0, 10.0, 25.0, 75.0, 90.0, 95.0, 99.0, 100.0)
 SUFFIX = " [min, 0.1, 1, 5, 10, 25, 75, 90, 95, 99, max]"
 DEFAULT_CONCURRENCY = 512
 """What GuideLLM lets be under way at most, unless told otherwise."""
-PROCESSES = 10
-"""That GuideLLM sends from, unless told otherwise."""
 ARRIVALS = {
     "synchronous": "closed",
     "concurrent": "closed",
@@ -42,20 +42,34 @@ def read_guidellm(path: str | Path) -> list[TokenBenchmark]:
     runs = read_json(path)
     if not isinstance(runs, list) or not runs:
         raise InputError(f"{path}: holds no list of GuideLLM's runs; export the benchmark as JSON")
-    return [_benchmark(f"{path}: run {number}", run) for number, run in enumerate(runs, start=1)]
+    found, drawn = [], 0
+    for number, run in enumerate(runs, start=1):
+        found.append(_benchmark(f"{path}: run {number}", run, drawn))
+        drawn += _drawn_by(found[-1])
+    return found
 
 
-def _benchmark(where: str, run: dict[str, Any]) -> TokenBenchmark:
-    """One run; ``where`` names it."""
+def _drawn_by(run: TokenBenchmark) -> int:
+    """Requests that a run has drawn: those sent, and as many of a closed one as wait at its clients when it ends."""
+    sent = (run.completed or 0) + (run.failed or 0) + (run.unfinished or 0)
+    waiting = run.load and run.load.rate_rps is None and run.load.concurrency > 1
+    return sent + (run.load.concurrency if run.load and waiting else 0)
+
+
+def _benchmark(where: str, run: dict[str, Any], drawn: int) -> TokenBenchmark:
+    """One run; ``where`` names it. Those before it in the sweep have drawn so many requests."""
     with written_by("GuideLLM", where):
         arguments, worker = json.loads(run["Args"]), json.loads(run["Worker"])
         prompt, output = _figures(run, "Total Prompt token count"), _figures(run, "Successful Output token count")
-        bounds = output_bounds(json.loads(run["Request Loader"])["data"])
-        output_counts = TokenCounts.uniform(*bounds) if bounds else measured_counts(output)
+        data = json.loads(run["Request Loader"])["data"]
+        counts = _draws(data, arguments.get("profile", {}).get("random_seed"), drawn)
+        if counts is None:
+            bounds = output_bounds(data)
+            counts = measured_counts(prompt), TokenCounts.uniform(*bounds) if bounds else measured_counts(output)
         return TokenBenchmark(
             name=run["Name"],
             model=worker["backend_model"],
-            load=sweep_load(arguments["strategy"], float(run["Duration"]), measured_counts(prompt), output_counts),
+            load=sweep_load(arguments["strategy"], float(run["Duration"]), *counts),
             rate_rps=float(run["Successful Requests per second mean"]),
             completed=int(run["Successful Requests"]),
             failed=int(run["Errored Requests"]),
@@ -69,7 +83,23 @@ def _benchmark(where: str, run: dict[str, Any]) -> TokenBenchmark:
         )
 
 
-def sweep_load(strategy: dict[str, Any], duration_s: float, prompt: TokenCounts, output: TokenCounts) -> TokenLoad:
+def _draws(data: str, seed: int | None, drawn: int) -> tuple[TokenDraws, TokenDraws] | None:
+    """Prompts and outputs as a run drew them, after so many others; None where bounds, seed or cycle are not known."""
+    told = _told(data)
+    bounds = _bounds(told, "prompt"), _bounds(told, "output")
+    if seed is None or "samples" not in told or None in bounds:
+        return None
+    cycle = int(told["samples"])
+    prompt, output = (
+        TokenDraws(fewest=one[0], most=one[1], seed=seed + at, cycle=cycle, skipped=drawn % cycle)
+        for at, one in enumerate(bounds) if one
+    )  # fmt: skip
+    return prompt, output
+
+
+def sweep_load(
+    strategy: dict[str, Any], duration_s: float, prompt: TokenCounts | TokenDraws, output: TokenCounts | TokenDraws
+) -> TokenLoad:
     """The load of a run from GuideLLM's description of its strategy."""
     kind, rate = strategy["type_"], strategy.get("rate")
     most = 1 if kind == "synchronous" else strategy.get("streams") or strategy.get("max_concurrency")
@@ -77,7 +107,6 @@ def sweep_load(strategy: dict[str, Any], duration_s: float, prompt: TokenCounts,
         arrivals=ARRIVALS[kind],
         rate_rps=rate,
         concurrency=most or DEFAULT_CONCURRENCY,
-        senders=1 if kind == "synchronous" else strategy.get("worker_count", PROCESSES),
         burst=math.floor(rate) if rate and strategy.get("initial_burst") else 0,
         duration_s=duration_s,
         prompt=prompt,
@@ -105,10 +134,20 @@ def sound_figures(mean: float, median: float, std: float, points: list[float], s
 
 def output_bounds(data: str) -> tuple[int, int] | None:
     """Fewest and most output tokens that requests are drawn with, where they are drawn uniformly between bounds."""
-    pairs = dict(pair.strip().split("=", 1) for pair in data.split(",") if "=" in pair)
-    if "output_tokens_stdev" in pairs or not {"output_tokens_min", "output_tokens_max"} <= pairs.keys():
+    return _bounds(_told(data), "output")
+
+
+def _told(data: str) -> dict[str, str]:
+    """GuideLLM's description of its requests, ``name=value,...``."""
+    return dict(pair.strip().split("=", 1) for pair in data.split(",") if "=" in pair)
+
+
+def _bounds(told: dict[str, str], kind: str) -> tuple[int, int] | None:
+    """Fewest and most tokens of prompts or outputs, where they are drawn uniformly between bounds."""
+    names = f"{kind}_tokens_min", f"{kind}_tokens_max"
+    if f"{kind}_tokens_stdev" in told or not set(names) <= told.keys():
         return None
-    return int(pairs["output_tokens_min"]), int(pairs["output_tokens_max"])
+    return int(told[names[0]]), int(told[names[1]])
 
 
 def measured_counts(figures: Figures) -> TokenCounts:

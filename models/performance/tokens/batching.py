@@ -21,7 +21,7 @@ from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled
 from provision.models.performance.tokens.heap import push, take
 from provision.models.performance.tokens.records import CORE, NOBODY, Clients, Engine
-from provision.models.performance.tokens.step import TokenCosts, decode_ms, delivery_ms, intake_ms, prefill_ms
+from provision.models.performance.tokens.step import TokenCosts, decode_ms, delivery_ms, idle_ms, intake_ms, prefill_ms
 
 Core = Any
 """One record of the type CORE, whose fields kernels read and write as attributes."""
@@ -57,9 +57,8 @@ def _send(requests: np.ndarray, core: Core, costs: TokenCosts, clients: Clients)
     if core.ready_ms < math.inf or core.in_flight >= clients.most or request == len(requests):
         return
     sent_ms = max(requests[request].planned_ms, core.place_ms)
-    gap_ms = sent_ms - requests[request - clients.senders].sent_ms if request >= clients.senders else 0.0
-    core.intake_ms = max(core.intake_ms, sent_ms) + intake_ms(costs, gap_ms)
-    core.ready_ms = core.intake_ms
+    core.intake_ms = max(core.intake_ms, sent_ms) + intake_ms(costs, requests[request].prompt)
+    core.ready_ms = core.intake_ms + idle_ms(costs, sent_ms - core.before_ms)
     requests[request].sent_ms = sent_ms
     core.sent += 1
     core.in_flight += 1
@@ -296,6 +295,7 @@ def _answer(requests: np.ndarray, core: Core, clients: Clients, request: int, de
     """The client has its last token, and may send another request if it had to wait for this one."""
     _unlink(requests, core, request)
     requests[request].end_ms = delivered_ms
+    core.before_ms = requests[request].sent_ms
     if core.in_flight == clients.most:
         core.place_ms = delivered_ms
     core.in_flight -= 1

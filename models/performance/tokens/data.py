@@ -36,6 +36,7 @@ class TokenSlice(Record):
     prefill_ms: NonNegative = 0.0
     attended_ms: NonNegative = 0.0
     request_ms: NonNegative = 0.0
+    read_ms: NonNegative = 0.0
     idle_ms: NonNegative = 0.0
     delivery_ms: NonNegative = 0.0
     delivery_sequence_ms: NonNegative = 0.0
@@ -49,10 +50,14 @@ class TokenSlice(Record):
 
     def iteration_ms(self, sequences: float, context: float, prompt: float = 0, attended: float = 0) -> float:
         """Time of an iteration: sequences that decode, tokens in their KV caches, prompt tokens and pairs of them."""
-        time_ms = self.step_ms + math.hypot(self.weights_ms, self.token_ms * (sequences + prompt))
+        time_ms = self.step_ms + math.sqrt(math.hypot(self.weights_ms**2, (self.token_ms * (sequences + prompt)) ** 2))
         time_ms += self.several_ms * (1 - 1 / max(sequences, 1)) + self.sequence_ms * sequences
         time_ms += self.context_ms * context
         return time_ms + (self.prefill_ms + self.attended_ms * attended if prompt else 0.0)
+
+    def intake_ms(self, prompt: float) -> float:
+        """Time that the front end spends on a request with so many tokens of prompt."""
+        return self.request_ms + self.read_ms * prompt
 
     def alone_ms(self, tokens: RequestTokens, chunk: int) -> float:
         """A mean request served alone, from its arrival to its last token; prompts in chunks of so many tokens."""
@@ -60,7 +65,7 @@ class TokenSlice(Record):
         chunks = 0 if tokens.cached else math.ceil(prompt / chunk)
         prefill_ms = chunks * self.iteration_ms(0, 0, prompt / chunks, prompt**2 / 2 / chunks) if chunks else 0.0
         decode_ms = max(output - 1, 0) * self.iteration_ms(1, prompt + output / 2)
-        around_ms = self.request_ms + self.delivery_sequence_ms
+        around_ms = self.intake_ms(prompt) + self.delivery_sequence_ms
         around_ms += 0.0 if tokens.cached else self.idle_ms + self.delivery_ms
         return around_ms + prefill_ms + decode_ms + tokens.transfer_ms_per_token * prompt
 
@@ -78,7 +83,8 @@ class TokenSlice(Record):
         time_ms = self.iteration_ms(decoding, decoding * context, begun * prompt,
                                     begun * tokens.input.counts.mean_square / 2)
         time_ms -= self.prefill_ms * max(1 - begun, 0) if begun else 0.0
-        return min(1000 * sequences / steps / time_ms, 1000 / self.request_ms if self.request_ms else math.inf)
+        intake_ms = self.intake_ms(prompt)
+        return min(1000 * sequences / steps / time_ms, 1000 / intake_ms if intake_ms else math.inf)
 
 
 class TokenModel(Record):

@@ -1,5 +1,7 @@
 """Loads of tokens, and what was measured under them: the common ground of importers, fits and replays."""
 
+from functools import lru_cache
+from random import Random
 from typing import Literal
 
 import numpy as np
@@ -51,22 +53,52 @@ class TokenCounts(Record):
         return np.maximum(np.rint(np.interp(levels, self.levels, self.tokens)), 1).astype(np.int64)
 
 
+class TokenDraws(Record):
+    """How many tokens requests have, one after another: what a load generator with a known seed drew.
+
+    Whole numbers from ``fewest`` to ``most``, all alike, by Python's generator of random numbers. After ``cycle`` of
+    them they repeat; the load begins after the first ``skipped``.
+    """
+
+    fewest: PositiveCount
+    most: PositiveCount
+    seed: Count
+    cycle: PositiveCount
+    skipped: Count = 0
+
+    @model_validator(mode="after")
+    def _ascending(self) -> "TokenDraws":
+        if self.most < self.fewest:
+            raise ValueError(f"{self.most} tokens at most are fewer than {self.fewest} at least")
+        return self
+
+    def sample(self, count: int, seed: int) -> np.ndarray:
+        """The numbers of tokens of so many requests, in order; all randomness is in the generator's own ``seed``."""
+        drawn = _drawn(self.fewest, self.most, self.seed, self.cycle)
+        return drawn[(self.skipped + np.arange(count)) % self.cycle]
+
+
+@lru_cache(maxsize=64)
+def _drawn(fewest: int, most: int, seed: int, count: int) -> np.ndarray:
+    random = Random(seed)
+    return np.array([random.randint(fewest, most) for _ in range(count)], np.int64)
+
+
 class TokenLoad(Record):
     """Requests that clients send to one engine for some time.
 
     ``closed``: ``concurrency`` clients that each send when they are answered. ``constant`` and ``poisson``: at
     ``rate_rps``, after ``burst`` requests at the start; never more than ``concurrency`` under way, the rest waits at
-    the clients, untimed. ``senders`` processes send in turn. What ends later than ``duration_s`` does not count.
+    the clients, untimed. What ends later than ``duration_s`` does not count.
     """
 
     arrivals: Literal["closed", "constant", "poisson"]
     rate_rps: Positive | None = None
     concurrency: PositiveCount = 10**9
-    senders: PositiveCount = 1
     burst: Count = 0
     duration_s: Positive
-    prompt: TokenCounts
-    output: TokenCounts
+    prompt: TokenCounts | TokenDraws
+    output: TokenCounts | TokenDraws
 
     @model_validator(mode="after")
     def _rated(self) -> "TokenLoad":

@@ -39,7 +39,7 @@ SPARE, FEWER = 1.01, 0.75
 """Limits said to work are so much longer than what this part of those who may be late exceeds."""
 STEADY = (0.2, 0.8)
 """Answers in between, of all in order, come from a saturated engine."""
-EVERYBODY = Clients(most=10**9, senders=1)
+EVERYBODY = Clients(most=10**9)
 
 
 class Part(NamedTuple):

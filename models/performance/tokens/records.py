@@ -24,10 +24,9 @@ class Engine(NamedTuple):
 
 
 class Clients(NamedTuple):
-    """Limits of those who send: requests under way at a time, and processes that send in turn."""
+    """The limit of those who send: requests under way at a time."""
 
     most: int
-    senders: int
 
 
 REQUEST = np.dtype(
@@ -51,12 +50,12 @@ number of the iteration, constant while it decodes; ``ends``, iterations done wh
 CORE = np.dtype(
     [(name, np.int64) for name in ("step", "free", "decoding", "context", "newest", "partial", "chunked")]
     + [(name, np.int64) for name in ("head", "waiting", "sent", "in_flight")]
-    + [(name, np.float64) for name in ("now_ms", "ready_ms", "intake_ms", "place_ms")]
+    + [(name, np.float64) for name in ("now_ms", "ready_ms", "intake_ms", "place_ms", "before_ms")]
 )
 """The engine: iterations done; free blocks; sequences that decode, and tokens in their KV caches; the sequence admitted
 last; the one in the middle of its prompt, and its tokens computed so far; start and length of the line; requests sent,
 and of those not yet answered. Times: now; when the request sent last reaches the engine; when the front end is free;
-when a place at the clients became free."""
+when a place at the clients became free; when the request answered last was sent, whose sender sends the next one."""
 
 
 def request_table(planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray, engine: Engine,

@@ -25,7 +25,7 @@ def replay_load(load: TokenLoad, engine: Engine, costs: TokenCosts, seed: int = 
     while True:
         prompt, output = load.prompt.sample(count, seed), load.output.sample(count, seed + 1)
         table = request_table(load.planned_ms(count, seed), prompt, output, engine)
-        replay(table, engine, costs, Clients(load.concurrency, load.senders), until_ms)
+        replay(table, engine, costs, Clients(load.concurrency), until_ms)
         if load.rate_rps is not None:
             table["first_ms"] += hiccups_ms(costs, count, seed)
         if load.rate_rps is not None or np.isinf(table["sent_ms"][-1]):

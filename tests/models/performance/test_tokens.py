@@ -19,7 +19,7 @@ from tokens_oracle import serve
 from provision.models.base.errors import InputError
 from provision.models.fitting.tokens import TYPICAL
 from provision.models.performance.tokens.batching import replay
-from provision.models.performance.tokens.loads import TokenCounts, TokenLoad
+from provision.models.performance.tokens.loads import TokenCounts, TokenDraws, TokenLoad
 from provision.models.performance.tokens.records import Clients, Engine, request_table
 from provision.models.performance.tokens.replays import figures, replay_load
 
@@ -35,7 +35,7 @@ def played(draw):
     size = draw(st.integers(1, 25))
     gaps = draw(st.lists(st.floats(0, 60), min_size=size, max_size=size))
     prompt, output = (draw(st.lists(COUNTS, min_size=size, max_size=size)) for _ in range(2))
-    clients = Clients(draw(st.integers(1, 12)), draw(st.integers(1, 4)))
+    clients = Clients(draw(st.integers(1, 12)))
     return np.cumsum(gaps), prompt, output, engine, clients
 
 
@@ -83,6 +83,16 @@ def test_closed_load_keeps_its_clients_busy():
     table = replay_load(closed, Engine(kv_blocks=27000), TYPICAL._replace(idle=0.0))
     latency_s = (table["end_ms"] - table["sent_ms"]).mean() / 1000
     assert len(table) / closed.duration_s * latency_s == pytest.approx(16, rel=0.05)
+
+
+def test_draws_go_on_where_the_run_before_stopped_and_repeat():
+    draws = TokenDraws(fewest=10, most=20, seed=42, cycle=7)
+    first = draws.sample(20, seed=0)
+    assert (first == draws.sample(20, seed=1)).all() and (first[:13] == first[7:]).all()
+    assert (draws.model_copy(update={"skipped": 5}).sample(15, seed=0) == first[5:]).all()
+    assert first.min() >= 10 and first.max() <= 20
+    with pytest.raises(ValueError, match="fewer than"):
+        TokenDraws(fewest=20, most=10, seed=42, cycle=7)
 
 
 @pytest.mark.parametrize(

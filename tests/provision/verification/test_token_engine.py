@@ -12,7 +12,7 @@ from provision.models.fitting.tokens import TYPICAL
 from provision.models.performance.tokens.records import Clients, Engine
 from provision.verification.token_engine import _serve, _taken_in
 
-AT_ONCE = TYPICAL._replace(request=0.0, idle=0.0, delivery=0.0)
+AT_ONCE = TYPICAL._replace(request=0.0, read=0.0, idle=0.0, delivery=0.0)
 WEIGHTS = np.array([getattr(TYPICAL, name) for name in (
     "step", "weights", "token", "several", "sequence", "context", "prefill", "attended", "delivery_sequence")])
 COUNTS = st.integers(1, 40)
@@ -30,7 +30,7 @@ def test_agrees_with_iteration_by_iteration(data):
     prompt, output = (data.draw(st.lists(COUNTS, min_size=size, max_size=size)) for _ in range(2))
     cached = data.draw(st.booleans())
     output = [max(tokens, 1 + cached) for tokens in output]
-    expected = serve(ready_ms, prompt, output, engine, AT_ONCE, Clients(10**9, 1), cached)
+    expected = serve(ready_ms, prompt, output, engine, AT_ONCE, Clients(10**9), cached)
     first_ms, end_ms = _serve(ready_ms, np.array(prompt), np.array(output), np.array(engine), WEIGHTS, cached)
     if not cached:
         np.testing.assert_allclose(first_ms, [one["first"] for one in expected], rtol=1e-9)
@@ -38,7 +38,7 @@ def test_agrees_with_iteration_by_iteration(data):
 
 
 def test_requests_are_taken_in_one_after_another():
-    assert _taken_in(np.array([0.0, 1.0, 10.0, 10.0]), 3.0).tolist() == [3.0, 6.0, 13.0, 16.0]
+    assert _taken_in(np.array([0.0, 1.0, 10.0, 10.0]), np.array([3.0, 3.0, 2.0, 4.0])).tolist() == [3.0, 6.0, 12.0, 16.0]
 
 
 @pytest.fixture(scope="module")

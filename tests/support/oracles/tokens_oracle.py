@@ -12,7 +12,7 @@ While it runs it checks the invariants that can only be seen from inside:
 import math
 from dataclasses import dataclass, field
 
-from provision.models.performance.tokens.step import decode_ms, delivery_ms, intake_ms, prefill_ms
+from provision.models.performance.tokens.step import decode_ms, delivery_ms, idle_ms, intake_ms, prefill_ms
 
 
 @dataclass
@@ -37,7 +37,7 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False):
     """
     every = [Sequence(at, *tokens, given=int(cached)) for at, tokens in enumerate(zip(prompt, output, strict=True))]
     pending, line, running = [], [], []
-    now = intake = place = 0.0
+    now = intake = place = before = 0.0
     sent = under_way = 0
 
     def send():
@@ -46,10 +46,8 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False):
             return
         one = every[sent]
         one.found["sent"] = max(planned_ms[sent], place)
-        earlier = sent - clients.senders
-        gap_ms = one.found["sent"] - every[earlier].found["sent"] if earlier >= 0 else 0.0
-        intake = max(intake, one.found["sent"]) + intake_ms.py_func(costs, gap_ms)
-        pending.append((intake, one))
+        intake = max(intake, one.found["sent"]) + intake_ms.py_func(costs, one.prompt)
+        pending.append((intake + idle_ms.py_func(costs, one.found["sent"] - before), one))
         sent, under_way = sent + 1, under_way + 1
 
     def blocks(tokens):
@@ -129,6 +127,7 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False):
             one.found["first"] = min(one.found["first"], delivered)
             if one.given == one.output:
                 one.found["end"] = delivered
+                before = one.found["sent"]
                 running.remove(one)
                 if under_way == clients.most:
                     place = delivered
