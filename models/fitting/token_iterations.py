@@ -76,7 +76,7 @@ def _times_ms(costs: Floats, table: Floats) -> Floats:
     weights, token, sequence, context, prefill, attended = costs
     sequences, before, prompt = table.T
     computed = sequences * np.maximum(prompt, 1)
-    shared = np.sqrt(np.hypot(weights**2, (token * computed) ** 2))
+    shared = np.maximum(weights, token * computed)
     decode = sequence * sequences + context * sequences * before
     pairs = sequences * prompt * (before + (prompt + 1) / 2)
     return np.asarray(shared + np.where(prompt > 0, prefill + attended * pairs, decode))

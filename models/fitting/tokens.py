@@ -20,16 +20,18 @@ from provision.models.performance.tokens.replays import PERCENTS, figures, repla
 from provision.models.performance.tokens.step import TokenCosts
 
 TYPICAL = TokenCosts(
-    step=1.7, weights=4.8, token=0.023, several=0.3, sequence=0.02, context=4e-5, prefill=0.5, attended=7e-7,
-    request=3.0, read=1e-3, idle=15.0, delivery=3.0, delivery_sequence=0.03, hiccup=10.0,
+    step=2.5, weights=4.2, token=0.022, several=0.25, sequence=0.02, context=4e-5, prefill=1.0, attended=8e-7,
+    request=2.5, read=1e-3, idle=15.0, delivery=4.0, delivery_sequence=0.003, hiccup=10.0,
 )  # fmt: skip
 """Where fits begin: Llama-3.1-8B on an H100 by their data sheets, with round guesses of what these do not tell. 16 GB
 of weights and 131 kB of KV cache per token at 3.35 TB/s; 16 GFLOP per token and 0.5 MFLOP per attended pair at 700
 TFLOP/s."""
 TYPICAL_ITL_MS = 6.9
 """What it needs per token of a single request; others begin in proportion."""
-TIE = 0.3
-"""Weight of a coefficient's distance (in powers of e) from where the fit began."""
+TIE, REQUEST_TIE = 0.3, 3.0
+"""Weights of a coefficient's distance (in powers of e) from where the fit began. The time that a request occupies the
+front end is tied more closely: short of saturation it looks like any other delay, and a fit that takes it for too long
+sees front ends saturated under the loads of shorter requests."""
 MEAN_WEIGHT = 2.0
 ROBUST = 0.1
 """Relative errors much larger than this count linearly, not squared."""
@@ -39,19 +41,25 @@ NOISE = 0.05
 """How much repeated measurements differ."""
 STEP = 0.03
 """Relative step of the differences; large, as replays jump a little wherever an event changes places."""
-EVALUATIONS = 9
+EVALUATIONS = 5
 MOST_REQUESTS = 4000
 """Loads at a rate are cut to so many requests, without the burst at their start."""
-MOST_CLOSED = 16_000
+WARM_UP = 0.4
+"""Part of the requests of a load so cut that does not count: near saturation queues are slow to settle."""
+MOST_CLOSED = 8000
 """Closed loads that answered more requests are left out: of short requests at a high concurrency, costly to replay."""
 NOTHING_SEEN = 2.0
 """Error (in powers of e) where the replay answers nobody."""
 
 
 class _Measured(NamedTuple):
-    """A load, and logarithms of what was measured under it, by figure (0, 1) and percent (None for the mean)."""
+    """A load, from when on requests count, and logarithms of what was measured, by figure (0, 1) and percent.
+
+    The percent is None for the mean.
+    """
 
     load: TokenLoad
+    begin_ms: float
     logs: dict[tuple[int, float | None], float]
 
 
@@ -79,15 +87,16 @@ def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, evaluations
     InputError
         If no benchmark has both a load and times.
     """
-    measured = [_Measured(_shortened(load), logs) for load, logs in map(_told_of, benchmarks) if load and logs]
+    measured = [_Measured(*_shortened(load), logs) for load, logs in map(_told_of, benchmarks) if load and logs]
     fastest = [one.itl.mean for one in benchmarks if one.load and one.itl.mean]
     if not measured or not fastest:
         raise InputError("tokens: no benchmark tells both how requests were sent and how long tokens took; add some")
     begin = np.log([*_begin(min(fastest)), engine.kv_blocks])
     weights = _weights(measured, begin, engine)
+    ties = np.array([REQUEST_TIE if name == "request" else TIE for name in (*TokenCosts._fields, "kv_blocks")])
 
     def errors(logs: np.ndarray) -> np.ndarray:
-        return np.concatenate([weights * _errors(measured, _as_fit(logs, engine)), TIE * (logs - begin)])
+        return np.concatenate([weights * _errors(measured, _as_fit(logs, engine)), ties * (logs - begin)])
 
     found = least_squares(
         errors, begin, loss="soft_l1", f_scale=ROBUST, diff_step=STEP / np.abs(begin), max_nfev=evaluations,
@@ -130,10 +139,12 @@ def _as_fit(logs: np.ndarray, engine: Engine) -> TokenFit:
     return TokenFit(TokenCosts(*costs), engine._replace(kv_blocks=round(kv_blocks)))
 
 
-def _shortened(load: TokenLoad) -> TokenLoad:
+def _shortened(load: TokenLoad) -> tuple[TokenLoad, float]:
+    """A load cut to so many requests as are replayed, and from when on they count, in ms."""
     if load.rate_rps is None or load.rate_rps * load.duration_s <= MOST_REQUESTS:
-        return load
-    return load.model_copy(update={"duration_s": MOST_REQUESTS / load.rate_rps, "burst": 0})
+        return load, 0.0
+    duration_s = MOST_REQUESTS / load.rate_rps
+    return load.model_copy(update={"duration_s": duration_s, "burst": 0}), 1000 * WARM_UP * duration_s
 
 
 def _told_of(one: TokenBenchmark) -> tuple[TokenLoad | None, dict[tuple[int, float | None], float]]:
@@ -158,7 +169,8 @@ def _errors(measured: list["_Measured"], fit: TokenFit) -> np.ndarray:
     """Logarithms of what the fit predicts over what was measured."""
     errors = []
     for one in measured:
-        seen = figures(replay_load(one.load, fit.engine, fit.costs))
+        table = replay_load(one.load, fit.engine, fit.costs)
+        seen = figures(table[table["sent_ms"] >= one.begin_ms])
         for (at, percent), log in one.logs.items():
             value = seen[at].mean if percent is None else seen[at].percentiles.get(percent)
             errors.append(math.log(value) - log if value else NOTHING_SEEN)

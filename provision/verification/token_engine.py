@@ -167,7 +167,7 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, sizes: Ints, weights: F
             tokens += chunk
             attended += chunk * (done + (chunk + 1) / 2)
         now_ms += _iteration_ms(weights, decoding, context, tokens, attended)
-        sent_ms = now_ms + weights[-1] * decoding
+        sent_ms = now_ms + weights[-1] * decoding * math.sqrt(decoding)
         used += grown
         kept = 0
         for request in running[:size]:
@@ -220,7 +220,7 @@ def _held(tokens: int, block: int) -> int:
 def _iteration_ms(weights: Floats, decoding: int, context: int, tokens: int, attended: float) -> float:
     """Time of an iteration: decoding sequences, tokens in their KV caches, prompt tokens and pairs of them."""
     step, read, token, several, sequence, cached, prefill, pair, _ = weights
-    time_ms = step + math.pow(read**4 + (token * (decoding + tokens)) ** 4, 0.25)
+    time_ms = step + max(read, token * (decoding + tokens))
     if decoding > 1:
         time_ms += several * (1 - 1 / decoding)
     time_ms += sequence * decoding + cached * context

@@ -2,9 +2,9 @@
 
 A sweep is a synchronous run, one with as many requests under way as allowed, and runs at constant or Poisson rates in
 between. A run at a rate begins with a burst of as many requests as arrive in a second. Numbers of tokens are drawn
-uniformly between the bounds of the run's ``Request Loader``, by Python's random numbers with the profile's seed (prompts)
-and the next one (outputs). The runs of a sweep go on in one cycle of samples, so that the very requests of each are
-known, in their order. Where bounds or seed are missing, numbers of tokens are drawn as measured.
+uniformly between the bounds of the run's ``Request Loader``, by Python's random numbers with the profile's seed
+(prompts) and the next one (outputs). The runs of a sweep go on in one cycle of samples, so that the very requests of
+each are known, in their order. Where bounds or seed are missing, numbers of tokens are drawn as measured.
 """
 
 import json

@@ -50,7 +50,7 @@ class TokenSlice(Record):
 
     def iteration_ms(self, sequences: float, context: float, prompt: float = 0, attended: float = 0) -> float:
         """Time of an iteration: sequences that decode, tokens in their KV caches, prompt tokens and pairs of them."""
-        time_ms = self.step_ms + math.sqrt(math.hypot(self.weights_ms**2, (self.token_ms * (sequences + prompt)) ** 2))
+        time_ms = self.step_ms + max(self.weights_ms, self.token_ms * (sequences + prompt))
         time_ms += self.several_ms * (1 - 1 / max(sequences, 1)) + self.sequence_ms * sequences
         time_ms += self.context_ms * context
         return time_ms + (self.prefill_ms + self.attended_ms * attended if prompt else 0.0)

@@ -38,7 +38,8 @@ def test_agrees_with_iteration_by_iteration(data):
 
 
 def test_requests_are_taken_in_one_after_another():
-    assert _taken_in(np.array([0.0, 1.0, 10.0, 10.0]), np.array([3.0, 3.0, 2.0, 4.0])).tolist() == [3.0, 6.0, 12.0, 16.0]
+    taken_ms = _taken_in(np.array([0.0, 1.0, 10.0, 10.0]), np.array([3.0, 3.0, 2.0, 4.0]))
+    assert taken_ms.tolist() == [3.0, 6.0, 12.0, 16.0]
 
 
 @pytest.fixture(scope="module")
