@@ -20,7 +20,8 @@ from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the public samples are not there")
-TRUE = TokenCosts(0, 30.0, 0.1, 0, 0.2, 1e-4, 4.0, 5e-6, 0, 0, 0, 0, 0)
+TRUE = TokenCosts(*[0.0] * len(TokenCosts._fields))._replace(
+    weights=30.0, token=0.1, sequence=0.2, context=1e-4, prefill=4.0, attended=5e-6)
 
 
 def timed(sequences, context, prompt):
