@@ -26,7 +26,7 @@ TYPICAL = TokenCosts(
 """Where fits begin: Llama-3.1-8B on an H100 by their data sheets, with round guesses of what these do not tell. 16 GB
 of weights and 131 kB of KV cache per token at 3.35 TB/s; 16 GFLOP per token and 0.5 MFLOP per attended pair at 700
 TFLOP/s."""
-TYPICAL_ITL_MS = 6.9
+TYPICAL_ITL_MS = 6.7
 """What it needs per token of a single request; others begin in proportion."""
 TIE, REQUEST_TIE = 0.3, 3.0
 """Weights of a coefficient's distance (in powers of e) from where the fit began. The time that a request occupies the
@@ -40,8 +40,9 @@ SPREAD = 0.03
 NOISE = 0.05
 """How much repeated measurements differ."""
 STEP = 0.03
-"""Relative step of the differences; large, as replays jump a little wherever an event changes places."""
-EVALUATIONS = 5
+"""Difference of logarithms for slopes; large, as replays jump a little wherever an event changes places."""
+STEPS, FARTHEST = 3, 1.0
+"""Steps of a fit, and how far one goes at most (in powers of e)."""
 MOST_REQUESTS = 4000
 """Loads at a rate are cut to so many requests, without the burst at their start."""
 WARM_UP = 0.4
@@ -70,7 +71,7 @@ class TokenFit(NamedTuple):
     engine: Engine
 
 
-def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, evaluations: int = EVALUATIONS) -> TokenFit:
+def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, steps: int = STEPS) -> TokenFit:
     """One fit for all benchmarks of a model on one type of GPU.
 
     Parameters
@@ -79,8 +80,8 @@ def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, evaluations
         Those with a load; the others are left out.
     engine
         Its limits; ``kv_blocks`` is where the fit begins.
-    evaluations
-        Steps of least squares at most.
+    steps
+        Of Gauss and Newton.
 
     Raises
     ------
@@ -92,27 +93,36 @@ def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, evaluations
     if not measured or not fastest:
         raise InputError("tokens: no benchmark tells both how requests were sent and how long tokens took; add some")
     begin = np.log([*_begin(min(fastest)), engine.kv_blocks])
-    weights = _weights(measured, begin, engine)
+    logs = begin
+    for _ in range(steps):
+        logs = _closer(measured, logs, begin, engine)
+    return _as_fit(logs, engine)
+
+
+def _closer(measured: list["_Measured"], logs: np.ndarray, begin: np.ndarray, engine: Engine) -> np.ndarray:
+    """One step of Gauss and Newton: the least errors if all were linear in the logarithms of coefficients."""
+    weights, errors = _weights(measured, logs, engine), _errors(measured, _as_fit(logs, engine))
+    moved = np.array([_errors(measured, _as_fit(logs + STEP * one, engine)) for one in np.eye(len(logs))])
+    slopes = (moved - errors) / STEP
     ties = np.array([REQUEST_TIE if name == "request" else TIE for name in (*TokenCosts._fields, "kv_blocks")])
 
-    def errors(logs: np.ndarray) -> np.ndarray:
-        return np.concatenate([weights * _errors(measured, _as_fit(logs, engine)), ties * (logs - begin)])
+    def linear(change: np.ndarray) -> np.ndarray:
+        return np.concatenate([weights * (errors + change @ slopes), ties * (logs + change - begin)])
 
-    found = least_squares(
-        errors, begin, loss="soft_l1", f_scale=ROBUST, diff_step=STEP / np.abs(begin), max_nfev=evaluations,
-        ftol=1e-3, xtol=1e-3,
-    )  # fmt: skip
-    return _as_fit(found.x, engine)
+    every = np.concatenate([weights * slopes, np.diag(ties)], axis=1).T
+    found = least_squares(linear, np.zeros_like(logs), lambda _: every, loss="soft_l1", f_scale=ROBUST,
+                          bounds=(-FARTHEST, FARTHEST))
+    return np.asarray(logs + found.x)
 
 
-def _weights(measured: list["_Measured"], begin: np.ndarray, engine: Engine) -> np.ndarray:
+def _weights(measured: list["_Measured"], logs: np.ndarray, engine: Engine) -> np.ndarray:
     """Weights of errors: the smaller, the more an error tells of a server that is a little slower than others.
 
     Servers of one kind differ by ``SPREAD``. Near saturation that alone moves latencies by far more than ``NOISE``.
     """
-    slower = begin + math.log1p(SPREAD)
-    slower[-1] = begin[-1]
-    moved = _errors(measured, _as_fit(slower, engine)) - _errors(measured, _as_fit(begin, engine))
+    slower = logs + math.log1p(SPREAD)
+    slower[-1] = logs[-1]
+    moved = _errors(measured, _as_fit(slower, engine)) - _errors(measured, _as_fit(logs, engine))
     means = np.array([MEAN_WEIGHT if percent is None else 1.0 for one in measured for _, percent in one.logs])
     return means / np.hypot(1, moved / NOISE)
 
