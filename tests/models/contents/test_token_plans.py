@@ -37,7 +37,7 @@ def test_proven_optimum_is_that_of_brute_force(method):
 
 
 def test_plan_keeps_its_limits_in_a_replay_with_other_arrivals():
-    problem = instance([chat(rate_rps=300.0)], policy={"headroom": 0.0})
+    problem = instance([chat(rate_rps=280.0)], policy={"headroom": 0.0})
     found = solve(problem, time_limit_s=20)
     assert found.status == "optimal" and not found.replay.late
     report = simulate(problem, found.plan, 120, seed=11)
@@ -48,7 +48,7 @@ def test_plan_keeps_its_limits_in_a_replay_with_other_arrivals():
 
 
 def test_half_of_the_gpus_break_them():
-    problem = instance([chat(rate_rps=300.0)])
+    problem = instance([chat(rate_rps=280.0)])
     plan = solve(problem, "greedy").plan
     half = plan.model_copy(update={"gpus": plan.gpus[: len(plan.gpus) // 2]})
     assert "chat: first token" in simulate(problem, half, 30).late
