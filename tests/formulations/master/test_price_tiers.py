@@ -33,10 +33,10 @@ def test_the_cheapest_are_used_up_first(method):
 
 
 def test_a_fleet_that_is_too_small_in_all_is_infeasible():
-    assert provision.solve(bought([OWNED, RESERVED])).status == "infeasible"
-    plan = provision.solve(provision.read("parvagpu-s5")).plan
-    report = provision.verify(bought([OWNED, RESERVED]), plan)
-    assert [one.kind for one in report.violations] == ["fleet"] and report.violations[0].limit == 9
+    few = bought([OWNED | {"count": 2}, RESERVED | {"count": 2}], "parvagpu-s3")
+    assert provision.solve(few).status == "infeasible"
+    report = provision.verify(few, provision.solve("parvagpu-s3").plan)
+    assert [one.kind for one in report.violations] == ["fleet"] and report.violations[0].limit == 4
 
 
 def test_an_owned_type_beats_a_cheaper_one_to_rent():

@@ -23,7 +23,7 @@ def instance(request):
 @pytest.mark.parametrize("method", METHODS)
 def test_plans_hold_by_the_scalar_path(instance, method):
     """What methods plan from the tables, the verifier's own path accepts, P99 told for every replica."""
-    result = provision.solve(instance, method, time_limit_s=20)
+    result = provision.solve(instance, method)
     assert result.verified
     predictions = result.report.predictions
     assert all(one.latency_ms <= one.p99_ms <= one.budget_ms * (1 + 1e-9) for one in predictions)
