@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from provision.instances.read import read
+from provision.models.base.compiled import unwarmed
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
@@ -262,11 +263,20 @@ def _refuted(instance: Instance, value: float | None, bound: float | None) -> bo
 def rehearse(method: Method, few: Instance, settings: Mapping[str, Any]) -> None:
     """Run a method on a small instance for a moment, so that its kernels are compiled.
 
+    A moment is over once the first kernel is compiled; so it is given another one until none was compiled in the last.
+
     Raises
     ------
     KeyboardInterrupt
         When Ctrl-C was pressed: methods would take it for the end of the rehearsal alone.
     """
+    before = None
+    while before != unwarmed():
+        before = unwarmed()
+        _moment(method, few, settings)
+
+
+def _moment(method: Method, few: Instance, settings: Mapping[str, Any]) -> None:
     if method.rehearse is not None:
         method.rehearse(few)
         return

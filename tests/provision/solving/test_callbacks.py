@@ -13,14 +13,14 @@ def test_a_callback_that_fails_ends_the_search_not_the_result():
         if news.plan is not None:
             raise RuntimeError("the screen is gone")
 
-    found = provision.solve("igniter-testbed-12", report=report, time_limit_s=30)
+    found = provision.solve("igniter-testbed-12", report=report)
     assert found.verified
     assert any("RuntimeError: the screen is gone" in note for note in found.notes)
 
 
 def test_a_callback_sees_plans():
     seen = []
-    found = provision.solve("parvagpu-s5", report=seen.append, time_limit_s=30)
+    found = provision.solve("parvagpu-s5", report=seen.append)
     plans = [news.plan for news in seen if news.plan is not None]
     assert plans
     assert all(provision.verify(provision.read("parvagpu-s5"), plan).ok for plan in plans)

@@ -24,7 +24,7 @@ from provision.sweeps.parameters import changed
 from provision.sweeps.safety import covered, price_of_safety
 from provision.sweeps.table import Table
 
-SETTINGS = {"method": "auto", "time_limit_s": 20.0, "seed": 0}
+SETTINGS = {"method": "auto", "time_limit_s": 60.0, "seed": 0}
 
 
 @pytest.fixture(scope="module")
