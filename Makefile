@@ -12,9 +12,10 @@ BUILD = rm -rf $(BUILT) && $(BIN)/python -W ignore -c "import setuptools; setupt
 
 env: $(STAMP)
 
+# Of the packages installed only a part is ever imported; Python compiles that when it is.
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
 	$(BIN)/provision warm-up
 	touch $(STAMP)
 
