@@ -120,7 +120,7 @@ def test_overloaded_slice_is_rejected():
 @pytest.mark.parametrize(("row", "gpus"), [(1, 1), (2, 2), (3, 4), (4, 6)])
 def test_scenarios_on_measured_tables_with_shared_slices(row, gpus):
     """Sharing slices saves a GPU: measured segments beside networks fitted to them."""
-    result = provision.solve(sharing(import_scenario(PARVAGPU, row, 0.9)), "mixed-slices", time_limit_s=15)
+    result = provision.solve(sharing(import_scenario(PARVAGPU, row, 0.9)), "mixed-slices", time_limit_s=120)
     assert (result.status, result.report.gpus) == ("optimal", gpus)
 
 
