@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
 BUILT := .venv/built
+export PYTHONDONTWRITEBYTECODE =  # many tests start processes, which read bytecode faster than source
 TAG = $(shell $(BIN)/python -c "import sys; print('cp%d%d' % sys.version_info[:2])")
 BUILD = rm -rf $(BUILT) && $(BIN)/python -W ignore -c "import setuptools; setuptools.setup()" --quiet build_py \
 	--build-lib $(BUILT)
@@ -11,9 +12,10 @@ BUILD = rm -rf $(BUILT) && $(BIN)/python -W ignore -c "import setuptools; setupt
 
 env: $(STAMP)
 
+# Of the packages installed only a part is ever imported; Python compiles that when it is.
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
 	$(BIN)/provision warm-up
 	touch $(STAMP)
 

@@ -19,6 +19,8 @@ STEP = 2.0**-20
 SCALE = 2**40
 """The factor on rows with fractions, so that a unit of a level keeps its digits."""
 WORKERS = 2
+EARLY_S = 0.1
+"""A search that ends by itself ends no more than this, and a hundredth, before its limit; else Ctrl-C ended it."""
 
 
 class CpSatProgram:
@@ -82,7 +84,7 @@ class CpSatProgram:
         if status == cp_model.OPTIMAL:
             return "optimal", bound
         # CP-SAT ends at Ctrl-C by itself, with the best it has; before it has read the model its bound is a mere 0
-        ended: Ended = "time_limit" if solver.wall_time >= limit_s * 0.99 else "stopped"
+        ended: Ended = "time_limit" if solver.wall_time >= limit_s * 0.99 - EARLY_S else "stopped"
         return ended, None if status == cp_model.UNKNOWN and bound == 0 else bound
 
 

@@ -59,7 +59,7 @@ def empty_state(tables: SettingTables, entries: Sequence[int], rates: Sequence[b
     ways = int(np.diff(tables.first).max(initial=1))
     kind, setting, alone = np.full((3, len(entries), places), NONE)
     parts, counts = np.zeros((len(entries), places, ways)), np.zeros((len(entries), places, ways), np.int64)
-    return State(np.array(entries), kind, setting, alone, parts, counts, np.array(rates, float),
+    return State(np.array(entries, np.int64), kind, setting, alone, parts, counts, np.array(rates, float),
                  np.array(replicas, np.int64))
 
 

@@ -73,12 +73,13 @@ def tables_of(instance: Instance, segments: Segments) -> SettingTables:
     partitions = partitions_of(instance, segments)
     part_of_gpu = np.array([_part_of_gpu(instance, one) for one in segments.kinds])
     setting_kind, setting_level = setting.reshape(-1, 2).T
-    return SettingTables(
+    fields = (
         setting_kind, setting_level, room, most_clients, memory_gib, np.append(first, len(w)),
         w, batch, rps * MARGIN / safe_rps[w], least_rps / safe_rps[w], busy * rate_rps[w], held_gib,
         np.where(split[w], np.inf, processes), segment, partitions.slots, partitions.entry, split,
         _worth(segment, part_of_gpu, w, busy * rate_rps[w] * part_of_gpu[kind]),
     )
+    return SettingTables(*map(np.ascontiguousarray, fields))  # kernels are compiled for one layout
 
 
 def _limits(instance: Instance, kind: SliceKind, level: SharingLevel) -> tuple[float, float, float]:

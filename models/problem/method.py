@@ -75,8 +75,8 @@ class Method:
 
     ``run(instance, search)`` returns an Outcome. ``features`` are those keys of FEATURES that it can
     handle; ``parameters`` its own parameters with their defaults. ``compiled`` says that under interference it runs
-    kernels which are compiled when they are first called; ``rehearse`` calls them on a small instance, and is by
-    default a short run.
+    kernels which are compiled when they are first called; ``rehearse`` calls them on a small instance, for
+    some seconds at most, and is by default a short run.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Method:
     features: frozenset[str] = frozenset()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     compiled: bool = False
-    rehearse: Callable[[Instance], None] | None = None
+    rehearse: Callable[[Instance, float], None] | None = None
 
     def check(self, instance: Instance) -> None:
         """Refuse an instance that needs what this method cannot do.

@@ -32,8 +32,8 @@ from provision.solving.surviving import surviving
 from provision.verification.verify import verify
 
 Step = Callable[[Instance, Search], Outcome]
-MOMENT_S, FEW_ITERATIONS = 0.5, 10
-"""Seconds and steps of a rehearsal."""
+FEW_ITERATIONS = 10
+"""Steps of ``lns`` in a rehearsal."""
 DISTINCT = 200
 """Up to this number of distinct workloads partition-counts runs before the master."""
 
@@ -198,10 +198,10 @@ def _onward(progress: Progress, seconds: float) -> Search:
     return replace(progress.search, time_limit_s=seconds, start=progress.plan, report=report, started=perf_counter())
 
 
-def _rehearse(few: Instance) -> None:
-    """Run every step for a moment, so that its kernels are compiled."""
+def _rehearse(few: Instance, seconds: float) -> None:
+    """Run every step for some seconds at most, so that its kernels are compiled."""
     for step, _ in _ladder(few):
-        search = Search(MOMENT_S, parameters={**PARAMETERS, "iterations": FEW_ITERATIONS})
+        search = Search(seconds, parameters={**PARAMETERS, "iterations": FEW_ITERATIONS})
         if step(few, search).termination == "stopped":
             raise KeyboardInterrupt
 

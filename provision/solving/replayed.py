@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
@@ -87,7 +87,7 @@ def unsure(reports: list[SimulationReport]) -> dict[str, float]:
 def swing(draws: Floats, seconds: float) -> float:
     """How far a further minute may lie above the mean of these draws, each of so many ``seconds``."""
     many = len(draws)
-    bound = stats.t.isf(BEYOND, many - 1) * math.sqrt(1 + 1 / many)
+    bound = stdtrit(many - 1, 1 - BEYOND) * math.sqrt(1 + 1 / many)
     return float(bound * draws.std(ddof=1) * math.sqrt(min(seconds / SECONDS, 1.0)))
 
 

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from provision.instances.read import read
+from provision.models.base.compiled import unwarmed
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
@@ -34,8 +35,11 @@ HALVES = 2
 """A repair gets this part of the time left, the last one all of it: most plans take one repair."""
 LEAST_REPAIR_S = 0.5
 """Seconds for a repair at least."""
-FEW, FEWER, ITERATIONS, REHEARSAL_S = 12, 3, 10, 0.5
-"""Workloads, or FEWER where all sets of them are listed, steps of ``lns`` and seconds at most of a rehearsal."""
+FEW, FEWER, ITERATIONS, REHEARSAL_S, AGAIN_S = 12, 3, 10, 0.5, 5.0
+"""Workloads, or FEWER where all sets of them are listed, steps of ``lns`` and seconds at most of a rehearsal.
+
+It is repeated with AGAIN_S where kernels were compiled.
+"""
 _rehearsed: set[tuple[str, int]] = set()
 
 
@@ -262,15 +266,25 @@ def _refuted(instance: Instance, value: float | None, bound: float | None) -> bo
 def rehearse(method: Method, few: Instance, settings: Mapping[str, Any]) -> None:
     """Run a method on a small instance for a moment, so that its kernels are compiled.
 
+    A moment is over once the first kernel is compiled: the method is run again, for longer, until nothing was compiled.
+
     Raises
     ------
     KeyboardInterrupt
         When Ctrl-C was pressed: methods would take it for the end of the rehearsal alone.
     """
+    seconds, before = REHEARSAL_S, None
+    while before != unwarmed():
+        before = unwarmed()
+        _moment(method, few, settings, seconds)
+        seconds = AGAIN_S
+
+
+def _moment(method: Method, few: Instance, settings: Mapping[str, Any], seconds: float) -> None:
     if method.rehearse is not None:
-        method.rehearse(few)
+        method.rehearse(few, seconds)
         return
-    found = method.run(few, Search(REHEARSAL_S, parameters=dict(settings) | {"iterations": ITERATIONS}))
+    found = method.run(few, Search(seconds, parameters=dict(settings) | {"iterations": ITERATIONS}))
     if found.termination == "stopped":
         raise KeyboardInterrupt
 

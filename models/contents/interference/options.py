@@ -68,7 +68,8 @@ def options_of(tables: PointTables, demands: Sequence[Demand], counts: Ints) -> 
     copies = np.where(many, tables.most, counts)
     brought = (tables.cache, tables.power_w) if len(points) else (np.zeros(1), np.zeros(1))
     cache, power_w = ((float(one.min()), float(one.max())) for one in brought)
-    return Options(points, first, owner[points], tables.loose_ms[points], alike[0], copies, cache, power_w)
+    kinds = np.ascontiguousarray(alike[0])  # kernels are compiled for one layout
+    return Options(points, first, owner[points], tables.loose_ms[points], kinds, copies, cache, power_w)
 
 
 @compiled

@@ -157,7 +157,7 @@ def _times(members: Ints, size: int, one: int) -> int:
 def _noted(tables: PointTables, members: Ints, worth: int, top: int, known: _Known) -> bool:
     """Check a set exactly and note it if it can be planned; returns whether it holds within the limits of bounds."""
     units, points = np.empty(len(members), np.int64), np.empty(len(members), np.int64)
-    total = arrange(tables, members, len(members), units, points, TRIES)
+    total = arrange(tables, members, len(members), units, points, np.int64(TRIES))
     if total == NONE:
         return False
     known.highest[0] = max(known.highest[0], worth)

@@ -50,8 +50,9 @@ class Ways(NamedTuple):
         room = np.array([level.processes for level in levels], np.int64)
         kept = (self.processes >= 0) & (second <= units)
         gib = self.memory_gib * (1 - 1e-6 if relaxed else 1)
-        return Levels(self.start, np.where(kept, self.processes, -1).astype(np.int32),
-                      np.where(kept, second, 0).astype(np.int32), gib.astype(np.float32), room, units)
+        processes, second = np.where(kept, self.processes, -1), np.where(kept, second, 0)
+        return Levels(self.start, processes.astype(np.int32, "C"), second.astype(np.int32, "C"),
+                      gib.astype(np.float32, "C"), room, units)
 
 
 def ways_of(data: FittedNetworks, profile: str, policy: Policy, rule: LatencyRule, roles: Sequence[Role],

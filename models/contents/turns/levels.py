@@ -83,7 +83,7 @@ def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received
     memory_gib = np.broadcast_to(tables.memory_gib * (1 - 1e-6 if relaxed else 1), taken.shape)
     room = np.tile(np.append(np.zeros(len(cycles_ms) - 1, np.int64), 1), len(received.most) * len(exerted.most))
     return Levels(start, taken, np.where(taken == 0, np.concatenate(second), 0).astype(np.int32),
-                  memory_gib.astype(np.float32), room, grid.units)
+                  memory_gib.astype(np.float32, "C"), room, grid.units)
 
 
 def _room_ms(tables: TurnTables, busy_ms: NDArray[np.float64], in_turns: bool, forgiven: float

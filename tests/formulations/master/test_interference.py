@@ -15,12 +15,6 @@ from provision.solving import auto
 from provision.solving.parts import unsplit
 
 
-@pytest.fixture(autouse=True, scope="module")
-def compiled():
-    """Compile once before any test is measured by a time limit."""
-    solve(random_testbed(3, 0), "master", time_limit_s=1)
-
-
 def gpus(outcome):
     return len(outcome.plan.gpus)
 
@@ -28,7 +22,7 @@ def gpus(outcome):
 @pytest.mark.parametrize("seed", range(4))
 def test_small_optima_are_those_of_brute_force(seed):
     instance = random_testbed(2 + seed % 4, seed)
-    result = solve(instance, "master", time_limit_s=20)
+    result = solve(instance, "master")
     best = fewest_gpus(instance)
     assert result.verified and result.report.gpus == best
     assert result.bound <= best * instance.fleet[0].price_per_hour * (1 + 1e-9)
@@ -42,7 +36,7 @@ def test_the_testbed_needs_six_gpus():
 
 def test_no_method_beats_the_bound():
     instance = random_testbed(20, 1)
-    proof = solve(instance, "auto", time_limit_s=10)
+    proof = solve(instance, "auto")
     for name in ("igniter", "greedy", "lns"):
         result = solve(instance, name, time_limit_s=0.5)
         assert result.verified and result.objective >= proof.bound * (1 - 1e-9)
@@ -51,17 +45,17 @@ def test_no_method_beats_the_bound():
 
 def test_auto_climbs_to_a_proof():
     told = []
-    result = solve(random_testbed(15, 1), "auto", time_limit_s=20, report=told.append)
+    result = solve(random_testbed(15, 1), "auto", report=told.append)
     assert result.status == "optimal" and result.verified
     values = [news.objective for news in told if news.objective is not None]
     assert values == sorted(values, reverse=True)
 
 
 def test_merged_classes_give_a_plan_and_a_bound(monkeypatch):
-    monkeypatch.setattr(master, "BOUND_GROUPS", 40)
-    monkeypatch.setattr(master, "PLAN_GROUPS", 60)
-    instance = generate(100, 2)
-    result, other = solve(instance, "master", time_limit_s=5), solve(instance, "igniter")
+    monkeypatch.setattr(master, "BOUND_GROUPS", 8)
+    monkeypatch.setattr(master, "PLAN_GROUPS", 12)
+    instance = generate(20, 2)
+    result, other = solve(instance, "master"), solve(instance, "igniter")
     assert result.verified and 0 < result.bound <= min(result.objective, other.objective)
 
 
@@ -70,7 +64,7 @@ def test_dives_find_plans_as_good_as_the_bound(monkeypatch):
     monkeypatch.setattr(dive, "FEW_GPUS", 0.5)
     for seed in range(3):
         instance = random_testbed(8, seed)
-        result = solve(instance, "master", time_limit_s=20)
+        result = solve(instance, "master")
         assert result.verified and result.status == "optimal"
 
 
@@ -78,8 +72,8 @@ def test_any_number_of_replicas_takes_no_more_gpus_than_one_each():
     single = random_testbed(6, 2)
     free = single.replace(workloads=tuple(one.model_copy(update={"max_replicas": None}) for one in single.workloads))
     assert unsplit(free).workloads == single.workloads and unsplit(single) is None
-    fewest = solve(single, "master", time_limit_s=20).objective
-    found = auto._unsplit(free, Search(time_limit_s=20))
+    fewest = solve(single, "master").objective
+    found = auto._unsplit(free, Search())
     assert verify(free, found.plan).ok and free.value(found.plan) == fewest and found.bound is None
 
 
@@ -101,9 +95,9 @@ def test_ctrl_c_returns_the_best_plan(monkeypatch):
 
 def test_a_workload_too_large_for_a_gpu_is_split():
     base = read("igniter-motivation")
-    large = base.workloads[0].model_copy(update={"rate_rps": 20000.0, "max_replicas": None})
-    for name in ("lns", "greedy", "auto"):
-        result = solve(base.replace(workloads=(large,)), name, time_limit_s=5)
+    large = base.workloads[0].model_copy(update={"rate_rps": 14000.0, "max_replicas": None})
+    for name, settings in (("lns", {"iterations": 20}), ("greedy", {}), ("auto", {})):
+        result = solve(base.replace(workloads=(large,)), name, **settings)
         assert result.verified and result.report.gpus > 1
         assert (result.bound is None) == (name != "auto")
 
@@ -111,6 +105,6 @@ def test_a_workload_too_large_for_a_gpu_is_split():
 @pytest.mark.parametrize(("name", "status"), [("master", "infeasible"), ("auto", "infeasible")])
 def test_a_fleet_that_is_too_small_is_said(name, status):
     testbed = read("igniter-testbed-12").replace(fleet=(FleetEntry(gpu="v100", price_per_hour=3.06, count=5),))
-    result = solve(testbed, name, time_limit_s=5)
+    result = solve(testbed, name)
     assert (result.status, result.plan) == (status, None)
     assert "at least 6 v100 GPUs are needed and the fleet has 5" in result.reason

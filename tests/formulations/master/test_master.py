@@ -26,7 +26,7 @@ def problem(*fleet, workloads=WORKLOADS, objective="min_cost", **policy):
 
 def proven(instance):
     """The objective of a plan that is verified and proven."""
-    result = provision.solve(instance, time_limit_s=60)
+    result = provision.solve(instance)
     assert result.verified
     assert result.status == "optimal"
     assert result.objective == pytest.approx(result.bound)
@@ -34,7 +34,7 @@ def proven(instance):
 
 
 @pytest.mark.parametrize(("fleet", "cost"), [
-    ((V100,), 3.06), ((A100, V100), 3.06), ((A100, V100, T4), 1.06),
+    ((V100,), 3.06), ((A100, V100, T4), 1.06),
     ((A100 | {"count": 1}, V100 | {"count": 1}), 3.06),
 ])
 def test_more_choice_is_never_dearer(fleet, cost):
@@ -51,12 +51,11 @@ def test_several_replicas_may_share_a_gpu():
 
 
 def test_a_workload_may_be_split_over_shared_gpus():
-    """iGniter's testbed takes six V100s with one replica each, five where workloads may be split."""
+    """iGniter's testbed, which takes six V100s with one replica each, takes five where workloads may be split."""
     testbed = provision.read("igniter-testbed-12")
     assert {one.max_replicas for one in testbed.workloads} == {1}
     free = [one.model_copy(update={"max_replicas": None}) for one in testbed.workloads]
     assert proven(testbed.replace(workloads=free, objective="min_gpus")) == 5
-    assert proven(testbed.replace(objective="min_gpus")) == 6
 
 
 def test_limits_per_gpu_take_gpus_of_their_own():
@@ -66,7 +65,7 @@ def test_limits_per_gpu_take_gpus_of_their_own():
 
 
 def test_a_fleet_that_is_too_small_is_proven_so():
-    found = provision.solve(problem(V100 | {"count": 1}, workloads=[one | {"rate_rps": 1500.0} for one in WORKLOADS]))
+    found = provision.solve(problem(V100 | {"count": 1}, workloads=[WORKLOADS[0] | {"rate_rps": 3000.0}]))
     assert found.status == "infeasible"
     assert found.termination == "proved"
 
@@ -74,7 +73,7 @@ def test_a_fleet_that_is_too_small_is_proven_so():
 @pytest.mark.parametrize("name", ["parvagpu-s1", "parvagpu-s3", "parvagpu-s5"])
 def test_isolated_slices_alone(name):
     """The master by itself agrees with the ledger."""
-    found = provision.solve(name, "master", time_limit_s=60)
+    found = provision.solve(name, "master")
     assert found.status == "optimal"
     assert found.objective == provision.solve(name).objective
 
@@ -83,7 +82,7 @@ def test_the_explicit_model_agrees():
     """Small mixed fleets: explicit GPUs and the master prove the same number."""
     instance = problem(A100 | {"count": 2}, objective="min_gpus",
                        workloads=[one | {"rate_rps": 900.0, "max_replicas": 3} for one in WORKLOADS])
-    explicit = provision.solve(instance, cpsat.METHODS[0].name, time_limit_s=60)
+    explicit = provision.solve(instance, cpsat.METHODS[0].name)
     assert explicit.status == "optimal"
     assert explicit.objective == proven(instance)
 
@@ -93,5 +92,5 @@ def test_workloads_that_need_no_replica_cost_nothing(rule):
     instance = provision.read("parvagpu-s1")
     policy = instance.policy.model_copy(update={"latency_budget": rule, "share_slices": True})
     idle = [one.model_copy(update={"rate_rps": 0.0, "min_replicas": 0}) for one in instance.workloads]
-    result = provision.solve(instance.replace(workloads=idle, policy=policy), "master", time_limit_s=10)
+    result = provision.solve(instance.replace(workloads=idle, policy=policy), "master")
     assert (result.status, result.objective, result.bound, result.plan.gpus) == ("optimal", 0, 0, ())

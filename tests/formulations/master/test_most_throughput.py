@@ -33,7 +33,7 @@ def sharing(seed):
 def test_no_plan_of_brute_force_beats_a_bound_and_most_are_proven(instances):
     proven = 0
     for instance in islice(instances, 4):
-        answers, faults = answers_of(instance, ["master"], 1)
+        answers, faults = answers_of(instance, ["master"], 60)
         brute = brute_force(instance, 3)
         assert not faults + clashes(instance, [*answers, brute], answers) + missed(instance, answers, brute, 3)
         proven += any(one.infeasible or instance.proved(one.value, one.bound) for one in answers)
@@ -88,7 +88,7 @@ def test_replicas_that_share_a_slice_cannot_all_be_idle_when_throughput_counts()
     """Two replicas on a slice carry what they carry with both busy, however little they are routed."""
     instance = small("a100-80gb", shared=True, rule="half_slo")
     served = instance.replace(objective="min_gpus")
-    plan = provision.solve(served, "mixed-slices", time_limit_s=5).plan
+    plan = provision.solve(served, "mixed-slices").plan
     piece = next(one for gpu in plan.gpus for one in gpu.slices)
     two = piece.model_copy(update={"replicas": (piece.replicas[0].model_copy(update={"rate_rps": 1.0}),) * 2})
     idle, busy = (predict_slice(one, "a100-80gb", two)[0] for one in (served, instance))
@@ -100,5 +100,5 @@ def test_one_replica_each_is_proven_where_slices_are_shared(fleet, limits):
     plain = small(fleet, shared=True, rule="half_slo")
     instance = plain.replace(workloads=[one.model_copy(update=limits) for one in plain.workloads],
                              fleet=[plain.fleet[0].model_copy(update={"count": 2})])
-    found = provision.solve(instance, "master", time_limit_s=20)
+    found = provision.solve(instance, "master", time_limit_s=120)
     assert (found.status, found.verified) == ("optimal", True)

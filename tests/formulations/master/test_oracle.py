@@ -25,12 +25,12 @@ CASES = [
 def test_exact_method_agrees_with_brute_force(name, kind, block):
     """partition-counts is optimal exactly when brute force says so, and its bound never exceeds the optimum."""
     proved = 0
-    for seed in range(block * 25, block * 25 + 25):
+    for seed in range(block * 15, block * 15 + 15):
         instance = random_instance(seed, **kind)
         best = best_value(instance, MOST_GPUS)
-        result = provision.solve(instance, "partition-counts", time_limit_s=30)
+        result = provision.solve(instance, "partition-counts")
         proved += _agree(instance, result, best)
-    assert proved >= 10
+    assert proved >= 6
 
 
 def _agree(instance, result, best):

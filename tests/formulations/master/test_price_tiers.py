@@ -33,10 +33,10 @@ def test_the_cheapest_are_used_up_first(method):
 
 
 def test_a_fleet_that_is_too_small_in_all_is_infeasible():
-    assert provision.solve(bought([OWNED, RESERVED])).status == "infeasible"
-    plan = provision.solve(provision.read("parvagpu-s5")).plan
-    report = provision.verify(bought([OWNED, RESERVED]), plan)
-    assert [one.kind for one in report.violations] == ["fleet"] and report.violations[0].limit == 9
+    few = bought([OWNED | {"count": 2}, RESERVED | {"count": 2}], "parvagpu-s3")
+    assert provision.solve(few).status == "infeasible"
+    report = provision.verify(few, provision.solve("parvagpu-s3").plan)
+    assert [one.kind for one in report.violations] == ["fleet"] and report.violations[0].limit == 4
 
 
 def test_an_owned_type_beats_a_cheaper_one_to_rent():
@@ -79,7 +79,7 @@ def test_whichever_gpu_is_given_back_the_dearest_is_saved():
 
 
 @given(st.tuples(*[st.integers(5, 110).map(float)] * 4), st.integers(0, 2), st.sampled_from([0.01, 0.2, 1.5]))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_replanning_at_two_prices_against_brute_force(rates, owned, cost):
     """Owned A30s are free, others cost 1: so much less than where all cost 1 is the bill of every plan."""
     before, after = tiny(rates[:2]), tiny(rates[2:])

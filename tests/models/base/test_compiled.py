@@ -34,7 +34,8 @@ def run(folder, number, **environment):
     (folder / "callee.py").write_text(CALLEE.format(number))
     (folder / "caller.py").write_text(CALLER)
     os.utime(folder / "caller.py", (0, 0))
-    command, environment = [sys.executable, "caller.py"], os.environ | environment
+    command = [sys.executable, "caller.py"]
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"} | environment
     answer = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     return answer.stdout.split()
 

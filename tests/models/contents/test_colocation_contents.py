@@ -111,7 +111,7 @@ def igniter_testbed(**changes):
 @pytest.mark.parametrize("most", [1, None])
 def test_the_testbed_is_planned_with_a_bound(most):
     instance = igniter_testbed(max_replicas=most)
-    found = provision.solve(instance, "master", time_limit_s=30)
+    found = provision.solve(instance, "master")
     assert provision.verify(instance, found.plan).ok
     assert found.bound == pytest.approx(5 * instance.weight(instance.fleet[0]))
     assert len(found.plan.gpus) <= (5 if most else 6)

@@ -33,7 +33,7 @@ def mixed(seed):
 @pytest.mark.parametrize("seed", range(24))
 def test_small_optima_are_those_of_brute_force(seed):
     instance, best = mixed(seed), best_sharing(mixed(seed))
-    result = solve(instance, "master", time_limit_s=10)
+    result = solve(instance, "master")
     assert result.status == ("infeasible" if best is None else "optimal") and same(result.objective, best)
     assert result.bound is None if best is None else result.verified and result.bound <= best * (1 + 1e-9)
 
@@ -92,7 +92,7 @@ def test_workloads_free_to_be_split_stand_where_that_costs_least():
     for count in (None, 1, 0):
         instance = offered(V100.model_copy(update={"count": count}), T4, workloads=free)
         for name in ("greedy", "auto"):
-            result = solve(instance, name, time_limit_s=3)
+            result = solve(instance, name)
             assert result.verified and result.objective < whole.objective
             assert name == "greedy" or 0 < result.bound <= result.objective
 

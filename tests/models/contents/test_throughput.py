@@ -84,8 +84,8 @@ def test_shared_optima_are_those_of_brute_force(seed):
 
 
 def test_the_shared_sample_has_answers_of_both_kinds():
-    found = [most_shared(shared(seed)) for seed in range(24)]
-    assert None in found and sum(one is not None for one in found) >= 12
+    found = [most_shared(shared(seed)) for seed in range(12)]
+    assert None in found and sum(one is not None for one in found) >= 6
 
 
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
@@ -189,7 +189,7 @@ def test_the_terminal_tells_the_throughput(capsys):
     assert main(["solve", "inss"]) == 0
     told = capsys.readouterr().out.splitlines()[0]
     assert "requests/s on 4 GPUs" in told and "optimal (proved), bound" in told and "gap 0.0%" in told
-    assert main(["what-if", "inss", "--vary", "rate=0.9,1.1"]) == 0
+    assert main(["what-if", "inss", "--vary", "rate=1.1"]) == 0
     assert "requests/s on 4 GPUs instead of" in capsys.readouterr().out
 
 

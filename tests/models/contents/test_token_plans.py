@@ -32,13 +32,13 @@ def test_proven_optimum_is_that_of_brute_force(method):
     rates = best_segments(problem).throughput_rps
     expected = sum(least_cost(one.rate_rps, row, (4.0, 1.5)) for one, row in zip(problem.workloads, rates, strict=True))
     settings = {"slack": "no"} if method == "auto" else {}
-    found = solve(problem, method, time_limit_s=20, replay=False, **settings)
+    found = solve(problem, method, replay=False, **settings)
     assert (found.status, found.objective, found.bound) == ("optimal", pytest.approx(expected), pytest.approx(expected))
 
 
 def test_plan_keeps_its_limits_in_a_replay_with_other_arrivals():
     problem = instance([chat(rate_rps=280.0)], policy={"headroom": 0.0})
-    found = solve(problem, time_limit_s=20)
+    found = solve(problem)
     assert found.status == "optimal" and not found.replay.late
     report = simulate(problem, found.plan, 120, seed=11)
     assert report.ok and [one.workload for one in report.timed] == [
@@ -49,7 +49,7 @@ def test_plan_keeps_its_limits_in_a_replay_with_other_arrivals():
 
 def test_half_of_the_gpus_break_them():
     problem = instance([chat(rate_rps=280.0)])
-    plan = solve(problem, "greedy").plan
+    plan = solve(problem, "greedy", replay=False).plan
     half = plan.model_copy(update={"gpus": plan.gpus[: len(plan.gpus) // 2]})
     assert "chat: first token" in simulate(problem, half, 30).late
 
@@ -58,7 +58,7 @@ def test_half_of_the_gpus_break_them():
 @given(st.floats(1, 900), st.floats(1.0, 3.0))
 def test_more_traffic_and_more_headroom_need_no_fewer_gpus(rate_rps, factor):
     few, many, roomy = (
-        solve(instance([chat(rate_rps=rate)], policy={"headroom": extra}), "greedy").objective
+        solve(instance([chat(rate_rps=rate)], policy={"headroom": extra}), "greedy", replay=False).objective
         for rate, extra in ((rate_rps, 0.0), (rate_rps * factor, 0.0), (rate_rps, factor - 1.0))
     )
     assert few <= many == roomy
@@ -74,14 +74,15 @@ def test_beside_another_network_on_slices_of_one_fleet():
     files = ["parvagpu-a100", performance("a100-80gb", **{"3g40gb": (150_000, 1.8), "7g80gb": (400_000, 1.5)})]
     search = {"name": "search", "model": "resnet50", "slo_ms": 205.0, "rate_rps": 800.0}
     problem = instance([chat(rate_rps=20.0), search], fleet, files)
-    found = solve(problem, time_limit_s=20, slack="no")
+    found = solve(problem, slack="no")
     assert found.status == "optimal" and found.objective == 1 and verify(problem, found.plan).ok
     assert not {"chat", "chat: first token", "chat: per output token"} & set(simulate(problem, found.plan, 60).late)
 
 
 def test_the_engine_setting_that_carries_most_is_chosen():
     files = [performance("h100-80gb", engine={"max_sequences": (4, 64)}, whole=(400_000, 1.0))]
-    [replica] = {one.batch for *_, one in solve(instance([chat()], files=files), "greedy").plan.replicas()}
+    plan = solve(instance([chat()], files=files), "greedy", replay=False).plan
+    [replica] = {one.batch for *_, one in plan.replicas()}
     assert replica == 64
 
 
@@ -90,17 +91,17 @@ def test_the_engine_setting_that_carries_most_is_chosen():
     (chat(tokens={"input": {"mean": 399_990.0}, "output": {"mean": 11.0}}), "longest request has 400001 tokens"),
 ])
 def test_infeasible_says_what_would_work(workload, says):
-    found = solve(instance([workload]), time_limit_s=5)
+    found = solve(instance([workload]))
     assert found.status == "infeasible"
     assert re.search(says, found.reason)
 
 
 def test_limits_that_would_work_do():
     asked = {"ttft_ms": 20.0, "tpot_ms": 3.0, "e2e_ms": 100.0}
-    reason = solve(instance([chat(slo=asked)]), time_limit_s=5).reason
+    reason = solve(instance([chat(slo=asked)])).reason
     named = re.findall(r"(\w+_ms) ([\d.]+)", reason.split(" come; ")[1])
     again = instance([chat(rate_rps=0.01, slo={name: float(value) * 1.001 for name, value in named})])
-    assert solve(again, "greedy").status == "feasible"
+    assert solve(again, "greedy", replay=False).status == "feasible"
 
 
 @pytest.mark.parametrize(("changes", "says"), [

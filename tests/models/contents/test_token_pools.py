@@ -22,7 +22,7 @@ def pooled(transfer=True, tokens=CHAT, **changes):
 def planned():
     """An instance with two pools and its plan."""
     problem = instance([pooled({"kv_kib_per_token": 0.0}, LONG, rate_rps=150.0)])
-    return problem, solve(problem, time_limit_s=10)
+    return problem, solve(problem)
 
 
 def test_two_workloads_and_a_workflow_share_the_limits():
@@ -53,7 +53,7 @@ def test_proven_optimum_is_that_of_brute_force():
     expected = min(min(first + second, 2) + 4 * max(first + second - 2, 0)
                    for first in range(1, 9) for second in range(1, 9)
                    if min(first * each_rps[0], second * each_rps[1]) >= 150 * (1 - 1e-9))
-    found = solve(problem, "partition-counts", time_limit_s=20, replay=False)
+    found = solve(problem, "partition-counts", replay=False)
     assert (found.status, found.objective, found.bound) == ("optimal", pytest.approx(expected), pytest.approx(expected))
 
 

@@ -76,7 +76,7 @@ def test_interference_agrees_with_brute_force(kind, seed):
     settings, exact, fast = TOGETHER[kind]
     instance = with_variants(random_sharing(seed, **settings), seed, most=1)
     best = best_sharing(instance)
-    for result in (provision.solve(instance, name, time_limit_s=20) for name in exact):
+    for result in (provision.solve(instance, name) for name in exact):
         assert same(result.objective, best)
         assert result.status == "optimal" or best is None
     for found in (provision.solve(instance, name, time_limit_s=0.2) for name in fast):
@@ -159,7 +159,8 @@ def test_systems_for_isolated_slices_refuse_them_too(name):
 def test_variants_on_slices_that_workloads_share():
     """mixed-slices refuses them; auto plans and bounds them."""
     varied = with_variants(provision.read("parvagpu-s1-shared"), 0)
+    varied = varied.replace(workloads=varied.workloads[:3])
     with pytest.raises(provision.UnsupportedError, match="mixed-slices cannot plan variants"):
         provision.solve(varied, "mixed-slices")
-    result = provision.solve(varied, "auto", time_limit_s=5)
+    result = provision.solve(varied, "auto")
     assert result.verified and 0 < result.bound <= result.objective

@@ -38,7 +38,7 @@ def served():
     """A model on groups of two and of four GPUs, and its plan."""
     data = performance(NODE, **{"2gpu": (400_000, 1.0), "4gpu": (900_000, 0.6)})
     asked = instance([chat(rate_rps=150.0)], [{"gpu": NODE, "price": "aws"}], [data])
-    return asked, provision.solve(asked, time_limit_s=20, replay=False)
+    return asked, provision.solve(asked, replay=False)
 
 
 def test_the_plan_is_proven_and_priced(served):

@@ -23,7 +23,7 @@ def instance(request):
 @pytest.mark.parametrize("method", METHODS)
 def test_plans_hold_by_the_scalar_path(instance, method):
     """What methods plan from the tables, the verifier's own path accepts, P99 told for every replica."""
-    result = provision.solve(instance, method, time_limit_s=20)
+    result = provision.solve(instance, method, replay=False)
     assert result.verified
     predictions = result.report.predictions
     assert all(one.latency_ms <= one.p99_ms <= one.budget_ms * (1 + 1e-9) for one in predictions)
@@ -35,7 +35,7 @@ def test_plans_hold_by_the_scalar_path(instance, method):
 def test_a_higher_rate_than_planned_is_late(instance):
     """A segment at its usable rate holds; the verifier names the P99 of one that is given 1.5 % more."""
     segments = best_segments(instance)
-    plan = provision.solve(instance, "greedy").plan
+    plan = provision.solve(instance, "greedy", replay=False).plan
     kinds = [(kind.profile, index) for index, kind in enumerate(segments.kinds)]
     names = [one.name for one in instance.workloads]
     *_, piece, replica = max(plan.replicas(), key=lambda found: found[3].rate_rps)

@@ -21,17 +21,17 @@ def small(count, **changes):
 def test_shared_slices_hold_in_replays():
     """Nine workloads need two GPUs alone and one shared; batches stay below their bound, requests inside the SLO."""
     instance = small(9)
-    found = provision.solve(instance, time_limit_s=60)
+    found = provision.solve(instance)
     assert (found.status, found.objective, found.replay.late) == ("optimal", 1, ())
     assert any(len(piece.replicas) > 1 for gpu in found.plan.gpus for piece in gpu.slices)
     assert all(one.p99_ms <= one.budget_ms for one in found.report.predictions)
-    assert provision.solve(small(9, policy={}), time_limit_s=60).objective == 2
+    assert provision.solve(small(9, policy={})).objective == 2
 
 
 def test_a_shared_slice_has_the_longest_batches_whatever_is_routed():
     """Predictions do not depend on rates, and are those of nobody who shares less."""
     instance = small(2)
-    found = provision.solve(small(9), "master", time_limit_s=15, replay=False)
+    found = provision.solve(small(9), "master", replay=False)
     gpu, piece = next((gpu.gpu, piece) for gpu in found.plan.gpus for piece in gpu.slices if len(piece.replicas) > 1)
     both = piece.model_copy(update={"replicas": tuple(
         one.model_copy(update={"workload": f"w{at}", "model": None, "batch": 4, "processes": 1})
@@ -49,7 +49,7 @@ def turning():
     """gpu-lets' first scenario under queueing, with its plan."""
     instance = provision.read("gpulets-equal")
     instance = instance.with_policy(latency_budget="queueing")
-    return instance, provision.solve(instance, time_limit_s=60)
+    return instance, provision.solve(instance)
 
 
 def test_turns_hold_in_replays(turning):
@@ -86,7 +86,7 @@ def test_most_throughput_counts_what_keeps_the_percentile(name):
     rows = [one.model_copy(update={"max_replicas": None, "rate_rps": one.rate_rps / 5}) for one in plain.workloads]
     fleet = [plain.fleet[0].model_copy(update={"count": 3})]
     instance = plain.replace(objective="max_throughput", policy=policy, workloads=rows, fleet=fleet)
-    found = provision.solve(instance, time_limit_s=3, replay=False)
+    found = provision.solve(instance, replay=False)
     assert found.verified and found.objective <= found.bound * (1 + 1e-6)
     assert found.objective < sum(one.throughput_rps for one in found.report.predictions)
     if name == "parvagpu-s1":

@@ -239,7 +239,7 @@ ROUTES = ("gateway.yaml", "istio.yaml")
 """Files of kinds that are not Kubernetes' own."""
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @example((0, 8), "kubernetes")
 @example((1, 8), "kubernetes")
 @given(cases, st.sampled_from(["kubernetes", "kubernetes-device-plugin"]))

@@ -80,7 +80,7 @@ def reached(deployments, services, route):
 
 
 @pytest.mark.parametrize("to", KUBERNETES)
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_every_process_gets_its_rate(seed, to):
     """Through routes of both kinds every process of a workload is reached once, at its rate."""
     instance, plan = planned(seed)

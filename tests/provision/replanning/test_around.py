@@ -31,7 +31,7 @@ def weighted(instance, before, plan):
 @given(factor=st.floats(0.3, 1.8))
 def test_never_dearer_than_from_scratch(few, plan, factor):
     new = changed(few, {"rate": factor})
-    found, scratch = replan(new, plan, time_limit_s=3), provision.solve(new, time_limit_s=3, replay=False, slack="no")
+    found, scratch = replan(new, plan), provision.solve(new, replay=False, slack="no")
     assert found.report.ok
     assert found.weighted == pytest.approx(weighted(new, plan, found.plan))
     assert found.bound <= found.weighted * (1 + 1e-9)
@@ -39,8 +39,8 @@ def test_never_dearer_than_from_scratch(few, plan, factor):
 
 
 def test_a_plan_that_holds_and_is_cheapest_goes_on(few):
-    running = provision.solve(few, time_limit_s=5, replay=False)
-    found = replan(few, running.plan, time_limit_s=3)
+    running = provision.solve(few, replay=False)
+    found = replan(few, running.plan)
     assert running.status == found.status == "optimal"
     assert found.changes.moved == 0 and found.weighted == running.objective
 
@@ -48,10 +48,10 @@ def test_a_plan_that_holds_and_is_cheapest_goes_on(few):
 def test_levels(few, plan):
     """Rates alone may follow less traffic; with more, replicas are added and nothing is destroyed."""
     less, more = changed(few, {"rate": 0.9}), changed(few, {"rate": 1.6})
-    calm = replan(less, plan, allow="batches", time_limit_s=3)
+    calm = replan(less, plan, allow="batches")
     assert calm.report.ok and calm.changes.moved == 0
-    assert replan(more, plan, allow="batches", time_limit_s=3).plan is None
-    added = replan(more, plan, allow="replicas", time_limit_s=3)
+    assert replan(more, plan, allow="batches").plan is None
+    added = replan(more, plan, allow="replicas")
     assert added.report.ok and added.changes.slices_destroyed == 0 and added.changes.replicas_started > 0
 
 
@@ -62,5 +62,5 @@ def test_a_new_replica_joins_a_gpu_with_room():
     two = instance.replace(name="two", workloads=three[:2])
     [gpu] = (plan := provision.solve(two, "igniter", replay=False).plan).gpus
     assert sum(one.sm_share for one in gpu.slices[0].replicas) < 1
-    found = replan(instance.replace(name="three", workloads=three), plan, time_limit_s=3)
+    found = replan(instance.replace(name="three", workloads=three), plan)
     assert found.changes.replicas_started == 1 and len(found.plan.gpus) == 1 and found.changes.slices_destroyed == 0

@@ -45,7 +45,7 @@ def test_a_spare_gpu_takes_over_where_the_search_is_not_exact():
     shared, alone = provision.read("igniter-testbed-12"), provision.read("parvagpu-s1")
     surviving = alone.with_policy(survive=Survive(gpu_failures=1))
     for instance, method in ((shared, "igniter"), (surviving, "auto")):
-        plan = provision.solve(instance, method, time_limit_s=10, replay=False).plan
+        plan = provision.solve(instance, method, replay=False).plan
         found = replan_lost(instance, plan, 1, time_limit_s=4)
         lost = sum(1 for at, _, _, _ in plan.replicas() if at == 1)
         replaced = instance.value(plan) + lost * CHANGE_COST * instance.weight(instance.fleet[0])

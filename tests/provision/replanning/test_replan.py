@@ -41,7 +41,7 @@ rate = st.integers(5, 110).map(float)
 
 
 @given(st.tuples(rate, rate), st.tuples(rate, rate), st.sampled_from([0.0, 0.01, 0.2, 1.5]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_the_weighted_sum_is_that_of_brute_force(before, after, cost):
     running = provision.solve(tiny(before)).plan
     found = replan(tiny(after), running, cost)
@@ -146,7 +146,7 @@ def test_a_longer_latency_budget_is_used_by_batches_alone(s2, plan):
 
 
 def test_the_curve_trades_cost_for_changes(s2, plan):
-    found = curve(changed(s2, {"rate": 0.4}), plan, time_limit_s=20)
+    found = curve(changed(s2, {"rate": 0.4}), plan)
     moved = [one.changes.slices_destroyed + one.changes.replicas_started for _, one in found]
     costs = [one.objective for _, one in found]
     assert len(found) > 1 and all(a > b for a, b in pairwise(moved)) and all(a < b for a, b in pairwise(costs))
@@ -241,10 +241,11 @@ def test_forecasts():
 
 
 @pytest.mark.skipif(not SERVEGEN.is_file(), reason="ServeGen's rates are not beside the checkout")
-def test_two_hours_of_servegen():
-    instance, demand = import_servegen(SERVEGEN, 40, 0, 12)
-    assert len(instance.workloads) == 40 and demand.rates_rps.shape == (12, 40) and demand.window_s == 600
-    rows, _ = compare_policies(instance, demand, [ReplanPolicy("replan"), ReplanPolicy("auto", "auto")], time_limit_s=3)
+def test_an_hour_of_servegen():
+    instance, demand = import_servegen(SERVEGEN, 40, 0, 6)
+    assert len(instance.workloads) == 40 and demand.rates_rps.shape == (6, 40) and demand.window_s == 600
+    policies = [ReplanPolicy("replan"), ReplanPolicy("auto", "auto")]
+    rows, _ = compare_policies(instance, demand, policies, time_limit_s=60)
     assert rows[0]["gpu_hours"] <= 1.03 * rows[1]["gpu_hours"] and rows[0]["windows_under_capacity"] == 0
     with pytest.raises(InputError, match="windows"):
         import_servegen(SERVEGEN, 40, 0, 10**6)

@@ -22,12 +22,12 @@ def client(url):
 
 
 def test_contract_of_a_solve(url, client):
-    asked = {"verb": "solve", "instance": "parvagpu-s3", "method": "auto", "time_limit_s": 10}
+    asked = {"verb": "solve", "instance": "parvagpu-s3", "method": "auto", "time_limit_s": 60}
     status, headers, _ = answer(url, "POST", "/api/v1/jobs", asked)
     assert status == 201
     id = headers["Location"].rpartition("/")[2]
     job = ended(client, id)
-    direct = provision.solve(provision.read("parvagpu-s3"), time_limit_s=10)
+    direct = provision.solve(provision.read("parvagpu-s3"), time_limit_s=60)
     assert job["status"] == "done"
     assert job["incumbents"][-1]["objective"] == direct.objective
     assert set(direct.summary()) | {"plan_file", "plan"} <= set(job["result"])

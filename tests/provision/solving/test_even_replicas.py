@@ -50,7 +50,7 @@ def _carries(instance, state):
 def test_the_value_is_that_of_brute_force(seed):
     """Seeds at which the plan that need not be even breaks when it is dealt evenly; at two it has fewer GPUs."""
     instance = random_instance(seed, 2, ("a30",))
-    plain, found = (provision.solve(one, time_limit_s=10, replay=False) for one in (instance, even(instance)))
+    plain, found = (provision.solve(one, replay=False) for one in (instance, even(instance)))
     refuted = provision.verify(even(instance), plain.plan).violations
     assert any("even_replicas asks for equal rates" in one.message for one in refuted)
     assert found.verified and found.status == "optimal" and found.objective == least_even_gpus(instance)
@@ -70,7 +70,7 @@ def test_every_way_of_sharing(name, policy):
     asked = provision.Instance(**(plain.model_dump() | {
         "policy": plain.policy.model_dump() | {"even_replicas": True} | policy,
     }))
-    found = provision.solve(asked, time_limit_s=4, replay=False)
+    found = provision.solve(asked, replay=False)
     assert found.verified and asked.loss(found.objective) >= asked.loss(found.bound) - 1e-6
 
 
@@ -78,7 +78,7 @@ def test_even_replicas_survive_an_even_deal():
     """After a loss equal parts go to those that are left: nobody is late whichever GPU fails."""
     survive = {"survive": Survive(gpu_failures=1), "latency_budget": "queueing"}
     asked = even(provision.read("parvagpu-s1"), **survive)
-    plan = provision.solve(asked, time_limit_s=10, replay=False).plan
+    plan = provision.solve(asked, replay=False).plan
     assert provision.verify(asked, plan).ok
     for lost in range(len(plan.gpus)):
         assert not provision.simulate(asked, plan, 10, fail={"gpu": lost, "at_s": 3.0}).late
@@ -113,5 +113,5 @@ def test_limits_and_workloads_without_rate():
     idle = instance.workloads[0].model_copy(update={"rate_rps": 0.0, "min_replicas": 2})
     assert provision.solve(even(instance.replace(workloads=(idle, instance.workloads[1]))), replay=False).verified
     fleet = tuple(one.model_copy(update={"count": 2}) for one in instance.fleet)
-    found = provision.solve(even(instance.replace(fleet=fleet)), time_limit_s=10, replay=False)
+    found = provision.solve(even(instance.replace(fleet=fleet)), replay=False)
     assert found.status == "infeasible" and "no even replicas" in found.reason

@@ -11,7 +11,7 @@ def notes(policy="half_slo", workloads=("resnet50",)):
         version=1, name="noted", fleet=FLEET, performance=["parvagpu-a100", "igniter-t4-derived"], workloads=rows,
         policy={"latency_budget": policy},
     )
-    return provision.solve(instance, time_limit_s=20).notes
+    return provision.solve(instance).notes
 
 
 def test_an_entry_without_data_and_a_narrow_workload_are_told():

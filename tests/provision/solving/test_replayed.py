@@ -37,7 +37,7 @@ def test_auto_repairs_what_a_replay_refutes(queueing, monkeypatch):
         return [one.model_copy(update={"workloads": tuple(slower)}) for one in found] if len(seen) == 1 else found
 
     monkeypatch.setattr(solving, "reports_of", late_at_first)
-    found = provision.solve(queueing, time_limit_s=20)
+    found = provision.solve(queueing)
     assert found.verified and found.plan != seen[0] and not found.replay.late
     assert found.digest == found.plan.digest == queueing.digest
     assert any("planned again" in note for note in found.notes)

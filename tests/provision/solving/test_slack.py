@@ -40,7 +40,7 @@ def test_headroom_and_shares_per_gpu_hold_with_slack():
     policy = instance.policy.model_copy(update={"headroom": 0.1})
     workloads = tuple(one.model_copy(update={"max_share_per_gpu": 0.5}) for one in instance.workloads)
     spread = instance.replace(policy=policy, workloads=workloads)
-    assert provision.solve(spread, "auto", time_limit_s=20).verified
+    assert provision.solve(spread, "auto").verified
 
 
 def test_slack_is_yes_or_no():

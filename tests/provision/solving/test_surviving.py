@@ -25,9 +25,9 @@ def without(plan, lost):
 def test_what_is_left_carries_all_rates(rule):
     """Whichever GPU is lost, the capacities of the others cover the rates; no plan costs less than the bound."""
     asked = instance(latency_budget=rule, survive=SURVIVE)
-    found = provision.solve(asked, time_limit_s=20)
+    found = provision.solve(asked)
     assert found.verified and found.objective >= found.bound
-    plain = provision.solve(instance(latency_budget=rule), time_limit_s=20)
+    plain = provision.solve(instance(latency_budget=rule))
     assert found.objective >= plain.objective + asked.fleet[0].price_per_hour
     for lost in range(len(found.plan.gpus)):
         left = provision.verify(instance(latency_budget=rule), without(found.plan, lost))
@@ -36,7 +36,7 @@ def test_what_is_left_carries_all_rates(rule):
 
 
 def test_a_plan_that_does_not_survive_is_refuted():
-    plan = provision.solve(instance(), time_limit_s=20).plan
+    plan = provision.solve(instance()).plan
     report = provision.verify(instance(survive=SURVIVE), plan)
     assert any("after its loss the others carry" in one.message for one in report.violations)
 
@@ -63,12 +63,12 @@ def test_what_cannot_survive_is_refused(name, words):
 def test_replays_of_every_loss_are_in_time():
     """Under queueing nobody is late whichever GPU fails; without survival somebody is."""
     asked = instance(latency_budget="queueing", survive=SURVIVE)
-    plan = provision.solve(asked, time_limit_s=20, replay=False).plan
+    plan = provision.solve(asked, replay=False).plan
     for lost in range(len(plan.gpus)):
         report = provision.simulate(asked, plan, 20, fail={"gpu": lost, "at_s": 5.0})
         assert not report.late
         assert all(one.arrived == one.served + one.dropped + one.in_flight for one in report.workloads)
-    plain = provision.solve(instance(latency_budget="queueing"), time_limit_s=20, replay=False).plan
+    plain = provision.solve(instance(latency_budget="queueing"), replay=False).plan
     assert provision.simulate(instance(latency_budget="queueing"), plain, 20, fail={"gpu": 0, "at_s": 5.0}).late
 
 

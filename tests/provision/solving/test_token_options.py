@@ -13,7 +13,7 @@ LONG = {"input": {"min": 400.0, "max": 900.0}, "output": {"min": 50.0, "max": 16
 @pytest.fixture(scope="module")
 def surviving():
     asked = instance([chat(rate_rps=150.0)]).with_policy(survive=Survive(gpu_failures=1))
-    return asked, provision.solve(asked, time_limit_s=20, replay=False)
+    return asked, provision.solve(asked, replay=False)
 
 
 def test_a_plan_survives_any_loss_in_the_replay(surviving):
@@ -29,7 +29,7 @@ def test_a_plan_survives_any_loss_in_the_replay(surviving):
 
 def test_one_gpu_less_survives_nothing(surviving):
     asked, _ = surviving
-    fewer = provision.solve(instance([chat(rate_rps=150.0)]), time_limit_s=20, replay=False).plan
+    fewer = provision.solve(instance([chat(rate_rps=150.0)]), replay=False).plan
     report = provision.verify(asked, fewer)
     assert len(fewer.gpus) == 2 and not report.ok
     assert all("after its loss" in one.message for one in report.violations)
@@ -41,7 +41,7 @@ def test_the_most_throughput_gives_each_workload_its_rate_and_the_rest_to_the_qu
     """On counted GPUs, alike, every split is tried: the value is that of the best which carries both rates."""
     asked = instance([chat(rate_rps=50.0), chat("long", 20.0, tokens=LONG)],
                      [{"gpu": "h100-80gb", "mig": False, "count": 4}], objective="max_throughput")
-    result = provision.solve(asked, "partition-counts", time_limit_s=20, replay=False)
+    result = provision.solve(asked, "partition-counts", replay=False)
     single = {name: asked.value(result.plan.model_copy(update={"gpus": (gpu,)})) for gpu in result.plan.gpus
               for name in {one.workload for one in gpu.slices[0].replicas}}
     splits = [(many, 4 - many) for many in range(5)

@@ -1,4 +1,4 @@
-"""A sweep on a Dask cluster of separate processes gives the table that it gives here."""
+"""A sweep on a Dask cluster of another process gives the table that it gives here."""
 
 import pytest
 from distributed import LocalCluster
@@ -9,12 +9,12 @@ from provision.models.base.errors import InputError
 from provision.sweeps.grid import from_flags, points_of
 from provision.sweeps.run import run
 
-SETTINGS = {"method": "auto", "time_limit_s": 20.0, "seed": 0}
+SETTINGS = {"method": "auto", "time_limit_s": 60.0, "seed": 0}
 
 
 @pytest.fixture(scope="module")
 def address():
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
         yield cluster.scheduler_address
 
 
