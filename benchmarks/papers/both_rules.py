@@ -1,9 +1,10 @@
 """Every system under both latency rules and under Poisson and bursty arrivals: where each breaks.
 
 Run as ``python benchmarks/papers/both_rules.py [DIR] [--families F,F] [--time-limit S] [--seconds S]``; DIR and the
-families are those of `systems`. Every method plans every case under ``half_slo`` and under ``queueing``, without limits
-on replicas; what it cannot plan stays empty. A cell is GPUs and in brackets how many workloads (and workflows) are late
-in a replay with Poisson arrivals and in one with bursty ones (renewal, cv 2).
+families are those of `systems`. Every method plans every case under ``half_slo``, under ``queueing`` for Poisson
+arrivals and under ``queueing`` for bursty ones (renewal, cv 2), without limits on replicas; what it cannot plan stays
+empty. A cell is GPUs and in brackets how many workloads (and workflows) are late in a replay with Poisson arrivals and
+in one with bursty ones.
 """
 
 import argparse
@@ -13,9 +14,14 @@ from systems import FAMILIES, print_markdown, solved
 
 import provision
 from provision.models.problem.instance import Instance
+from provision.models.traffic.arrivals import Renewal
 
-RULES = ("half_slo", "queueing")
 CVS = (1.0, 2.0)
+RULES = {
+    "half_slo": {"latency_budget": "half_slo"},
+    "queueing": {"latency_budget": "queueing"},
+    "queueing-bursty": {"latency_budget": "queueing", "arrivals": Renewal(cv=CVS[1])},
+}
 METHODS = ("auto", "greedy", "parvagpu", "parvagpu-single", "parvagpu-unoptimized", "mig-serving-fast", "paris",
            "igniter", "ffd", "ffd++", "gpulets+", "gslice+", "gpulets", "nexus", "gslice")
 
@@ -27,13 +33,14 @@ def main() -> None:
     parser.add_argument("--families", default="parvagpu,igniter,gpulets")
     parser.add_argument("--cases", help="of a family, with commas between; all where not said")
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--rules", default=",".join(RULES), help=f"of {', '.join(RULES)}")
     parser.add_argument("--time-limit", type=float, default=10.0, help="seconds per method and case")
     parser.add_argument("--seconds", type=float, default=20.0, help="of arrivals in a replay")
     options = parser.parse_args()
     for name in options.families.split(","):
         cases = {case: [free(one) for one in read(options.folder)] for case, read in FAMILIES[name].cases.items()
                  if not options.cases or case in options.cases.split(",")}
-        rows = [row for method in options.methods.split(",") for rule in RULES
+        rows = [row for method in options.methods.split(",") for rule in options.rules.split(",")
                 if any((row := planned(cases, method, rule, options))[2:])]
         print(f"\n### {name}\n")
         print_markdown(("method", "rule", *cases), rows)
@@ -48,14 +55,15 @@ def planned(cases: dict[str, list[Instance]], method: str, rule: str, options: a
     """A row: what a method's plans under a rule meet."""
     row: list[str | None] = [method, rule]
     for case, instances in cases.items():
-        row.append(cell([one.with_policy(latency_budget=rule) for one in instances], method, options))
+        row.append(cell(instances, RULES[rule], method, options))
         print(method, rule, case, row[-1], file=sys.stderr)
     return row
 
 
-def cell(instances: list[Instance], method: str, options: argparse.Namespace) -> str | None:
+def cell(instances: list[Instance], rule: dict[str, object], method: str, options: argparse.Namespace) -> str | None:
     """GPUs of a method's plan and who is late; None when it can plan none of the instances or found no plan."""
     try:
+        instances = [one.with_policy(**rule) for one in instances]
         which, result = solved(instances, method, options.time_limit) or (0, None)
     except provision.InputError:
         return None

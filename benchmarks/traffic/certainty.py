@@ -11,8 +11,8 @@ has one row per instance:
 - ``queueing``: GPUs, their proven bound (in GPUs of the plan's mean price), the worst P99 over its SLO and the
   workloads over it, late requests; these again with round robin and with least-loaded routing of the same plan.
 
-``--queueing-only`` leaves the columns of half_slo empty, which take most of the time. Requests/s stand for GPUs where
-the objective is most throughput. Exit 1 when somebody is late under queueing.
+``--only half_slo`` and ``--only queueing`` leave the other rule's columns empty. Requests/s stand for GPUs where the
+objective is most throughput. Exit 1 when somebody is late under queueing.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument("--parvagpu", metavar="DIR")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds for a plan by queueing")
     parser.add_argument("--half-limit", type=float, default=5.0, help="seconds for a plan by half_slo")
-    parser.add_argument("--queueing-only", action="store_true")
+    parser.add_argument("--only", choices=("half_slo", "queueing"))
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seeds", type=int, nargs="+", default=[201, 202, 203])
     options = parser.parse_args()
@@ -74,9 +74,11 @@ def free(instance: Instance) -> Instance:
 
 def certainty(instance: Instance, options: argparse.Namespace) -> tuple[list[object], int]:
     """A row, and how many workloads are late under queueing."""
+    row: list[object] = [instance.name, *(("", "") if options.only == "queueing" else halved(instance, options))]
+    if options.only == "half_slo":
+        return [*row, *[""] * (len(COLUMNS) - len(row))], 0
     queueing = instance.with_policy(latency_budget="queueing")
     found = provision.solve(queueing, time_limit_s=options.time_limit)
-    row: list[object] = [instance.name, *(("", "") if options.queueing_only else halved(instance, options))]
     if found.plan is None:
         return [*row, found.status, found.bound or "", "", "", "", ""], 0
     mets = [met(queueing, found.plan, options, routing) for routing in ROUTINGS]

@@ -1,13 +1,14 @@
 """What loads a replica carries, from tables of the patience that loads need: how methods ask for it.
 
-A table has one curve for every batch size of ``SIZES`` and number of processes of ``PROCESSES``: how much patience each
-of its loads needs, in turns (patience times processes, in hold times). Between loads patience is linear in the inverse
-load, which is exact for a process whose batches seldom fill, and otherwise above the truth. Between batch sizes turns
-are linear in the logarithm or in the inverse, whichever gives more: the inverse is exact at the middle load where
+A table has one curve for every batch size of ``sizes_of`` and number of processes of ``PROCESSES``: how much patience
+each of its loads needs, in turns (patience times processes, in hold times). Between loads patience is linear in the
+inverse load, which is exact for a process whose batches seldom fill, and otherwise above the truth. Between batch sizes
+turns are linear in the logarithm or in the inverse, whichever gives more: the inverse is exact at the middle load where
 batches seldom fill, and above the truth below it. Between numbers of processes those of the smaller number count.
 
 The table of the queue that most instances have is shipped (``data/queue-turns.npz``); of others a curve is computed
-when first asked for, which takes seconds, and kept on disk.
+when first asked for, which takes seconds, and kept on disk. The shipped table has more batch sizes, which cost its
+readers nothing: just short of one turn loads follow patience so steeply that wide steps between sizes give away load.
 """
 
 import sys
@@ -27,6 +28,11 @@ from provision.models.traffic.arrivals import Trace, trace_shape
 from provision.models.traffic.queue_replays import REQUESTS, Queue, least_patience
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
+"""Batch sizes of curves that are computed when asked for."""
+
+SHIPPED_SIZES = tuple(sorted((*SIZES, 7, 10, 20, 40, 80, 100, 160, 200)))
+"""Batch sizes of the shipped table: none from 3 on is more than a third larger than the one before."""
+
 PROCESSES = (1, 2, 3, 4, 5, 6, 8)
 LOWEST_RATE = 0.008
 """The lowest load of a curve is where so many requests arrive in a hold time, per process."""
@@ -39,9 +45,12 @@ HIGH_LOADS = (
 )
 """No replica is planned for more than the last of these, whatever its patience."""
 
-LONG = 2**22
-"""Requests of the shipped table's replays for the loads up to the middle one, which rise with the share of late
-requests one to one; loads above it rise so little that REQUESTS are enough."""
+LONG = {many: 2**24 if many == 1 else 2**22 for many in PROCESSES}
+"""Requests of the shipped table's replays for the loads up to the middle one, by the number of processes.
+
+There the share of late requests rises with a power of the load, which is that number. So the load of a single process
+is as uncertain as the share, that of several less. Shares rise so fast with loads above the middle one that REQUESTS
+are enough."""
 
 MARGIN = 0.995
 """Planned are so much of the tables' loads: more than what was measured to lie between their sizes and the truth."""
@@ -67,10 +76,11 @@ def curve(queue: Queue, batch: int, processes: int) -> Curve:
     Where the load does not depend on whether batches fill, larger batches than the largest need no more turns.
     """
     known = max(count for count in PROCESSES if count <= processes)
-    above = bisect_left(SIZES, min(batch, SIZES[-1]))
-    turns = turns_at(queue, SIZES[above], known)
-    if SIZES[above] > batch:
-        low, high = SIZES[above - 1], SIZES[above]
+    sizes = sizes_of(queue)
+    above = bisect_left(sizes, min(batch, sizes[-1]))
+    turns = turns_at(queue, sizes[above], known)
+    if sizes[above] > batch:
+        low, high = sizes[above - 1], sizes[above]
         parts = np.log(batch / low) / np.log(high / low), (1 / low - 1 / batch) / (1 / low - 1 / high)
         less = turns_at(queue, low, known)
         turns = np.maximum(*((1 - part) * less + part * turns for part in parts))
@@ -78,10 +88,15 @@ def curve(queue: Queue, batch: int, processes: int) -> Curve:
     return Curve(MARGIN * loads_of(batch)[finite], turns[finite] / processes)
 
 
+def sizes_of(queue: Queue) -> tuple[int, ...]:
+    """The batch sizes that the table of a queue has curves for."""
+    return SHIPPED_SIZES if queue == Queue() else SIZES
+
+
 def turns_at(queue: Queue, batch: int, processes: int) -> np.ndarray:
     """The turns that the loads of a curve of the table need; infinite where no patience is enough."""
     if queue == Queue():
-        return shipped_turns()[SIZES.index(batch), PROCESSES.index(processes)]
+        return shipped_turns()[SHIPPED_SIZES.index(batch), PROCESSES.index(processes)]
     return computed_turns(queue, batch, processes)
 
 
@@ -113,11 +128,12 @@ def _replayed_turns(queue: Queue, batch: int, processes: int, low_requests: int)
 
 @lru_cache(maxsize=1)
 def shipped_turns() -> np.ndarray:
-    """(sizes, processes, loads) turns of Poisson arrivals, percentile 99 and constant batch times."""
+    """(shipped sizes, processes, loads) turns of Poisson arrivals, percentile 99 and constant batch times."""
     with files("provision.models.traffic").joinpath("data/queue-turns.npz").open("rb") as file:
         return np.load(file)["turns"]
 
 
 def tabulated() -> np.ndarray:
     """What ``shipped_turns`` ships, computed anew; half an hour of one core."""
-    return np.array([[computed_turns(Queue(), batch, many, LONG) for many in PROCESSES] for batch in SIZES])
+    return np.array([[computed_turns(Queue(), batch, many, LONG[many]) for many in PROCESSES]
+                     for batch in SHIPPED_SIZES])

@@ -11,7 +11,7 @@ from provision.models.traffic import queue_tables
 from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, Trace
 from provision.models.traffic.queue_replays import Queue, late_shares, latency_percentile, least_patience, queue_delay
 from provision.models.traffic.queue_rule import Batches, Traffic, capacity_rps, most_load, room_ms
-from provision.models.traffic.queue_tables import HIGH_LOADS, MARGIN, PROCESSES, SIZES, curve, shipped_turns
+from provision.models.traffic.queue_tables import HIGH_LOADS, MARGIN, PROCESSES, SHIPPED_SIZES, curve, shipped_turns
 from provision.models.traffic.replica_kernels import late_by_part
 
 TRAFFIC = Traffic()
@@ -33,16 +33,16 @@ def test_replays_are_those_of_the_slow_oracle(batch, processes, delay, fixed_sha
     assert found == pytest.approx([np.mean(part > allowed) for part in latencies.reshape(4, 15)])
 
 
-@pytest.mark.parametrize(("batch", "processes", "turns"), [
-    (1, 1, 2.0), (1, 4, 0.5), (3, 2, 1.3), (7, 1, 1.2), (16, 5, 1.1), (64, 2, 1.5), (200, 3, 1.2), (512, 1, 1.3),
+@pytest.mark.parametrize(("batch", "processes", "turns", "more"), [
+    (1, 1, 2.0, 1.04), (1, 4, 0.5, 1.04), (3, 2, 1.3, 1.04), (7, 1, 1.05, 1.04), (9, 2, 1.05, 1.04), (16, 5, 1.1, 1.04),
+    (90, 2, 0.9, 1.04), (200, 3, 1.2, 1.04), (512, 1, 1.3, 1.08),
 ])
-def test_planned_loads_are_safe_and_sharp(batch, processes, turns):
-    """With unseen arrivals the planned load keeps P99; 8 % more does not."""
+def test_planned_loads_are_safe_and_sharp(batch, processes, turns, more):
+    """With unseen arrivals the planned load keeps P99; a little more does not."""
     patience = turns / processes
     load = float(most_load(curve(Queue(), batch, processes), np.array([patience]))[0])
     assert late_shares(Queue(), batch, processes, load, patience, seed=77).mean() <= 0.01
-    more = min(1.08 * load, 0.999)
-    assert late_shares(Queue(), batch, processes, more, patience, seed=77).mean() > 0.01
+    assert late_shares(Queue(), batch, processes, min(more * load, 0.999), patience, seed=77).mean() > 0.01
 
 
 @pytest.mark.parametrize(("batch", "processes", "load"), [(1, 1, 0.5), (8, 2, 0.7), (32, 1, 0.2)])
@@ -57,7 +57,7 @@ def test_judged_and_planned_percentiles_agree(batch, processes, load):
 def test_every_load_of_the_table_needs_at_least_the_patience_of_a_smaller_one():
     """Turns rise along every curve, and the table has one for each pair of sizes."""
     turns = shipped_turns()
-    assert turns.shape[:2] == (len(SIZES), len(PROCESSES))
+    assert turns.shape[:2] == (len(SHIPPED_SIZES), len(PROCESSES))
     assert np.isfinite(turns).all()
     assert (np.diff(turns, axis=2) >= 0).all()
 
