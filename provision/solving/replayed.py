@@ -9,6 +9,7 @@ will be: if the bound on a new draw (Student's t) of the square root is below th
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -114,6 +115,18 @@ def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
         Workload(**one.with_slo(max(SPARE / over[one.name], LEAST_SLO))) if one.name in over else one
         for one in instance.workloads
     ])
+
+
+def widened(instance: Instance, over_slo: Mapping[str, float]) -> dict[str, float]:
+    """The same parts, and for every other workload their median where half of all or more are named.
+
+    A plan with so many at their limits has little to spare: another would bring others to theirs.
+    """
+    names = [one.name for one in instance.workloads]
+    named = [over_slo[name] for name in names if name in over_slo]
+    if 2 * len(named) < len(names):
+        return dict(over_slo)
+    return {**dict.fromkeys(names, statistics.median(named)), **over_slo}
 
 
 def lines(replay: Replay | None) -> Iterator[str]:

@@ -22,7 +22,7 @@ from provision.models.problem.method import FEATURES, Method, needs
 from provision.models.problem.search import Incumbent, Outcome, Search, Stopped
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
-from provision.solving.replayed import REPAIRS, replay_of, reports_of, tightened, unsure
+from provision.solving.replayed import REPAIRS, replay_of, reports_of, tightened, unsure, widened
 from provision.solving.size import check_size
 from provision.verification.verify import verify
 
@@ -130,7 +130,7 @@ def solve(
         found = replay_of(reports)
         if repairs and unsure(reports):
             outcome, reports, repaired = _repaired(instance, chosen, outcome, reports,
-                                                   replace(search, report=_unheard), left_s - first_s)
+                                                   replace(search, report=_unheard), search.left_s + left_s - first_s)
             found = replay_of(reports)
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
     if verdict is not None and not verdict.ok and outcome.status != "unknown":
@@ -170,7 +170,7 @@ def _repaired(
     """A plan that is sure in replays, if one is found soon: the outcome with it, its replays, and notes."""
     tight, before, end = instance, reports, perf_counter() + seconds
     for left in range(REPAIRS, 0, -1):
-        tight = tightened(tight, unsure(reports))
+        tight = tightened(tight, widened(instance, unsure(reports)) if left == REPAIRS else unsure(reports))
         limit_s = max((end - perf_counter()) / min(left, HALVES), LEAST_REPAIR_S)
         again = method.run(tight, replace(search, time_limit_s=limit_s, start=None, started=perf_counter()))
         plan = _holding(instance, again.plan)

@@ -5,7 +5,7 @@ import pytest
 
 import provision
 from provision.solving import solve as solving
-from provision.solving.replayed import BEYOND, SECONDS, reports_of, swing, tightened, unsure
+from provision.solving.replayed import BEYOND, SECONDS, reports_of, swing, tightened, unsure, widened
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,16 @@ def test_shorter_slos_are_for_whoever_is_not_sure():
     shorter = {one.name for one, before in zip(tight.workloads, instance.workloads, strict=True)
                if one.slo_ms == pytest.approx(before.slo_ms * 0.7)}
     assert shorter == set(instance.workflows[0].workloads)
+
+
+def test_everybody_gets_room_where_half_may_be_late():
+    """The others get the median of the parts of those that may be late; where few may be, only these get any."""
+    instance = provision.read("igniter-testbed-12")
+    names = [one.name for one in instance.workloads]
+    few = dict.fromkeys(names[:5], 1.1)
+    assert widened(instance, few) == few
+    half = dict(zip(names[:6], (1.01, 1.02, 1.03, 1.05, 1.3, 1.4), strict=True))
+    assert widened(instance, half) == dict.fromkeys(names[6:], pytest.approx(1.04)) | half
 
 
 def test_a_further_draw_is_beyond_its_bound_as_seldom_as_stated():
