@@ -4,7 +4,8 @@ Run as ``python benchmarks/agreement.py [--instances N] [--seed S] [--time-limit
 to three workloads on GPUs with MIG, with MPS or both, of several types, prices and counts, for all objectives, under
 half_slo or queueing, with slices shared or not, limits on replicas and on the share per GPU, and variants. Each is also
 planned with a limit less or an option more, and with a fleet entry less. A contradiction is a plan that beats what is
-proven, an "infeasible" beside a plan, a plan that the verifier rejects, or another error; then the exit code is 1.
+proven, an "infeasible" beside a plan, a plan that the verifier rejects, or another error; then the exit code is 1. An
+instance that cannot be checked at all counts as one, and the others are still checked.
 """
 
 import argparse
@@ -31,6 +32,13 @@ MOST_GPUS = 3
 
 def check(seed: int, time_limit_s: float) -> tuple[list[str], list[tuple[str, str]]]:
     """What is wrong with the answers on one instance and on its neighbours, and what each method says about it."""
+    try:
+        return _checked(seed, time_limit_s)
+    except Exception as error:  # whatever it is, one instance does not end the others
+        return [f"combined-{seed}: {type(error).__name__}: {error}"], []
+
+
+def _checked(seed: int, time_limit_s: float) -> tuple[list[str], list[tuple[str, str]]]:
     instance = random_combination(seed, every=True)
     faults, answers = faults_of(instance, METHODS, time_limit_s, MOST_GPUS, loosenings=1, parts=1, first=seed)
     best = min((instance.loss(one.value) for one in answers if one.value is not None), default=None)
@@ -79,7 +87,7 @@ def main() -> int:
                 print(line, file=sys.stderr, flush=True)
             if perf_counter() - started > options.seconds:
                 break
-    print_table(["method", *VERDICTS, "refused"], list(rows_of(counts, done)))
+    print_table(["method", *VERDICTS, "refused or failed"], list(rows_of(counts, done)))
     print(f"from seed {options.seed}: {done} instances, {wrong} with contradictions ({faults} in all), "
           f"{perf_counter() - started:.0f} s")
     return 1 if faults else 0

@@ -52,7 +52,8 @@ class Target(NamedTuple):
 TARGETS = {
     "verification": Target(
         ("provision/verification/verify.py", "provision/verification/capacity.py"),
-        ("tests/provision/verification/test_verify.py",),
+        ("tests/provision/verification/test_verify_rules.py", "tests/provision/verification/test_verify.py",
+         "tests/models/hardware/test_geometry.py", "tests/provision/verification/test_token_engine.py"),
     ),
     "latency rules": Target(
         ("models/traffic/half_slo.py", "models/traffic/queueing.py", "models/traffic/queue_rule.py",

@@ -99,13 +99,14 @@ def _fleet(rng: np.random.Generator, chosen: list[tuple[str, bool, str]], object
     if rng.random() < 0.15:
         wanted.append((SPARE, False))
     priced = len(wanted) > len(set(wanted)) or rng.random() < 0.7
-    few = objective == "max_throughput"
-    return [
-        FleetEntry(gpu=gpu, mig=mig, mps=mps.get(gpu, True),
-                   price_per_hour=float(np.round(rng.uniform(1, 4), 2)) if priced else None,
-                   count=int(rng.integers(few, 4)) if few or rng.random() < 0.3 else None)
-        for gpu, mig in wanted
-    ]
+    few, entries = objective == "max_throughput", list[FleetEntry]()
+    for gpu, mig in wanted:
+        price = float(np.round(rng.uniform(1, 4), 2)) if priced else None
+        if price is not None and (gpu, mig, price) in {(one.gpu, one.mig, one.price_per_hour) for one in entries}:
+            price += 0.01  # tiers of a GPU type differ in price
+        count = int(rng.integers(few, 4)) if few or rng.random() < 0.3 else None
+        entries.append(FleetEntry(gpu=gpu, mig=mig, mps=mps.get(gpu, True), price_per_hour=price, count=count))
+    return entries
 
 
 def _workload(rng: np.random.Generator, model: str, models: list[str], files: list[PerformanceData], objective: str,

@@ -3,6 +3,7 @@
 import pytest
 from combined import random_combination
 from combined_checks import faults_of
+from combined_oracle import best_combined
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +36,17 @@ def test_methods_agree_where_replicas_share_gpus(seed, methods):
     faults, answers = faults_of(random_combination(seed, every=True), methods, time_limit_s=5, loosenings=1)
     assert not faults
     assert len(answers) == len(methods)
+
+
+def test_brute_force_keeps_the_slo_of_a_workload_without_requests():
+    """Two GPUs would do if a replica that is routed nothing might be late beside another on a shared slice."""
+    assert best_combined(random_combination(795, every=True), 2) is None
+
+
+def test_tiers_of_a_gpu_type_that_are_drawn_at_one_price_are_set_apart():
+    """An instance with equal entries would be refused."""
+    prices = [entry.price_per_hour for entry in random_combination(804, every=True).fleet if entry.gpu == "t4"]
+    assert prices == pytest.approx([3.67, 3.68])
 
 
 def _mixed_fleet(**changes):

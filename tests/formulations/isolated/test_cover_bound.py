@@ -36,6 +36,10 @@ def test_the_strongest_price_counts():
     assert bounded("3g.40gb", 7, price_per_hour=2.5) == 10
 
 
+def test_nothing_asked_for_costs_nothing():
+    assert bounded("3g.40gb", 0) == 0
+
+
 @pytest.mark.parametrize(("name", "gpus"), [("parvagpu-s3", 5), ("parvagpu-s4", 7), ("parvagpu-s5", 12)])
 def test_it_proves_the_optima_of_shipped_scenarios(name, gpus):
     instance = provision.read(name)

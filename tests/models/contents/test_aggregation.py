@@ -32,6 +32,15 @@ def test_every_workload_is_in_one_group_no_easier_or_no_harder(drawn, target, up
 
 @pytest.mark.parametrize("up", [True, False])
 def test_few_groups_stay_as_they_are(up):
-    groups = [Group(("a",), 10.0, float(rate), 1, 1, math.inf, (rate,)) for rate in range(5)]
-    assert rounded(groups, 5, up) == groups
+    groups = [Group(("a",), 10.0, float(rate), 1, 1, math.inf, (rate,)) for rate in reversed(range(5))]
+    assert rounded(groups, 5, up) == rounded(groups, 7, up) == groups
     assert len(rounded(groups, 2, up)) == 2
+    assert rounded([], 2, up) == []
+
+
+def test_cuts_go_along_slos_and_rates():
+    """Four SLOs at four rates in four chunks: the two shortest SLOs together, cut at half of their rates."""
+    groups = [Group(("a",), float(slo), float(rate), 1, 1, math.inf, (4 * slo + rate,))
+              for slo in range(4) for rate in range(4)]
+    assert [(one.slo_ms, one.rate_rps) for one in rounded(groups, 4, False)] == [(1, 0), (1, 2), (2, 0), (3, 0)]
+    assert [(one.slo_ms, one.rate_rps) for one in rounded(groups, 4, True)] == [(0, 1), (0, 3), (2, 3), (3, 3)]

@@ -51,3 +51,18 @@ def test_rate_that_is_an_exact_multiple_takes_no_segment_more(copies):
     """Segments whose throughputs add up to the rate are enough, rounding or not."""
     cover = cheapest_cover(np.array([[0.1]]), np.array([2]), np.array([copies * 0.1]), np.array([1]))
     assert cover.counts[0].tolist() == [copies]
+
+
+def test_workloads_are_covered_together_as_they_are_alone():
+    """Small and large rates, with and without a least number of segments, in one call and one by one."""
+    throughput, costs = np.array([[3.0, 10.0, 0.0], [1.0, 4.0, 9.0], [2.0, 0.0, 11.0]] * 2), np.array([2, 3, 7])
+    rate, least = np.array([1.0, 40.0, 25.0, 90.0, 5.0, 12.0]), np.array([0, 2, 0, 2, 1, 4])
+    together = cheapest_cover(throughput, costs, rate, least)
+    alone = [cheapest_cover(throughput[[at]], costs, rate[[at]], least[[at]]) for at in range(len(rate))]
+    assert together.cost.tolist() == [one.cost[0] for one in alone]
+    assert together.counts.tolist() == [one.counts[0].tolist() for one in alone]
+
+
+def test_of_equal_kinds_the_first_is_taken():
+    cover = cheapest_cover(np.array([[5.0, 5.0]]), np.array([2, 2]), np.array([12.0]), np.array([1]))
+    assert cover.counts[0].tolist() == [3, 0]

@@ -212,10 +212,11 @@ class _Work:
                found: list[Prediction | None]) -> bool:
         held_gib = sum(one.memory_gib or 0 for one in found if one)
         shares = {way[0]: self.workloads[way[0]].max_share_per_gpu for way in pair}
-        return held_gib <= entry.type.slice_memory_gib(profile) and all(
-            rate <= _capacity_rps(self.instance, self.workloads[way[0]], way, one) and shares[way[0]] == 1
-            for way, rate, one in zip(pair, rates, found, strict=True)
-        )
+        carried = [_capacity_rps(self.instance, self.workloads[way[0]], way, one)
+                   for way, one in zip(pair, found, strict=True)]
+        return (held_gib <= entry.type.slice_memory_gib(profile) and min(carried) > 0
+                and all(rate <= most for rate, most in zip(rates, carried, strict=True))
+                and all(shares[way[0]] == 1 for way in pair))
 
 
 def _clients(entry: FleetEntry, profile: str) -> int:
