@@ -19,6 +19,7 @@ from provision.models.contents.oracle import Content, ContentOracle, Running
 from provision.models.contents.problem import Problem
 from provision.models.contents.roles import serving
 from provision.models.plans.plan import Plan, Replica
+from provision.models.problem.instance import Instance
 
 
 class _Use(NamedTuple):
@@ -104,6 +105,16 @@ def add_plan(program: Program, problem: Problem, plan: Plan) -> None:
         at, cover = group_of.get(name, -1), tuple(sorted(rows.items()))
         if at >= 0 and program.wanted[at] and carries(problem, at, cover):
             program.add_cover(CoverUse(at, cover), strict=True)
+
+
+def shared_rates(instance: Instance, plan: Plan) -> dict[tuple[tuple[str, ...], float], frozenset[float]]:
+    """By class of workloads, the rates of a plan's replicas that share slices, in requests/s."""
+    found: defaultdict[tuple[tuple[str, ...], float], set[float]] = defaultdict(set)
+    for piece in (piece for gpu in plan.gpus for piece in gpu.slices if len(piece.replicas) > 1):
+        for one in piece.replicas:
+            workload = instance.workload[one.workload]
+            found[workload.models, workload.slo_ms].add(one.rate_rps)
+    return {one: frozenset(rates) for one, rates in found.items()}
 
 
 def carries(problem: Problem, at: int, uses: tuple[tuple[int, int], ...]) -> bool:

@@ -6,12 +6,13 @@ from time import perf_counter
 
 import numpy as np
 
+from provision.formulations.isolated.shared_relaxation import further_bound
 from provision.formulations.master.covers import forced_roles
 from provision.formulations.master.dive import dive
-from provision.formulations.master.further_bounds import further_bound
+from provision.formulations.master.first_answers import first_answers, shares_networks
 from provision.formulations.master.generation import Generation, hand_on
 from provision.formulations.master.listed import ListedProgram
-from provision.formulations.master.plans import add_plan, plan_of
+from provision.formulations.master.plans import add_plan, plan_of, shared_rates
 from provision.formulations.master.program import Chosen
 from provision.formulations.master.refined import refined
 from provision.formulations.master.throughput import fill_fleet
@@ -22,6 +23,7 @@ from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.listing import listings_of
 from provision.models.contents.problem import Problem
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Progress, Search, Termination
@@ -54,7 +56,7 @@ BOUND_GROUPS, PLAN_GROUPS = 1000, 2000
 VARIED = 20
 """How often columns are sought around the duals before the search for a better plan ends."""
 FURTHER_SHARE = 0.2
-"""Part of the time left that a further bound (``further_bounds``) may take."""
+"""Part of the time left that a further bound (``shared_relaxation``) may take."""
 STRICT_ROUNDS = 12
 """Rounds of pricing for plans, where plans and bounds have different covers."""
 
@@ -203,10 +205,16 @@ def solve(instance: Instance, search: Search) -> Outcome:
     """Plan an instance; Ctrl-C returns the best plan so far."""
     if instance.objective == THROUGHPUT:
         return fill_fleet(instance, search, NAME, solve)
+    begun = search.start is not None
+    if not begun and shares_networks(instance):
+        found, begun = first_answers(instance, search), True
+        if found.status in ("optimal", "infeasible") or found.termination == "stopped":
+            return found
+        search = replace(search, start=found.plan, bound=found.bound)
     refused = refusal(instance, best_segments(instance), search.started)
-    if refused:
-        return refused
-    problem, progress = Problem(instance), Progress(instance, search)
+    if refused:  # what no slice serves alone may still share one: then the first answers are all there is
+        return Progress(instance, search).outcome("completed", refused.reason) if begun else refused
+    problem, progress = _problem(instance, search.start), Progress(instance, search)
     built, run, listed = perf_counter(), None, None
     termination: Termination = "proved"
     if not problem.groups:
@@ -218,9 +226,9 @@ def solve(instance: Instance, search: Search) -> Outcome:
         if not progress.proved and (listed is None or math.isfinite(listed.bound)):
             run = Run(problem, progress, NAME)
             random = instance.policy.rule.random_arrivals
-            further = time_bound(problem) if random else further_bound(instance, search.left_s * FURTHER_SHARE)
-            if further > 0:
-                progress.prove(further)
+            if random or progress.bound is None:
+                further = time_bound(problem) if random else further_bound(instance, search.left_s * FURTHER_SHARE)
+                progress.prove(further if 0 < further < math.inf else None)
             termination = run.until_proved()
     except KeyboardInterrupt:
         termination = "stopped"
@@ -229,6 +237,13 @@ def solve(instance: Instance, search: Search) -> Outcome:
         reason = _too_small(problem, proof.needed)
         return replace(progress.outcome("proved", reason, built - search.started), status="infeasible", bound=None)
     return progress.outcome(termination, "no plan found; more time may find one", built - search.started)
+
+
+def _problem(instance: Instance, plan: Plan | None) -> Problem:
+    """The Problem; where networks share slices it has roles for the rates of a plan, so that its slices are columns."""
+    if plan is None or not instance.policy.share_slices or len(instance.workloads) > FEW_GROUPS:
+        return Problem(instance)
+    return Problem(instance, finer=shared_rates(instance, plan))
 
 
 def _listed(problem: Problem, progress: Progress) -> TypeCounts | None:

@@ -1,117 +1,125 @@
-"""Ruin and recreate (Schrimpf et al. 2000; large neighbourhood search, Shaw 1998) on plans of shared GPUs.
+"""Ruin and recreate (Schrimpf et al. 2000; large neighbourhood search, Shaw 1998) on plans, in steps of compiled code.
 
-The search begins with ``control.start`` or the greedy plan. Each step takes a few GPUs apart, preferably emptier ones,
-and packs their replicas again: in an order that is random around hardest first, onto GPU types that are random around
-the cheapest. A lower price of all GPUs is better; at the same price, free units on few GPUs are better than on many.
+A walk takes the steps: ``shared_walk`` over GPUs that replicas share under interference, ``slice_walk`` over slices of
+GPUs, each of which one replica has to itself or replicas share as closed networks. It begins with ``search.start`` or
+the greedy plan.
 """
 
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from provision.heuristics.core.shared_greedy import costs_of, packed, patterns_in, types_of
-from provision.heuristics.core.shared_packing import Packing, empty_packing, put
-from provision.heuristics.core.shared_search import ruin_and_recreate
-from provision.models.contents.interference.kernels import NONE
+from provision.heuristics.core import greedy
+from provision.heuristics.core.shared_walk import SharedWalk
+from provision.heuristics.core.slice_walk import SliceWalk
+from provision.models.contents.alone.feasibility import refusal
+from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.interference.shared_plans import (
     FEATURES,
     Pattern,
     SharedProblem,
+    is_shared,
     plan_shared,
     shared_problem,
 )
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import Method
+from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
 NAME = "lns"
-MOST_GPUS = 4
-"""Most GPUs that a step takes apart."""
-EAGER = 0.3
-"""Weight of a GPU's free units against its growth."""
 CHUNK_S = 0.1
 """About how long compiled steps run before the clock and Ctrl-C are checked."""
 
 
-def solve(instance: Instance, control: Search) -> Outcome:
-    """Search until the time or ``iterations`` are over; Ctrl-C returns the best plan so far."""
-    def search(problem: SharedProblem, started: float) -> tuple[list[Pattern], dict[str, Any]]:
-        found = _Search(problem, control)
-        try:
-            termination: Termination = found.run(started + control.time_limit_s)
-        except KeyboardInterrupt:
-            termination = "stopped"
-        return found.best, {"status": "feasible", "termination": termination}
+class Walk(Protocol):
+    """Plans being improved."""
 
-    return plan_shared(instance, NAME, search, shared_problem)
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing left to try."""
+        ...
+
+    @property
+    def value(self) -> float | None:
+        """The objective of the best plan so far; None without one within the fleet."""
+        ...
+
+    def step(self, steps: int) -> bool:
+        """Take this number of steps; returns whether there is a better plan."""
+        ...
 
 
-class _Search:
-    """Packings being improved, and the best patterns so far."""
+def solve(instance: Instance, search: Search) -> Outcome:
+    """Search until the time or ``iterations`` are over, or a bound is met; Ctrl-C returns the best plan so far."""
+    return _on_gpus(instance, search) if is_shared(instance) else _on_slices(instance, search)
 
-    def __init__(self, problem: SharedProblem, control: Search) -> None:
-        self.problem, self.control = problem, control
-        self.types, self.costs = types_of(problem), costs_of(problem)
-        self.best = problem.patterns(control.start) or packed(problem)
-        self.packings = self._packings()
-        self._tell()
 
-    def run(self, deadline: float) -> Termination:
-        """Search until the deadline; returns why it ended."""
-        limited = self.control.parameters.get("iterations") is not None
-        left, steps = self.control.positive("iterations", int) if limited else np.inf, 1
-        draw, lowest = np.random.default_rng(self.control.seed), min(self.problem.fleet.prices)
-        while left > 0 and self.problem.cost(self.best) > lowest:
+def _on_gpus(instance: Instance, search: Search) -> Outcome:
+    """Plan GPUs that replicas share under interference."""
+    def patterns(problem: SharedProblem, started: float) -> tuple[list[Pattern], dict[str, Any]]:
+        walk = SharedWalk(problem, search.start, np.random.default_rng(search.seed))
+        ended = _walked(walk, instance, search, started)
+        return walk.best, {"status": "feasible", "termination": ended}
+
+    return plan_shared(instance, NAME, patterns, shared_problem)
+
+
+def _on_slices(instance: Instance, search: Search) -> Outcome:
+    """Plan slices that hold one replica, or several as closed networks."""
+    started, segments = perf_counter(), best_segments(instance)
+    refused = refusal(instance, segments, started)
+    if refused and not instance.policy.share_slices:
+        return refused
+    start = search.start or _greedy(instance, search)
+    walk = SliceWalk(instance, segments, start, search.bound or 0.0, np.random.default_rng(search.seed))
+    built = perf_counter()
+    termination = _walked(walk, instance, search, started)
+    plan, reason = walk.plan(NAME), refused.reason if refused else "no plan found; more time, or master, may find one"
+    return Outcome("unknown" if plan is None else "feasible", termination, plan, reason=reason if plan is None else "",
+                   build_seconds=built - started, solve_seconds=perf_counter() - built)
+
+
+def _greedy(instance: Instance, search: Search) -> Plan | None:
+    """The greedy plan, where greedy can do all that is asked for and finds one."""
+    asked = needs(instance)
+    return greedy.solve(instance, search).plan if asked <= greedy.METHODS[0].features else None
+
+
+def _walked(walk: Walk, instance: Instance, search: Search, started: float) -> Termination:
+    """Walk until a plan is proven, the time or ``iterations`` are over, or nothing is left to try: why it ended."""
+    limited = search.parameters.get("iterations") is not None
+    left, steps = search.positive("iterations", int) if limited else np.inf, 1
+    _tell(walk, search)
+    try:
+        while left > 0 and not walk.ended and not instance.proved(walk.value, search.bound):
             now = perf_counter()
-            if now >= deadline:
+            if now >= started + search.time_limit_s:
                 return "time_limit"
             many = int(min(steps, left))
-            before = tuple(Packing(*map(np.copy, packing)) for packing in self.packings)
-            ruin_and_recreate(self.types, self.packings, before, self.costs, many, MOST_GPUS, EAGER, draw)
+            if walk.step(many):
+                _tell(walk, search)
             left -= many
             steps = max(int(many * min(CHUNK_S / (perf_counter() - now), 2)), 1)
-            self._keep()
-        return "completed"
+    except KeyboardInterrupt:
+        return "stopped"
+    return "completed"
 
-    def _keep(self) -> None:
-        found = patterns_in(self.packings) + self.kept
-        if self.problem.cost(found) < self.problem.cost(self.best):
-            self.best = found
-            self._tell()
 
-    def _packings(self) -> tuple[Packing, ...]:
-        """The best patterns as packings with an empty GPU, or with one per replica where there are several types.
-
-        Patterns whose operating points packing does not find are ``kept`` as they are.
-        """
-        spare = 1 if len(self.types) == 1 else len(self.problem.classes.parts)
-        packings = tuple(map(empty_packing, [many + spare for many in self.problem.used(self.best)], self.types))
-        self.kept: list[Pattern] = []
-        for kind, members in self.best:
-            packing = packings[kind]
-            gpu = np.flatnonzero(packing.size == 0)[0]
-            for one in members:
-                put(self.types[kind], packing, gpu, one, self.costs.least[kind, one])
-            if packing.used[gpu] == NONE:
-                packing.size[gpu] = packing.used[gpu] = 0
-                self.kept.append((kind, members))
-        return packings
-
-    def _tell(self) -> None:
-        cost = self.problem.cost(self.best)
-        stands = cost <= self.problem.dearest
-        self.control.report(Incumbent(self.problem.fleet.objective(cost) if stands else None, None))
+def _tell(walk: Walk, search: Search) -> None:
+    """Report the best so far."""
+    search.report(Incumbent(walk.value, search.bound))
 
 
 METHODS = (
     Method(
         name=NAME,
-        summary="ruin and recreate for workloads that share GPUs, from the greedy plan or a given one",
+        summary="ruin and recreate over shared GPUs and slices, from the greedy plan or a given one",
         run=solve,
         compiled=True,
         source="this package; Schrimpf et al. 2000",
-        features=FEATURES,
+        features=FEATURES | ISOLATED | {"share_slices", "random_slices", "max_replicas"},
         parameters={"iterations": None},
     ),
 )

@@ -42,7 +42,7 @@ class Search:
     """How long and how to search.
 
     ``report`` is called with an Incumbent whenever something improves. ``start`` is a plan of the instance that holds,
-    to begin with, or None.
+    to begin with, or None; ``bound`` is a proven bound on its objective, or None.
     """
 
     time_limit_s: float = 60.0
@@ -50,6 +50,7 @@ class Search:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     report: Callable[[Incumbent], None] = lambda incumbent: None
     start: Plan | None = None
+    bound: float | None = None
     started: float = field(default_factory=perf_counter)
 
     @property
@@ -58,9 +59,9 @@ class Search:
         return max(0.0, self.started + self.time_limit_s - perf_counter())
 
     def apart(self, share: float, **parameters: str) -> Search:
-        """A search of another instance in a part of the time left: it begins without a plan, nothing of it is told."""
+        """A search of another instance in a part of the time left, with no plan or bound yet; nothing of it is told."""
         return replace(self, time_limit_s=self.left_s * share, parameters={**self.parameters, **parameters},
-                       report=lambda incumbent: None, start=None, started=perf_counter())
+                       report=lambda incumbent: None, start=None, bound=None, started=perf_counter())
 
     def positive(self, name: str, kind: type[Number]) -> Number:
         """A parameter of the method as an int or a float (``kind``), above 0 and of sensible size.
@@ -107,13 +108,13 @@ class Progress:
     instance
         The problem.
     search
-        Whose ``report`` is called; its ``start`` is the first plan.
+        Whose ``report`` is called; its ``start`` and ``bound`` are the first.
     """
 
     def __init__(self, instance: Instance, search: Search) -> None:
         self.instance, self.search = instance, search
         self.plan = search.start
-        self.bound: float | None = None
+        self.bound = search.bound
 
     @property
     def value(self) -> float | None:

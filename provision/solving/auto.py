@@ -14,7 +14,7 @@ from provision.formulations.assignment import cpsat
 from provision.formulations.isolated import partition_counts
 from provision.formulations.isolated.cover_bound import cover_bound
 from provision.formulations.master import solve as master
-from provision.formulations.mixed import slices as mixed_slices
+from provision.formulations.master.first_answers import first_answers, shares_networks
 from provision.heuristics.core import greedy, lns
 from provision.heuristics.gpulets import ideal
 from provision.models.base.errors import InputError, UnsupportedError
@@ -103,8 +103,8 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
         yield _cover, 1.0
         if len(set(instance.workloads)) <= DISTINCT:
             yield partition_counts.solve, 0.3
-    if "share_slices" in asked and asked <= mixed_slices.METHODS[0].features:
-        yield mixed_slices.solve, 0.5
+    if shares_networks(instance):
+        yield first_answers, 0.5
     yield _on_parts(master.METHODS[0]), 0.3
     yield _unsplit, 0.3
     yield master.solve, 1.0
@@ -195,7 +195,8 @@ def _onward(progress: Progress, seconds: float) -> Search:
             progress.bound = news.bound
         progress.search.report(Incumbent(news.objective if better else progress.value, progress.bound, progress.plan))
 
-    return replace(progress.search, time_limit_s=seconds, start=progress.plan, report=report, started=perf_counter())
+    return replace(progress.search, time_limit_s=seconds, start=progress.plan, bound=progress.bound, report=report,
+                   started=perf_counter())
 
 
 def _rehearse(few: Instance, seconds: float) -> None:
@@ -206,7 +207,7 @@ def _rehearse(few: Instance, seconds: float) -> None:
             raise KeyboardInterrupt
 
 
-PARAMETERS = {**partition_counts.METHODS[0].parameters, **mixed_slices.METHODS[0].parameters, "slack": "yes"}
+PARAMETERS = {**partition_counts.METHODS[0].parameters, "slack": "yes"}
 METHODS = (
     Method(
         name="auto",

@@ -16,7 +16,6 @@ MODULES = (
     "solving.auto",
     "formulations.isolated.partition_counts",
     "formulations.master.solve",
-    "formulations.mixed.slices",
     "heuristics.core.greedy",
     "heuristics.core.lns",
     "heuristics.parvagpu.parvagpu",
@@ -38,7 +37,7 @@ MODULES = (
     "formulations.assignment.milp",
 )
 """Imported, solvers and all, when methods are first asked for."""
-PRESETS = dict.fromkeys(("patterns", "patterns-throughput", "gpulets-patterns"), "master")
+PRESETS = dict.fromkeys(("patterns", "patterns-throughput", "gpulets-patterns", "mixed-slices"), "master")
 """Former methods, by whose names the method that does their work now is still found."""
 GROUP = "provision.methods"
 """Entry points by which other packages add methods: each names a ``Method``."""

@@ -18,6 +18,8 @@ MOST_PROCESSES = 12
 PLANNED_PROCESSES = (2, 3, 4, 5, 6, 7, 8, 10)
 PLANNED_USES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87)
 """Further numbers of processes, and utilisations, at which slices are planned."""
+SEARCHED_FULL, SEARCHED_USES = 6, (3, 4, 6, MOST_PROCESSES)
+"""Numbers of processes, up to which and among which, that a search over whole plans distinguishes."""
 MORE_PROCESSES = (13, 17, 21, 27, 35)
 """Where the ranges of more processes begin that bounds distinguish."""
 BOUNDED_USES = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9)
@@ -45,6 +47,13 @@ def planned_levels(clients: int, random_arrivals: bool) -> list[Level]:
             found += [Level(1 / (1 - use), most, most, use) for use in PLANNED_USES if 1 / (1 - use) < most]
         found.append(Level(most, most, most, np.inf))
     return found
+
+
+def searched_levels(clients: int, random_arrivals: bool) -> list[Level]:
+    """Fewer levels for plans, for a search that tries all of them on every slice."""
+    return [level for level in planned_levels(clients, random_arrivals)
+            if (level.processes in SEARCHED_USES if np.isfinite(level.use)
+                else random_arrivals or level.processes <= SEARCHED_FULL)]
 
 
 def bounded_levels(clients: int, random_arrivals: bool) -> list[Level]:

@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from mixed_oracle import best_mixed
 
 import provision
-from provision.formulations.mixed.levels import relaxed
+from provision.formulations.master.plans import add_plan, shared_rates
+from provision.formulations.master.program import Program
 from provision.instances.generators.synthetic_networks import random_mixed
 from provision.instances.importers.parvagpu import import_scenario, sharing
 from provision.models.contents.alone.segments import best_segments
+from provision.models.contents.network.relaxed import relaxed
+from provision.models.contents.problem import Problem
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member
 
@@ -31,7 +34,7 @@ members = st.builds(
     fill_ms=st.floats(0, 500),
 )
 slices = st.sampled_from(DATA.profiles)
-RUINS = 4000
+STEPS = 600
 
 
 @given(profile=slices, pair=st.lists(members, min_size=2, max_size=4), extra=members)
@@ -84,7 +87,7 @@ def test_mixed_plans_hold_and_need_no_more_than_isolated_ones(seed):
     """A shared plan passes the verifier, is not below the bound, and not above the isolated optimum."""
     instance = small_instance(seed)
     isolated = provision.solve(instance.replace(policy={"share_slices": False}), "partition-counts")
-    mixed = provision.solve(instance, "mixed-slices", ruins=RUINS)
+    mixed = provision.solve(instance, "master", time_limit_s=2)
     assert mixed.verified
     assert mixed.bound <= mixed.objective <= isolated.objective
     assert mixed.bound <= isolated.bound
@@ -93,7 +96,7 @@ def test_mixed_plans_hold_and_need_no_more_than_isolated_ones(seed):
 def test_sharing_is_refused_where_the_policy_does_not_allow_it():
     """The same shared plan is an unknown operating point as soon as share_slices is off."""
     instance = provision.read("parvagpu-s1-shared")
-    plan = provision.solve(instance, "mixed-slices").plan
+    plan = provision.solve(instance, "lns", iterations=STEPS).plan
     assert provision.verify(instance, plan).ok
     strict = instance.with_policy(share_slices=False)
     kinds = {violation.kind for violation in provision.verify(strict, plan).violations}
@@ -103,7 +106,7 @@ def test_sharing_is_refused_where_the_policy_does_not_allow_it():
 def test_overloaded_slice_is_rejected():
     """Rates beyond what the processes of a shared slice can do are violations of rate or latency."""
     instance = provision.read("parvagpu-s1-shared")
-    plan = provision.solve(instance, "mixed-slices").plan
+    plan = provision.solve(instance, "lns", iterations=STEPS).plan
     more = [one.model_copy(update={"rate_rps": one.rate_rps * 1.5}) for one in instance.workloads]
     gpus = tuple(
         gpu.model_copy(update={"slices": tuple(
@@ -120,7 +123,7 @@ def test_overloaded_slice_is_rejected():
 @pytest.mark.parametrize(("row", "gpus"), [(1, 1), (2, 2), (3, 4), (4, 6)])
 def test_scenarios_on_measured_tables_with_shared_slices(row, gpus):
     """Sharing slices saves a GPU: measured segments beside networks fitted to them."""
-    result = provision.solve(sharing(import_scenario(PARVAGPU, row, 0.9)), "mixed-slices", time_limit_s=120)
+    result = provision.solve(sharing(import_scenario(PARVAGPU, row, 0.9)), "master", time_limit_s=120)
     assert (result.status, result.report.gpus) == ("optimal", gpus)
 
 
@@ -128,7 +131,7 @@ def test_scenarios_on_measured_tables_with_shared_slices(row, gpus):
 def test_shared_slices_keep_their_slos_when_requests_arrive_evenly(name):
     """Batches fill within half of the SLO, so that the slices are no busier in a replay than the model says."""
     instance = provision.read(name)
-    plan = provision.solve(instance, "mixed-slices").plan
+    plan = provision.solve(instance, "lns", iterations=STEPS).plan
     report = provision.simulate(instance, plan, seconds=20, arrival_cv=0)
     assert all(one.ok for one in report.workloads)
 
@@ -145,14 +148,14 @@ MOST_GPUS = 3
 
 
 @pytest.mark.parametrize(("method", "kind", "seeds"), [
-    ("auto", 3, (1,)), ("mixed-slices", 0, (0,)), ("mixed-slices", 2, (0, 1)), ("mixed-slices", 4, (0, 1))])
+    ("auto", 3, (1,)), ("master", 0, (0,)), ("master", 2, (0, 1)), ("master", 4, (0, 1))])
 def test_no_plan_of_brute_force_contradicts_a_proof(method, kind, seeds):
     """No bound lies above what brute force finds, and most of its plans are matched."""
     matched = []
     for seed in seeds:
         instance = random_mixed(seed, **KINDS[kind])
         best = best_mixed(instance, MOST_GPUS)
-        result = provision.solve(instance, method, ruins=RUINS)
+        result = provision.solve(instance, method, time_limit_s=10)
         if best is None:
             continue
         assert result.status != "infeasible"
@@ -172,7 +175,7 @@ def test_replicas_that_are_asked_for_may_share_slices():
     """min_replicas 2 in the model: proven, verified, and no more GPUs than with segments alone."""
     shared = provision.read("parvagpu-s1-shared")
     shared = shared.replace(workloads=[one.model_copy(update={"min_replicas": 2}) for one in shared.workloads])
-    result = provision.solve(shared, "mixed-slices", ruins=RUINS)
+    result = provision.solve(shared, "master", time_limit_s=120)
     isolated = provision.solve(shared.replace(policy={"safety": 0.9}), "partition-counts")
     assert result.verified
     assert result.bound <= result.report.cost_per_hour <= isolated.objective
@@ -185,7 +188,7 @@ def test_the_relaxation_has_the_tolerance_of_the_verifier():
     for part in (1, 1 - 5e-10):
         instance = small_instance(0).replace(workloads=[
             {"name": "a", "model": "resnet50", "slo_ms": 2 * budget_ms * part, "rate_rps": 1.0}])
-        assert relaxed(instance, best_segments(instance)).batch[0, -1, 0, 0] == 8
+        assert relaxed(instance, best_segments(instance)).rps[0, -1, 0] == pytest.approx(8000 / budget_ms, rel=1e-6)
 
 
 def test_ctrl_c_keeps_the_best_plan_so_far():
@@ -195,6 +198,20 @@ def test_ctrl_c_keeps_the_best_plan_so_far():
             raise KeyboardInterrupt
 
     instance = small_instance(3)
-    result = provision.solve(instance, "mixed-slices", report=stop)
+    result = provision.solve(instance, "master", report=stop)
     assert result.verified and result.termination in ("stopped", "proved")
     assert (result.bound or 0) <= result.objective
+
+
+def test_slices_of_ruin_and_recreate_are_columns():
+    """With roles for their rates nearly all of them; with the steps of rates alone, few."""
+    instance = provision.read("parvagpu-s1-shared")
+    plan = provision.solve(instance, "lns", iterations=STEPS).plan
+    pieces = {piece for gpu in plan.gpus for piece in gpu.slices if len(piece.replicas) > 1}
+    many = []
+    for finer in ({}, shared_rates(instance, plan)):
+        problem = Problem(instance, finer=finer)
+        program = Program(problem, np.zeros(len(problem.roles), int), np.ones(len(problem.groups), int))
+        add_plan(program, problem, plan)
+        many.append(sum(len(content) > 1 for _, content in program.contents))
+    assert pieces and many[1] >= 0.8 * len(pieces) > many[0]

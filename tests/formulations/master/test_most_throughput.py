@@ -88,7 +88,7 @@ def test_replicas_that_share_a_slice_cannot_all_be_idle_when_throughput_counts()
     """Two replicas on a slice carry what they carry with both busy, however little they are routed."""
     instance = small("a100-80gb", shared=True, rule="half_slo")
     served = instance.replace(objective="min_gpus")
-    plan = provision.solve(served, "mixed-slices").plan
+    plan = provision.solve(served, "lns", iterations=1000).plan
     piece = next(one for gpu in plan.gpus for one in gpu.slices)
     two = piece.model_copy(update={"replicas": (piece.replicas[0].model_copy(update={"rate_rps": 1.0}),) * 2})
     idle, busy = (predict_slice(one, "a100-80gb", two)[0] for one in (served, instance))

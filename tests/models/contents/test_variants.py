@@ -157,10 +157,9 @@ def test_systems_for_isolated_slices_refuse_them_too(name):
 
 
 def test_variants_on_slices_that_workloads_share():
-    """mixed-slices refuses them; auto plans and bounds them."""
+    """Ruin and recreate plans them; auto bounds them."""
     varied = with_variants(provision.read("parvagpu-s1-shared"), 0)
     varied = varied.replace(workloads=varied.workloads[:3])
-    with pytest.raises(provision.UnsupportedError, match="mixed-slices cannot plan variants"):
-        provision.solve(varied, "mixed-slices")
+    assert provision.solve(varied, "lns", iterations=500).verified
     result = provision.solve(varied, "auto")
     assert result.verified and 0 < result.bound <= result.objective

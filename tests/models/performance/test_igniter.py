@@ -321,7 +321,6 @@ def test_shares_of_a_plan_add_up_to_no_more_than_a_gpu():
         assert sum(replica.sm_share for replica in gpu.slices[0].replicas) <= 1 + TOLERANCE
 
 
-@pytest.mark.parametrize("name", ["partition-counts", "mixed-slices"])
-def test_methods_that_would_prove_too_much_refuse_interference(name):
+def test_a_method_that_would_prove_too_much_refuses_interference():
     with pytest.raises(UnsupportedError, match="--method auto"):
-        solve(read("igniter-motivation"), name)
+        solve(read("igniter-motivation"), "partition-counts")

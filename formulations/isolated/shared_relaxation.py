@@ -1,0 +1,140 @@
+"""A relaxation of plans whose slices closed networks share, as an integer program over partition counts.
+
+The master credits a role with the upper end of its step of rates, which is loose where a workload takes little of a
+GPU. This relaxation divides rates freely. Beside ``x`` and ``y`` of ``partition_counts`` there are integers ``m[k, l]``
+(slices of kind k shared at level l), fractions ``n[w, k, l]`` (processes of workload w on them) and parts
+``share[w, k, l]`` of the workload's rate. It ignores memory and does not tell slices of a kind apart; in each interval
+of utilisation it has the slowdown of the lower and the capacity of the upper end.
+"""
+
+from collections import defaultdict
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+import pulp
+
+from provision.formulations.isolated.partition_counts import PartitionCounts
+from provision.models.base.tolerances import FORGIVEN
+from provision.models.contents.alone.segments import Segments, best_segments
+from provision.models.contents.network.relaxed import LEVELS, clients, relaxed
+from provision.models.problem.instance import THROUGHPUT, Instance
+
+GENEROUS = 1 + FORGIVEN
+"""The factor by which the relaxation loosens limits: more than the verifier's tolerances add up to."""
+NETWORK, ALONE = "closed-network", "measured-segments"
+
+Way = tuple[int, int, int]
+"""A workload on a shared slice: its index, the slice kind, the level."""
+
+
+class Relaxation(PartitionCounts):
+    """Partition counts with shared slices, whose bound holds for all plans.
+
+    Parameters
+    ----------
+    instance, segments
+        As for PartitionCounts, but a workload need not have a segment.
+    """
+
+    def __init__(self, instance: Instance, segments: Segments) -> None:
+        super().__init__(instance, segments)
+        self.shared = relaxed(instance, segments)
+        ways: list[Way] = [(w, k, level) for w, k, level in np.argwhere(self.shared.rps).tolist()]
+        self.of_workload: dict[int, list[Way]] = defaultdict(list)
+        self.on: dict[tuple[int, int], list[Way]] = defaultdict(list)
+        for at in ways:
+            self.of_workload[at[0]].append(at)
+            self.on[at[1:]].append(at)
+        self.m = {at: self._count("m_{}_{}".format(*at)) for at in sorted(self.on)}
+        self.share = {at: self._part("share", at, int(self.rate_rps[at[0]] > 0)) for at in ways}
+        self.n = {at: self._part("n", at, None) for at in ways}
+
+    def _part(self, name: str, at: Way, most: int | None) -> pulp.LpVariable:
+        return self.problem.add_variable("_".join(map(str, (name, *at))), 0, most)
+
+    def carry_rates(self, share: float | pulp.LpVariable = 1) -> None:
+        """Segments and shared slices together carry every workload's planned rate."""
+        for w, rate in enumerate(self.rate_rps):
+            if rate > 0:
+                terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.kinds_of[w]]
+                terms += [self.share[at] for at in self.of_workload[w]]
+                self.problem += pulp.lpSum(terms) >= share / GENEROUS
+
+    def keep_replicas(self) -> None:
+        """A workload has at least its least number of replicas; on a shared slice a process may be one."""
+        for w, workload in enumerate(self.instance.workloads):
+            replicas = [self.x[w, k] for k in self.kinds_of[w]]
+            replicas += [self.n[at] for at in self.of_workload[w]]
+            self.problem += pulp.lpSum(replicas) >= workload.min_replicas
+
+    def fit_slots(self) -> None:
+        """Segments and shared slices of a kind are no more than its slots."""
+        for k in range(len(self.segments.kinds)):
+            taken = [self.x[w, k] for w in range(len(self.rate_rps)) if (w, k) in self.x]
+            taken += [slices for (kind, _), slices in self.m.items() if kind == k]
+            self.problem += pulp.lpSum(taken) <= pulp.lpDot(self.partitions.slots[:, k].tolist(), self.y)
+
+    def keep_levels(self) -> None:
+        """Shared slices are not used beyond their level."""
+        for (k, level), slices in self.m.items():
+            busy = [float(self.shared.busy[at] * self.rate_rps[at[0]]) * self.share[at] for at in self.on[k, level]]
+            self.problem += pulp.lpSum(busy) <= GENEROUS * LEVELS[level].use * slices
+
+    def run_processes(self) -> None:
+        """Processes carry the rates, as many as a level allows."""
+        for at, part in self.share.items():
+            carried = self.shared.rps[at] / max(self.rate_rps[at[0]], 1e-9)
+            self.problem += part <= min(GENEROUS * float(carried), 1) * self.n[at]
+        for (k, level), slices in self.m.items():
+            most = clients(self.instance, self.segments.kinds[k], LEVELS[level])
+            self.problem += pulp.lpSum(self.n[at] for at in self.on[k, level]) <= most * slices
+
+    def state(self) -> None:
+        """Add the objective and all rows."""
+        self.aim()
+        self.carry_rates()
+        self.keep_replicas()
+        self.fit_slots()
+        self.respect_fleet()
+        self.keep_levels()
+        self.run_processes()
+
+
+def most_alone_or_shared(instance: Instance) -> Segments:
+    """The segments, with more than any replica carries on a shared slice where that is more."""
+    segments = best_segments(instance)
+    clients = [instance.fleet[kind.entry].type.slice_mps_clients(kind.profile) for kind in segments.kinds]
+    most_rps = relaxed(instance, segments).rps.max(axis=2, initial=0) * np.array(clients)
+    return replace(segments, throughput_rps=np.maximum(segments.throughput_rps, most_rps))
+
+
+def further_bound(instance: Instance, limit_s: float) -> float:
+    """A bound on the objective, infinite where the fleet is too small; 0 where there is none.
+
+    There is none where slices are shared in several ways, models vary, time runs out, or the latency rule is for random
+    arrivals: the relaxation is of networks' own rule.
+
+    Parameters
+    ----------
+    instance
+        The problem; every workload must be served by some slice of the fleet, alone or shared.
+    limit_s
+        Seconds that a solver may spend on it.
+    """
+    if not is_relaxed(instance):
+        return 0.0
+    relaxation = Relaxation(instance, best_segments(instance))
+    relaxation.state()
+    return float(relaxation.proven_bound(perf_counter() + limit_s))
+
+
+def is_relaxed(instance: Instance) -> bool:
+    """Whether the relaxation covers all plans."""
+    gpus = {entry.gpu for entry in instance.fleet}
+    kinds = {data.kind for data in instance.performance if data.gpu in gpus}
+    varied = any(workload.variants for workload in instance.workloads)
+    if varied or instance.objective == THROUGHPUT or instance.policy.rule.random_arrivals:
+        return False
+    one_file = all(len(instance.sharing_files(gpu)) == 1 for gpu in gpus)
+    return one_file and NETWORK in kinds and kinds <= {NETWORK, ALONE}

@@ -1,0 +1,62 @@
+"""Ruin and recreate over slices: plans hold for all limits and rules, and are no dearer than the greedy plan."""
+
+import pytest
+from drawn_variants import with_variants
+
+from provision import read, verify
+from provision.heuristics.core import lns
+from provision.heuristics.core.greedy import METHODS as GREEDY
+from provision.instances.generators.synthetic_networks import random_mixed
+from provision.models.problem.method import needs
+from provision.models.problem.search import Search
+
+LIMITS = [{}, {"min_replicas": 2}, {"max_replicas": 1}, {"min_replicas": 2, "max_replicas": 3},
+          {"max_share_per_gpu": 0.6}]
+FLEETS = [dict(workloads=3), dict(fleet=(("a30", True), ("a30", False)), measured=True)]
+
+
+def planned(instance, steps):
+    return lns.solve(instance, Search(300.0, parameters={"iterations": steps})).plan
+
+
+@pytest.mark.parametrize("rule", ["half_slo", "queueing"])
+@pytest.mark.parametrize("limits", LIMITS)
+def test_plans_hold_and_are_no_dearer_than_greedy(limits, rule):
+    for fleet in FLEETS:
+        drawn = random_mixed(1, **fleet).with_policy(latency_budget=rule)
+        instance = drawn.replace(workloads=[one.model_copy(update=limits) for one in drawn.workloads])
+        plan = planned(instance, 1000)
+        assert verify(instance, plan).ok
+        if needs(instance) <= GREEDY[0].features:
+            assert instance.value(plan) <= instance.value(GREEDY[0].run(instance, Search()).plan) * (1 + 1e-9)
+
+
+def test_two_workloads_share_a_gpu_that_has_no_mig():
+    """Also where each may have one replica and random arrivals are planned for; with variants too."""
+    drawn = random_mixed(2, fleet=(("a30", False),)).with_policy(latency_budget="queueing")
+    lone = drawn.replace(workloads=[one.model_copy(update={"max_replicas": 1}) for one in drawn.workloads])
+    for instance in (lone, with_variants(lone, 0)):
+        plan = planned(instance, 500)
+        assert verify(instance, plan).ok and len(plan.gpus) == 1
+
+
+def test_same_seed_same_answer():
+    """However the steps are cut into pieces by the clock."""
+    instance = read("parvagpu-s3-shared")
+    one, other = (planned(instance, 600) for _ in range(2))
+    assert one == other and one.method == "lns"
+
+
+def test_a_known_bound_ends_the_search():
+    instance = read("parvagpu-s1-shared")
+    told = []
+    found = lns.solve(instance, Search(60.0, bound=5.12, report=told.append))
+    assert found.termination == "completed" and instance.value(found.plan) == 5.12
+    assert [news.objective for news in told] == [10.24, 5.12]
+
+
+def test_without_a_plan_to_begin_with_gpus_are_opened(monkeypatch):
+    monkeypatch.setattr(lns, "_greedy", lambda *_: None)
+    instance = read("parvagpu-s2-shared")
+    plan = planned(instance, 3000)
+    assert verify(instance, plan).ok and instance.value(plan) <= 15.36
