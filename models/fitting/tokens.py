@@ -110,7 +110,11 @@ def _closer(measured: list["_Measured"], logs: np.ndarray, begin: np.ndarray, en
         return np.concatenate([weights * (errors + change @ slopes), ties * (logs + change - begin)])
 
     every = np.concatenate([weights * slopes, np.diag(ties)], axis=1).T
-    found = least_squares(linear, np.zeros_like(logs), lambda _: every, loss="soft_l1", f_scale=ROBUST,
+
+    def slopes_of(_: np.ndarray) -> np.ndarray:
+        return every
+
+    found = least_squares(linear, np.zeros_like(logs), slopes_of, loss="soft_l1", f_scale=ROBUST,
                           bounds=(-FARTHEST, FARTHEST))
     return np.asarray(logs + found.x)
 

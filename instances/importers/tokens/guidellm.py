@@ -62,10 +62,9 @@ def _benchmark(where: str, run: dict[str, Any], drawn: int) -> TokenBenchmark:
         arguments, worker = json.loads(run["Args"]), json.loads(run["Worker"])
         prompt, output = _figures(run, "Total Prompt token count"), _figures(run, "Successful Output token count")
         data = json.loads(run["Request Loader"])["data"]
-        counts = _draws(data, arguments.get("profile", {}).get("random_seed"), drawn)
-        if counts is None:
-            bounds = output_bounds(data)
-            counts = measured_counts(prompt), TokenCounts.uniform(*bounds) if bounds else measured_counts(output)
+        bounds = output_bounds(data)
+        counts = _draws(data, arguments.get("profile", {}).get("random_seed"), drawn) or (
+            measured_counts(prompt), TokenCounts.uniform(*bounds) if bounds else measured_counts(output))
         return TokenBenchmark(
             name=run["Name"],
             model=worker["backend_model"],
@@ -86,15 +85,12 @@ def _benchmark(where: str, run: dict[str, Any], drawn: int) -> TokenBenchmark:
 def _draws(data: str, seed: int | None, drawn: int) -> tuple[TokenDraws, TokenDraws] | None:
     """Prompts and outputs as a run drew them, after so many others; None where bounds, seed or cycle are not known."""
     told = _told(data)
-    bounds = _bounds(told, "prompt"), _bounds(told, "output")
-    if seed is None or "samples" not in told or None in bounds:
+    prompt, output = _bounds(told, "prompt"), _bounds(told, "output")
+    if seed is None or "samples" not in told or prompt is None or output is None:
         return None
     cycle = int(told["samples"])
-    prompt, output = (
-        TokenDraws(fewest=one[0], most=one[1], seed=seed + at, cycle=cycle, skipped=drawn % cycle)
-        for at, one in enumerate(bounds) if one
-    )  # fmt: skip
-    return prompt, output
+    return (TokenDraws(fewest=prompt[0], most=prompt[1], seed=seed, cycle=cycle, skipped=drawn % cycle),
+            TokenDraws(fewest=output[0], most=output[1], seed=seed + 1, cycle=cycle, skipped=drawn % cycle))
 
 
 def sweep_load(

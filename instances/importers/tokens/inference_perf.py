@@ -35,7 +35,19 @@ class InferencePerf(Record):
     tpot_ms: Positive | None = None
 
     def loads(self, prompt: TokenCounts | None = None, output: TokenCounts | None = None) -> list[TokenLoad]:
-        """A load for every stage; the counts given stand in for those that the specification lacks.
+        """A load for every stage; see ``counts`` for the tokens of its requests."""
+        prompt, output = self.counts(prompt, output)
+        return [
+            TokenLoad(
+                arrivals=self.arrivals, rate_rps=stage.rate_rps, duration_s=stage.duration_s, prompt=prompt,
+                output=output,
+            )
+            for stage in self.stages
+        ]  # fmt: skip
+
+    def counts(self, prompt: TokenCounts | None = None, output: TokenCounts | None = None
+               ) -> tuple[TokenCounts, TokenCounts]:
+        """Tokens of prompts and outputs; those given stand in for what the specification lacks.
 
         Raises
         ------
@@ -49,13 +61,7 @@ class InferencePerf(Record):
                 "counts (--input-tokens, --output-tokens), or data of "
                 "type random with input_distribution and output_distribution"
             )
-        return [
-            TokenLoad(
-                arrivals=self.arrivals, rate_rps=stage.rate_rps, duration_s=stage.duration_s, prompt=prompt,
-                output=output,
-            )
-            for stage in self.stages
-        ]  # fmt: skip
+        return prompt, output
 
 
 def read_inference_perf(path: str | Path) -> InferencePerf:

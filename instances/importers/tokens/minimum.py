@@ -47,7 +47,8 @@ def minimum_instance(
         raise InputError("the specification asks for no TTFT and TPOT; give --ttft-ms and --tpot-ms")
     busiest = max(loads, key=lambda load: load.rate_rps or 0.0)
     even = {"process": "renewal", "cv": 0.0} if spec.arrivals == "constant" else {"process": "poisson"}
-    tokens = {"input": _quantiles(busiest.prompt), "output": _quantiles(busiest.output)}
+    asked = spec.counts(prompt, output)
+    tokens = {"input": _quantiles(asked[0]), "output": _quantiles(asked[1])}
     with refused("minimum"):
         return Instance(
             version=1, name="minimum", objective="min_gpus", fleet=_fleet(name, files), performance=tuple(files),
