@@ -39,6 +39,9 @@ INWARD, FURTHEST = 0.3, 0.7
 """How far prices are drawn from those of the linear program towards the inner ones, before contents are priced: at
 first, and at most. They are drawn further, and last the effort rises, while oracles cannot bound what contents are
 worth."""
+HALFWAY, ALMOST, ENRICHING = 0.5, 0.005, 1
+"""Whole-number plans of many workloads need more contents: at prices drawn so far inward, worth so much less than their
+slices, in GPUs, or more, and found with this effort."""
 WEAK = 0.5
 """An oracle's bound is weak that is above the contents found by this part of what the inner prices lack."""
 NEARLY = 0.02
@@ -249,6 +252,11 @@ class Generation:
             found = self.program.relaxed(strict=True)
             if found is None or perf_counter() > end or not self.price(found, SLIGHT, 0)[1]:
                 break
+
+    def enrich(self) -> None:
+        """Contents for whole-number plans that are worth nearly as much as their slices, halfway to inner prices."""
+        if self.last is not None and self.inner.value > 0:
+            self.price(drawn(self.last, self.inner, HALFWAY), -ALMOST, ENRICHING)
 
     def vary(self, draw: np.random.Generator) -> None:
         """Columns for whole-number plans: covers at prices around the last ones, contents of some of the roles."""

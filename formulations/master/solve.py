@@ -45,12 +45,14 @@ FEW_GROUPS = 30
 REDUCED_COST, MOST_COLUMNS = 0.02, 4000
 """The integer program takes columns up to this reduced cost, in GPUs, and at least this number of columns."""
 FIX_FROM = 1500
-"""From this number of replicas on, the whole parts of the linear solution are fixed in the integer program."""
+"""From this number of replicas on, the whole parts of the linear solution are fixed in the integer program, or by
+dives."""
 DIVE_FROM, REST_S, DIVE_SHARE = 200, 10.0, 0.7
-"""From this number of replicas on, some of which share slices, dives fix most columns; seconds for the rest of each,
-and the part of the time left that dives may take."""
-ROUGH = 0.02
-"""The gap between the linear program and the bound that its prices prove, below which the first dive begins."""
+"""From this number of replicas on, some of which share slices, dives fix most columns where workloads may be split;
+seconds for the rest of each, and the part of the time left that dives may take."""
+ROUGH = 0.01
+"""The gap between the linear program and the bound that its prices prove, below which a first plan of many workloads
+with one replica each is made."""
 BOUND_GROUPS, PLAN_GROUPS = 1000, 2000
 """More groups than these on shared slices are aggregated to this number, for bounds and for plans."""
 VARIED = 20
@@ -75,8 +77,10 @@ class Run:
 
     Attributes
     ----------
-    dives, dived
-        Whether plans are made by dives, and whether there was one or it need not come early.
+    large, dives
+        Whether many replicas share slices, and whether plans are made by dives then.
+    early
+        Whether a first plan is to be made before columns are complete.
     share
         The part of the time left that columns may take before a plan is made.
     finest
@@ -92,9 +96,10 @@ class Run:
         self.bounds = Generation(self.eased)
         self.columns = self.bounds if self.eased is self.problem else Generation(self.problem, proves=False)
         self.forced, self.draw = forced_roles(self.problem), np.random.default_rng(self.search.seed)
-        self.dives = bool(problem.oracles) and problem.replicas >= DIVE_FROM
-        self.dived = not (self.dives and problem.single)
-        self.share = SPLIT_SHARE if self.dives and not problem.single else PRICING_SHARE
+        self.large = bool(problem.oracles) and problem.replicas >= DIVE_FROM
+        self.dives = self.large and (not problem.single or problem.replicas >= FIX_FROM)
+        self.early = self.large and problem.single
+        self.share = SPLIT_SHARE if self.large and not problem.single else PRICING_SHARE
         self.finest = self.eased is not self.problem or len(problem.groups) > FEW_GROUPS
         if progress.plan is not None:
             for columns in {self.bounds, self.columns}:
@@ -123,7 +128,7 @@ class Run:
                     return "proved"
                 if self.bounds.near and not self.finest:
                     break
-                if not self.dived and self.bounds.gap < ROUGH:
+                if self.early and self.bounds.gap < ROUGH:
                     break
             if self.columns is not self.bounds:
                 hand_on(self.bounds, self.columns)
@@ -131,7 +136,7 @@ class Run:
                     pass
             if self.search.left_s <= self.progress.writing_s:
                 return "time_limit"
-            self.dived = True
+            self.early = False
             improved = self.improve(share=DIVE_SHARE if self.dives else MIP_SHARE if self.finest else QUICK_SHARE)
             if not self.refine() and not improved:
                 if varied >= VARIED and self.columns.converged and self.bounds.converged:
@@ -159,6 +164,8 @@ class Run:
         The integer program may take this share of the time left.
         """
         self.columns.price_strictly(rounds, perf_counter() + self.search.left_s * STRICT_SHARE)
+        if self.large and not self.dives:
+            self.columns.enrich()
         found, value = self._integral(share), self.progress.value
         if found is None or (value is not None and self.problem.objective(self._cost(found)) >= value * (1 - 1e-12)):
             return False
