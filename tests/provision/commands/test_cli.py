@@ -178,7 +178,7 @@ def test_compare_has_a_row_per_method(run):
 
 def test_compare_all(answer):
     """``compare`` without ``--methods`` has all of them, and no plan below a proven bound."""
-    code, rows = answer("compare parvagpu-s1")
+    code, rows = answer("compare parvagpu-s1 --time-limit 3")
     assert code == 0
     assert [row["method"] for row in rows] == list(methods())
     bound = max(row["bound"] for row in rows if row["bound"] is not None)
