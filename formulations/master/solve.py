@@ -29,7 +29,7 @@ from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 
 NAME = "master"
-PRICING_SHARE, SPLIT_SHARE = 0.6, 0.85
+PRICING_SHARE, SPLIT_SHARE = 0.6, 0.95
 """Part of the time left that columns may take before a plan is made: in general, and before a dive where workloads may
 be split, which seldom finds a plan better than one that splits none."""
 FIRST_SHARE = 0.1
@@ -48,9 +48,9 @@ FIX_FROM = 1500
 """From this number of replicas on, the whole parts of the linear solution are fixed in the integer program, or by
 dives."""
 DIVE_FROM, REST_S, DIVE_SHARE = 200, 10.0, 0.7
-"""From this number of replicas on, some of which share slices, dives fix most columns where workloads may be split;
-seconds for the rest of each, and the part of the time left that dives may take."""
-ROUGH = 0.01
+"""From this number of replicas on, some of which share slices, dives fix most columns, but for later plans where none
+may be split; seconds for the rest of each, and the part of the time left that dives may take."""
+ROUGH = 0.02
 """The gap between the linear program and the bound that its prices prove, below which a first plan of many workloads
 with one replica each is made."""
 BOUND_GROUPS, PLAN_GROUPS = 1000, 2000
@@ -77,8 +77,8 @@ class Run:
 
     Attributes
     ----------
-    large, dives
-        Whether many replicas share slices, and whether plans are made by dives then.
+    large
+        Whether many replicas share slices.
     early
         Whether a first plan is to be made before columns are complete.
     share
@@ -97,13 +97,17 @@ class Run:
         self.columns = self.bounds if self.eased is self.problem else Generation(self.problem, proves=False)
         self.forced, self.draw = forced_roles(self.problem), np.random.default_rng(self.search.seed)
         self.large = bool(problem.oracles) and problem.replicas >= DIVE_FROM
-        self.dives = self.large and (not problem.single or problem.replicas >= FIX_FROM)
         self.early = self.large and problem.single
         self.share = SPLIT_SHARE if self.large and not problem.single else PRICING_SHARE
         self.finest = self.eased is not self.problem or len(problem.groups) > FEW_GROUPS
         if progress.plan is not None:
             for columns in {self.bounds, self.columns}:
                 add_plan(columns.program, columns.problem, progress.plan)
+
+    @property
+    def dives(self) -> bool:
+        """Whether the next plan is that of a dive, which is sooner there than that of the integer program alone."""
+        return self.early or (self.large and (not self.problem.single or self.problem.replicas >= FIX_FROM))
 
     @property
     def infeasible(self) -> bool:
@@ -136,8 +140,8 @@ class Run:
                     pass
             if self.search.left_s <= self.progress.writing_s:
                 return "time_limit"
-            self.early = False
-            improved = self.improve(share=DIVE_SHARE if self.dives else MIP_SHARE if self.finest else QUICK_SHARE)
+            share = DIVE_SHARE if self.dives else MIP_SHARE if self.finest else QUICK_SHARE
+            improved, self.early = self.improve(share=share), False
             if not self.refine() and not improved:
                 if varied >= VARIED and self.columns.converged and self.bounds.converged:
                     return "completed"
