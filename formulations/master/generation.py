@@ -47,7 +47,7 @@ WEAK = 0.5
 NEARLY = 0.02
 """At drawn prices contents get a column that are worth this much less than their slice's price, in GPUs, or more."""
 CUTS = (0.3, 0.7)
-"""The same, where further covers are sought."""
+"""How far prices are drawn inward where further covers are sought."""
 TURNS, SAME, SMALL = 20, 4, 30
 """Linear programs solved at most for further covers before contents are priced, and so often without a lower value.
 
@@ -147,14 +147,14 @@ class Generation:
             self.impossible = True
             return False
         self.last, self.round = found, self.round + 1
-        units = found.value * self.problem.dearest
+        units = self.units(found)
         exhaustive, new = self._priced(found, SLIGHT if self.enough or self.aim is not None else self._slight(units))
         split = self.knots.split(found.spare)
-        settled = not new and exhaustive and not split
+        settled = not new and exhaustive
         if self.aim is None:
-            done = settled or (self.bound >= units * (1 - 1e-9) and not split)
+            done = not split and (settled or self.bound >= units)
             finer = next((scale for scale in REFINED if scale > self.scale), None)
-            reached = self.bound >= math.ceil(units * (1 - 1e-9)) and not split
+            reached = not split and self.bound >= math.ceil(units)
             if not self.enough and (reached or (done and finer is None)):
                 self.enough = True
                 return False
@@ -165,7 +165,7 @@ class Generation:
             self.converged = done and self.aim is None
         else:
             aimed, self.aim = self.aim, self.proof.counts
-            self.converged = self.aim is None or (self.aim == aimed and settled)
+            self.converged = self.aim is None or (self.aim == aimed and settled and not split)
         few = FEW * (len(self.forced) + len(self.covered)) if self.effort < EASY else 0
         weak, self.inward = self.inward > FURTHEST, min(self.inward, FURTHEST)
         return not exhaustive and (weak or new < max(few, 1))
@@ -217,7 +217,7 @@ class Generation:
 
     def _slight(self, units: float) -> float:
         """By how much a content must be worth more than its slice's price, in GPUs, to be missing for the bound."""
-        below = math.ceil(units * (1 - 1e-9)) - 1
+        below = math.ceil(units) - 1
         slices = max(int(supply.partitions.sum(axis=1).max()) for supply in self.problem.supplies)
         return max(SLIGHT, ENOUGH * (units / below - 1) / slices) if below > 0 else SLIGHT
 

@@ -99,13 +99,15 @@ class Knots:
         spare
             (roles,) places less uses in a solution; what harder roles of the class hand down does not count.
         """
-        before, broken = self.jumps.sum(), list[int]()
+        broken: list[int] = []
         for start, end in self._classes():
             handed = np.cumsum(spare[start:end])
             worst = np.argsort(handed)[:MOST_NEW]
             broken += (start + worst[handed[worst] < -BROKEN]).tolist()
+        if self.jumps[broken].all():
+            return False
         self.jump(broken)
-        return bool(self.jumps.sum() > before)
+        return True
 
     def jump(self, roles: Sequence[int] | NDArray[np.int64]) -> None:
         """Let prices jump between some roles and the next easier ones of their classes."""

@@ -8,10 +8,14 @@ Under a latency rule for random arrivals nothing depends on utilisation: levels 
 what none exceeds beside so many (`performance.longest_batches`), for bounds what the longest takes at least.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+
+from provision.models.base.arrays import Floats, Ints
+from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
 
 MOST_PROCESSES = 12
 """Processes on one slice that plans have at most, and up to which bounds count them: launching slows with them."""
@@ -36,6 +40,14 @@ class Level(NamedTuple):
     launching: int
     processes: int
     use: float
+
+
+def level_times_ms(network: ClosedNetwork, sizes: Ints, levels: Sequence[Level], compute: int
+                   ) -> tuple[Floats, Floats]:
+    """(levels, sizes) the latency of batches at levels, and (sizes,) their slice time."""
+    launching, slowdown = (np.array([[getattr(one, what)] for one in levels]) for what in ("launching", "slowdown"))
+    think_ms, slice_ms = work_ms_array(network, sizes, launching, compute)
+    return think_ms + slice_ms * slowdown, slice_ms
 
 
 def planned_levels(clients: int, random_arrivals: bool) -> list[Level]:

@@ -11,9 +11,9 @@ import numpy as np
 
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.network.levels import Level
+from provision.models.contents.network.levels import Level, level_times_ms
 from provision.models.contents.network.ways import longest_work_ms
-from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
+from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Workload
 
@@ -65,9 +65,7 @@ def choices_of(instance: Instance, workload: Workload, network: ClosedNetwork, b
 def _at_mean_times(instance: Instance, workload: Workload, network: ClosedNetwork, sizes: Ints, compute: int,
                    levels: Sequence[Level], processes: int) -> list[Choice]:
     """Batch sizes of little slice time that the workload's rate fills in time."""
-    launching, slowdown = (np.array([[getattr(one, what)] for one in levels]) for what in ("launching", "slowdown"))
-    think_ms, slice_ms = work_ms_array(network, sizes, launching, compute)
-    latency_ms = think_ms + slice_ms * slowdown
+    latency_ms, slice_ms = level_times_ms(network, sizes, levels, compute)
     least_rps = (sizes - 1) / (instance.policy.fill_ms(workload.slo_ms) / 1000) * FILLED
     fits = (latency_ms <= instance.budget_ms(workload) * (1 + TOLERANCE)) & (
         least_rps <= instance.planned_rps(workload))

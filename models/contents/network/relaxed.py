@@ -11,7 +11,7 @@ import numpy as np
 from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.segments import Segments, SliceKind
-from provision.models.contents.network.levels import MOST_PROCESSES, Level
+from provision.models.contents.network.levels import MOST_PROCESSES, Level, level_times_ms
 from provision.models.performance.closed_network import work_ms_array
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import Instance
@@ -73,9 +73,7 @@ def _best(instance: Instance, workload: Workload, kind: SliceKind) -> Floats:
         return found
     network, compute = data.models[workload.model].coefficients, entry.type.slice_compute(kind.profile)
     batch = np.array([size for size in data.batches if size <= network.max_batch], np.int64)
-    launching, slowdown = (np.array([[getattr(one, what)] for one in LEVELS]) for what in ("launching", "slowdown"))
-    think_ms, slice_ms = work_ms_array(network, batch, launching, compute)
-    latency_ms = think_ms + slice_ms * slowdown
+    latency_ms, _ = level_times_ms(network, batch, LEVELS, compute)
     fits = latency_ms <= instance.budget_ms(workload) * (1 + TOLERANCE)
     fits &= network.memory_gib(batch, 1) <= entry.type.slice_memory_gib(kind.profile) * (1 + TOLERANCE)
     sizes = np.arange(1, network.max_batch + 1)

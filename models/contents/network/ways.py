@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from provision.models.base.tolerances import FORGIVEN, TOLERANCE
 from provision.models.contents.knapsacks import Levels
-from provision.models.contents.network.levels import Level
+from provision.models.contents.network.levels import Level, level_times_ms
 from provision.models.contents.roles import Role
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
@@ -102,8 +102,7 @@ def _columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, lev
     gpu, forgiven = gpu_type(data.gpu), 1 + FORGIVEN if relaxed else 1.0
     compute, memory_gib = gpu.slice_compute(profile), gpu.slice_memory_gib(profile) * forgiven
     budget_ms, fill_s = policy.budget_ms(role.slo_ms) * forgiven, policy.fill_ms(role.slo_ms) / 1000
-    launching, slowdown, room = (np.array([getattr(level, what) for level in levels])
-                                 for what in ("launching", "slowdown", "processes"))
+    room = np.array([level.processes for level in levels])
     used = least_use if relaxed else most_use
     for number, name in enumerate(role.models if profile in data.profiles else ()):
         if name not in data.models:
@@ -111,8 +110,7 @@ def _columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, lev
         network = data.models[name].coefficients
         sizes = np.array([size for size in data.batches if size <= network.max_batch])
         batch = np.broadcast_to(sizes[:, None], (len(sizes), len(levels)))
-        think_ms, slice_ms = work_ms_array(network, batch, launching, compute)
-        latency_ms = think_ms + slice_ms * slowdown
+        latency_ms = level_times_ms(network, sizes, levels, compute)[0].T
         rps = 1000 * batch / latency_ms * (forgiven if relaxed else 1 - TOLERANCE)
         processes = np.maximum(np.ceil(role.rate_rps / rps), 1).astype(np.int64)
         busy_s = busy_per_item_s(network, compute)
