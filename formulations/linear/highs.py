@@ -13,6 +13,8 @@ from scipy.sparse import csc_array, csr_array
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 STATUSES: dict[int, Status] = {0: "optimal", 1: "unknown", 2: "infeasible", 3: "unknown", 4: "unknown"}
 """The meaning of SciPy's status numbers; 1 is a limit, 3 an unbounded program, 4 numerical difficulties."""
+MANY_ROWS = 1500
+"""From this number of rows on interior points, and then a vertex, are sooner found than a vertex by simplex steps."""
 LEAST_S = 0.1
 """The least time limit of a solver, in seconds: it needs some time to read the program."""
 POLL_S = 0.1
@@ -49,8 +51,11 @@ class IntegerSolution(NamedTuple):
 
 def solve_linear(rows: Rows) -> LinearSolution | None:
     """The optimum of a linear program; None when it has none."""
-    bounds = np.stack([rows.least, rows.most], axis=1)
-    found = linprog(rows.cost, A_ub=-rows.matrix, b_ub=-rows.right, bounds=bounds)
+    program = {"c": rows.cost, "A_ub": -rows.matrix, "b_ub": -rows.right,
+               "bounds": np.stack([rows.least, rows.most], axis=1)}
+    found = linprog(**program, method="highs-ipm" if len(rows.right) >= MANY_ROWS else "highs")
+    if STATUSES[found.status] == "unknown":
+        found = linprog(**program)
     if STATUSES[found.status] != "optimal":
         return None
     return LinearSolution(found.fun, found.x, np.maximum(-found.ineqlin.marginals, 0), found.lower.marginals)

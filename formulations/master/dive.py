@@ -24,6 +24,8 @@ FEW_GPUS, SOME_GPUS = 1.0, 25.0
 """What is left for the integer program, and at least for a dive that begins again, in prices of the dearest GPU."""
 FAILURES, BEGUN = 6, 2
 """Steps that are taken back before a dive begins again, and how often it does so before one more GPU is allowed."""
+ROUGH, EASIER = 0.01, 0.003
+"""A plan that costs this part more than the linear program is rough; a better one is soon found at this part more."""
 NOISE = 0.15
 """How much is added at random to the parts of columns when a dive begins again."""
 
@@ -60,7 +62,7 @@ def dive(columns: Generation, end: float, draw: np.random.Generator, below: floa
     held = start = Fixed(np.zeros(0, int), np.zeros(0, int))
     tried, noise = np.zeros(0, int), np.zeros(1)
     pace, failures, begun, at = PACE, 0, 0, program.relaxed(strict=True)
-    goal = 0.0 if at is None else max(columns.bound, math.ceil(columns.units(at)))
+    goal = 0.0 if at is None else max(columns.bound, _aim(columns.units(at), below))
     while at is not None and goal < below and perf_counter() < end:
         contents, covers = program.parts(at)
         left = _left(columns, at, contents, held)
@@ -84,6 +86,11 @@ def dive(columns: Generation, end: float, draw: np.random.Generator, below: floa
             if begun % BEGUN == 0 and goal + step < below:
                 goal += step
         at = program.relaxed(strict=True, least=_least(program, held))
+
+
+def _aim(units: float, below: float) -> float:
+    """The price to aim at, in units: hardly more than the linear program's, and that where plans are near it."""
+    return float(math.ceil(units * (1 + EASIER)) if below > units * (1 + ROUGH) else math.ceil(units))
 
 
 def _priced(columns: Generation, fixed: Fixed, goal: float) -> MasterDuals | None:

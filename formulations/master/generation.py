@@ -28,6 +28,8 @@ COARSE, REFINED = 1500, (6_000, 24_000)
 """The same where covers have several replicas, as the knapsack's table has a column for each unit; and later steps."""
 SLIGHT = 2e-5
 """A content gets a column only if it is worth this much more than its slice's price, in GPUs."""
+FIRM = 1
+"""The oracles' effort to begin with, where every workload that shares slices has one replica."""
 FEW, EASY = 0.05, 2
 """After a round that adds fewer columns than this part of the rows, the oracles' effort rises. From the effort EASY on
 it rises only after rounds that add none."""
@@ -39,9 +41,6 @@ INWARD, FURTHEST = 0.3, 0.7
 """How far prices are drawn from those of the linear program towards the inner ones, before contents are priced: at
 first, and at most. They are drawn further, and last the effort rises, while oracles cannot bound what contents are
 worth."""
-HALFWAY, ALMOST, ENRICHING = 0.5, 0.005, 1
-"""Whole-number plans of many workloads need more contents: at prices drawn so far inward, worth so much less than their
-slices, in GPUs, or more, and found with this effort."""
 WEAK = 0.5
 """An oracle's bound is weak that is above the contents found by this part of what the inner prices lack."""
 NEARLY = 0.02
@@ -95,7 +94,8 @@ class Generation:
         self.proof = TypeCounts(problem.supplies, min(problem.most_gpus, MOST_GPUS))
         self.proof.at_least(problem.spread_over)
         self.aim: tuple[int, ...] | None = None
-        self.effort, self.took_s, self.converged, self.round, self.excess = 0, 0.0, False, 0, 0.0
+        self.effort = 0 if len(self.covered) else FIRM
+        self.took_s, self.converged, self.round, self.excess = 0.0, False, 0, 0.0
         self.impossible = self.enough = False
         self.last: MasterDuals | None = None
         self.inner, self.inward = inner, INWARD
@@ -154,7 +154,7 @@ class Generation:
         if self.aim is None:
             done = not split and (settled or self.bound >= units)
             finer = next((scale for scale in REFINED if scale > self.scale), None)
-            reached = not split and self.bound >= math.ceil(units)
+            reached = self.bound >= math.ceil(units)
             if not self.enough and (reached or (done and finer is None)):
                 self.enough = True
                 return False
@@ -190,8 +190,11 @@ class Generation:
         return central
 
     def _priced(self, found: MasterDuals, slight: float) -> tuple[bool, int]:
-        """Price between the linear program and inner prices, and at the linear program where that finds nothing."""
-        if self.inner.value > 0 and self.aim is None:
+        """Price between the linear program and inner prices, and at the linear program where that finds nothing.
+
+        Where covers are no columns, prices of the linear program alone take fewer rounds.
+        """
+        if self.inner.value > 0 and self.aim is None and len(self.covered):
             many = len(self.program.contents), len(self.program.covers)
             nearly = NEARLY if len(self.problem.groups) <= SMALL else 0.0
             exhaustive, _ = self.price(drawn(found, self.inner, self.inward), slight - nearly, self.effort)
@@ -217,11 +220,13 @@ class Generation:
 
     def _slight(self, units: float) -> float:
         """By how much a content must be worth more than its slice's price, in GPUs, to be missing for the bound."""
+        if not len(self.covered):
+            return SLIGHT
         below = math.ceil(units) - 1
         slices = max(int(supply.partitions.sum(axis=1).max()) for supply in self.problem.supplies)
         return max(SLIGHT, ENOUGH * (units / below - 1) / slices) if below > 0 else SLIGHT
 
-    def price(self, duals: MasterDuals, slight: float, effort: int) -> tuple[bool, int]:
+    def price(self, duals: MasterDuals | Inner, slight: float, effort: int) -> tuple[bool, int]:
         """Add columns at some duals and prove a bound; returns whether pricing was exhaustive, and how many are new.
 
         Contents count that are worth more than their slice's price by ``slight``, which may be negative.
@@ -252,11 +257,6 @@ class Generation:
             found = self.program.relaxed(strict=True)
             if found is None or perf_counter() > end or not self.price(found, SLIGHT, 0)[1]:
                 break
-
-    def enrich(self) -> None:
-        """Contents for whole-number plans that are worth nearly as much as their slices, halfway to inner prices."""
-        if self.last is not None and self.inner.value > 0:
-            self.price(drawn(self.last, self.inner, HALFWAY), -ALMOST, ENRICHING)
 
     def vary(self, draw: np.random.Generator) -> None:
         """Columns for whole-number plans: covers at prices around the last ones, contents of some of the roles."""

@@ -8,9 +8,9 @@ import numpy as np
 
 from provision.formulations.isolated.shared_relaxation import further_bound
 from provision.formulations.master.covers import forced_roles
-from provision.formulations.master.dive import dive
+from provision.formulations.master.dive import ROUGH, dive
 from provision.formulations.master.first_answers import first_answers, shares_networks
-from provision.formulations.master.generation import Generation, hand_on
+from provision.formulations.master.generation import FIRM, SLIGHT, Generation, hand_on
 from provision.formulations.master.listed import ListedProgram
 from provision.formulations.master.plans import add_plan, plan_of, shared_rates
 from provision.formulations.master.program import Chosen
@@ -18,6 +18,7 @@ from provision.formulations.master.refined import refined
 from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.master.time_bound import time_bound
 from provision.formulations.master.type_counts import TypeCounts
+from provision.formulations.master.whole import first_prices, keeps_limits, unsplit
 from provision.models.contents.aggregation import rounded
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
@@ -32,27 +33,31 @@ NAME = "master"
 PRICING_SHARE, SPLIT_SHARE = 0.6, 0.95
 """Part of the time left that columns may take before a plan is made: in general, and before a dive where workloads may
 be split, which seldom finds a plan better than one that splits none."""
+WHOLE_SHARE = 0.4
+"""Part of the time left that a plan may take which splits no workload, where they may be split."""
 FIRST_SHARE = 0.1
 """Part of the time that a first plan from the columns to begin with may take."""
 STRICT_SHARE = 0.3
 """Part of the time left that columns for plans alone may take."""
-MIP_SHARE, QUICK_SHARE = 0.5, 0.25
-"""Parts of the time left that an integer program may take: over the finest steps of rates, and before."""
+MIP_SHARE, QUICK_SHARE, RIPE_SHARE = 0.5, 0.25, 0.9
+"""Parts of the time left that an integer program may take: over the finest steps of rates, before, and for many
+workloads with one replica each."""
 LISTED_SHARE = 0.7
 """Part of the time left that plans and bounds from a list of all contents may take."""
 FEW_GROUPS = 30
-"""With more groups steps of rates are not cut finer."""
-REDUCED_COST, MOST_COLUMNS = 0.02, 4000
-"""The integer program takes columns up to this reduced cost, in GPUs, and at least this number of columns."""
+"""With more groups steps of rates are not cut finer, but for many workloads that may be split."""
+REDUCED_COST, LEAST_COLUMNS = 0.02, (4000, 1500)
+"""The integer program takes columns up to this reduced cost, in GPUs, and at least this number of columns: in general,
+and where many replicas share slices."""
 FIX_FROM = 1500
 """From this number of replicas on, the whole parts of the linear solution are fixed in the integer program, or by
 dives."""
 DIVE_FROM, REST_S, DIVE_SHARE = 200, 10.0, 0.7
-"""From this number of replicas on, some of which share slices, dives fix most columns, but for later plans where none
-may be split; seconds for the rest of each, and the part of the time left that dives may take."""
-ROUGH = 0.02
-"""The gap between the linear program and the bound that its prices prove, below which a first plan of many workloads
-with one replica each is made."""
+"""From this number of replicas on, some of which share slices, dives fix most columns while some may be missing or
+workloads may be split; seconds for the rest of each, and the part of the time left that dives may take."""
+RIPE, FAIR = 0.004, 0.01
+"""The gaps between the linear program and the bound that its prices prove, below which columns are as good as complete
+for a plan of many workloads with one replica each, and good enough for a brief search."""
 BOUND_GROUPS, PLAN_GROUPS = 1000, 2000
 """More groups than these on shared slices are aggregated to this number, for bounds and for plans."""
 VARIED = 20
@@ -74,21 +79,26 @@ class Run:
         The best plan and bound so far.
     name
         The method's, for its plans.
+    whole
+        The columns of the program that splits no workload, where these were sought before.
+    brief
+        Whether one plan is enough where many replicas share slices.
 
     Attributes
     ----------
     large
         Whether many replicas share slices.
-    early
-        Whether a first plan is to be made before columns are complete.
     share
         The part of the time left that columns may take before a plan is made.
+    tried
+        Whether the integer program over ripe columns has been tried.
     finest
         Whether the steps of rates are not to be cut any more.
     """
 
-    def __init__(self, problem: Problem, progress: Progress, name: str) -> None:
-        self.progress, self.search, self.name = progress, progress.search, name
+    def __init__(self, problem: Problem, progress: Progress, name: str, whole: Generation | None = None,
+                 brief: bool = False) -> None:
+        self.progress, self.search, self.name, self.brief = progress, progress.search, name, brief
         self.problem = self.eased = problem
         if problem.oracles and len(problem.groups) > BOUND_GROUPS:
             self.eased = Problem(problem.instance, rounded(problem.groups, BOUND_GROUPS, up=False), eased=True)
@@ -97,17 +107,30 @@ class Run:
         self.columns = self.bounds if self.eased is self.problem else Generation(self.problem, proves=False)
         self.forced, self.draw = forced_roles(self.problem), np.random.default_rng(self.search.seed)
         self.large = bool(problem.oracles) and problem.replicas >= DIVE_FROM
-        self.early = self.large and problem.single
+        self.tried = False
         self.share = SPLIT_SHARE if self.large and not problem.single else PRICING_SHARE
-        self.finest = self.eased is not self.problem or len(problem.groups) > FEW_GROUPS
+        split = self.large and not problem.single
+        self.finest = self.eased is not self.problem or (len(problem.groups) > FEW_GROUPS and not split)
         if progress.plan is not None:
             for columns in {self.bounds, self.columns}:
                 add_plan(columns.program, columns.problem, progress.plan)
+        if whole is not None and self.large:
+            hand_on(whole, self.bounds)
+            self.bounds.price(first_prices(whole, self.eased), SLIGHT, 0)
+            self.bounds.effort = FIRM
+
+    @property
+    def ripe(self) -> bool:
+        """Whether hardly a column is missing for a plan of many workloads with one replica each."""
+        return self.large and self.problem.single and self.bounds.gap <= RIPE
 
     @property
     def dives(self) -> bool:
         """Whether the next plan is that of a dive, which is sooner there than that of the integer program alone."""
-        return self.early or (self.large and (not self.problem.single or self.problem.replicas >= FIX_FROM))
+        last = self.columns.last
+        rough = last is None or self._below() > self.columns.units(last) * (1 + ROUGH)
+        many = self.problem.replicas >= FIX_FROM
+        return self.large and (self.brief or many or rough or self.tried or not self.ripe)
 
     @property
     def infeasible(self) -> bool:
@@ -132,7 +155,7 @@ class Run:
                     return "proved"
                 if self.bounds.near and not self.finest:
                     break
-                if self.early and self.bounds.gap < ROUGH:
+                if self.brief and self.large and self.bounds.gap < FAIR:
                     break
             if self.columns is not self.bounds:
                 hand_on(self.bounds, self.columns)
@@ -140,8 +163,12 @@ class Run:
                     pass
             if self.search.left_s <= self.progress.writing_s:
                 return "time_limit"
-            share = DIVE_SHARE if self.dives else MIP_SHARE if self.finest else QUICK_SHARE
-            improved, self.early = self.improve(share=share), False
+            share = (QUICK_SHARE if not self.finest else DIVE_SHARE if self.dives else RIPE_SHARE if self.large
+                     else MIP_SHARE)
+            ripe, improved = self.ripe and not self.dives, self.improve(share=share)
+            self.tried = self.tried or ripe
+            if self.brief and self.large:
+                return "completed"
             if not self.refine() and not improved:
                 if varied >= VARIED and self.columns.converged and self.bounds.converged:
                     return "completed"
@@ -168,8 +195,6 @@ class Run:
         The integer program may take this share of the time left.
         """
         self.columns.price_strictly(rounds, perf_counter() + self.search.left_s * STRICT_SHARE)
-        if self.large and not self.dives:
-            self.columns.enrich()
         found, value = self._integral(share), self.progress.value
         if found is None or (value is not None and self.problem.objective(self._cost(found)) >= value * (1 - 1e-12)):
             return False
@@ -186,7 +211,8 @@ class Run:
         relaxed = program.relaxed(strict=True)
         if relaxed is None or math.ceil(self.columns.units(relaxed)) >= self._below():
             return None
-        kept = relaxed.reduced <= max(REDUCED_COST, np.sort(relaxed.reduced)[:MOST_COLUMNS][-1])
+        least = LEAST_COLUMNS[self.large]
+        kept = relaxed.reduced <= max(REDUCED_COST, np.sort(relaxed.reduced)[:least][-1])
         kept[program.loose()] = False
         fixed = np.floor(relaxed.parts + 1e-6) * (self.problem.replicas >= FIX_FROM)
         fixed[: program.others] = 0
@@ -235,7 +261,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
     try:
         listed = _listed(problem, progress)
         if not progress.proved and (listed is None or math.isfinite(listed.bound)):
-            run = Run(problem, progress, NAME)
+            run = Run(problem, progress, NAME, _whole(instance, progress))
             random = instance.policy.rule.random_arrivals
             if random or progress.bound is None:
                 further = time_bound(problem) if random else further_bound(instance, search.left_s * FURTHER_SHARE)
@@ -255,6 +281,24 @@ def _problem(instance: Instance, plan: Plan | None) -> Problem:
     if plan is None or not instance.policy.share_slices or len(instance.workloads) > FEW_GROUPS:
         return Problem(instance)
     return Problem(instance, finer=shared_rates(instance, plan))
+
+
+def _whole(instance: Instance, progress: Progress) -> Generation | None:
+    """Plan with one replica for every workload that one can carry; returns the columns, None where that is no less."""
+    part = unsplit(instance)
+    if part is None or progress.proved:
+        return None
+    problem, within = Problem(part), Progress(part, progress.search.apart(WHOLE_SHARE))
+    if progress.plan is not None and keeps_limits(part, progress.plan):
+        within.plan = progress.plan
+    run = Run(problem, within, NAME, brief=True)
+    try:
+        if _listed(problem, within) is None and not within.proved:
+            run.until_proved()
+    finally:
+        if within.plan is not None:
+            progress.offer(within.plan.model_copy(update={"digest": instance.digest}))
+    return run.bounds
 
 
 def _listed(problem: Problem, progress: Progress) -> TypeCounts | None:

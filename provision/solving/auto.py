@@ -26,10 +26,9 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving.even import even_replicas
-from provision.solving.parts import parts_of, unsplit, whole_plan
+from provision.solving.parts import parts_of, whole_plan
 from provision.solving.slack import with_slack
 from provision.solving.surviving import surviving
-from provision.verification.verify import verify
 
 Step = Callable[[Instance, Search], Outcome]
 FEW_ITERATIONS = 10
@@ -106,7 +105,6 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
     if shares_networks(instance):
         yield first_answers, 0.5
     yield _on_parts(master.METHODS[0]), 0.3
-    yield _unsplit, 0.3
     yield master.solve, 1.0
     yield _where_able(cpsat.METHODS[0]), 1.0
 
@@ -151,19 +149,6 @@ def _on_parts(method: Method) -> Step:
         return progress.outcome("completed")
 
     return step
-
-
-def _unsplit(instance: Instance, search: Search) -> Outcome:
-    """The master with one replica for every workload that shares GPUs, where the instance allows more: a plan."""
-    part = unsplit(instance)
-    if part is None:
-        return Outcome("unknown", "completed")
-    start = None if search.start is None else whole_plan(part, search.start)
-    begun = start if start is not None and verify(part, start).ok else None
-    found = _where_able(master.METHODS[0])(part, replace(search.apart(1.0), start=begun))
-    plan = None if found.plan is None else whole_plan(instance, found.plan)
-    ended: Termination = "stopped" if found.termination == "stopped" else "completed"
-    return Outcome("unknown" if plan is None else "feasible", ended, plan=plan)
 
 
 def _served(instance: Instance, search: Search) -> Outcome:

@@ -2,12 +2,8 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from provision.models.contents.alone.segments import best_segments
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import needs
 
 
 def parts_of(instance: Instance) -> Iterator[Instance]:
@@ -21,22 +17,6 @@ def parts_of(instance: Instance) -> Iterator[Instance]:
         known = {model for data in performance for model in data.models}
         if all(model in known for workload in instance.workloads for model in workload.models):
             yield instance.replace(fleet=fleet, performance=performance)
-
-
-def unsplit(instance: Instance) -> Instance | None:
-    """The instance with one replica for every workload that one can carry; None where that changes nothing.
-
-    Only for GPUs shared under interference: elsewhere splitting is as quick to plan.
-    """
-    if "interference" not in needs(instance):
-        return None
-    most_rps = best_segments(instance).throughput_rps.max(axis=1, initial=0.0)
-    free = np.array([one.max_replicas != 1 and one.min_replicas <= 1 and one.max_share_per_gpu == 1
-                     and instance.planned_rps(one) <= most_rps[at] for at, one in enumerate(instance.workloads)])
-    if not free.any():
-        return None
-    return instance.replace(workloads=tuple(one.model_copy(update={"max_replicas": 1}) if chosen else one
-                                            for one, chosen in zip(instance.workloads, free.tolist(), strict=True)))
 
 
 def whole_plan(instance: Instance, plan: Plan) -> Plan:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.identity import Identity
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.token_points import token_point
 from provision.models.hardware.geometry import Geometry, geometry
@@ -51,18 +52,6 @@ class Segments:
         return geometry(gpu.type, names) if gpu.partitioned and names else None
 
 
-class _Identity(NamedTuple):
-    """An instance as a cache key, compared by identity: comparing contents takes longer than finding segments."""
-
-    instance: Instance
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and self.instance is other.instance
-
-    def __hash__(self) -> int:
-        return id(self.instance)
-
-
 def best_segments(instance: Instance, max_processes: int | None = None) -> Segments:
     """The segments of an instance, kinds in the order of the fleet and of its profiles; read-only.
 
@@ -76,12 +65,12 @@ def best_segments(instance: Instance, max_processes: int | None = None) -> Segme
     max_processes
         Use no operating point with more processes than this; None for no limit beyond the fleet's.
     """
-    return _best_segments(_Identity(instance), max_processes)
+    return _best_segments(Identity(instance), max_processes)
 
 
 @lru_cache(maxsize=4)
-def _best_segments(key: _Identity, max_processes: int | None) -> Segments:
-    instance = key.instance
+def _best_segments(key: Identity[Instance], max_processes: int | None) -> Segments:
+    instance = key.one
     budgets = np.array([instance.budget_ms(workload) for workload in instance.workloads]) * (1 + TOLERANCE)
     rows: dict[tuple[str, int, Traffic], list[int]] = {}
     for index, workload in enumerate(instance.workloads):

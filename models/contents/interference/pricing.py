@@ -176,11 +176,14 @@ def hardened(tables: PointTables, found: FoundPatterns, harder_first: Ints, hard
     """Replace, in every pattern, classes by harder ones of the same models as long as the pattern can be planned.
 
     ``harder[harder_first[c] : harder_first[c + 1]]`` are the next harder classes of c. Long leaps come first, since
-    each step is checked.
+    each step is checked, from the units on that the members have so far; the last pattern is checked from the start.
     """
-    units, points = np.empty(tables.most, np.int64), np.empty(tables.most, np.int64)
+    reached, units, points = np.empty((3, tables.most), np.int64)
     for row in range(len(found.size)):
-        members, size, leap = found.members[row], found.size[row], LEAP
+        members, size, leap = found.members[row].copy(), found.size[row], LEAP
+        reached[:] = 0
+        if settle(tables, members, size, reached, points) == NONE:
+            continue
         while leap > 0:
             changed = False
             for turn in range(size):
@@ -188,14 +191,17 @@ def hardened(tables: PointTables, found: FoundPatterns, harder_first: Ints, hard
                 one = members[at]
                 for first in range(harder_first[one], harder_first[one + 1]):
                     members[at] = _leapt(harder[first], leap - 1, harder_first, harder)
-                    for each in range(size):
-                        units[each] = 0
+                    units[:] = reached
                     if settle(tables, members, size, units, points) != NONE:
+                        reached[:] = units
                         changed = True
                         break
                     members[at] = one
             if not changed:
                 leap //= 2
+        units[:] = 0
+        if settle(tables, members, size, units, points) != NONE:
+            found.members[row] = members
 
 
 @compiled

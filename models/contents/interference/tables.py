@@ -13,12 +13,14 @@ workload that one GPU cannot serve is split, into the least number of equal part
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.identity import Identity
 from provision.models.base.tolerances import DUST, LOOSE
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.interference.kernels import unbeaten
@@ -158,10 +160,17 @@ def models_apart(demands: Iterable[Demand]) -> Ints:
 
 
 def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand]) -> PointTables:
-    """The tables of some demands on whole GPUs of a type, in the order of the demands.
+    """The tables of some demands on whole GPUs of a type, in the order of the demands; read-only.
 
-    A demand that the GPU type cannot serve has no points. ``rule`` is the latency rule that the points keep.
+    A demand that the GPU type cannot serve has no points. ``rule`` is the latency rule that the points keep. The last
+    few tables are kept.
     """
+    return _tables(Identity(data), rule, tuple(demands))
+
+
+@lru_cache(maxsize=4)
+def _tables(file: Identity[PerformanceFile], rule: LatencyRule, demands: Sequence[Demand]) -> PointTables:
+    data = file.one
     law = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
     points = [_points(law.grids, rule, *demand) for demand in demands]
     offsets = np.cumsum([0] + [len(one["units"]) for one in points])

@@ -1,0 +1,62 @@
+"""Whole workloads first: the instance with one replica for each workload, whose plan and columns others begin with.
+
+Splitting seldom saves many GPUs that replicas share, but makes a larger program whose prices converge slowly. So the
+program without splits is solved first: its plan holds, its contents are columns, and its prices are first prices.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+
+from provision.formulations.master.generation import Generation
+from provision.formulations.master.inner import Inner
+from provision.models.contents.alone.segments import best_segments
+from provision.models.contents.problem import Problem
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import needs
+
+
+def unsplit(instance: Instance) -> Instance | None:
+    """The instance with one replica for every workload that one can carry; None where that changes nothing.
+
+    Only for GPUs shared under interference: elsewhere splitting is as quick to plan.
+    """
+    if "interference" not in needs(instance):
+        return None
+    most_rps = best_segments(instance).throughput_rps.max(axis=1, initial=0.0)
+    free = np.array([one.max_replicas != 1 and one.min_replicas <= 1 and one.max_share_per_gpu == 1
+                     and instance.planned_rps(one) <= most_rps[at] for at, one in enumerate(instance.workloads)])
+    if not free.any():
+        return None
+    return instance.replace(workloads=tuple(one.model_copy(update={"max_replicas": 1}) if chosen else one
+                                            for one, chosen in zip(instance.workloads, free.tolist(), strict=True)))
+
+
+def keeps_limits(instance: Instance, plan: Plan) -> bool:
+    """Whether a plan has no more replicas of any workload than the instance allows."""
+    replicas = Counter(one.workload for gpu in plan.gpus for piece in gpu.slices for one in piece.replicas)
+    return all(one.max_replicas is None or replicas[one.name] <= one.max_replicas for one in instance.workloads)
+
+
+def first_prices(whole: Generation, problem: Problem) -> Inner:
+    """Prices for a program with splits from the inner prices of the one without; the bound that they prove is unknown.
+
+    Within a workload class a role's price lies between those of its neighbours in rate. A role of less than the least
+    rate costs its part of that one's price, so that covers by small roles are no cheaper.
+    """
+    known = sorted((role.workload_class, role.rate_rps, price)
+                   for role, price in zip(whole.problem.roles, whole.inner.roles.tolist(), strict=True))
+    ends = [0, *(at for at, (one, other) in enumerate(pairwise(known), 1) if one[0] != other[0]), len(known)]
+    by_class = {known[start][0]: np.array([(0.0, 0.0), *(one[1:] for one in known[start:end])]).T
+                for start, end in pairwise(ends)}
+    roles = np.zeros(len(problem.roles))
+    for at, role in enumerate(problem.roles):
+        if role.workload_class in by_class:
+            rates_rps, prices = by_class[role.workload_class]
+            rate_rps = max(role.rate_rps, min(role.upto_rps, rates_rps[1]))
+            roles[at] = np.interp(rate_rps, rates_rps, prices)
+    return Inner(0.0, whole.inner.kinds, roles)
