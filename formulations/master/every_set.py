@@ -13,12 +13,10 @@ import numpy as np
 from provision.formulations.linear.highs import solve_integer
 from provision.formulations.master.fullest import Filled, FullFleet
 from provision.formulations.master.held import Column
-from provision.models.base.tolerances import SOLVER
+from provision.models.base.tolerances import SOLVER, TOLERANCE
 from provision.models.contents.capacities import LOOSE, Member, Sets
 from provision.models.contents.oracle import Running
 
-CLOSE = 1e-9
-"""The part of its bound that a set may lack to count as carrying it."""
 UNKNOWN = Running(0, 1, 1, 1.0)
 """Stands for how a replica runs while that does not matter."""
 
@@ -93,6 +91,6 @@ class EverySet:
             known = False
             if held is not None:
                 self.held[place] = held
-                if sum(held.rps) >= self.most[at] * (1 - CLOSE):
+                if sum(held.rps) >= self.most[at] * (1 - TOLERANCE):
                     self.effort[place] = hardest
         return known

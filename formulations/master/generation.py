@@ -20,6 +20,7 @@ from provision.formulations.master.inner import NOTHING, Inner, averaged, drawn,
 from provision.formulations.master.knots import Knots
 from provision.formulations.master.program import MasterDuals, Program
 from provision.formulations.master.type_counts import TypeCounts
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.problem import Group, Problem
 
 FINE = 10**6
@@ -111,7 +112,7 @@ class Generation:
 
     def units(self, found: MasterDuals) -> float:
         """The value of a linear program in units of price, less what may be rounding."""
-        return found.value * self.problem.dearest * (1 - 1e-9)
+        return found.value * self.problem.dearest * (1 - TOLERANCE)
 
     @property
     def gap(self) -> float:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.models.base.tolerances import FORGIVEN, TOLERANCE
+from provision.models.base.tolerances import FORGIVEN, SINGLE, TOLERANCE
 from provision.models.contents.knapsacks import Levels
 from provision.models.contents.network.levels import Level, level_times_ms
 from provision.models.contents.roles import Role
@@ -49,7 +49,7 @@ class Ways(NamedTuple):
         second = np.floor(parts * (1 - TOLERANCE)) if relaxed else np.ceil(parts)
         room = np.array([level.processes for level in levels], np.int64)
         kept = (self.processes >= 0) & (second <= units)
-        gib = self.memory_gib * (1 - 1e-6 if relaxed else 1)
+        gib = self.memory_gib * (1 - SINGLE if relaxed else 1)
         processes, second = np.where(kept, self.processes, -1), np.where(kept, second, 0)
         return Levels(self.start, processes.astype(np.int32, "C"), second.astype(np.int32, "C"),
                       gib.astype(np.float32, "C"), room, units)
