@@ -63,7 +63,7 @@ class EverySet:
         return True
 
     def rounds(self, until: float) -> Iterator[Filled | None]:
-        """Solutions, None while a set has no operating points, until a time or until nothing is left to find out."""
+        """Solutions until a time, or until all that they carry is known; None for one with a set that does not run."""
         rates = [group.rate_rps for group in self.fleet.problem.groups]
         columns = [Column(kind, tuple(Member(one, UNKNOWN) for one in groups), tuple(rates[one] for one in groups))
                    for kind, groups in self.places]

@@ -121,7 +121,7 @@ class Generation:
 
     @property
     def near(self) -> bool:
-        """Whether more columns can raise the bound by little, and finer steps by more."""
+        """Whether finer steps of rates promise to raise the bound by more than further columns do."""
         value = 0.0 if self.last is None else self.last.value
         ahead = value * self.problem.dearest > self.bound * (1 + AHEAD)
         return self.converged or (0 < NEAR * value <= self.inner.value and not ahead)
@@ -217,7 +217,7 @@ class Generation:
         return np.floor(np.concatenate([found.kinds, found.roles]) * self.scale + 1e-9).astype(np.int64)
 
     def _slight(self, units: float) -> float:
-        """By how much a content must be worth more than its slice's price, in GPUs, to be missing for the bound."""
+        """How much more than its slice's price a content must be worth, in GPUs, to matter for the bound."""
         below = math.ceil(units) - 1
         slices = max(int(supply.partitions.sum(axis=1).max()) for supply in self.problem.supplies)
         return max(SLIGHT, ENOUGH * (units / below - 1) / slices) if below > 0 else SLIGHT

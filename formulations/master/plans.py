@@ -152,7 +152,7 @@ def _replicas(problem: Problem, chosen: Chosen, forced: dict[int, int]) -> tuple
 
 
 def _factor(problem: Problem, cover: CoverUse, rate_rps: float) -> float:
-    """The part of their credit that the replicas of a cover are routed."""
+    """The rate routed to the replicas of a cover, as a part of what they are credited with."""
     total = _credit(problem, cover.group, cover.uses)
     return min(1.0, rate_rps / total) if total > 0 else 0.0
 

@@ -60,7 +60,7 @@ def choose(choices: Sequence[Sequence[Choice[Pool]]], priorities: Sequence[int],
 
 
 def _urgency(found: Sequence[Choice[Pool]]) -> tuple[float, float]:
-    """Who loses most by its second best comes first, of equals who costs most."""
+    """The sort key of a service: how much dearer its second choice is, the most first; of equals the dearest first."""
     if len(found) < 2:
         return -math.inf, -found[0].cost if found else 0.0
     return found[0].cost - found[1].cost, -found[0].cost
