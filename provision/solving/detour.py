@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.search import Outcome, Progress, Search
+from provision.models.problem.search import Outcome, Progress, Search, Termination
 from provision.verification.verify import verify
 
 Run = Callable[[Instance, Search], Outcome]
@@ -56,5 +56,5 @@ class Detour:
 
     def outcome(self, reason: str) -> Outcome:
         """What has been found; ``reason`` counts where there is no plan."""
-        ended = "stopped" if self.stopped else "time_limit" if self.search.left_s <= 0 else "completed"
+        ended: Termination = "stopped" if self.stopped else "time_limit" if self.search.left_s <= 0 else "completed"
         return self.progress.outcome(ended, reason)
