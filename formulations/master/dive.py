@@ -94,7 +94,7 @@ def _aim(units: float, below: float) -> float:
 
 
 def _priced(columns: Generation, fixed: Fixed, goal: float) -> MasterDuals | None:
-    """The linear program with some columns fixed; with further columns where it costs more than the goal."""
+    """Solve the linear program with some columns fixed, again with new columns where it costs more than the goal."""
     found = columns.program.relaxed(strict=True, least=_least(columns.program, fixed))
     if found is not None and columns.units(found) > goal and columns.price(found, SLIGHT, 0)[1]:
         return columns.program.relaxed(strict=True, least=_least(columns.program, fixed))
@@ -102,7 +102,7 @@ def _priced(columns: Generation, fixed: Fixed, goal: float) -> MasterDuals | Non
 
 
 def _left(columns: Generation, at: MasterDuals, contents: NDArray[np.float64], held: Fixed) -> float:
-    """What contents that are not fixed cost, in prices of the dearest GPU."""
+    """The cost of the contents that are not fixed, in prices of the dearest GPU."""
     worth = np.array([at.kinds[kind] for kind, _ in columns.program.contents])
     return float((contents - _padded(held.contents, len(contents))) @ worth)
 

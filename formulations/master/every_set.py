@@ -13,12 +13,10 @@ import numpy as np
 from provision.formulations.linear.highs import solve_integer
 from provision.formulations.master.fullest import Filled, FullFleet
 from provision.formulations.master.held import Column
-from provision.models.base.tolerances import SOLVER
+from provision.models.base.tolerances import SOLVER, TOLERANCE
 from provision.models.contents.capacities import LOOSE, Member, Sets
 from provision.models.contents.oracle import Running
 
-CLOSE = 1e-9
-"""The part of its bound that a set may lack to count as carrying it."""
 UNKNOWN = Running(0, 1, 1, 1.0)
 """Stands for how a replica runs while that does not matter."""
 
@@ -65,7 +63,7 @@ class EverySet:
         return True
 
     def rounds(self, until: float) -> Iterator[Filled | None]:
-        """Solutions, None while a set has no operating points, until a time or until nothing is left to find out."""
+        """Solutions until a time, or until all that they carry is known; None for one with a set that does not run."""
         rates = [group.rate_rps for group in self.fleet.problem.groups]
         columns = [Column(kind, tuple(Member(one, UNKNOWN) for one in groups), tuple(rates[one] for one in groups))
                    for kind, groups in self.places]
@@ -93,6 +91,6 @@ class EverySet:
             known = False
             if held is not None:
                 self.held[place] = held
-                if sum(held.rps) >= self.most[at] * (1 - CLOSE):
+                if sum(held.rps) >= self.most[at] * (1 - TOLERANCE):
                     self.effort[place] = hardest
         return known

@@ -64,7 +64,7 @@ def _layouts(problem: Problem, partitions: list[NDArray[np.int64]], contents: li
 
 
 def _workloads(problem: Problem, contents: list[Column]) -> dict[tuple[int, int], int]:
-    """The workload of every replica, by (content, place): the largest replicas first, to whoever lacks most.
+    """The workload of every replica, by (content, place): the largest replicas first, to the workload that lacks most.
 
     Workloads that have fewer replicas than they must go before all others.
     """

@@ -102,7 +102,7 @@ class FullFleet:
             self._price(SMOOTH * self.best + (1 - SMOOTH) * found.duals)
 
     def seek(self, until: float) -> None:
-        """Add contents that hold, at the prices of those so far and like those in use there, until a time.
+        """Until a time add contents that hold: worth much at the prices of the present ones, or like those in use.
 
         Where there are none, prices are drawn around these.
         """
@@ -130,7 +130,7 @@ class FullFleet:
         return None if found.x is None else self.filled(found.x, list(self.columns))
 
     def filled(self, numbers: Floats, contents: Sequence[Column | None]) -> Filled | None:
-        """GPUs and contents from the numbers of all columns; None where one that is taken is unknown."""
+        """GPUs and contents of a solution; None where it takes a content whose operating points are unknown."""
         whole = np.rint(numbers).astype(int)
         taken = [one for one, many in zip(contents, whole, strict=False) for _ in range(many)]
         ends = len(contents) + np.cumsum([0, *(len(supply.partitions) for supply in self.problem.supplies)])
@@ -151,7 +151,7 @@ class FullFleet:
         return None not in found
 
     def _price(self, duals: Floats) -> None:
-        """Prove a bound at some duals, and add contents that are worth more there than their slice."""
+        """Prove a bound at some dual prices, and add contents that are worth more at these than their slice."""
         supplies, kinds, groups = len(self.count), len(self.problem.segments.kinds), len(self.demand_rps)
         _, slices, per_rps, least, most = np.split(duals, np.cumsum([supplies, kinds, groups, groups]))
         worth = Worth(1 + per_rps, least - most, self.cap_rps)

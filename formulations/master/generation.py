@@ -20,6 +20,7 @@ from provision.formulations.master.inner import NOTHING, Inner, averaged, drawn,
 from provision.formulations.master.knots import Knots
 from provision.formulations.master.program import MasterDuals, Program
 from provision.formulations.master.type_counts import TypeCounts
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.problem import Group, Problem
 
 FINE = 10**6
@@ -111,7 +112,7 @@ class Generation:
 
     def units(self, found: MasterDuals) -> float:
         """The value of a linear program in units of price, less what may be rounding."""
-        return found.value * self.problem.dearest * (1 - 1e-9)
+        return found.value * self.problem.dearest * (1 - TOLERANCE)
 
     @property
     def gap(self) -> float:
@@ -120,7 +121,7 @@ class Generation:
 
     @property
     def near(self) -> bool:
-        """Whether more columns can raise the bound by little, and finer steps by more."""
+        """Whether finer steps of rates promise to raise the bound by more than further columns do."""
         value = 0.0 if self.last is None else self.last.value
         ahead = value * self.problem.dearest > self.bound * (1 + AHEAD)
         return self.converged or (0 < NEAR * value <= self.inner.value and not ahead)
@@ -219,7 +220,7 @@ class Generation:
         return np.floor(np.concatenate([found.kinds, found.roles]) * self.scale + 1e-9).astype(np.int64)
 
     def _slight(self, units: float) -> float:
-        """By how much a content must be worth more than its slice's price, in GPUs, to be missing for the bound."""
+        """How much more than its slice's price a content must be worth, in GPUs, to matter for the bound."""
         if not len(self.covered):
             return SLIGHT
         below = math.ceil(units) - 1

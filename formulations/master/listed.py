@@ -67,7 +67,10 @@ class ListedProgram:
         self.value, self.reduced = 0.0, np.zeros(len(self.kind))
 
     def plans(self, until: float, method: str) -> Iterator[Plan | None]:
-        """Raise the bound and yield None until there is a plan that costs no more, until there is none, or a time."""
+        """Raise the bound to the next possible cost, yielding None each time, until a plan costs no more or time is up.
+
+        The last one yielded is that plan, or None where the search for it ended without an answer.
+        """
         converged = self._prove(until)
         yield None
         while converged and perf_counter() < until and math.isfinite(self.proof.bound):
@@ -124,7 +127,7 @@ class ListedProgram:
         return None, found.status == "infeasible"
 
     def _undominated(self, contents: Ints) -> Ints:
-        """Those of some contents that no other one on the same slice kind replaces."""
+        """The contents left over when each that another one on the same slice kind replaces is dropped."""
         found = []
         for kind in np.unique(self.kind[contents]):
             here = contents[self.kind[contents] == kind]

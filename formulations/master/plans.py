@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from provision.formulations.master.program import Chosen, CoverUse, Program
-from provision.models.base.tolerances import TOLERANCE
+from provision.models.base.tolerances import DUST, TOLERANCE
 from provision.models.contents.alone.assemble import Layout, assemble
 from provision.models.contents.alone.deal import deal
 from provision.models.contents.alone.partitions import Partitions
@@ -120,12 +120,12 @@ def shared_rates(instance: Instance, plan: Plan) -> dict[tuple[tuple[str, ...], 
 def carries(problem: Problem, at: int, uses: tuple[tuple[int, int], ...]) -> bool:
     """Whether a cover carries the rate of a group within its replica limits."""
     group, number = problem.groups[at], sum(many for _, many in uses)
-    return group.least <= number <= group.most and _credit(problem, at, uses) >= group.rate_rps * (1 - 2e-12)
+    return group.least <= number <= group.most and _credit(problem, at, uses) >= group.rate_rps * (1 - 2 * DUST)
 
 
 def _easiest(roles: Sequence[tuple[float, int]], rate_rps: float) -> int | None:
     """The easiest role that carries a rate, of (rate, role) in ascending order; None when there is none."""
-    at = bisect_left(roles, (rate_rps * (1 - 1e-12), -1))
+    at = bisect_left(roles, (rate_rps * (1 - DUST), -1))
     return roles[at][1] if at < len(roles) else None
 
 
@@ -152,7 +152,7 @@ def _replicas(problem: Problem, chosen: Chosen, forced: dict[int, int]) -> tuple
 
 
 def _factor(problem: Problem, cover: CoverUse, rate_rps: float) -> float:
-    """The part of their credit that the replicas of a cover are routed."""
+    """The rate routed to the replicas of a cover, as a part of what they are credited with."""
     total = _credit(problem, cover.group, cover.uses)
     return min(1.0, rate_rps / total) if total > 0 else 0.0
 

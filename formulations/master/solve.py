@@ -19,6 +19,7 @@ from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.master.time_bound import time_bound
 from provision.formulations.master.type_counts import TypeCounts
 from provision.formulations.master.whole import first_prices, keeps_limits, unsplit
+from provision.models.base.tolerances import DUST, SOLVER
 from provision.models.contents.aggregation import rounded
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
@@ -196,7 +197,7 @@ class Run:
         """
         self.columns.price_strictly(rounds, perf_counter() + self.search.left_s * STRICT_SHARE)
         found, value = self._integral(share), self.progress.value
-        if found is None or (value is not None and self.problem.objective(self._cost(found)) >= value * (1 - 1e-12)):
+        if found is None or (value is not None and self.problem.objective(self._cost(found)) >= value * (1 - DUST)):
             return False
         return self.progress.offer(plan_of(self.problem, found, self.forced, self.name))
 
@@ -214,7 +215,7 @@ class Run:
         least = LEAST_COLUMNS[self.large]
         kept = relaxed.reduced <= max(REDUCED_COST, np.sort(relaxed.reduced)[:least][-1])
         kept[program.loose()] = False
-        fixed = np.floor(relaxed.parts + 1e-6) * (self.problem.replicas >= FIX_FROM)
+        fixed = np.floor(relaxed.parts + SOLVER) * (self.problem.replicas >= FIX_FROM)
         fixed[: program.others] = 0
         return program.integral(kept, fixed, self.search.left_s * share)
 

@@ -15,10 +15,9 @@ from provision.formulations.melange.buckets import buckets_of
 from provision.formulations.melange.program import Pool, Service, allocate
 from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.assemble import Layout, assemble
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import Segments, best_segments, whole_gpus
+from provision.models.contents.alone.segments import Segments
 from provision.models.contents.alone.token_points import token_point
+from provision.models.contents.alone.whole_plans import FEATURES, Chosen, plan_whole_gpus
 from provision.models.performance.tokens.lengths import Lengths, RequestTokens
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
@@ -30,29 +29,28 @@ SLICE_FACTOR = 8
 
 def plan(instance: Instance, search: Search) -> Outcome:
     """Whole GPUs of the types that the program chooses for every workload."""
-    segments = best_segments(instance)
-    refused = refusal(instance, segments, search.started)
-    if refused is not None:
-        return refused
-    whole = whole_gpus(instance, segments)
-    pools = [Pool(instance.weight(instance.fleet[segments.kinds[at].entry]), segments.kinds[at].entry) for at in whole]
-    services = [Service(_loads(instance, segments, at, whole), one.min_replicas)
-                for at, one in enumerate(instance.workloads)]
-    counts = {at: entry.count for at, entry in enumerate(instance.fleet) if entry.count is not None}
-    found = allocate(services, pools, counts, search.positive("slice_factor", int), search.left_s)
-    if found is None:
-        return Outcome("unknown", "completed", reason="melange found no whole GPUs for all request sizes")
-    layouts = [Layout(pools[pool].entry, ((whole[pool], at),)) for at, pool in np.argwhere(found.servers)
-               for _ in range(found.servers[at, pool])]
-    made = assemble(instance, segments, layouts, "melange")
-    carried_rps = found.servers @ segments.throughput_rps[:, whole].T
+    def choose(segments: Segments, whole: list[int]) -> Chosen:
+        entries = [segments.kinds[at].entry for at in whole]
+        pools = [Pool(instance.weight(instance.fleet[entry]), entry) for entry in entries]
+        services = [Service(_loads(instance, segments, at, whole), one.min_replicas)
+                    for at, one in enumerate(instance.workloads)]
+        counts = {at: entry.count for at, entry in enumerate(instance.fleet) if entry.count is not None}
+        found = allocate(services, pools, counts, search.positive("slice_factor", int), search.left_s)
+        if found is None:
+            return Chosen(None, "melange found no whole GPUs for all request sizes")
+        carried_rps = (found.servers * segments.throughput_rps[:, whole]).sum(axis=1)
+        return Chosen(found.servers, _lacking(instance, carried_rps))
+
+    return plan_whole_gpus(instance, search, "melange", choose)
+
+
+def _lacking(instance: Instance, carried_rps: Floats) -> str:
+    """Which workloads' GPUs carry less than is asked, in (workloads,) requests/s of all sizes mixed; empty for none."""
     short = [f"{one.name} ({carried:.4g} of {instance.planned_rps(one):.4g} requests/s)"
-             for one, carried in zip(instance.workloads, np.diag(carried_rps), strict=True)
+             for one, carried in zip(instance.workloads, carried_rps, strict=True)
              if carried < instance.planned_rps(one) * (1 - TOLERANCE)]
-    if short:
-        return Outcome("unknown", "completed", made, reason="melange's GPUs would need a router by request size, and "
-                       f"carry less of all sizes mixed: {', '.join(short)}")
-    return Outcome("feasible", "completed", made)
+    return ("melange's GPUs would need a router by request size, and carry less of all sizes mixed: "
+            f"{', '.join(short)}") if short else ""
 
 
 def _loads(instance: Instance, segments: Segments, at: int, whole: list[int]) -> Floats:
@@ -88,8 +86,7 @@ METHODS = (
         summary="Mélange's integer program: request sizes dealt to GPU types of pooled capacity (language models)",
         run=plan,
         source="Mélange (Griggs et al., arXiv 2404.14527)",
-        features=frozenset({"tokens", "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps",
-                            "min_replicas", "variants", "isolated_data"}),
+        features=FEATURES,
         parameters={"slice_factor": SLICE_FACTOR},
     ),
 )

@@ -12,7 +12,7 @@ import numpy as np
 
 from provision.heuristics.core import greedy
 from provision.heuristics.core.shared_walk import SharedWalk
-from provision.heuristics.core.slice_walk import SliceWalk
+from provision.heuristics.core.slice_walk import PATIENCE, SliceWalk
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.interference.shared_plans import (
@@ -52,7 +52,10 @@ class Walk(Protocol):
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
-    """Search until the time or ``iterations`` are over, or a bound is met; Ctrl-C returns the best plan so far."""
+    """Search until the time or ``iterations`` are over, or a bound is met; Ctrl-C returns the best plan so far.
+
+    On slices a search without ``iterations`` also ends when it has made no progress for long (``slice_walk.PATIENCE``).
+    """
     return _on_gpus(instance, search) if is_shared(instance) else _on_slices(instance, search)
 
 
@@ -73,7 +76,8 @@ def _on_slices(instance: Instance, search: Search) -> Outcome:
     if refused and not instance.policy.share_slices:
         return refused
     start = search.start or _greedy(instance, search)
-    walk = SliceWalk(instance, segments, start, search.bound or 0.0, np.random.default_rng(search.seed))
+    patience = PATIENCE if search.parameters.get("iterations") is None else np.inf
+    walk = SliceWalk(instance, segments, start, search.bound or 0.0, np.random.default_rng(search.seed), patience)
     built = perf_counter()
     termination = _walked(walk, instance, search, started)
     plan, reason = walk.plan(NAME), refused.reason if refused else "no plan found; more time, or master, may find one"

@@ -19,16 +19,20 @@ from provision.models.problem.instance import Instance
 
 STEPS = 500
 """Steps on some GPUs before others are tried."""
+PATIENCE, PROGRESS = 20_000, 0.01
+"""Steps, for each of the sets of GPUs tried, after which a walk ends that has meanwhile found no better plan, nor come
+closer to one by this worth, in GPUs."""
 FURTHER = 1.05
 """Factor from one number of GPUs to the next that is tried where no plan is known."""
 
 
 @dataclass
 class _Trial:
-    """GPUs that are tried, and the least worth so far of what they do not carry."""
+    """GPUs that are tried, the least worth so far of what they do not carry, and that when it last was progress."""
 
     state: State
     least: float
+    noted: float
 
 
 class SliceWalk:
@@ -44,16 +48,19 @@ class SliceWalk:
         A proven bound on the objective; nothing cheaper is tried.
     draw
         Of random numbers.
+    patience
+        Steps without progress, for each of the sets of GPUs tried, after which a walk with a plan ends.
     """
 
     def __init__(self, instance: Instance, segments: Segments, start: Plan | None, bound: float,
-                 draw: np.random.Generator) -> None:
+                 draw: np.random.Generator, patience: float = np.inf) -> None:
         self.instance, self.segments, self.start, self.bound, self.draw = instance, segments, start, bound, draw
+        self.patience = patience
         self.tables = tables_of(instance, segments)
         self.weights = np.array([instance.weight(entry) for entry in instance.fleet])
         self.best: State | None = None
         self.trials: list[_Trial] = []
-        self.turn = self.done = 0
+        self.turn = self.done = self.idle = 0
         if start is None:
             self._open()
         else:
@@ -61,8 +68,8 @@ class SliceWalk:
 
     @property
     def ended(self) -> bool:
-        """Whether there are no GPUs left to try."""
-        return not self.trials
+        """Whether there are no GPUs left to try, or patience is at its end."""
+        return not self.trials or (self.value is not None and self.idle >= self.patience * len(self.trials))
 
     @property
     def value(self) -> float | None:
@@ -82,6 +89,9 @@ class SliceWalk:
                 self.best, better = trial.state, True
                 self._try(self._cheaper(trial.state))
             elif self.done == STEPS:
+                self.idle += STEPS
+                if trial.least <= trial.noted - PROGRESS:
+                    trial.noted, self.idle = trial.least, 0
                 self.turn, self.done = (self.turn + 1) % len(self.trials), 0
                 if self.value is None:
                     self._open()
@@ -106,8 +116,9 @@ class SliceWalk:
 
     def _try(self, states: Iterable[State]) -> None:
         """Try these GPUs from now on."""
-        self.trials = [_Trial(state, uncarried(self.tables, state)) for state in states]
-        self.turn = self.done = 0
+        lacking = [(state, uncarried(self.tables, state)) for state in states]
+        self.trials = [_Trial(state, least, least) for state, least in lacking]
+        self.turn = self.done = self.idle = 0
 
     def _furnished(self, entries: Sequence[int]) -> State:
         """GPUs of some fleet entries, furnished one after the other."""

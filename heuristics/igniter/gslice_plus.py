@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from provision.heuristics.igniter import igniter
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.turns.plans import late
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import igniter_data
@@ -90,7 +91,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
     )
     plan: Plan = placed.plan.model_copy(update={"method": NAME, "gpus": gpus})
     missed = [f"{name}: too slow for the SLO or the rate" for name in late(instance, plan)]
-    full = [str(at) for at, gpu in enumerate(gpus) if sum(gpu.slices[0].held_shares) > 1 + 1e-9]
+    full = [str(at) for at, gpu in enumerate(gpus) if sum(gpu.slices[0].held_shares) > 1 + TOLERANCE]
     missed += [f"SM shares of GPU {', '.join(full)} add up to more than 1"] if full else []
     status: Status = "unknown" if missed else "feasible"
     return Outcome(status, "completed", plan, reason="; ".join(missed), solve_seconds=perf_counter() - started)

@@ -213,7 +213,7 @@ class _Packing:
         self._put(self.count - 1, members[0], units[0])
 
     def _put(self, gpu: int, members: Ints, units: Ints) -> None:
-        """Note who is on a GPU, and keep a place free."""
+        """Note which replicas stand on a GPU, and keep a place free."""
         self.members[gpu], self.units[gpu] = members, units
         self.size[gpu] += 1
         if self.size[gpu] == self.members.shape[1]:

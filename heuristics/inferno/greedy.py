@@ -10,10 +10,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+import numpy as np
+
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.assemble import Layout, assemble
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import SliceKind, best_segments, whole_gpus
+from provision.models.contents.alone.segments import Segments, SliceKind
+from provision.models.contents.alone.whole_plans import FEATURES, Chosen, plan_whole_gpus
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Search
@@ -59,7 +60,7 @@ def choose(choices: Sequence[Sequence[Choice[Pool]]], priorities: Sequence[int],
 
 
 def _urgency(found: Sequence[Choice[Pool]]) -> tuple[float, float]:
-    """Who loses most by its second best comes first, of equals who costs most."""
+    """The sort key of a service: how much dearer its second choice is, the most first; of equals the dearest first."""
     if len(found) < 2:
         return -math.inf, -found[0].cost if found else 0.0
     return found[0].cost - found[1].cost, -found[0].cost
@@ -72,24 +73,25 @@ def replicas(rate_rps: float, each_rps: float) -> int:
 
 def plan(instance: Instance, search: Search) -> Outcome:
     """Whole GPUs of one type for every workload."""
-    segments = best_segments(instance)
-    refused = refusal(instance, segments, search.started)
-    if refused is not None:
-        return refused
-    whole = whole_gpus(instance, segments)
-    choices = [
-        [_choice(instance, segments.kinds[at], at, replicas(max(instance.planned_rps(one), TOLERANCE), rates[at]),
-                 one.min_replicas) for at in whole if rates[at] > 0]
-        for one, rates in zip(instance.workloads, segments.throughput_rps, strict=True)
-    ]
-    counts = {at: math.inf if entry.count is None else entry.count for at, entry in enumerate(instance.fleet)}
-    given = choose(choices, [0] * len(choices), counts)
-    lacking = [one.name for one, found in zip(instance.workloads, given, strict=True) if found is None]
-    if lacking:
-        return Outcome("unknown", "completed", reason=f"inferno found no single type left for {', '.join(lacking)}")
-    layouts = [Layout(found.pool, ((found.what, at),)) for at, found in enumerate(given) if found
-               for _ in range(found.units)]
-    return Outcome("feasible", "completed", assemble(instance, segments, layouts, "inferno"))
+    def whole_gpus(segments: Segments, whole: list[int]) -> Chosen:
+        choices = [
+            [_choice(instance, segments.kinds[kind], at,
+                     replicas(max(instance.planned_rps(one), TOLERANCE), rates[kind]), one.min_replicas)
+             for at, kind in enumerate(whole) if rates[kind] > 0]
+            for one, rates in zip(instance.workloads, segments.throughput_rps, strict=True)
+        ]
+        counts = {at: math.inf if entry.count is None else entry.count for at, entry in enumerate(instance.fleet)}
+        given = choose(choices, [0] * len(choices), counts)
+        lacking = [one.name for one, found in zip(instance.workloads, given, strict=True) if found is None]
+        if lacking:
+            return Chosen(None, f"inferno found no single type left for {', '.join(lacking)}")
+        gpus = np.zeros((len(given), len(whole)), np.int64)
+        for at, found in enumerate(given):
+            if found is not None:
+                gpus[at, found.what] = found.units
+        return Chosen(gpus)
+
+    return plan_whole_gpus(instance, search, "inferno", whole_gpus)
 
 
 def _choice(instance: Instance, kind: SliceKind, at: int, many: int, least: int) -> Choice[int]:
@@ -103,7 +105,6 @@ METHODS = (
         summary="inferno's greedy: whole GPUs of one type per workload, those first that would lose most by another",
         run=plan,
         source="llm-inferno (its public description)",
-        features=frozenset({"tokens", "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps",
-                            "min_replicas", "variants", "isolated_data"}),
+        features=FEATURES,
     ),
 )

@@ -47,7 +47,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 def solve_blind(instance: Instance, control: Search) -> Outcome:
-    """The same by someone who takes every replica for alone on its GPU: InSS-ni."""
+    """The same without regard to interference, each replica taken as alone on its GPU: InSS-ni."""
     return _decided(System(instance, interference=False), BLIND, control)
 
 

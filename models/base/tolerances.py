@@ -11,7 +11,7 @@ DUST = 1e-12
 STRICT = 1e-10
 """Excess that plans on gpu-lets' turns allow themselves; the verifier allows a little more."""
 TOLERANCE = 1e-9
-"""Excess that counts as rounding: the verifier's own."""
+"""Excess that counts as rounding: the verifier's own. What lacks no more than this of a bound has met it."""
 MISSING = 1.2e-9
 """The part of a rate that a bound lets a plan miss; it is more than the verifier tolerates."""
 BOUNDARY = 1.5e-9
@@ -20,6 +20,8 @@ LOOSE = 3e-9
 """Excess over SLOs, rates and shares that bounds grant, after three of the verifier's comparisons."""
 FORGIVEN = 1e-8
 """Excess that bounds grant where tolerances add up, and over whole numbers."""
+SINGLE = 1e-6
+"""What numbers lose that are kept in single precision, such as memory in tables that kernels search."""
 SOLVER = 1e-6
 """What solvers of linear and integer programs may be off by: taken off bounds, and given to relaxations."""
 THROUGHPUT_CLOSE = 2e-6

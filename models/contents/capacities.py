@@ -65,7 +65,7 @@ class Worth(NamedTuple):
     cap_rps: Floats
 
     def of(self, rps: Floats) -> Floats:
-        """The worth of replicas, (groups, ...), that carry so much; where they carry nothing, less than nothing."""
+        """The worth of replicas that carry these rates, (groups, ...); below 0 where they carry nothing."""
         fields = (field.reshape(-1, *[1] * (rps.ndim - 1)) for field in self)
         per_rps, bonus, cap_rps = fields
         worth = rps + (per_rps - 1) * np.minimum(rps, cap_rps) + bonus
@@ -81,7 +81,7 @@ class Capacities(Protocol):
     batches: Sequence[int]
 
     def price(self, worth: Worth) -> tuple[float, list[Promise], list[Members]]:
-        """What no content is worth more than, promises of about that worth, and contents that may come near."""
+        """An upper bound on the worth of any content, promises of about that worth, contents that may come near it."""
         ...
 
     def near(self, members: Members) -> list[Members]:
@@ -90,7 +90,7 @@ class Capacities(Protocol):
 
 
 class Sets(Protocol):
-    """Contents of one replica per workload, every set of workloads told from the others."""
+    """The sets of workloads that can share a slice with one replica each, every set by itself."""
 
     def every(self, until: float) -> list[tuple[int, ...]] | None:
         """All sets that a slice can hold, as groups in ascending order; None where they are too many.

@@ -88,7 +88,7 @@ def _member(table: Table, at: tuple[int, int, int]) -> Member:
 
 
 def _filled(table: Table, worth: Worth, time: float) -> tuple[float, list[Promise]]:
-    """What no content is worth more than, and contents of the best levels, at a price of the slice's time."""
+    """An upper bound on the worth of any content, and contents of the best levels, at a price of the slice's time."""
     each = _gained(table, worth, time)
     group, best = each.argmax(axis=1), each.max(axis=1)
     number, units = int(table.number.max(initial=0)), int(table.units.max(initial=0))

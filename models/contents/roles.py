@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.models.base.tolerances import DUST
+
 FRACTIONS = tuple(sorted({j / m for m in range(1, 5) for j in range(1, m + 1)}))
 """Parts of a rate that a replica may carry: halves, thirds and quarters."""
 FEW = 16
@@ -88,4 +90,4 @@ def split_rates(rates_rps: Iterable[float], least_rps: float, most_rps: float) -
 
 def pieces(rate_rps: float, most_rps: float) -> int:
     """The least number of replicas that carry a rate when each carries at most ``most_rps``."""
-    return max(1, math.ceil(rate_rps / most_rps * (1 - 1e-12)))
+    return max(1, math.ceil(rate_rps / most_rps * (1 - DUST)))

@@ -76,8 +76,11 @@ class FittedNetworks(PerformanceData):
         A replica alone is a closed network: its processes are always busy. Several workloads are classes of one
         processor-sharing network at their routed rates: with U the slice's utilisation, P processes in all,
         think time Z and slice time S, a batch takes Z + S / (1 - U), the open network's mean, and no longer than
-        Z + P S, since it shares the slice with at most P - 1 others. Where batches may be partly filled (rules for
-        random arrivals) it takes what no batch exceeds, whatever is routed to whom.
+        Z + P S, since it shares the slice with at most P - 1 others. The latency is that of the longest batch that the
+        routed rate forms. While it is within the time that batches may wait to fill, and throughputs cover the rates,
+        U is at most 1: were it more, batches would take P S or longer, and n processes use n / P of the slice at most.
+        Where batches may be partly filled (rules for random arrivals) a batch takes what none exceeds, whatever is
+        routed to whom.
         """
         if len(members) == 1 or any(member.sm_share != 1 for member in members):
             return super().predict(profile, members)
@@ -88,15 +91,14 @@ class FittedNetworks(PerformanceData):
         if members[0].partly_filled:
             return self._longest(members, launching, compute)
         networks = [self.models[member.model].coefficients for member in members]
-        gpu_ms = [network.gpu_ms(member.batch, compute) for network, member in zip(networks, members, strict=True)]
         busy = sum(
             member.rate_rps * network.gpu_ms(member.filled, compute) / (1000 * member.filled)
             for network, member in zip(networks, members, strict=True)
         )
         slowdown = launching if busy >= 1 else min(launching, 1 / (1 - busy))
         return [
-            _shared(network, member, launching, compute, work_ms * slowdown)
-            for network, member, work_ms in zip(networks, members, gpu_ms, strict=True)
+            _shared(network, member, launching, compute, slowdown)
+            for network, member in zip(networks, members, strict=True)
         ]
 
     def _longest(self, members: Sequence[Member], launching: int, compute: int) -> list[Prediction | None]:
@@ -143,8 +145,17 @@ def longest_work_ms(network: ClosedNetwork, batch: int, launching: int, compute:
     return float(think_ms.max()), float(slice_ms.max()), float(least_ms)
 
 
-def _shared(network: ClosedNetwork, member: Member, launching: int, compute: int, slice_ms: float) -> Prediction:
-    """The Prediction for one class of a shared slice."""
-    latency_ms = network.exposed_host_ms(member.batch, launching, compute) + slice_ms
-    throughput_rps = 1000 * member.processes * member.batch / latency_ms
-    return Prediction(latency_ms, throughput_rps, network.memory_gib(member.batch, member.processes))
+def _shared(network: ClosedNetwork, member: Member, launching: int, compute: int, slowdown: float) -> Prediction:
+    """The Prediction for one class of a shared slice.
+
+    Batches grow longer with every request from the second on. A single one may take longer than a few, by the
+    ``unbatched_ratio``, so the longest batch is the smallest that the rate forms or the planned one.
+    """
+    smallest_ms, planned_ms = (
+        network.exposed_host_ms(size, launching, compute) + slowdown * network.gpu_ms(size, compute)
+        for size in (member.filled, member.batch)
+    )
+    throughput_rps = 1000 * member.processes * member.batch / planned_ms
+    return Prediction(
+        max(smallest_ms, planned_ms), throughput_rps, network.memory_gib(member.batch, member.processes)
+    )

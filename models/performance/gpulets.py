@@ -24,6 +24,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from provision.models.base.fields import Fraction, Name, NonNegative, Number, PositiveCount, Record, Text
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.fitted_networks import FittedError
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
@@ -95,7 +96,7 @@ class Gpulets(PerformanceData):
 
     @model_validator(mode="after")
     def _whole_gpus(self) -> Self:
-        if not all(abs(sum(split) - 1) < 1e-9 for split in self.splits):
+        if not all(abs(sum(split) - 1) < TOLERANCE for split in self.splits):
             raise ValueError("splits: the shares of a split must add up to 1")
         if (1.0,) not in self.splits:
             raise ValueError("splits: the whole GPU, [1.0], must be one")

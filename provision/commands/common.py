@@ -30,7 +30,9 @@ from provision.models.base.errors import InputError
 from provision.models.base.plain import finite
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
+    from argparse import ArgumentParser, Namespace
+
+    from pydantic import BaseModel
 
     from provision.models.problem.search import Incumbent
 
@@ -51,6 +53,15 @@ def add_json(parser: ArgumentParser) -> None:
 def add_force(parser: ArgumentParser) -> None:
     """The ``--force`` option."""
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")
+
+
+def write_out(options: Namespace, record: BaseModel, before: str = "", after: str = "") -> int:
+    """Write what was made to ``--out`` and say so, between what else there is to say; the exit code."""
+    from provision.instances.read import write
+
+    write(record, options.out, options.force)
+    print(f"{before}written to {options.out}{after}")
+    return 0
 
 
 def listed(option: str, text: str, kind: type[N], low: float, high: float) -> list[N]:

@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from provision.commands.common import add_force
+from provision.commands.common import add_force, write_out
 from provision.commands.import_tokens import add_server, server_of
 from provision.instances.files.files import check_writable, refused
-from provision.instances.read import write
 from provision.models.base.errors import InputError
 from provision.models.performance.tokens.data import EngineLimits
 
@@ -75,9 +74,7 @@ def _fitted(options: Namespace, rows: Sequence[TimedIteration], source: str) -> 
     found = performance_of(fit.costs, server_of(options), source)
     print(f"{len(rows)} timed iterations, median errors on these same rows: prompts {fit.prompt_error:.1%}, decodes "
           f"{fit.decode_error:.1%}")
-    write(found, options.out, options.force)
-    print(f"written to {options.out}; the times of a server's front end are not in such tables, and 0 here")
-    return 0
+    return write_out(options, found, after="; the times of a server's front end are not in such tables, and 0 here")
 
 
 def _wva(options: Namespace) -> int:
@@ -94,9 +91,7 @@ def _wva(options: Namespace) -> int:
         limits = EngineLimits(tokens_per_iteration=options.tokens_per_iteration, max_sequences=(one.most_sequences,))
     data = performance_of(one.costs, server._replace(limits=limits),
                           f"coefficients of {one.model} on {one.accelerators} x {one.accelerator}")
-    write(data, options.out, options.force)
-    print(f"written to {options.out}")
-    return 0
+    return write_out(options, data)
 
 
 def _inferno(options: Namespace) -> int:
@@ -113,6 +108,4 @@ def _inferno(options: Namespace) -> int:
         print(note, file=sys.stderr)
     if found.servers:
         print(f"left out, as their models fit no GPU that is left: {', '.join(found.servers)}", file=sys.stderr)
-    write(found.instance, options.out, options.force)
-    print(f"{len(found.instance.workloads)} workloads, written to {options.out}")
-    return 0
+    return write_out(options, found.instance, f"{len(found.instance.workloads)} workloads, ")

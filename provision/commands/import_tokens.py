@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from provision.commands.common import add_force, listed
+from provision.commands.common import add_force, listed, write_out
 from provision.instances.files.files import check_writable, refused
-from provision.instances.read import write
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.tokens.data import EngineLimits
@@ -84,6 +83,4 @@ def _run(options: Namespace) -> int:
     runs = read_benchmarks(options.tool, options.paths, options.concurrency)
     found, misfit = fitted_performance(runs, server)
     print(misfit)
-    write(found, options.out, options.force)
-    print(f"written to {options.out}")
-    return 0
+    return write_out(options, found)

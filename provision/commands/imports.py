@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from provision.commands.common import add_force
+from provision.commands.common import add_force, write_out
 from provision.commands.import_token_tables import add_tables
 from provision.commands.import_tokens import add_formats
 from provision.instances.files.demand import write_demand
@@ -21,14 +21,12 @@ from provision.instances.importers.model_analyzer import import_model_analyzer
 from provision.instances.importers.parvagpu import import_deployment, import_scenario, import_tables, sharing
 from provision.instances.importers.perf_analyzer import import_perf_analyzer
 from provision.instances.importers.servegen import import_servegen
-from provision.instances.read import read, write
+from provision.instances.read import read
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-
-    from pydantic import BaseModel
 
 
 def add_import(parser: ArgumentParser) -> None:
@@ -118,23 +116,23 @@ def _add(formats: Any, name: str, run: Callable[[Namespace], int], text: str, pa
 def _parvagpu(options: Namespace) -> int:
     check_writable(options.out, options.force)
     if options.slo_row is None:
-        return _write(options, import_tables(options.path))
+        return write_out(options, import_tables(options.path))
     if not 0 < options.safety <= 1:
         raise InputError(f"--safety {options.safety:g}: must be above 0 and at most 1; correct it")
     if options.price is not None and not 0 <= options.price < float("inf"):
         raise InputError(f"--price {options.price:g}: must be finite and not negative; correct it")
     scenario = import_scenario(options.path, options.slo_row, options.safety, options.price)
-    return _write(options, sharing(scenario) if options.share_slices else scenario)
+    return write_out(options, sharing(scenario) if options.share_slices else scenario)
 
 
 def _igniter(options: Namespace) -> int:
     check_writable(options.out, options.force)
-    return _write(options, import_igniter(options.path, options.gpu))
+    return write_out(options, import_igniter(options.path, options.gpu))
 
 
 def _perf_analyzer(options: Namespace) -> int:
     check_writable(options.out, options.force)
-    return _write(options, import_perf_analyzer(options.path, options.gpu, options.percentile))
+    return write_out(options, import_perf_analyzer(options.path, options.gpu, options.percentile))
 
 
 def _model_analyzer(options: Namespace) -> int:
@@ -142,7 +140,7 @@ def _model_analyzer(options: Namespace) -> int:
     table, left_out = import_model_analyzer(options.path, options.gpu, options.profile, options.percentile)
     if left_out:
         print(f"{left_out} rows left out: not one request in flight per instance", file=sys.stderr)
-    return _write(options, table)
+    return write_out(options, table)
 
 
 def _csv(options: Namespace) -> int:
@@ -160,7 +158,7 @@ def _csv(options: Namespace) -> int:
             f"between batches: mean error {error.mean:.1%}, p95 {error.p95:.1%}, over {error.points} measured batches, "
             f"each predicted from its neighbours; plans take {error.margin:.1%} longer there"
         )
-    return _write(options, table)
+    return write_out(options, table)
 
 
 def _mlperf(options: Namespace) -> int:
@@ -176,12 +174,12 @@ def _mlperf(options: Namespace) -> int:
     if table.error is not None:
         print(f"throughput per GPU of {', '.join(options.check)}: {table.error.mean:.1%} away on average, at most "
               f"{table.error.max:.1%}, over {table.error.points} models")
-    return _write(options, table)
+    return write_out(options, table)
 
 
 def _deployment(options: Namespace) -> int:
     check_writable(options.out, options.force)
-    return _write(options, import_deployment(options.path, read(options.instance)))
+    return write_out(options, import_deployment(options.path, read(options.instance)))
 
 
 def _servegen(options: Namespace) -> int:
@@ -190,10 +188,4 @@ def _servegen(options: Namespace) -> int:
     instance, demand = import_servegen(options.path, options.clients, options.first, options.windows)
     write_demand(demand, options.demand, options.force)
     print(f"{instance.source}; demand written to {options.demand}")
-    return _write(options, instance)
-
-
-def _write(options: Namespace, record: BaseModel) -> int:
-    write(record, options.out, options.force)
-    print(f"written to {options.out}")
-    return 0
+    return write_out(options, instance)

@@ -6,6 +6,7 @@ the same cost the answer is one with slack (``provision.solving.slack``).
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -27,6 +28,7 @@ from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving.even import even_replicas
 from provision.solving.parts import parts_of, whole_plan
+from provision.solving.rehearsal import rehearsed_s
 from provision.solving.slack import with_slack
 from provision.solving.surviving import surviving
 
@@ -47,10 +49,13 @@ def run(instance: Instance, search: Search) -> Outcome:
     built, reason, first_s = 0.0, "", 0.0
     try:
         for step, share in _ladder(instance):
-            left_s, begun = search.left_s - progress.writing_s, perf_counter()
+            left_s = progress.search.left_s - progress.writing_s
             # With a plan and a bound at hand, a step needs at least the time of the first one to be of any use.
             if left_s <= (0 if progress.bound is None else first_s):
                 return progress.outcome("time_limit", reason, built)
+            compiling_s = _rehearsed_s(step, instance)
+            progress.search = replace(progress.search, started=progress.search.started + compiling_s)
+            begun = perf_counter()
             found = step(instance, _onward(progress, left_s * share))
             if found.termination == "completed":
                 first_s = first_s or perf_counter() - begun
@@ -64,7 +69,7 @@ def run(instance: Instance, search: Search) -> Outcome:
                 break
         ended: Termination = "proved" if progress.proved else found.termination
         if progress.plan is not None and ended in ("proved", "completed") and _wants_slack(instance, search):
-            progress.plan = with_slack(instance, progress.plan, greedy.solve, search, search.started)
+            progress.plan = with_slack(instance, progress.plan, greedy.solve, search, progress.search.started)
     except KeyboardInterrupt:
         ended = "stopped"
     return progress.outcome(ended, reason, built)
@@ -97,6 +102,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
         yield master.solve, 1.0
         return
     if is_shared(instance):
+        yield _one_gpu, 1.0
         yield lns.solve, 0.05
     if asked <= partition_counts.METHODS[0].features:
         yield _cover, 1.0
@@ -158,6 +164,14 @@ def _served(instance: Instance, search: Search) -> Outcome:
     return Outcome("unknown" if plan is None else "feasible", "completed", plan, reason=found.reason)
 
 
+def _one_gpu(instance: Instance, search: Search) -> Outcome:
+    """That a rate needs one GPU at least, which proves a plan of the cheapest one."""
+    served = any(instance.planned_rps(one) > 0 for one in instance.workloads)
+    if search.start is None or len(search.start.gpus) > 1 or not served:
+        return Outcome("unknown", "completed")
+    return Outcome("unknown", "completed", bound=min(map(instance.weight, instance.fleet)))
+
+
 def _cover(instance: Instance, search: Search) -> Outcome:
     """The cover bound: it takes milliseconds and often proves the plan."""
     segments = best_segments(instance)
@@ -184,12 +198,23 @@ def _onward(progress: Progress, seconds: float) -> Search:
                    started=perf_counter())
 
 
+def _rehearsed_s(step: Step, instance: Instance) -> float:
+    """Have a step's kernels compiled, no sooner than it is due, so that answers of earlier steps do not wait."""
+    return rehearsed_s(f"{step.__module__}.{step.__qualname__}", instance, partial(_moment, step))
+
+
+def _moment(step: Step, few: Instance, seconds: float) -> None:
+    """Run a step for some seconds at most."""
+    search = Search(seconds, parameters={**PARAMETERS, "iterations": FEW_ITERATIONS})
+    if step(few, search).termination == "stopped":
+        raise KeyboardInterrupt
+
+
 def _rehearse(few: Instance, seconds: float) -> None:
-    """Run every step for some seconds at most, so that its kernels are compiled."""
-    for step, _ in _ladder(few):
-        search = Search(seconds, parameters={**PARAMETERS, "iterations": FEW_ITERATIONS})
-        if step(few, search).termination == "stopped":
-            raise KeyboardInterrupt
+    """Have all steps' kernels compiled where other instances are planned, whose parts of the time that would use up."""
+    if few.policy.survive or few.policy.even_replicas:
+        for step, _ in _ladder(few):
+            _rehearsed_s(step, few)
 
 
 PARAMETERS = {**partition_counts.METHODS[0].parameters, "slack": "yes"}

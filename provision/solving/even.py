@@ -18,16 +18,15 @@ from provision.models.contents.alone.segments import best_segments
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, needs
-from provision.models.problem.search import Outcome, Progress, Search, Termination
+from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Workload
-from provision.verification.verify import verify
+from provision.solving.detour import Detour, Run
 
 PLAIN_SHARE, CHOICE_SHARE = 0.5, 0.4
 """Parts of the time left that the plan without even rates, and each choice of numbers, may take."""
 MOST_CHOICES, MOST_PARTS = 60, 2000
 """Choices that are tried, and the most workloads that they may become."""
 
-Run = Callable[[Instance, Search], Outcome]
 Numbers = tuple[int, ...]
 """Replicas of every workload."""
 Option = tuple[float, int]
@@ -47,46 +46,35 @@ def even_replicas(instance: Instance, search: Search, run: Run) -> Outcome:
     run
         Plans an instance without it.
     """
-    progress = Progress(instance, search)
+    detour = Detour(instance, search, run)
     plain = instance.with_policy(even_replicas=False)
-    found = run(plain, search.apart(PLAIN_SHARE, slack="no"))
+    found = detour.plan(plain, PLAIN_SHARE, lambda plan: dealt_evenly(instance, plan), slack="no")
     if found.status == "infeasible":
         return found
-    progress.prove(found.bound)
-    if found.plan is not None:
-        _offer(progress, found.plan)
+    detour.progress.prove(found.bound)
     reason = found.reason or "no plan of even replicas was found; a longer time limit may help"
     options, bounds = _options(instance, found.plan), []
     for numbers in islice(_cheapest_first(options), MOST_CHOICES):
-        if progress.proved or search.left_s <= 0 or found.termination == "stopped" or sum(numbers) > MOST_PARTS:
+        if detour.over or sum(numbers) > MOST_PARTS:
             break
-        found = run(_split(plain, numbers), search.apart(CHOICE_SHARE, slack="no"))
-        if found.plan is not None:
-            _offer(progress, _merged(instance, found.plan))
+        found = detour.plan(_split(plain, numbers), CHOICE_SHARE,
+                            lambda plan: dealt_evenly(instance, _merged(instance, plan)), slack="no")
         bounds.append(math.inf if found.status == "infeasible" else found.bound or 0.0)
     if bounds and len(bounds) == math.prod(map(len, options)) and needs(plain) <= ALONE:
         if min(bounds) == math.inf:
             return Outcome("infeasible", "proved", reason=UNEVEN)
-        progress.prove(min(bounds))
-    ended: Termination = "time_limit" if search.left_s <= 0 else "completed"
-    return progress.outcome("stopped" if found.termination == "stopped" else ended, reason)
-
-
-def _offer(progress: Progress, plan: Plan) -> None:
-    """Keep a plan whose replicas are dealt equal rates, where it holds then."""
-    even = dealt_evenly(progress.instance, plan)
-    if verify(progress.instance, even).ok:
-        progress.offer(even)
+        detour.progress.prove(min(bounds))
+    return detour.outcome(reason)
 
 
 def dealt_evenly(instance: Instance, plan: Plan) -> Plan:
     """A plan with equal rates for the replicas of a workload, as one of the instance."""
     count = Counter(replica.workload for _, _, _, replica in plan.replicas())
     each_rps = {name: instance.planned_rps(instance.workload[name]) / number for name, number in count.items()}
-    return _changed(instance, plan, lambda one: one.model_copy(update={"rate_rps": each_rps[one.workload]}))
+    return changed(instance, plan, lambda one: one.model_copy(update={"rate_rps": each_rps[one.workload]}))
 
 
-def _changed(instance: Instance, plan: Plan, change: Callable[[Replica], Replica]) -> Plan:
+def changed(instance: Instance, plan: Plan, change: Callable[[Replica], Replica]) -> Plan:
     """A plan with every replica changed, as one of the instance."""
     gpus = tuple(
         gpu.model_copy(update={"slices": tuple(
@@ -195,4 +183,4 @@ def _merged(instance: Instance, plan: Plan) -> Plan:
     def renamed(one: Replica) -> Replica:
         return one.model_copy(update={"workload": instance.workloads[int(one.workload.partition(".")[0])].name})
 
-    return _changed(instance, plan, renamed)
+    return changed(instance, plan, renamed)

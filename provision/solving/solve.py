@@ -4,24 +4,24 @@ import platform
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from time import perf_counter
 from typing import Any
 
 from provision.instances.read import read
-from provision.models.base.compiled import unwarmed
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Replay, Result
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import FEATURES, Method, needs
+from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.search import Incumbent, Outcome, Search, Stopped
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
+from provision.solving.rehearsal import rehearsed_s
 from provision.solving.replayed import REPAIRS, replay_of, reports_of, tightened, unsure, widened
 from provision.solving.size import check_size
 from provision.verification.verify import verify
@@ -35,12 +35,8 @@ HALVES = 2
 """A repair gets this part of the time left, the last one all of it: most plans take one repair."""
 LEAST_REPAIR_S = 0.5
 """Seconds for a repair at least."""
-FEW, FEWER, ITERATIONS, REHEARSAL_S, AGAIN_S = 12, 3, 10, 0.5, 5.0
-"""Workloads, or FEWER where all sets of them are listed, steps of ``lns`` and seconds at most of a rehearsal.
-
-It is repeated with AGAIN_S where kernels were compiled.
-"""
-_rehearsed: set[tuple[str, int]] = set()
+ITERATIONS = 10
+"""Steps of ``lns`` in a rehearsal."""
 
 
 def solve(
@@ -111,10 +107,8 @@ def solve(
     chosen.check(instance)
     check_size(instance)
     settings = dict(chosen.parameters) | parameters
-    if chosen.compiled and needs(instance) & {"interference", "other_sharing"}:
-        began = perf_counter()
-        _rehearse(instance, chosen, settings)
-        started += perf_counter() - began
+    if chosen.compiled:
+        started += rehearsed_s(chosen.name, instance, partial(_moment, chosen, settings))
     listener = _Listener(report)
     replay = instance.random_arrivals if replay is None else replay
     repairs = replay and chosen.name == "auto" and instance.random_arrivals
@@ -129,8 +123,9 @@ def solve(
         reports = reports_of(instance, outcome.plan, seed)
         found = replay_of(reports)
         if repairs and unsure(reports):
+            spent_s = outcome.build_seconds + outcome.solve_seconds  # without what was compiled meanwhile
             outcome, reports, repaired = _repaired(instance, chosen, outcome, reports,
-                                                   replace(search, report=_unheard), search.left_s + left_s - first_s)
+                                                   replace(search, report=_unheard), left_s - min(spent_s, first_s))
             found = replay_of(reports)
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
     if verdict is not None and not verdict.ok and outcome.status != "unknown":
@@ -263,46 +258,20 @@ def _refuted(instance: Instance, value: float | None, bound: float | None) -> bo
     return instance.loss(value) < instance.loss(bound) - TOLERANCE * abs(bound)
 
 
-def rehearse(method: Method, few: Instance, settings: Mapping[str, Any]) -> None:
-    """Run a method on a small instance for a moment, so that its kernels are compiled.
-
-    A moment is over once the first kernel is compiled: the method is run again, for longer, until nothing was compiled.
+def _moment(method: Method, settings: Mapping[str, Any], few: Instance, seconds: float) -> None:
+    """Run a method on a few workloads, so that its kernels are compiled.
 
     Raises
     ------
     KeyboardInterrupt
         When Ctrl-C was pressed: methods would take it for the end of the rehearsal alone.
     """
-    seconds, before = REHEARSAL_S, None
-    while before != unwarmed():
-        before = unwarmed()
-        _moment(method, few, settings, seconds)
-        seconds = AGAIN_S
-
-
-def _moment(method: Method, few: Instance, settings: Mapping[str, Any], seconds: float) -> None:
     if method.rehearse is not None:
         method.rehearse(few, seconds)
         return
     found = method.run(few, Search(seconds, parameters=dict(settings) | {"iterations": ITERATIONS}))
     if found.termination == "stopped":
         raise KeyboardInterrupt
-
-
-def _rehearse(instance: Instance, method: Method, settings: Mapping[str, Any]) -> None:
-    """Let a method's kernels compile on a few workloads, once per process, before its time begins to count.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        When that is where Ctrl-C falls: methods would take it for the end of the rehearsal alone.
-    """
-    key = method.name, len({entry.gpu for entry in instance.fleet})
-    if key not in _rehearsed:
-        _rehearsed.add(key)
-        number = FEWER if "max_throughput" in needs(instance) else FEW
-        few = instance.replace(workloads=instance.workloads[:number], workflows=())
-        rehearse(method, few, settings)
 
 
 def _holding(instance: Instance, plan: Plan | None) -> Plan | None:

@@ -7,17 +7,18 @@ its dearest GPU such a plan is one that need not survive.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 from provision.models.base.tolerances import FORGIVEN
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import best_segments
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.search import Outcome, Progress, Search, Termination
+from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Workload
-from provision.solving.even import dealt_evenly
-from provision.verification.verify import verify
+from provision.solving.detour import Detour, Run
+from provision.solving.even import changed, dealt_evenly
 
 BOUND_SHARE, PLAN_SHARE = 0.3, 0.5
 """Parts of the time left that the bound, and each choice, may take."""
@@ -25,8 +26,6 @@ MORE, MOST_PARTS = 3, 12
 """Choices that are tried, and the most GPUs that a workload is spread over."""
 SAFE = 1 + FORGIVEN
 """More than the verifier's tolerances add up to."""
-
-Run = Callable[[Instance, Search], Outcome]
 
 
 def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
@@ -39,28 +38,18 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
     run
         Plans an instance without it.
     """
-    progress, reason = Progress(instance, search), ""
-    found = run(_unconcerned(instance), search.apart(BOUND_SHARE))
+    detour, reason = Detour(instance, search, run), ""
+    found = detour.plan(_unconcerned(instance), BOUND_SHARE)
     if found.status == "infeasible":
         return found
     if found.bound is not None:
         lost = min(map(instance.weight, instance.fleet)) if any(one.rate_rps for one in instance.workloads) else 0.0
-        progress.prove(found.bound + lost)
+        detour.progress.prove(found.bound + lost)
     for parts in _choices(instance):
-        if progress.proved or search.left_s <= 0 or found.termination == "stopped":
+        if detour.over:
             break
-        found = run(_spread(instance, parts), search.apart(PLAN_SHARE))
-        if found.plan is not None:
-            plan = _routed(instance, found.plan, parts)
-            if instance.policy.even_replicas:
-                plan = dealt_evenly(instance, plan)
-            if verify(instance, plan).ok:
-                progress.offer(plan)
-        reason = found.reason or reason
-    ended: Termination = "time_limit" if search.left_s <= 0 else "completed"
-    if found.termination == "stopped":
-        ended = "stopped"
-    return progress.outcome(ended, reason)
+        reason = detour.plan(_spread(instance, parts), PLAN_SHARE, partial(_routed, instance, parts)).reason or reason
+    return detour.outcome(reason)
 
 
 def _unconcerned(instance: Instance) -> Instance:
@@ -110,14 +99,8 @@ def _replicas(instance: Instance, parts: int) -> dict[str, int]:
     return {"min_replicas": parts, "max_replicas": parts} if instance.policy.even_replicas else {}
 
 
-def _routed(instance: Instance, plan: Plan, parts: dict[str, int]) -> Plan:
+def _routed(instance: Instance, parts: dict[str, int], plan: Plan) -> Plan:
     """A plan of the spread instance with the stated rates routed, as one of the instance."""
-    gpus = tuple(
-        gpu.model_copy(update={"slices": tuple(
-            piece.model_copy(update={"replicas": tuple(
-                one.model_copy(update={"rate_rps": one.rate_rps * (parts[one.workload] - 1) / parts[one.workload]})
-                for one in piece.replicas
-            )}) for piece in gpu.slices
-        )}) for gpu in plan.gpus
-    )
-    return plan.model_copy(update={"gpus": gpus, "digest": instance.digest})
+    stated = changed(instance, plan, lambda one: one.model_copy(update={
+        "rate_rps": one.rate_rps * (parts[one.workload] - 1) / parts[one.workload]}))
+    return dealt_evenly(instance, stated) if instance.policy.even_replicas else stated

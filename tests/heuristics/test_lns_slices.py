@@ -60,3 +60,11 @@ def test_without_a_plan_to_begin_with_gpus_are_opened(monkeypatch):
     instance = read("parvagpu-s2-shared")
     plan = planned(instance, 3000)
     assert verify(instance, plan).ok and instance.value(plan) <= 15.36
+
+
+def test_without_progress_the_search_ends_by_itself(monkeypatch):
+    """After its patience, not when the time is over, with the best plan so far."""
+    monkeypatch.setattr(lns, "PATIENCE", 500)
+    instance = read("parvagpu-s3-shared")
+    found = lns.solve(instance, Search(300.0))
+    assert found.termination == "completed" and instance.value(found.plan) == 20.48

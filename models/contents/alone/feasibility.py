@@ -5,6 +5,7 @@ from time import perf_counter
 
 import numpy as np
 
+from provision.models.base.tolerances import DUST, TOLERANCE
 from provision.models.contents.alone.segments import Segments
 from provision.models.contents.alone.token_points import refused_tokens
 from provision.models.problem.instance import Instance
@@ -19,7 +20,7 @@ def unservable(instance: Instance, segments: Segments) -> list[str]:
     heavy = [
         _too_much(workload, best, workload.max_replicas)
         for workload, best in zip(instance.workloads, best_rps, strict=True)
-        if workload.max_replicas and 0 < best * workload.max_replicas < instance.planned_rps(workload) * (1 - 1e-9)
+        if workload.max_replicas and 0 < best * workload.max_replicas < instance.planned_rps(workload) * (1 - TOLERANCE)
     ]
     return slow + heavy
 
@@ -57,7 +58,7 @@ def _explain(instance: Instance, workload: Workload) -> str:
 
 def _rounded_up(value_ms: float) -> str:
     """A number of ms with three digits behind the point, not below the value."""
-    return f"{math.ceil(value_ms * 1000 * (1 + 1e-12)) / 1000:.3f}".rstrip("0").rstrip(".")
+    return f"{math.ceil(value_ms * 1000 * (1 + DUST)) / 1000:.3f}".rstrip("0").rstrip(".")
 
 
 def fastest_ms(instance: Instance, model: str) -> float:

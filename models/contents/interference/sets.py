@@ -42,7 +42,7 @@ class InterferingSets:
         self.can_be, self.done = set(self.grown), 0
 
     def every(self, until: float) -> list[tuple[int, ...]] | None:
-        """See ``Sets.every``: larger sets of such as can share a GPU, since no other set can."""
+        """See ``Sets.every``. Sets grow by one replica at a time, as every part of a set that fits must fit too."""
         while self.done < len(self.grown) <= MOST_SETS and perf_counter() < until:
             groups = self.grown[self.done]
             for one in range(groups[-1] if groups else 0, len(self.members)):

@@ -34,7 +34,7 @@ class ThroughputProblem(SharedProblem):
     known: dict[Pattern, tuple[BestPoints, int]] = field(default_factory=dict)
 
     def found(self, pattern: Pattern, boxes: int = BOXES) -> BestPoints:
-        """What a pattern is worth, as far as so many boxes tell or more."""
+        """The best operating points of a pattern after a search of this many nodes (boxes), or of more."""
         if pattern not in self.known or self.known[pattern][1] < boxes:
             supply, members = pattern
             found = most_throughput(self.menus[supply], np.array(members), boxes)
@@ -43,7 +43,7 @@ class ThroughputProblem(SharedProblem):
         return self.known[pattern][0]
 
     def settled(self, pattern: Pattern) -> bool:
-        """Whether no more is to be found out about a pattern."""
+        """Whether the best operating points of a pattern are proven, or the search has spent all its nodes."""
         return pattern in self.known and self.known[pattern][1] >= BOXES
 
     def value(self, patterns: Iterable[Pattern], boxes: int = BOXES) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.models.base.tolerances import SINGLE
 from provision.models.contents.knapsacks import PARTS_OF_WORTH, Levels, content_at, worth_of
 from provision.models.contents.network.levels import bounded_levels, planned_levels
 from provision.models.contents.network.running import Runner
@@ -83,7 +84,7 @@ class NetworkOracle:
                     break
                 ways = content_at(levels, int(level), values, self.copies, gib_price)
                 content = self._content(levels, ways)
-                if levels.memory_gib[level, ways].sum() > self.memory_gib * (1 - 1e-6):
+                if levels.memory_gib[level, ways].sum() > self.memory_gib * (1 - SINGLE):
                     fitting = False
                 elif values[list(content)].sum() > floor:
                     found[content] = None
@@ -103,7 +104,7 @@ class NetworkOracle:
             for part in PARTS_OF_WORTH:
                 gib_price = part * highest / self.memory_gib
                 dearer = worth_of(levels, values, self.copies, gib_price, 1.0)
-                all_gib = int(np.ceil(gib_price * self.memory_gib * (1 + 1e-6)))
+                all_gib = int(np.ceil(gib_price * self.memory_gib * (1 + SINGLE)))
                 least = min(least, int(dearer.max(initial=0)) + all_gib)
         return least
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.models.base.tolerances import FORGIVEN, TOLERANCE
+from provision.models.base.tolerances import FORGIVEN, SINGLE, TOLERANCE
 from provision.models.contents.knapsacks import Levels
 from provision.models.contents.network.levels import Level, level_times_ms
 from provision.models.contents.roles import Role
@@ -49,7 +49,7 @@ class Ways(NamedTuple):
         second = np.floor(parts * (1 - TOLERANCE)) if relaxed else np.ceil(parts)
         room = np.array([level.processes for level in levels], np.int64)
         kept = (self.processes >= 0) & (second <= units)
-        gib = self.memory_gib * (1 - 1e-6 if relaxed else 1)
+        gib = self.memory_gib * (1 - SINGLE if relaxed else 1)
         processes, second = np.where(kept, self.processes, -1), np.where(kept, second, 0)
         return Levels(self.start, processes.astype(np.int32, "C"), second.astype(np.int32, "C"),
                       gib.astype(np.float32, "C"), room, units)
@@ -98,7 +98,11 @@ class _Columns(NamedTuple):
 
 def _columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, levels: Sequence[Level], relaxed: bool
              ) -> Iterator[_Columns]:
-    """For every model of a role, all batches at all levels."""
+    """For every model of a role, all batches at all levels.
+
+    For plans latencies cover a batch of one request as well, which may take longer than a few: a role's replica may be
+    routed less than the role's rate, too little to form larger ones.
+    """
     gpu, forgiven = gpu_type(data.gpu), 1 + FORGIVEN if relaxed else 1.0
     compute, memory_gib = gpu.slice_compute(profile), gpu.slice_memory_gib(profile) * forgiven
     budget_ms, fill_s = policy.budget_ms(role.slo_ms) * forgiven, policy.fill_ms(role.slo_ms) / 1000
@@ -110,8 +114,10 @@ def _columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, lev
         network = data.models[name].coefficients
         sizes = np.array([size for size in data.batches if size <= network.max_batch])
         batch = np.broadcast_to(sizes[:, None], (len(sizes), len(levels)))
-        latency_ms = level_times_ms(network, sizes, levels, compute)[0].T
-        rps = 1000 * batch / latency_ms * (forgiven if relaxed else 1 - TOLERANCE)
+        planned_ms = level_times_ms(network, sizes, levels, compute)[0].T
+        single_ms = level_times_ms(network, np.ones(1, int), levels, compute)[0].T
+        latency_ms = planned_ms if relaxed else np.maximum(planned_ms, single_ms)
+        rps = 1000 * batch / planned_ms * (forgiven if relaxed else 1 - TOLERANCE)
         processes = np.maximum(np.ceil(role.rate_rps / rps), 1).astype(np.int64)
         busy_s = busy_per_item_s(network, compute)
         use = np.array([[used(busy_s, int(size), role, fill_s)] for size in sizes])

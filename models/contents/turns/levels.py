@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.models.base.tolerances import FORGIVEN
+from provision.models.base.tolerances import DUST, FORGIVEN, SINGLE
 from provision.models.contents.knapsacks import Levels
 from provision.models.contents.turns.tables import ALONE, TurnTables
 
@@ -73,14 +73,14 @@ def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received
         size, there = _smallest(shortest_ms[:, None, None] <= _room_ms(tables, busy_ms, True, forgiven))
         single, alone = _smallest((busy_ms <= _room_ms(tables, busy_ms, False, forgiven))[None])
         parts = busy_ms[who, size] / cycles_ms[1:, None] * grid.units
-        units = np.floor(parts * (1 - 1e-12)) if relaxed else np.ceil(parts)
+        units = np.floor(parts * (1 - DUST)) if relaxed else np.ceil(parts)
         for most in exerted.most:
             fits = there & (units <= grid.units) & (tables.pressure[share][who, size] <= most)
             first.append(np.where(fits, 0, -1))
             first.append(np.where(alone & (tables.pressure[share][who, single] <= most), 1, -1))
             second += [units, np.zeros(single.shape)]
     taken = np.concatenate(first).astype(np.int32)
-    memory_gib = np.broadcast_to(tables.memory_gib * (1 - 1e-6 if relaxed else 1), taken.shape)
+    memory_gib = np.broadcast_to(tables.memory_gib * (1 - SINGLE if relaxed else 1), taken.shape)
     room = np.tile(np.append(np.zeros(len(cycles_ms) - 1, np.int64), 1), len(received.most) * len(exerted.most))
     return Levels(start, taken, np.where(taken == 0, np.concatenate(second), 0).astype(np.int32),
                   memory_gib.astype(np.float32, "C"), room, grid.units)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.models.base.tolerances import SINGLE
 from provision.models.contents.knapsacks import PARTS_OF_WORTH, Levels, content_at, worth_of
 from provision.models.contents.oracle import Content, Priced, Running
 from provision.models.contents.roles import Role
@@ -150,7 +151,7 @@ class TurnsOracle:
         least = self._highest(splits, values, 0.0)
         for part in PARTS_OF_WORTH if least > floor else ():
             gib_price = part * least / self.memory_gib
-            all_gib = int(np.ceil(gib_price * self.memory_gib * (1 + 1e-6)))
+            all_gib = int(np.ceil(gib_price * self.memory_gib * (1 + SINGLE)))
             least = min(least, self._highest(splits, values, gib_price) + all_gib)
         return least
 

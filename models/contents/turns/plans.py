@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from time import perf_counter
 
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.turns.batches import largest_batches
 from provision.models.contents.turns.tables import GpuletTables, Part
 from provision.models.hardware.gpu import WHOLE
@@ -73,4 +74,4 @@ def late(instance: Instance, plan: Plan) -> list[str]:
 
 def _over(value: float, limit: float) -> bool:
     """Whether a value exceeds a limit by more than rounding."""
-    return value > limit * (1 + 1e-9)
+    return value > limit * (1 + TOLERANCE)

@@ -135,7 +135,7 @@ class TurnTables:
         size, busy_ms
             Indices of batch sizes, and how long such a batch runs.
         in_turns
-            Whether others share the cycle; who is alone may let batches wait to fill.
+            Whether others share the cycle; a replica that is alone may let batches wait to fill.
         """
         budget_ms, batch = self.allowed_ms[workload] / 2, self.batches[size]
         if in_turns:

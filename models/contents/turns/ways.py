@@ -177,7 +177,10 @@ class TurnWays:
         return _Part(share, counts[kept], cycles[:, kept], emitted[kept], part.memory_gib[kept])
 
     def _kept(self, sets: Sequence[_Sets], way: Ints) -> Ints:
-        """The ways of some rows that keep SLOs under the least pressure; of many only those that no other replaces."""
+        """The ways of some rows that keep SLOs under the least pressure.
+
+        Where they are many, those that another way replaces are left out.
+        """
         replicas = np.stack([one.counts.sum(axis=1)[way[:, row]] for row, one in enumerate(sets)], axis=1)
         memory_gib = replicas @ self.tables.memory_gib[: len(sets)]
         way = way[(memory_gib <= self.gib) & (replicas.sum(axis=1) <= self.clients)]

@@ -50,19 +50,20 @@ def test_a_further_neighbour_slows_everybody(profile, pair, extra):
 
 @given(profile=slices, pair=st.lists(members, min_size=2, max_size=4))
 @settings(max_examples=100, deadline=None)
-def test_slowdown_is_that_of_the_utilisation_but_never_more_than_the_processes(profile, pair):
-    """Latency less think time is S / (1 - U), at most P S; U is that of the batches that fill in time."""
+def test_latency_is_that_of_the_longest_batch_slowed_by_the_utilisation(profile, pair):
+    """A batch takes Z + S / (1 - U), at most Z + P S; U is that of the batches that fill in time."""
     compute, launching = int(profile[0]), sum(member.processes for member in pair)
     networks = [DATA.models[member.model].coefficients for member in pair]
-    slice_ms = [network.gpu_ms(member.batch, compute) for network, member in zip(networks, pair, strict=True)]
     filled = [min(member.batch, math.floor(1 + member.rate_rps * member.fill_ms / 1000)) for member in pair]
     used = sum(member.rate_rps / size * network.gpu_ms(size, compute) / 1000
                for member, network, size in zip(pair, networks, filled, strict=True))
     slowdown = min(launching, 1 / (1 - used)) if used < 1 else launching
     found = DATA.predict(profile, pair)
-    for member, network, ms, one in zip(pair, networks, slice_ms, found, strict=True):
-        think_ms = network.exposed_host_ms(member.batch, launching, compute)
-        assert one.latency_ms == pytest.approx(think_ms + slowdown * ms, rel=1e-9)
+    for member, network, least, one in zip(pair, networks, filled, found, strict=True):
+        batch_ms = [network.exposed_host_ms(size, launching, compute) + slowdown * network.gpu_ms(size, compute)
+                    for size in range(least, member.batch + 1)]
+        assert one.latency_ms == pytest.approx(max(batch_ms), rel=1e-9)
+        assert one.throughput_rps == pytest.approx(1000 * member.processes * member.batch / batch_ms[-1], rel=1e-9)
 
 
 def small_instance(seed, **policy):
@@ -117,6 +118,26 @@ def test_overloaded_slice_is_rejected():
     )
     report = provision.verify(instance.replace(workloads=more), plan.model_copy(update={"gpus": gpus}))
     assert {violation.kind for violation in report.violations} & {"rate", "latency"}
+
+
+def test_slice_that_unfilled_batches_overload_is_rejected():
+    """A request alone keeps the slice longer than two together: planned for two, two replicas at a rate that forms
+    single ones need 1.2 slices. The verifier refuses them, and in a replay they break their SLO."""
+    network = DATA.models["inceptionv3"].coefficients
+    slo_ms = 2.002 * (network.exposed_host_ms(2, 2, 1) + 2 * network.gpu_ms(2, 1))
+    rate_rps = 0.95 * 2000 / slo_ms
+    assert 2 * rate_rps * network.gpu_ms(1, 1) > 1200
+    instance = provision.Instance(
+        version=1, name="single", fleet=[{"gpu": "a100-80gb"}], performance="parvagpu-a100",
+        workloads=[{"name": name, "model": "inceptionv3", "slo_ms": slo_ms, "rate_rps": rate_rps} for name in "ab"],
+        policy={"share_slices": True},
+    )
+    replicas = [{"workload": name, "batch": 2, "processes": 1, "rate_rps": rate_rps} for name in "ab"]
+    overloaded = provision.Plan(version=1, instance="single", gpus=[
+        {"gpu": "a100-80gb", "mig": True, "slices": [{"profile": "1g.10gb", "start": 0, "replicas": replicas}]}])
+    assert {one.kind for one in provision.verify(instance, overloaded).violations} == {"latency"}
+    replay = provision.simulate(instance, overloaded, seconds=3, arrival_cv=0)
+    assert not any(one.ok for one in replay.workloads)
 
 
 @pytest.mark.skipif(not PARVAGPU.is_dir(), reason="ParvaGPU's tables are not beside the checkout")

@@ -1,5 +1,7 @@
 """Oracles of shared slices against the scalar path: what they offer holds, what they bound is not exceeded."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
@@ -9,6 +11,7 @@ from provision.models.contents.network.ways import least_use, most_use
 from provision.models.contents.problem import Problem
 from provision.models.contents.roles import Role
 from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member
 from provision.models.problem.instance import Instance
 
@@ -104,6 +107,23 @@ def _contents_hold(problem, data):
             members = [_member(problem, role, run, 0.0 if alone else role.rate_rps * part)
                        for role, run, part in zip(roles, runs, parts, strict=True)]
             assert _holds(problem, profile, roles, members)
+
+
+def test_single_requests_that_take_longer_than_a_batch_are_planned_for():
+    """Two of a model that takes longer over one request than over two: pairs hold at rates that form single ones."""
+    network = load_performance("parvagpu-a100").models["inceptionv3"].coefficients
+    budget_ms = 1.001 * (network.exposed_host_ms(2, 2, 1) + 2 * network.gpu_ms(2, 1))
+    assert network.gpu_ms(1, 1) > 1.5 * network.gpu_ms(2, 1)
+    problem = Problem(Instance(version=1, name="single", **NETWORK, workloads=[
+        {"name": name, "model": "inceptionv3", "slo_ms": 2 * budget_ms, "rate_rps": 950 / budget_ms} for name in "ab"]))
+    pairs = list(itertools.combinations_with_replacement(range(len(problem.roles)), 2))
+    found = [(problem.segments.kinds[kind].profile, [problem.roles[at] for at in pair], oracle.running(pair))
+             for kind, [oracle] in problem.oracles.items() for pair in pairs]
+    running = [one for one in found if one[2]]
+    assert running
+    for profile, roles, runs in running:
+        members = [_member(problem, role, run, role.rate_rps) for role, run in zip(roles, runs, strict=True)]
+        assert _holds(problem, profile, roles, members)
 
 
 @given(data=st.data())

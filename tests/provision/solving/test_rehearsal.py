@@ -7,19 +7,15 @@ import pytest
 
 import provision
 from provision.models.problem.search import Outcome
+from provision.solving import rehearsal
 from provision.solving.methods import methods
 
 
 def test_a_method_is_rehearsed_until_nothing_is_compiled(monkeypatch):
     """Two kernels, each of which takes longer than a rehearsal: then a third time, in which all are there."""
-    solving, runs = import_module("provision.solving.solve"), []
-
-    def slow(few, search):
-        runs.append(few)
-        return Outcome("unknown", "time_limit")
-
-    monkeypatch.setattr(solving, "unwarmed", lambda: min(len(runs), 2))
-    solving.rehearse(replace(methods()["lns"], run=slow), provision.read("igniter-motivation"), {})
+    runs = []
+    monkeypatch.setattr(rehearsal, "unwarmed", lambda: min(len(runs), 2))
+    rehearsal.rehearse(provision.read("igniter-motivation"), lambda few, seconds: runs.append(few))
     assert len(runs) == 3
 
 
@@ -31,9 +27,9 @@ def test_a_search_has_all_its_time_however_long_compiling_takes(monkeypatch):
         limits_s.append(search.time_limit_s)
         return Outcome("unknown", "completed")
 
-    solving = import_module("provision.solving.solve")
-    monkeypatch.setattr(solving, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(solving, "_rehearsed", set())
+    for module in (rehearsal, import_module("provision.solving.solve")):
+        monkeypatch.setattr(module, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(rehearsal, "_rehearsed", set())
     provision.solve("igniter-testbed-12", replace(methods()["master"], run=slow), time_limit_s=3.0)
     assert len(limits_s) == 2 and limits_s[1] == 3
 
@@ -48,7 +44,23 @@ def test_ctrl_c_in_the_rehearsal_ends_the_solve(monkeypatch):
     method = replace(methods()["master"], run=stopped)
     solving = import_module("provision.solving.solve")
     monkeypatch.setattr(solving, "find_method", lambda name: method)
-    monkeypatch.setattr(solving, "_rehearsed", set())
+    monkeypatch.setattr(rehearsal, "_rehearsed", set())
     with pytest.raises(KeyboardInterrupt):
         provision.solve(instance, "master")
     assert len(told) == 1
+
+
+def test_answers_of_first_steps_do_not_wait_for_the_kernels_of_later_ones(monkeypatch):
+    """A plan of one GPU is proven before anything but greedy is rehearsed; else the plan is told before."""
+    told, rehearsed = [], []
+
+    def noted(name, instance, moment):
+        rehearsed.append((name, len(told)))
+        return 0.0
+
+    monkeypatch.setattr(import_module("provision.solving.auto"), "rehearsed_s", noted)
+    result = provision.solve("igniter-motivation")
+    assert (result.status, result.objective) == ("optimal", 3.06)
+    assert not any("master" in name or "lns" in name for name, _ in rehearsed)
+    provision.solve("igniter-testbed-12", time_limit_s=0.3, report=told.append)
+    assert {known > 0 for name, known in rehearsed if "lns" in name} == {True}

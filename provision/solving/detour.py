@@ -1,0 +1,60 @@
+"""Planning an instance by way of others that lack one of its rules; their plans count where they hold for it too."""
+
+from collections.abc import Callable
+
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+from provision.models.problem.search import Outcome, Progress, Search, Termination
+from provision.verification.verify import verify
+
+Run = Callable[[Instance, Search], Outcome]
+
+
+class Detour:
+    """The best plan and bound that other instances have led to.
+
+    Parameters
+    ----------
+    instance, search
+        The problem, and the Search whose time, report and Ctrl-C count.
+    run
+        Plans the other instances.
+    """
+
+    def __init__(self, instance: Instance, search: Search, run: Run) -> None:
+        self.search, self.run = search, run
+        self.progress = Progress(instance, search)
+        self.stopped = False
+
+    @property
+    def over(self) -> bool:
+        """Whether a plan is proven, the time is over, or somebody stopped the search."""
+        return self.progress.proved or self.search.left_s <= 0 or self.stopped
+
+    def plan(self, other: Instance, share: float, back: Callable[[Plan], Plan] | None = None, **parameters: str
+             ) -> Outcome:
+        """Plan another instance.
+
+        Parameters
+        ----------
+        other
+            The Instance.
+        share
+            The part of the time left that it may take.
+        back
+            Makes its plan one of the instance itself, kept if that holds; None for an instance that gives a bound only.
+        parameters
+            Of the method, in place of those of the search.
+        """
+        found = self.run(other, self.search.apart(share, **parameters))
+        self.stopped |= found.termination == "stopped"
+        if found.plan is not None and back is not None:
+            plan = back(found.plan)
+            if verify(self.progress.instance, plan).ok:
+                self.progress.offer(plan)
+        return found
+
+    def outcome(self, reason: str) -> Outcome:
+        """What has been found; ``reason`` counts where there is no plan."""
+        ended: Termination = "stopped" if self.stopped else "time_limit" if self.search.left_s <= 0 else "completed"
+        return self.progress.outcome(ended, reason)

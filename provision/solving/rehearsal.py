@@ -1,0 +1,51 @@
+"""Rehearsals: what calls compiled kernels runs for a moment on a few workloads, before its time begins to count."""
+
+from collections.abc import Callable
+from time import perf_counter
+
+from provision.models.base.compiled import unwarmed
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import needs
+
+SHARED = {"interference", "other_sharing"}
+"""Features of the instances whose kernels take long to compile."""
+FEW, FEWER, MOMENT_S, AGAIN_S = 12, 3, 0.5, 5.0
+"""Workloads, or FEWER where all sets of them are listed, and seconds at most of a rehearsal.
+
+It is repeated with AGAIN_S where kernels were compiled.
+"""
+_rehearsed: set[tuple[str, int]] = set()
+
+
+def rehearsed_s(name: str, instance: Instance, moment: Callable[[Instance, float], None]) -> float:
+    """Rehearse once per process what ``name`` stands for, where it takes long to compile; the seconds that this took.
+
+    Parameters
+    ----------
+    name, moment
+        What is rehearsed, and a function that runs it on a few workloads of the instance, for some seconds at most.
+    instance
+        The Instance.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        When ``moment`` does, after Ctrl-C.
+    """
+    key = name, len({entry.gpu for entry in instance.fleet})
+    if key in _rehearsed or not needs(instance) & SHARED:
+        return 0.0
+    _rehearsed.add(key)
+    began = perf_counter()
+    number = FEWER if "max_throughput" in needs(instance) else FEW
+    rehearse(instance.replace(workloads=instance.workloads[:number], workflows=()), moment)
+    return perf_counter() - began
+
+
+def rehearse(few: Instance, moment: Callable[[Instance, float], None]) -> None:
+    """Run something for moments until no kernel is compiled; a moment is over once the first one is."""
+    seconds, before = MOMENT_S, None
+    while before != unwarmed():
+        before = unwarmed()
+        moment(few, seconds)
+        seconds = AGAIN_S
