@@ -215,7 +215,7 @@ class Generation:
                  for cover in islice(self.program.covers, covers, None)]
         return int(sum(dear) + sum(cheap))
 
-    def _whole(self, found: MasterDuals) -> NDArray[np.int64]:
+    def _whole(self, found: MasterDuals | Inner) -> NDArray[np.int64]:
         """The prices of slices and roles in whole-number units."""
         return np.floor(np.concatenate([found.kinds, found.roles]) * self.scale + 1e-9).astype(np.int64)
 

@@ -165,12 +165,12 @@ def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand
     A demand that the GPU type cannot serve has no points. ``rule`` is the latency rule that the points keep. The last
     few tables are kept.
     """
-    return _tables(Identity(data), rule, tuple(demands))
+    return _tables(Identity(data), Identity(rule), tuple(demands))
 
 
 @lru_cache(maxsize=4)
-def _tables(file: Identity[PerformanceFile], rule: LatencyRule, demands: Sequence[Demand]) -> PointTables:
-    data = file.one
+def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands: Sequence[Demand]) -> PointTables:
+    data, rule = file.one, of.one
     law = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
     points = [_points(law.grids, rule, *demand) for demand in demands]
     offsets = np.cumsum([0] + [len(one["units"]) for one in points])
