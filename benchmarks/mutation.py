@@ -71,6 +71,9 @@ TARGETS = {
     ),
 }
 NAMED = {
+    "verification": (
+        ("provision/verification/verify.py", "times_ms[-1]", "times_ms[0]"),
+    ),
     "bounds": (
         ("formulations/isolated/cover_bound.py", "return max(bounds), needed[0]", "return 0.0, needed[0]"),
         ("formulations/isolated/cover_bound.py", "return max(bounds), needed[0]", "return min(bounds), needed[0]"),

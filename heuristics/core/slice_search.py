@@ -142,12 +142,14 @@ def vacate(tables: SettingTables, state: State, gpu: int, place: int) -> None:
 
 @compiled
 def furnish(tables: SettingTables, state: State, gpu: int, worth: Floats, draw: np.random.Generator) -> None:
-    """Partition an empty GPU at random and fill its slices."""
-    partition, seen = 0, 0
+    """Partition an empty GPU at random and fill its slices; one on which nothing can run stays empty."""
+    partition, seen = NONE, 0
     for other in range(len(tables.entry)):
         if tables.entry[other] == state.entry[gpu]:
             seen += 1
             partition = other if draw.random() * seen < 1 else partition
+    if partition == NONE:
+        return
     kinds, place = np.arange(tables.slots.shape[1]), np.int64(0)
     shuffle(kinds, draw)
     for kind in kinds:

@@ -50,6 +50,11 @@ class SliceWalk:
         Of random numbers.
     patience
         Steps without progress, for each of the sets of GPUs tried, after which a walk with a plan ends.
+
+    Attributes
+    ----------
+    useful
+        Fleet entries whose GPUs can serve some workload.
     """
 
     def __init__(self, instance: Instance, segments: Segments, start: Plan | None, bound: float,
@@ -58,6 +63,7 @@ class SliceWalk:
         self.patience = patience
         self.tables = tables_of(instance, segments)
         self.weights = np.array([instance.weight(entry) for entry in instance.fleet])
+        self.useful = sorted(set(self.tables.entry.tolist()))
         self.best: State | None = None
         self.trials: list[_Trial] = []
         self.turn = self.done = self.idle = 0
@@ -130,11 +136,11 @@ class SliceWalk:
 
     def _open(self) -> None:
         """Try more GPUs, of all entries in turn, while there are any."""
-        useful = sorted(set(self.tables.entry.tolist()), key=lambda entry: self.weights[entry])
+        cheapest = sorted(self.useful, key=lambda entry: self.weights[entry])
         before = self.trials[0].state.entry.tolist() if self.trials else []
         entries, wanted = list(before), max(len(before) * FURTHER, self.tables.worth.sum())
         while (len(entries) < wanted or len(entries) == len(before)) and (
-                room := [entry for entry in useful if self._left(entries, entry) > 0]):
+                room := [entry for entry in cheapest if self._left(entries, entry) > 0]):
             entries.append(room[len(entries) % len(room)])
         if len(entries) > len(before):
             self._try([self._furnished(entries)])
@@ -150,10 +156,10 @@ class SliceWalk:
         cost = self.weights[entries].sum()
         for old in sorted(set(entries)):
             gpu = int(self.draw.choice(np.flatnonzero(state.entry == old)))
-            for new in (NONE, *np.flatnonzero(self.weights < self.weights[old]).tolist()):
+            for new in (NONE, *self.useful):
                 saved = self.weights[old] - (self.weights[new] if new != NONE else 0)
-                useful = saved > 0 and len(entries) > (new == NONE) and cost - saved >= self.bound * (1 - TOLERANCE)
-                if useful and (new == NONE or self._left(entries, new) > 0):
+                worthy = saved > 0 and len(entries) > (new == NONE) and cost - saved >= self.bound * (1 - TOLERANCE)
+                if worthy and (new == NONE or self._left(entries, new) > 0):
                     yield without(self.tables, state, gpu, new)
 
     def _replicas(self, ways: Sequence[int], parts: Sequence[float]) -> Iterator[Replica]:

@@ -7,8 +7,10 @@ from provision import read, verify
 from provision.heuristics.core import lns
 from provision.heuristics.core.greedy import METHODS as GREEDY
 from provision.instances.generators.synthetic_networks import random_mixed
+from provision.models.plans.plan import PlannedGpu
 from provision.models.problem.method import needs
 from provision.models.problem.search import Search
+from provision.models.problem.workload import FleetEntry
 
 LIMITS = [{}, {"min_replicas": 2}, {"max_replicas": 1}, {"min_replicas": 2, "max_replicas": 3},
           {"max_share_per_gpu": 0.6}]
@@ -38,6 +40,19 @@ def test_two_workloads_share_a_gpu_that_has_no_mig():
     for instance in (lone, with_variants(lone, 0)):
         plan = planned(instance, 500)
         assert verify(instance, plan).ok and len(plan.gpus) == 1
+
+
+def test_cheaper_gpus_without_data_are_of_no_use():
+    """Neither in place of others, nor idle in the plan to begin with, as the last or the first entry."""
+    drawn = random_mixed(1, fleet=(("a30", True),))
+    priced, cheap = drawn.fleet[0].model_copy(update={"price_per_hour": 2.0}), FleetEntry(gpu="t4", price_per_hour=1.0)
+    for fleet in ((priced, cheap), (cheap, priced)):
+        instance = drawn.replace(fleet=fleet)
+        best = planned(instance, 500)
+        idle = best.model_copy(update={"gpus": (PlannedGpu(gpu="t4", mig=False, slices=()), *best.gpus)})
+        again = lns.solve(instance, Search(300.0, start=idle, parameters={"iterations": 1500})).plan
+        assert verify(instance, best).ok and verify(instance, again).ok
+        assert instance.value(again) <= instance.value(best) == 2.0 * len(best.gpus)
 
 
 def test_same_seed_same_answer():

@@ -110,7 +110,7 @@ def _trace(chosen: NDArray[np.int16], costs: Ints, spent: Ints, least: int) -> I
     spent, needed = spent.copy(), np.full(len(spent), least)
     while (spent > 0).any():
         kind = chosen[needed, spent, rows]
-        taken = (kind >= 0) & (spent > 0)
+        taken = kind >= 0  # nothing once nothing is left to spend
         counts[rows[taken], kind[taken]] += 1
         spent = np.maximum(spent - np.where(taken, costs[kind], 1), 0)
         needed = np.where(taken, np.maximum(needed - 1, 0), needed)

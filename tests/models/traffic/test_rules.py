@@ -6,7 +6,7 @@ from scipy.stats import poisson
 
 from provision.models.performance.operating_points import OperatingPoints, Prediction
 from provision.models.traffic import queue_rule
-from provision.models.traffic.arrivals import Mmpp, Renewal
+from provision.models.traffic.arrivals import Mmpp, Poisson, Renewal
 from provision.models.traffic.clocked_queue import late_share
 from provision.models.traffic.half_slo import HalfSlo
 from provision.models.traffic.queue_rule import Batches, Traffic, capacity_rps, least_patience
@@ -52,6 +52,13 @@ def test_a_batch_fills_when_all_but_its_first_request_have_come(batch):
 
 def test_a_request_alone_in_its_batch_waits_for_nobody():
     assert Queueing().tail_ms(1, 1, Prediction(FAST, 1000 / FAST, None), 100.0, 1e6) < 1e-3
+
+
+@pytest.mark.parametrize("arrivals", [Poisson(), Mmpp(high_over_mean=2.0, high_share=0.2, mean_high_s=1.0)])
+def test_a_replica_has_no_room_once_loading_has_taken_the_budget(arrivals):
+    with np.errstate(all="raise"):
+        room = Queueing(Traffic(arrivals)).room_ms(1, [100.0, 100.0, 0.0, 0.0], [45, 50, 50, 30], 45)
+    assert room == pytest.approx([0, 0, 0, 15], rel=1e-5)
 
 
 @pytest.mark.parametrize(("batch", "cycle_ms", "wait"), [(1, 10.0, 25.0), (4, 20.0, 50.0), (32, 8.0, 18.0)])

@@ -128,6 +128,11 @@ def test_steps_say_when_a_workload_falls_below_its_demand():
     replaced = steps_between(present, target_layout(plan([("3g.40gb", 0, {"bert": 1})]), present, Commands()))
     down = [step.action for step in replaced if step.shortfalls]
     assert down == ["remove_replica", "destroy_compute", "destroy_instance", "create_instance", "create_compute"]
+    assert [step.text for step in replaced] == [
+        "remove replica 0 (bert) from 4g.40gb at 0", "destroy the compute instance with 56 SMs of 4g.40gb at 0",
+        "destroy 4g.40gb at 0", "create 3g.40gb at 0", "create a compute instance with 42 SMs in 3g.40gb at 0",
+        "add replica 0 (bert) to 3g.40gb at 0",
+    ]
     assert {(one.workload, one.in_place_rps, one.demand_rps) for one in replaced[0].shortfalls} == {("bert", 0, 10)}
     spare = Observed(gpus=(*present.gpus, observed([], []).gpus[1]))
     moved = steps_between(spare, target_layout(plan([("3g.40gb", 0, {"bert": 1})]), spare, Commands()))

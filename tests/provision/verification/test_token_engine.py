@@ -83,3 +83,10 @@ def test_a_longer_replay_of_a_hostile_trace_breaks_what_poisson_keeps(planned):
     problem, plan = planned
     bursts = problem.replace(policy={"arrivals": {"process": "renewal", "cv": 6.0}})
     assert not verify(bursts, plan).ok
+
+
+def test_the_latency_shown_is_that_of_whole_answers(planned):
+    _, plan = planned
+    report = verify(instance([chat(rate_rps=250.0, slo={"e2e_ms": 1.0})]), plan)
+    assert all("P99 of the time of the whole answer" in one.message for one in report.violations)
+    assert {one.p99_ms for one in report.predictions} == {one.value for one in report.violations} != set()

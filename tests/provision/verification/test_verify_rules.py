@@ -112,7 +112,9 @@ def test_overfull_gpus_have_no_fragmentation_and_gpus_out_of_the_fleet_no_price(
     ((1, 1), 3, ["3 GPUs of type a100-80gb, the fleet has 2"]),
 ])
 def test_price_tiers_together_limit_a_gpu_type(counts, gpus, said):
+    """Types and ways beside it, of any number of GPUs, do not count."""
     fleet = [{"gpu": "a100-80gb", "count": count, "price_per_hour": 4.0 + at} for at, count in enumerate(counts)]
+    fleet += [{"gpu": "a100-80gb", "mig": False, "price_per_hour": 4.0}, {"gpu": "v100", "price_per_hour": 1.0}]
     assert messages(provision.verify(make_instance(fleet=fleet), plan(BIG, SMALL, copies=gpus))) == said
 
 
