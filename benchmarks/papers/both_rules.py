@@ -1,19 +1,21 @@
 """Every system under both latency rules and under Poisson and bursty arrivals: where each breaks.
 
 Run as ``python benchmarks/papers/both_rules.py [DIR] [--families F,F] [--time-limit S] [--seconds S]``; DIR and the
-families are those of `systems`. Every method plans every case under ``half_slo``, under ``queueing`` for Poisson
-arrivals and under ``queueing`` for bursty ones (renewal, cv 2), without limits on replicas; what it cannot plan stays
-empty. A cell is GPUs and in brackets how many workloads (and workflows) are late in a replay with Poisson arrivals and
-in one with bursty ones.
+families are those of `systems`, and three more: ``variants``, ``shared`` slices and ``inss``. Every method plans every case under ``half_slo``, under ``queueing`` for Poisson
+arrivals and under ``queueing`` for bursty ones (renewal, cv 2), without limits on replicas but where throughput is the
+objective; what it cannot plan stays empty. A cell is GPUs, or requests/s where those count, and in brackets how many
+workloads (and workflows) are late in a replay with Poisson arrivals and in one with bursty ones.
 """
 
 import argparse
 import sys
+from functools import partial
 
-from systems import FAMILIES, print_markdown, solved
+import systems
+from systems import Family, print_markdown, shipped, solved
 
 import provision
-from provision.models.problem.instance import Instance
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.traffic.arrivals import Renewal
 
 CVS = (1.0, 2.0)
@@ -21,6 +23,11 @@ RULES = {
     "half_slo": {"latency_budget": "half_slo"},
     "queueing": {"latency_budget": "queueing"},
     "queueing-bursty": {"latency_budget": "queueing", "arrivals": Renewal(cv=CVS[1])},
+}
+FAMILIES = systems.FAMILIES | {
+    "variants": Family({"variants-12": partial(shipped, "igniter-variants-12")}, ()),
+    "shared": Family({f"S{row}": partial(shipped, f"parvagpu-s{row}-shared") for row in range(1, 7)}, ()),
+    "inss": Family({"inss": partial(shipped, "inss")}, ()),
 }
 METHODS = ("auto", "greedy", "parvagpu", "parvagpu-single", "parvagpu-unoptimized", "mig-serving-fast", "paris",
            "igniter", "ffd", "ffd++", "gpulets+", "gslice+", "gpulets", "nexus", "gslice")
@@ -47,7 +54,9 @@ def main() -> None:
 
 
 def free(instance: Instance) -> Instance:
-    """An instance without limits on replicas."""
+    """An instance without limits on replicas; with them where throughput is the objective."""
+    if instance.objective == THROUGHPUT:
+        return instance
     return instance.replace(workloads=[one.model_copy(update={"max_replicas": None}) for one in instance.workloads])
 
 
@@ -71,7 +80,9 @@ def cell(instances: list[Instance], rule: dict[str, object], method: str, option
         return None
     late = [len(provision.simulate(instances[which], result.plan, options.seconds, seed=7, arrival_cv=cv).late)
             for cv in CVS]
-    return f"{len(result.plan.gpus)} ({late[0]}, {late[1]})"
+    throughput = instances[which].objective == THROUGHPUT
+    size = f"{result.objective:.0f}/s" if throughput else len(result.plan.gpus)
+    return f"{size} ({late[0]}, {late[1]})"
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def _repeated(times, folder):
     return (repeated(scenario(folder, 5), times),)
 
 
-def _shipped(name, folder):
+def shipped(name, folder):
     return (provision.read(name),)
 
 
@@ -90,14 +90,14 @@ FAMILIES = {
         replayed=False,
     ),
     "igniter": Family(
-        {name: partial(_shipped, f"igniter-{name}") for name in ("motivation", "testbed-12")}
+        {name: partial(shipped, f"igniter-{name}") for name in ("motivation", "testbed-12")}
         | {"testbed-12 split": partial(_split, "igniter-testbed-12")},
         ALL,
         reported=(("motivation", "igniter", 1, 0), ("motivation", "gslice+", 1, 2), ("motivation", "gpulets+", 2, 2),
                   ("testbed-12", "igniter", 6, 0), ("testbed-12", "gslice+", 6, 3), ("testbed-12", "ffd", 5, 10),
                   ("testbed-12 split", "gpulets+", 8, 3)),
     ),
-    "gpulets": Family({name: partial(_shipped, f"gpulets-{name}") for name in SCENARIOS}, ALL),
+    "gpulets": Family({name: partial(shipped, f"gpulets-{name}") for name in SCENARIOS}, ALL),
 }
 
 

@@ -7,6 +7,11 @@ Whoever starts a batch of what waits, up to b, within a cycle of any moment at w
 one cycle behind the clocked server. Such is a replica that takes turns with others and lets no batch wait to fill. (By
 induction: when the clocked server starts a batch, the requests before it have started at the replica; what the replica
 starts next, at most one cycle later, holds all of that batch that is left.)
+
+That holds for every clock, so each request may be judged by the one that suits it best. To allow 1 + m + p cycles, m
+whole and p a part, take the clock whose next tick comes p cycles after the request. With fewer than (m + 1) b before it
+there it starts at the tick m cycles later at the latest, and at the replica a cycle after that. Before it are those
+left by the tick before, in the long run as many as Q', and the arrivals of the 1 - p cycles since.
 """
 
 from functools import lru_cache
@@ -26,7 +31,7 @@ MOST_LOAD = 0.995
 
 
 class Waits(NamedTuple):
-    """Bounds on how long requests of a clocked server wait for their start.
+    """Bounds on how long requests of a replica that takes turns wait for their start.
 
     Attributes
     ----------
@@ -40,54 +45,46 @@ class Waits(NamedTuple):
     late: np.ndarray
 
 
-def late_share(batch: int, per_cycle: float, allowed_cycles: float, behind_cycles: float = 1.0) -> float:
+def late_share(batch: int, per_cycle: float, allowed_cycles: float) -> float:
     """A bound on the share of requests that have not started within a time.
 
     Parameters
     ----------
     batch
-        Requests that a tick starts at most.
+        Requests that a cycle starts at most.
     per_cycle
         Mean number of requests that arrive in a cycle, as a Poisson process.
     allowed_cycles
         The time from a request's arrival to its start that is not late, in cycles.
-    behind_cycles
-        How far the server may be behind the clock: 0 for a clocked server, 1 for turns.
     """
     waits = waits_of(batch, per_cycle)
-    reached = int(np.searchsorted(waits.cycles, allowed_cycles - behind_cycles + 1e-12, side="right"))
+    reached = int(np.searchsorted(waits.cycles, allowed_cycles + 1e-12, side="right"))
     return float(waits.late[reached - 1]) if reached else 1.0
 
 
-def least_wait(batch: int, per_cycle: float, late: float, behind_cycles: float = 1.0) -> float:
+def least_wait(batch: int, per_cycle: float, late: float) -> float:
     """The least time, in cycles, that no more than a share ``late`` of the requests waits for longer; may be infinite.
 
     Parameters are those of ``late_share``.
     """
     waits = waits_of(batch, per_cycle)
     enough = waits.late <= late
-    return float(waits.cycles[enough.argmax()]) + behind_cycles if enough.any() else float("inf")
+    return float(waits.cycles[enough.argmax()]) if enough.any() else float("inf")
 
 
 @lru_cache(maxsize=64)
 def waits_of(batch: int, per_cycle: float) -> Waits:
-    """The Waits of a clocked server for Poisson arrivals.
-
-    A request with n others before it starts 1 - phase + floor(n / batch) cycles after its arrival. Within a part of a
-    cycle the wait is that of its begin, and the number of those before it that of its end.
-    """
+    """The Waits of a replica that takes turns, for Poisson arrivals."""
     if per_cycle > MOST_LOAD * batch:
         return Waits(np.zeros(1), np.ones(1))
     queue = after_ticks(batch, per_cycle)
     arrived = _arrived_before(per_cycle)
     longer = np.append(queue[::-1].cumsum()[::-1], np.zeros(1))
-    batches = np.arange((len(queue) + arrived.shape[1]) // batch + 2)
+    batches = np.arange(1, (len(queue) + arrived.shape[1]) // batch + 2)
     missing = batches[:, None] * batch - np.arange(arrived.shape[1])
     tails = longer[missing.clip(0, len(queue))]
-    more = arrived @ tails.T + np.maximum(1 - arrived.sum(axis=1), 0)[:, None]
-    before = np.vstack([np.zeros(len(batches)), more.cumsum(axis=0)])[::-1] / PHASES
-    late = before[:-1, :-1] + before[0, 1:] - before[:-1, 1:]
-    return Waits(np.arange(late.size) / PHASES, np.minimum(late.T.ravel(), 1.0))
+    late = (arrived @ tails.T + np.maximum(1 - arrived.sum(axis=1), 0)[:, None])[::-1]
+    return Waits(1 + np.arange(late.size) / PHASES, np.minimum(late.T.ravel(), 1.0))
 
 
 def after_ticks(batch: int, per_cycle: float) -> np.ndarray:
@@ -98,15 +95,17 @@ def after_ticks(batch: int, per_cycle: float) -> np.ndarray:
     """
     decay = _decay(batch, per_cycle)
     length = int(np.ceil(np.log(PRECISION) / np.log(decay))) + 2 * batch + 10
-    arrivals = scipy.stats.poisson.pmf(np.arange(length + batch + 1), per_cycle)
-    place = np.arange(length) + batch - np.arange(length)[:, None]
-    step = np.where(place >= 0, arrivals[np.maximum(place, 0)], 0.0)
-    step[:, 0] = scipy.stats.poisson.cdf(batch - np.arange(length), per_cycle)
-    step[:, -1] += np.maximum(1 - step.sum(axis=1), 0.0)
-    rows = step.T - np.eye(length)
-    rows[0] = 1.0
-    found: np.ndarray = np.linalg.solve(rows, np.eye(length)[0]).clip(0)
-    return found
+    grown = min(max(_most_arrivals(per_cycle) - batch, 0), length - 2)
+    # Balance of all states but the first, whose weight is set to 1, by the diagonals of the matrix.
+    rows = np.repeat(_arriving(np.arange(batch + grown + 1), per_cycle)[:, None], length - 1, axis=1)
+    rows[batch] -= 1
+    last = np.arange(grown + 1)
+    rows[batch + last, length - 2 - last] += scipy.special.pdtrc(batch + last, per_cycle)
+    from_first = _arriving(batch + np.arange(1, length), per_cycle)
+    from_first[-1] += scipy.special.pdtrc(batch + length - 1, per_cycle)
+    found = np.append(1.0, scipy.linalg.solve_banded((grown, batch), rows, -from_first)).clip(0)
+    shares: np.ndarray = found / found.sum()
+    return shares
 
 
 def _decay(batch: int, per_cycle: float) -> float:
@@ -124,4 +123,14 @@ def _decay(batch: int, per_cycle: float) -> float:
 def _arrived_before(per_cycle: float) -> np.ndarray:
     """(phases, numbers) probabilities of how many arrived since the last tick by the end of each part of a cycle."""
     means = per_cycle * (np.arange(PHASES) + 1) / PHASES
-    return np.asarray(scipy.stats.poisson.pmf(np.arange(int(per_cycle + 12 * np.sqrt(per_cycle) + 30)), means[:, None]))
+    return _arriving(np.arange(_most_arrivals(per_cycle)), means[:, None])
+
+
+def _arriving(number: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
+    """Poisson probabilities of numbers of arrivals."""
+    return np.asarray(np.exp(number * np.log(mean) - mean - scipy.special.gammaln(number + 1)))
+
+
+def _most_arrivals(mean: float) -> int:
+    """A number of arrivals that is never exceeded, but for probabilities that rounding loses."""
+    return int(mean + 12 * np.sqrt(mean) + 30)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provision.models.performance.operating_points import OperatingPoints, Prediction
-from provision.models.traffic.rule import Traffic
+from provision.models.traffic.rule import Bends, Traffic, full_rate
 from provision.models.traffic.task_latency import task_latency_ms
 
 Floats = NDArray[np.float64]
@@ -57,6 +57,10 @@ class FullBatches:
         throughput_rps = 1000 * np.asarray(batch, float) * np.asarray(processes) / np.asarray(hold_ms)
         answered_ms = task_latency_ms(1, batch, throughput_rps, latency_ms)
         return np.where(answered_ms <= np.asarray(budget_ms), throughput_rps, 0.0)
+
+    def bends(self, batch: int, load_ms: float, budget_ms: float) -> Bends:
+        """The throughput, where a batch is in the budget."""
+        return full_rate(batch, budget_ms - load_ms)
 
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provision.models.performance.operating_points import OperatingPoints, Prediction
-from provision.models.traffic.rule import Traffic
+from provision.models.traffic.rule import Bends, Traffic, full_rate
 
 Floats = NDArray[np.float64]
 
@@ -45,6 +45,10 @@ class HalfSlo:
         """The throughput, where a batch is in the budget."""
         throughput_rps = 1000 * np.asarray(batch, float) * np.asarray(processes) / np.asarray(hold_ms)
         return np.where(np.asarray(latency_ms) <= budget_ms, throughput_rps, 0.0)
+
+    def bends(self, batch: int, load_ms: float, budget_ms: float) -> Bends:
+        """The throughput, where a batch is in the budget."""
+        return full_rate(batch, budget_ms - load_ms)
 
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:

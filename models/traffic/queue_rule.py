@@ -105,6 +105,22 @@ def room_ms(
     return found.reshape(of[0].shape)
 
 
+def bends(traffic: Traffic, batch: int, budget_ms: float, load_ms: float) -> tuple[np.ndarray, np.ndarray]:
+    """Where the rate that a replica with one process carries bends: ascending hold times in ms, and requests/s there.
+
+    A batch is loaded in ``load_ms`` before it holds its process. Between two of its loads a curve makes the inverse
+    load linear in the patience, and so the time per request linear in the hold time. Where one patience is enough for
+    several loads the hold time stands several times, the highest rate first.
+    """
+    left_ms = budget_ms - load_ms
+    if left_ms <= 0:
+        return np.zeros(0), np.zeros(0)
+    ((queue, _),) = _queues(traffic, CONSTANT, np.array([budget_ms]))
+    known = curve(queue, batch, 1)
+    hold_ms = left_ms / (1 + known.patience[::-1])
+    return hold_ms, known.loads[::-1] * 1000 * batch / hold_ms
+
+
 def least_patience(
     traffic: Traffic, batch: int, processes: int, load: float, budget_ms: float, batches: Batches = CONSTANT
 ) -> float:

@@ -21,8 +21,8 @@ from scipy.special import gammaincinv
 from provision.models.base.tolerances import SOLVER
 from provision.models.performance.operating_points import OperatingPoints, Prediction
 from provision.models.traffic.arrivals import Poisson
-from provision.models.traffic.queue_rule import capacity_rps, least_patience, room_ms
-from provision.models.traffic.rule import Traffic
+from provision.models.traffic.queue_rule import bends, capacity_rps, least_patience, room_ms
+from provision.models.traffic.rule import Bends, Traffic
 from provision.models.traffic.turn_rule import cycle_room_ms, most_in_turns_rps, wait_ms
 
 Floats = NDArray[np.float64]
@@ -85,6 +85,11 @@ class Queueing:
         """The highest rates with which the percentile stays inside the budgets."""
         found = capacity_rps(self.traffic, batch, processes, hold_ms, latency_ms, budget_ms)
         return np.where(np.asarray(latency_ms) <= budget_ms, found * SAFE, 0.0)
+
+    def bends(self, batch: int, load_ms: float, budget_ms: float) -> Bends:
+        """The highest rates with which the percentile stays inside the budget, by hold time."""
+        hold_ms, rps = bends(self.traffic, batch, budget_ms, load_ms)
+        return Bends(hold_ms, rps * SAFE)
 
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:

@@ -20,6 +20,23 @@ class Traffic(NamedTuple):
     percentile: float = 99.0
 
 
+class Bends(NamedTuple):
+    """What a replica carries by its hold time: ascending hold times in ms, and the requests/s at each.
+
+    Between them, and from 0 to the first, the time per request is linear in the hold time; what holds its process for
+    longer than the last carries nothing.
+    """
+
+    hold_ms: Floats
+    rps: Floats
+
+
+def full_rate(batch: int, longest_ms: float) -> Bends:
+    """The Bends of a replica that carries its throughput while it holds its process for no longer than this."""
+    hold_ms = np.array([longest_ms] if longest_ms > 0 else [])
+    return Bends(hold_ms, 1000 * batch / hold_ms)
+
+
 class LatencyRule(Protocol):
     """Decides which batch times keep an SLO; a budget is what ``budget_ms`` makes of one."""
 
@@ -60,6 +77,10 @@ class LatencyRule(Protocol):
 
         A full batch holds its process for ``hold_ms`` and is answered ``latency_ms`` after its start.
         """
+        ...
+
+    def bends(self, batch: int, load_ms: float, budget_ms: float) -> Bends:
+        """What a replica with one process carries, by its hold time; its batches are loaded in ``load_ms`` before."""
         ...
 
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike

@@ -15,7 +15,7 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.traffic.clocked_queue import least_wait
 
 Floats = NDArray[np.float64]
-LEAST_LOAD, HIGHEST_LOAD, STEP = 0.05, 0.965, 1.05
+LEAST_LOAD, HIGHEST_LOAD, STEP = 0.05, 0.965, 1.02
 """Loads that are told apart, and the factor from one to the next; no replica is planned for more than the last."""
 
 

@@ -196,7 +196,20 @@ def throughput(
     busy_ms += menu.active_ms[model, unit, batch] * (1 + menu.sensitivity[model] * beside)
     if clock <= 0 or busy_ms > clock * room_ms[demand, batch]:
         return NOTHING
-    return 1000 * (batch + 1) / (busy_ms / clock + menu.feedback_ms[model, batch])
+    hold_ms = busy_ms / clock + menu.feedback_ms[model, batch]
+    return _carried(menu.hold_ms[demand, batch], menu.each_ms[demand, batch], hold_ms)
+
+
+@compiled
+def _carried(bends_ms: Floats, each_ms: Floats, hold_ms: float) -> float:
+    """Requests/s at a hold time, from those of the bends and the times per request there; NOTHING beyond the last."""
+    at = np.searchsorted(bends_ms, hold_ms)
+    if bends_ms[at] == np.inf:
+        return NOTHING
+    if at == 0:
+        return 1000 * bends_ms[0] / (each_ms[0] * hold_ms)
+    part = (hold_ms - bends_ms[at - 1]) / (bends_ms[at] - bends_ms[at - 1])
+    return 1000 / (each_ms[at - 1] + part * (each_ms[at] - each_ms[at - 1]))
 
 
 @compiled

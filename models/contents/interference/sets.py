@@ -71,9 +71,9 @@ class InterferingSets:
 
 
 def sets(problem: Problem, kind: SliceKind, data: IgniterProfiles) -> InterferingSets | None:
-    """The sets of a slice kind; None where workloads have variants or arrivals are random."""
+    """The sets of a slice kind; None where workloads have variants."""
     groups, instance = problem.groups, problem.instance
-    if kind.profile != WHOLE or instance.policy.rule.random_arrivals or any(len(one.models) > 1 for one in groups):
+    if kind.profile != WHOLE or any(len(one.models) > 1 for one in groups):
         return None
     demands = [(one.models, instance.policy.budget_ms(one.slo_ms), one.rate_rps) for one in groups]
     menu = menu_of(instance, data.gpu, demands)
