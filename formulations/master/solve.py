@@ -17,6 +17,7 @@ from provision.formulations.master.program import Chosen
 from provision.formulations.master.refined import refined
 from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.master.time_bound import time_bound
+from provision.formulations.master.turn_bound import turn_bound
 from provision.formulations.master.type_counts import TypeCounts
 from provision.formulations.master.whole import first_prices, keeps_limits, unsplit
 from provision.models.base.tolerances import DUST, SOLVER
@@ -262,12 +263,10 @@ def solve(instance: Instance, search: Search) -> Outcome:
     try:
         listed = _listed(problem, progress)
         if not progress.proved and (listed is None or math.isfinite(listed.bound)):
-            run = Run(problem, progress, NAME, _whole(instance, progress))
-            random = instance.policy.rule.random_arrivals
-            if random or progress.bound is None:
-                further = time_bound(problem) if random else further_bound(instance, search.left_s * FURTHER_SHARE)
-                progress.prove(further if 0 < further < math.inf else None)
-            termination = run.until_proved()
+            _prove_further(problem, progress)
+            if not progress.proved:
+                run = Run(problem, progress, NAME, _whole(instance, progress))
+                termination = run.until_proved()
     except KeyboardInterrupt:
         termination = "stopped"
     proof = run.bounds.proof if run is not None else listed
@@ -300,6 +299,17 @@ def _whole(instance: Instance, progress: Progress) -> Generation | None:
         if within.plan is not None:
             progress.offer(within.plan.model_copy(update={"digest": instance.digest}))
     return run.bounds
+
+
+def _prove_further(problem: Problem, progress: Progress) -> None:
+    """Prove bounds that need no columns."""
+    instance, left_s = problem.instance, progress.search.left_s
+    if instance.policy.rule.random_arrivals:
+        found = [time_bound(problem), turn_bound(problem, left_s * LISTED_SHARE)]
+    else:
+        found = [] if progress.bound is not None else [further_bound(instance, left_s * FURTHER_SHARE)]
+    for bound in found:
+        progress.prove(bound if 0 < bound < math.inf else None)
 
 
 def _listed(problem: Problem, progress: Progress) -> TypeCounts | None:

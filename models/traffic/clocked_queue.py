@@ -12,6 +12,17 @@ That holds for every clock, so each request may be judged by the one that suits 
 whole and p a part, take the clock whose next tick comes p cycles after the request. With fewer than (m + 1) b before it
 there it starts at the tick m cycles later at the latest, and at the replica a cycle after that. Before it are those
 left by the tick before, in the long run as many as Q', and the arrivals of the 1 - p cycles since.
+
+Turns that come sooner than a cycle are the better, and a second bound shows it. Let the replica's turn before a request
+be u cycles ago, and leave j waiting. With n before it, those and the arrivals since, the request starts at the turn
+1 + floor(n / b) after that, so it waits for 1 + floor(n / b) - u cycles at most, and is late only with (m + 2) b before
+it, or with (m + 1) b while u < 1 - p. How long it is from a turn to the next depends on earlier arrivals and on those
+at others, not on the arrivals in between. After a turn that leaves none, of length L cycles, the expected number of late
+requests and the probability that the next turn leaves q or more are at most L times those of a cycle (the first of
+these, that of (m + 1) b, at most L / (1 - p) times that of 1 - p cycles): what is rare grows faster than in proportion
+to the time. After turns that leave some it is at most what a cycle brings. So turns that leave j are at most x_j / x_0
+times as many as the cycles that pass after turns which leave none, x_j being the probabilities of Q' = j. Late requests
+over all requests of those cycles alone are the bound.
 """
 
 from functools import lru_cache
@@ -79,12 +90,27 @@ def waits_of(batch: int, per_cycle: float) -> Waits:
         return Waits(np.zeros(1), np.ones(1))
     queue = after_ticks(batch, per_cycle)
     arrived = _arrived_before(per_cycle)
-    longer = np.append(queue[::-1].cumsum()[::-1], np.zeros(1))
-    batches = np.arange(1, (len(queue) + arrived.shape[1]) // batch + 2)
+    batches = np.arange(1, (len(queue) + arrived.shape[1]) // batch + 3)
     missing = batches[:, None] * batch - np.arange(arrived.shape[1])
-    tails = longer[missing.clip(0, len(queue))]
-    late = (arrived @ tails.T + np.maximum(1 - arrived.sum(axis=1), 0)[:, None])[::-1]
-    return Waits(1 + np.arange(late.size) / PHASES, np.minimum(late.T.ravel(), 1.0))
+    beyond = np.maximum(1 - arrived.sum(axis=1), 0)[:, None]
+    waiting = np.append(queue[::-1].cumsum()[::-1], np.zeros(1))
+    full = arrived @ waiting[missing.clip(0, len(queue))].T + beyond
+    full_from_none = arrived @ (missing <= 0).T + beyond
+    late = np.minimum(full[::-1, :-1], _by_turns(full / queue[0], full_from_none))
+    return Waits(1 + np.arange(late.size) / PHASES, np.minimum.accumulate(late.T.ravel().clip(0, 1)))
+
+
+def _by_turns(full: np.ndarray, full_from_none: np.ndarray) -> np.ndarray:
+    """(parts, batches - 1) the bound from the turn before a request; see the module's text.
+
+    Both arrays are (phases, batches): how much weight there is on so many full batches at the end of a phase, from all
+    numbers that a turn may leave, and from none left.
+    """
+    phases = np.arange(PHASES, 0, -1)[:, None]  # before the end of which one batch too many is late
+    until, none_until = full.cumsum(axis=0), full_from_none.cumsum(axis=0)
+    early, late = until[::-1, :-1], (until[-1] - until)[::-1, 1:]
+    found: np.ndarray = (early + late + (PHASES / phases - 1) * none_until[::-1, :-1]) / PHASES
+    return found
 
 
 def after_ticks(batch: int, per_cycle: float) -> np.ndarray:

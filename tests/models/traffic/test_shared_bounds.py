@@ -54,7 +54,7 @@ def test_the_network_bound_is_reached():
     assert beside == pytest.approx([5.0, 101.0])
 
 
-def waits_in_turns(arrivals, batch, executions, random):
+def waits_in_turns(arrivals, batch, executions, due, random):
     """Waits at the first member of a ring whose other members have something due at random moments."""
     now, head, waits = 0.0, 0, []
     while head < len(arrivals):
@@ -64,38 +64,33 @@ def waits_in_turns(arrivals, batch, executions, random):
                 waits.append(now - arrivals[head])
                 head, size = head + 1, size + 1
             now += executions[0]
-        others = [one for one in executions[1:] if random.random() < 0.7]
+        others = [one for one in executions[1:] if random.random() < due]
         now = now + sum(others) if others else max(now, arrivals[min(head, len(arrivals) - 1)])
     return np.array(waits)
 
 
-@pytest.mark.parametrize(("batch", "load", "allowed"), [(1, 0.5, 4.5), (4, 0.7, 2.8), (16, 0.8, 1.8), (16, 0.4, 1.0)])
-def test_turns_are_never_later_than_the_clocked_bound(batch, load, allowed):
-    """The share of requests that wait for longer, and that the bound is not void."""
+@pytest.mark.parametrize("due", [0.7, 1.0])
+@pytest.mark.parametrize(("batch", "load", "allowed"), [(2, 0.5, 2.0), (16, 0.8, 1.2), (8, 0.5, 1.0)])
+def test_turns_are_never_later_than_the_clocked_bound(batch, load, allowed, due):
+    """The share of requests that wait for longer, which is drawn; where all others are always due the bound is near."""
     executions, random = np.array([0.4, 0.3, 0.3]), np.random.default_rng(3)
     arrivals = random.exponential(1 / (load * batch), 60_000).cumsum()
-    waits = waits_in_turns(arrivals, batch, executions, random)
+    waits = waits_in_turns(arrivals, batch, executions, due, random)
     bound = late_share(batch, load * batch, allowed / executions.sum())
-    assert (waits > allowed).mean() <= bound < 0.05
+    late = (waits > allowed * (1 + 1e-9)).mean()
+    assert late <= 1.2 * bound and bound < (2 * late if due == 1 else 0.06)
 
 
 @pytest.mark.parametrize(("batch", "per_cycle"), [(1, 0.5), (8, 6.0), (32, 26.0)])
 def test_a_clocked_queue_is_what_its_replay_says(batch, per_cycle):
-    """The distribution after ticks, and how often too many are before a request some time before the next tick."""
+    """The distribution after ticks, against a replay of the clock."""
     random = np.random.default_rng(4)
-    arrivals = random.exponential(1 / per_cycle, 1_000_000).cumsum()
-    ticks = np.floor(arrivals).astype(int)
-    queue, counts = [0], np.bincount(ticks)
-    for count in counts.tolist():
+    queue = [0]
+    for count in random.poisson(per_cycle, 100_000).tolist():
         queue.append(max(queue[-1] + count - batch, 0))
-    ahead = np.array(queue)[ticks] + np.arange(len(arrivals)) - np.concatenate([[0], counts.cumsum()])[ticks]
     found = after_ticks(batch, per_cycle)
-    assert found.sum() == pytest.approx(1) and found[0] == pytest.approx(np.mean(np.array(queue) == 0), rel=0.02)
-    for part in (0.1, 0.5, 0.9):
-        there = ahead[np.abs(ticks + 1 - arrivals - part) < 0.01]
-        turns = int(np.quantile(there, 0.97)) // batch
-        late = np.mean(there >= (turns + 1) * batch)
-        assert late_share(batch, per_cycle, 1 + turns + part) == pytest.approx(late, rel=0.2, abs=0.001)
+    assert found.sum() == pytest.approx(1)
+    assert found[:3] == pytest.approx(np.bincount(queue, minlength=3)[:3] / len(queue), rel=0.02, abs=0.002)
 
 
 def test_too_much_load_is_late():
