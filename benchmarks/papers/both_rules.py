@@ -1,10 +1,11 @@
 """Every system under both latency rules and under Poisson and bursty arrivals: where each breaks.
 
 Run as ``python benchmarks/papers/both_rules.py [DIR] [--families F,F] [--time-limit S] [--seconds S]``; DIR and the
-families are those of `systems`, and three more: ``variants``, ``shared`` slices and ``inss``. Every method plans every case under ``half_slo``, under ``queueing`` for Poisson
-arrivals and under ``queueing`` for bursty ones (renewal, cv 2), without limits on replicas but where throughput is the
-objective; what it cannot plan stays empty. A cell is GPUs, or requests/s where those count, and in brackets how many
-workloads (and workflows) are late in a replay with Poisson arrivals and in one with bursty ones.
+families are those of `systems`, and three more: ``variants``, ``shared`` slices and ``inss``. Every method plans every
+case under ``half_slo``, under ``queueing`` for Poisson arrivals and under ``queueing`` for bursty ones (renewal, cv 2),
+without limits on replicas but where throughput is the objective; what it cannot plan stays empty. A cell is GPUs, or
+requests/s where those count, and in brackets how many workloads (and workflows) are late in a replay with Poisson
+arrivals and in one with bursty ones.
 """
 
 import argparse

@@ -17,8 +17,8 @@ Turns that come sooner than a cycle are the better, and a second bound shows it.
 be u cycles ago, and leave j waiting. With n before it, those and the arrivals since, the request starts at the turn
 1 + floor(n / b) after that, so it waits for 1 + floor(n / b) - u cycles at most, and is late only with (m + 2) b before
 it, or with (m + 1) b while u < 1 - p. How long it is from a turn to the next depends on earlier arrivals and on those
-at others, not on the arrivals in between. After a turn that leaves none, of length L cycles, the expected number of late
-requests and the probability that the next turn leaves q or more are at most L times those of a cycle (the first of
+at others, not on the arrivals in between. After a turn that leaves none, of length L cycles, the expected number of
+late requests and the probability that the next turn leaves q or more are at most L times those of a cycle (the first of
 these, that of (m + 1) b, at most L / (1 - p) times that of 1 - p cycles): what is rare grows faster than in proportion
 to the time. After turns that leave some it is at most what a cycle brings. So turns that leave j are at most x_j / x_0
 times as many as the cycles that pass after turns which leave none, x_j being the probabilities of Q' = j. Late requests

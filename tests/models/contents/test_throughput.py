@@ -129,7 +129,7 @@ def test_no_method_contradicts_another(block):
 
 
 def test_sets_prove_the_most_that_keeps_a_percentile():
-    """With one replica each and random arrivals, too; half of the SLO needs twice the rates and carries half as much."""
+    """With random arrivals, too: half of the SLO with twice the rates, which holds in replays, carries half as much."""
     found = provision.solve(INSS.with_policy(latency_budget="queueing"), "master", replay=False)
     assert found.status == "optimal" and found.verified and found.objective > 2 * 5520
 
