@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from provision.formulations.replanning.counts import ALLOWED, BEYOND, replan_counts
+from provision.formulations.replanning.counts import ALLOWED, Replanned, replan_counts
+from provision.formulations.replanning.model import Weights
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 
 CHANGE_COST = 0.02
 """A change counts as much as this part of the cheapest GPU, where nothing else is said."""
+SHARING = frozenset({"interference", "other_sharing", "gpulets", "share_slices", "max_share_per_gpu"})
+"""What an instance may need for which not all contents of slices can be listed."""
+BEYOND = frozenset({"max_throughput", "survive", "even_replicas"})
+"""What an instance may need that the integer program does not know."""
+EXACT = 0.5
+"""The part of the time for the integer program where it may fail to list all contents."""
 WEIGHTS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 1.0, 4.0)
 """Parts of the cheapest GPU along the trade-off curve."""
 
@@ -62,7 +69,7 @@ def replan(
     instance: Instance, plan: Plan, change_cost: float | None = None, allow: str = "slices",
     time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan] = (),
 ) -> Replan:
-    """Replan: exactly where every replica has a slice of its own, else around the GPUs that go on.
+    """Replan: exactly where the contents of slices can be listed, else around the GPUs that go on.
 
     Parameters
     ----------
@@ -99,14 +106,40 @@ def replan(
     change_cost = cost_of_change(instance, change_cost)
     check_time_limit(time_limit_s)
     check_size(instance)
+    weights = Weights(change_cost, change_cost, allow)
     if needs(instance) & BEYOND:
         found = replan_around(instance, plan, change_cost, allow, time_limit_s, others)
+    elif needs(instance) & SHARING:
+        found = _either(instance, plan, weights, time_limit_s, gap, others)
     else:
-        found = replan_counts(instance, plan, change_cost, change_cost, allow, time_limit_s, gap)
+        found = replan_counts(instance, plan, weights, lambda one: verify(instance, one).ok, time_limit_s, gap)
     new = found.plan
     if new is None:
         return Replan(found.status, None, None, None, None, None, None, None, perf_counter() - started)
     return judged(instance, plan, new, found.status, found.bound, change_cost, started)
+
+
+def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, gap: float, others: Sequence[Plan]
+            ) -> Replanned:
+    """The integer program where it proves the best, else the better of its plan and that around GPUs that go on."""
+    def counted(known: float) -> Replanned:
+        return replan_counts(instance, plan, weights, lambda one: verify(instance, one).ok, EXACT * limit_s, gap, known)
+
+    def weighted(one: Plan) -> float:
+        return instance.value(one) + weights.replica_cost * disturbance(plan, one).moved
+
+    exact = counted(float("inf"))
+    if exact.status == "optimal" or exact.status.startswith("infeasible"):
+        return exact
+    known = [*others, *(one for one in [exact.plan] if one is not None)]
+    around = replan_around(instance, plan, weights.replica_cost, weights.allow, (1 - EXACT) * limit_s, known)
+    if around.plan is None:
+        return around._replace(bound=max(around.bound, exact.bound))
+    if exact.status == "unknown":
+        exact = counted(weighted(around.plan))
+    best = min((one for one in (exact.plan, around.plan) if one is not None), key=weighted)
+    bound = max(exact.bound, around.bound)
+    return Replanned("optimal" if instance.proved(weighted(best), bound) else "feasible", bound, best)
 
 
 def cost_of_change(instance: Instance, change_cost: float | None) -> float:

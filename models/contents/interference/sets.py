@@ -9,6 +9,7 @@ from provision.models.contents.capacities import Member, Members
 from provision.models.contents.interference.boxes import NOTHING, BestPoints, most_throughput
 from provision.models.contents.interference.laws import shares_of
 from provision.models.contents.interference.menus import Menu, menu_of
+from provision.models.contents.listing import TooManyError
 from provision.models.contents.oracle import Running
 from provision.models.contents.problem import Problem
 from provision.models.hardware.gpu import WHOLE
@@ -63,6 +64,20 @@ class InterferingSets:
         points = zip(groups, found.points.tolist(), strict=True)
         return found.bound, tuple(Member(one, Running(0, batch + 1, 1, float(self.shares[units])))
                                   for one, (units, batch) in points)
+
+    def holds(self, groups: tuple[int, ...]) -> Members | None:
+        """A content of a set that holds; None where none does.
+
+        Raises
+        ------
+        TooManyError
+            When the hardest search cannot tell.
+        """
+        for effort in range(len(BOXES)):
+            bound, members = self.best(groups, effort)
+            if members is not None or bound <= NOTHING:
+                return members
+        raise TooManyError
 
     def _can_be(self, groups: tuple[int, ...]) -> bool:
         """Whether a set can share a GPU; all smaller sets are known."""
