@@ -23,6 +23,9 @@ from provision.models.problem.instance import Instance
 ALLOWED = ("batches", "replicas", "slices")
 """What may change: only batch sizes and rates; also replicas, new slices and new GPUs; or everything."""
 
+LISTED = 0.5
+"""The part of the time in which all contents must be listed."""
+
 
 class Replanned(NamedTuple):
     """The status, the bound on the sum of cost and disturbance, and the new plan; None where there is none."""
@@ -70,7 +73,7 @@ def replan_counts(
     if problems := unservable(instance, segments):
         alone = not any(instance.sharing_files(entry.gpu) for entry in instance.fleet)
         return Replanned("infeasible: " + "; ".join(problems) if alone else "unknown", 0.0, None)
-    options = options_of(instance, segments, now)
+    options = options_of(instance, segments, now, started + LISTED * limit_s)
     if options is None:
         return Replanned("unknown", 0.0, None)
     model = Model(instance, segments, now, options, weights, known)

@@ -5,7 +5,7 @@ which of their replicas go on with the units that they have: one choice of opera
 another. A branch and bound (``boxes``) tells whether there is one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from time import perf_counter
 
@@ -20,12 +20,9 @@ from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.sm_shares import units_of
 from provision.models.problem.instance import Instance
 
-MOST_S = 10.0
-"""Seconds for the list of all sets of workloads that may share a GPU."""
 
-
-def one_replica_each(instance: Instance, kind: SliceKind, data: IgniterProfiles, here: Sequence[Going]
-                     ) -> list[SliceContent] | None:
+def one_replica_each(instance: Instance, kind: SliceKind, data: IgniterProfiles, here: Sequence[Going],
+                     until: float) -> list[SliceContent] | None:
     """The contents; None where workloads may have several replicas or variants, or arrivals are random.
 
     Parameters
@@ -34,11 +31,13 @@ def one_replica_each(instance: Instance, kind: SliceKind, data: IgniterProfiles,
         The problem, the slice kind, and the data that describes it.
     here
         What runs on GPUs of this kind.
+    until
+        A perf_counter at which it is too late.
 
     Raises
     ------
     TooManyError
-        When there are more than can be listed.
+        When there are more than can be listed in time.
     """
     free = all(one.max_replicas == 1 and not one.variants for one in instance.workloads)
     if not free or instance.random_arrivals or instance.sharing_files(data.gpu) != [data]:
@@ -46,18 +45,26 @@ def one_replica_each(instance: Instance, kind: SliceKind, data: IgniterProfiles,
     demands = [((one.model,), instance.budget_ms(one), instance.planned_rps(one)) for one in instance.workloads]
     menu, unit_share = menu_of(instance, data.gpu, demands), data.hardware.unit_share
     sets = InterferingSets(menu, [1] * len(demands), unit_share)
-    every = sets.every(perf_counter() + MOST_S)
-    if every is None:
-        raise TooManyError
-    found = {groups: members for groups in every if (members := sets.holds(groups)) is not None}
+    found = {groups: members for groups in _timely(sets.every(until), until)
+             if (members := sets.holds(groups)) is not None}
     contents = [_content(instance, members) for members in found.values()]
     for going in here:
         keys = [key for key in dict.fromkeys(going.keys) if _units(key, unit_share) <= units_of(unit_share)]
         fixed = InterferingSets(with_units(menu, [(key.workload, _units(key, unit_share)) for key in keys]),
                                 [1] * (len(demands) + len(keys)), unit_share)
-        contents += [_content(instance, members, keys) for groups in found
+        contents += [_content(instance, members, keys) for groups in _timely(found, until)
                      for members in _most_going_on(fixed, groups, keys, len(demands))]
     return contents
+
+
+def _timely(sets: Iterable[tuple[int, ...]] | None, until: float) -> Iterator[tuple[int, ...]]:
+    """Sets one after another, as long as there is time; None stands for too many."""
+    for groups in sets or ():
+        if perf_counter() > until:
+            raise TooManyError
+        yield groups
+    if sets is None:
+        raise TooManyError
 
 
 def _units(key: Key, unit_share: float) -> int:

@@ -50,7 +50,7 @@ class Options(NamedTuple):
         return any(self.relaxed) or any(len(content.replicas) > 1 for several in every for content in several)
 
 
-def options_of(instance: Instance, segments: Segments, now: RunningPlan) -> Options | None:
+def options_of(instance: Instance, segments: Segments, now: RunningPlan, until: float) -> Options | None:
     """All Options of an instance; None where they cannot be listed.
 
     Parameters
@@ -59,6 +59,8 @@ def options_of(instance: Instance, segments: Segments, now: RunningPlan) -> Opti
         The new problem, and its Segments.
     now
         The running plan.
+    until
+        A perf_counter at which it is too late to list them.
     """
     runs = {going for gpu in now.going for going in gpu if going.kind >= 0 and going.keys}
     if any(key.model == SPELLED_OUT for going in runs for key in going.keys):
@@ -67,7 +69,7 @@ def options_of(instance: Instance, segments: Segments, now: RunningPlan) -> Opti
     for number, kind in enumerate(segments.kinds):
         here = [going for going in runs if going.kind == number]
         try:
-            shared, complete = _shared(instance, kind, worth, here)
+            shared, complete = _shared(instance, kind, worth, here, until)
         except (TooManyError, UnsupportedError):
             return None
         every = [*_alone(instance, segments, number), *shared]
@@ -101,21 +103,21 @@ def _single(replica: ContentReplica) -> SliceContent:
     return SliceContent((replica,), replica.capacity_rps)
 
 
-def _shared(instance: Instance, kind: SliceKind, worth: Worth, here: Sequence[Going]
+def _shared(instance: Instance, kind: SliceKind, worth: Worth, here: Sequence[Going], until: float
             ) -> tuple[list[SliceContent], bool]:
     """Contents of slices of a kind that workloads share, given what runs there, and whether all are listed.
 
     Raises
     ------
     TooManyError, UnsupportedError
-        When there are too many, or data of a kind whose contents are not listed.
+        When there are too many in the time, or data of a kind whose contents are not listed.
     """
     entry, found, complete = instance.fleet[kind.entry], list[SliceContent](), True
     for data in instance.sharing_files(entry.gpu) if entry.mps else ():
         if data.kind == "closed-network":
             continue
         if data.kind == "igniter" and kind.profile == WHOLE:
-            found += _interfering(instance, kind, worth, data, here)
+            found += _interfering(instance, kind, worth, data, here, until)
         elif data.kind == "gpulets" and kind.profile == WHOLE:
             found += turning(instance, kind, data, here)
         elif kind.profile == WHOLE:
@@ -126,10 +128,10 @@ def _shared(instance: Instance, kind: SliceKind, worth: Worth, here: Sequence[Go
     return [*found, *routed], complete
 
 
-def _interfering(instance: Instance, kind: SliceKind, worth: Worth, data: IgniterProfiles, here: Sequence[Going]
-                 ) -> list[SliceContent]:
+def _interfering(instance: Instance, kind: SliceKind, worth: Worth, data: IgniterProfiles, here: Sequence[Going],
+                 until: float) -> list[SliceContent]:
     """Contents of whole GPUs under iGniter's model."""
-    found = one_replica_each(instance, kind, data, here)
+    found = one_replica_each(instance, kind, data, here, until)
     if found is not None:
         return found
     most = Counter[Key]()

@@ -121,7 +121,10 @@ def replan(
 
 def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, gap: float, others: Sequence[Plan]
             ) -> Replanned:
-    """The integer program where it proves the best, else the better of its plan and that around GPUs that go on."""
+    """The integer program where it proves the best, else the better of its plan and that around GPUs that go on.
+
+    Where every GPU has its own largest share of a workload, the program must know how many GPUs are of use.
+    """
     def counted(known: float) -> Replanned:
         return replan_counts(instance, plan, weights, lambda one: verify(instance, one).ok, EXACT * limit_s, gap, known)
 
@@ -135,8 +138,10 @@ def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, ga
     around = replan_around(instance, plan, weights.replica_cost, weights.allow, (1 - EXACT) * limit_s, known)
     if around.plan is None:
         return around._replace(bound=max(around.bound, exact.bound))
-    if exact.status == "unknown":
+    if exact.status == "unknown" and any(one.max_share_per_gpu < 1 for one in instance.workloads):
         exact = counted(weighted(around.plan))
+        if exact.status == "optimal":
+            return exact
     best = min((one for one in (exact.plan, around.plan) if one is not None), key=weighted)
     bound = max(exact.bound, around.bound)
     return Replanned("optimal" if instance.proved(weighted(best), bound) else "feasible", bound, best)
