@@ -21,6 +21,7 @@ from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Status
 
+
 class ContentCandidates(Candidates):
     """The contents of every slice kind; ``part`` and ``replicas`` are (contents, workloads) of a kind.
 

@@ -134,7 +134,7 @@ def _whole(instance: Instance, kind: SliceKind, data: FittedNetworks, ways: Sequ
     for way in ways:
         batches[way._replace(batch=0)].append(way)
     replicas = sorted(batches)
-    kept = [(one,) for one in replicas]
+    kept: list[tuple[Way, ...]] = [(one,) for one in replicas]
     while kept:
         sets, kept = kept, []
         for fewer, more in itertools.product(sets, replicas):

@@ -23,7 +23,7 @@ from provision.models.problem.instance import Instance
 ALLOWED = ("batches", "replicas", "slices")
 """What may change: only batch sizes and rates; also replicas, new slices and new GPUs; or everything."""
 
-LISTED = 0.5
+LISTED = 0.8
 """The part of the time in which all contents must be listed."""
 
 

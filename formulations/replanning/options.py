@@ -4,7 +4,7 @@ Every content is listed that no other one replaces: with as much of every rate, 
 no more replicas to start. Contents of workloads that share a slice come from where each way of sharing lists them.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -18,7 +18,6 @@ from provision.models.contents.alone.segments import Segments, SliceKind, best_p
 from provision.models.contents.listing import TooManyError
 from provision.models.contents.running import SPELLED_OUT, Going, Key, RunningPlan
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.problem.instance import Instance
 
@@ -73,10 +72,15 @@ def options_of(instance: Instance, segments: Segments, now: RunningPlan, until: 
         except (TooManyError, UnsupportedError):
             return None
         every = [*_alone(instance, segments, number), *shared]
-        found.anew.append(worth.undominated(every, started=lambda one: len(one.replicas)))
+        having: dict[int, list[SliceContent]] = defaultdict(list)
+        for content in every:
+            for w in {one.workload for one in content.replicas}:
+                having[w].append(content)
+        found.anew.append(worth.undominated(every, lambda one: len(one.replicas)) if shared else every)
         found.relaxed.append(None if complete else network.relaxed(instance, kind))
         for going in here:
-            found.on[going] = _going_on(worth, going, [*every, *_alone_on(instance, kind, going)])
+            related = dict.fromkeys(content for w in {key.workload for key in going.keys} for content in having[w])
+            found.on[going] = _going_on(worth, going, [*related, *_alone_on(instance, kind, going)])
     return found
 
 

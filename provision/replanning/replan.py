@@ -18,6 +18,7 @@ from provision.models.problem.method import needs
 from provision.replanning.around import replan_around
 from provision.solving.size import check_size
 from provision.solving.solve import check_time_limit
+from provision.sweeps.run import solved
 from provision.verification.capacity import capacity_rps
 from provision.verification.verify import verify
 
@@ -32,6 +33,8 @@ BEYOND = frozenset({"max_throughput", "survive", "even_replicas"})
 """What an instance may need that the integer program does not know."""
 EXACT = 0.5
 """The part of the time for the integer program where it may fail to list all contents."""
+KNOWN = 0.1
+"""The part of the time, at most, for a first plan from scratch where the integer program needs one."""
 WEIGHTS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 1.0, 4.0)
 """Parts of the cheapest GPU along the trade-off curve."""
 
@@ -121,30 +124,32 @@ def replan(
 
 def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, gap: float, others: Sequence[Plan]
             ) -> Replanned:
-    """The integer program where it proves the best, else the better of its plan and that around GPUs that go on.
-
-    Where every GPU has its own largest share of a workload, the program must know how many GPUs are of use.
-    """
-    def counted(known: float) -> Replanned:
-        return replan_counts(instance, plan, weights, lambda one: verify(instance, one).ok, EXACT * limit_s, gap, known)
-
+    """The integer program where it proves the best, else the better of its plan and that around GPUs that go on."""
     def weighted(one: Plan) -> float:
         return instance.value(one) + weights.replica_cost * disturbance(plan, one).moved
 
-    exact = counted(float("inf"))
+    def holds(one: Plan) -> bool:
+        return verify(instance, one).ok
+
+    known: list[Plan] = []
+    if weights.allow == "slices" and any(one.max_share_per_gpu < 1 for one in instance.workloads):
+        first = solved(instance, {"method": "auto", "time_limit_s": KNOWN * limit_s}, slack="no").plan
+        known = [one for one in [*others, *_plans(first)] if holds(one)]  # tells how many GPUs may be of use
+    exact = replan_counts(instance, plan, weights, holds, EXACT * limit_s, gap,
+                          min(map(weighted, known), default=float("inf")))
     if exact.status == "optimal" or exact.status.startswith("infeasible"):
         return exact
-    known = [*others, *(one for one in [exact.plan] if one is not None)]
-    around = replan_around(instance, plan, weights.replica_cost, weights.allow, (1 - EXACT) * limit_s, known)
-    if around.plan is None:
-        return around._replace(bound=max(around.bound, exact.bound))
-    if exact.status == "unknown" and any(one.max_share_per_gpu < 1 for one in instance.workloads):
-        exact = counted(weighted(around.plan))
-        if exact.status == "optimal":
-            return exact
-    best = min((one for one in (exact.plan, around.plan) if one is not None), key=weighted)
+    left_s = (1 - EXACT) * limit_s
+    around = replan_around(instance, plan, weights.replica_cost, weights.allow, left_s, [*others, *_plans(exact.plan)])
     bound = max(exact.bound, around.bound)
+    if around.plan is None:
+        return around._replace(bound=bound)
+    best = min([around.plan, *_plans(exact.plan)], key=weighted)
     return Replanned("optimal" if instance.proved(weighted(best), bound) else "feasible", bound, best)
+
+
+def _plans(plan: Plan | None) -> list[Plan]:
+    return [] if plan is None else [plan]
 
 
 def cost_of_change(instance: Instance, change_cost: float | None) -> float:

@@ -9,7 +9,7 @@ exactly when t_gpu is no more than room(b).
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -97,7 +97,7 @@ def with_units(menu: Menu, fixed: Sequence[tuple[int, int]]) -> Menu:
     demand, units = np.array(fixed).T
     of = menu.model[demand]
     others = np.arange(1, menu.active_ms.shape[1] + 1) != units[:, None]
-    more = {name: np.concatenate([getattr(menu, name), getattr(menu, name)[of]]) for name in OF_MODEL}
+    more: dict[str, Any] = {name: np.concatenate([getattr(menu, name), getattr(menu, name)[of]]) for name in OF_MODEL}
     more["active_ms"][len(menu.active_ms) :][others] = np.inf
     more |= {name: np.concatenate([getattr(menu, name), getattr(menu, name)[demand]]) for name in OF_DEMAND}
     return menu._replace(model=np.append(menu.model, len(menu.active_ms) + np.arange(len(fixed))), **more)
