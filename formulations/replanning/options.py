@@ -116,8 +116,11 @@ def _shared(instance: Instance, kind: SliceKind, worth: Worth, here: Sequence[Go
     TooManyError, UnsupportedError
         When there are too many in the time, or data of a kind whose contents are not listed.
     """
-    entry, found, complete = instance.fleet[kind.entry], list[SliceContent](), True
+    entry, found = instance.fleet[kind.entry], list[SliceContent]()
     for data in instance.sharing_files(entry.gpu) if entry.mps else ():
+        random = instance.random_arrivals and data.kind == "igniter"
+        if instance.policy.latency_budget != "half_slo" and not random:
+            raise UnsupportedError(f"contents of {data.kind} data are not listed under this latency rule")
         if data.kind == "closed-network":
             continue
         if data.kind == "igniter" and kind.profile == WHOLE:
@@ -127,8 +130,6 @@ def _shared(instance: Instance, kind: SliceKind, worth: Worth, here: Sequence[Go
         elif kind.profile == WHOLE:
             raise UnsupportedError(f"contents of {data.kind} data are not listed")
     routed, complete = network.shared(instance, kind)
-    if not complete and instance.random_arrivals:
-        raise TooManyError
     return [*found, *routed], complete
 
 
