@@ -54,7 +54,7 @@ MAKERS = {
 def test_the_weighted_sum_is_that_of_brute_force(kind, seed):
     """New rates, and the GPUs of the running plan but one where it has several."""
     before, draw = MAKERS[kind](seed), np.random.default_rng(seed)
-    plan = provision.solve(before, replay=False, time_limit_s=1).plan
+    plan = provision.solve(before, replay=False, time_limit_s=10).plan
     workloads = tuple(one.model_copy(update={"rate_rps": one.rate_rps * draw.choice([0.5, 1.0, 1.5])})
                       for one in before.workloads)
     instance, cost = before.replace(workloads=workloads), float(draw.choice([0.02, 0.3]))
@@ -70,7 +70,7 @@ def test_the_weighted_sum_is_that_of_brute_force(kind, seed):
 @pytest.mark.parametrize("kind", ["one replica each", "MIG slices"])
 def test_the_way_back_after_a_loss_is_the_shortest(kind):
     instance = served(MAKERS[kind](1), 1.4)
-    plan = provision.solve(instance, replay=False, time_limit_s=1).plan
+    plan = provision.solve(instance, replay=False, time_limit_s=10).plan
     found, left = replan_lost(instance, plan, 0, 0.05), after_loss(instance, plan, 0)[1]
     assert found.status == "optimal" and found.changes.replicas_started > 0
     assert found.weighted == pytest.approx(least_weighted(instance, left, 0.05, 2), abs=1e-4)
@@ -79,9 +79,9 @@ def test_the_way_back_after_a_loss_is_the_shortest(kind):
 def test_levels_of_spread_slices():
     """More than some plan from scratch may be needed where nothing is to be destroyed; nobody is told otherwise."""
     before = spread(0)
-    plan = provision.solve(before, replay=False, time_limit_s=1).plan
+    plan = provision.solve(before, replay=False, time_limit_s=10).plan
     more = served(before, 1.5)
-    added, free = (replan(more, plan, 0.3, allow, time_limit_s=1) for allow in ("replicas", "slices"))
+    added, free = (replan(more, plan, 0.3, allow, time_limit_s=3) for allow in ("replicas", "slices"))
     assert added.report.ok and added.changes.slices_destroyed == 0
     assert free.status == "optimal" and free.weighted <= added.weighted * (1 + 1e-9)
     assert replan(more, plan, 0.3, "batches", time_limit_s=1).plan is None
@@ -90,6 +90,6 @@ def test_levels_of_spread_slices():
 def test_bounds_hold_where_rates_are_split_over_shared_slices():
     """There not all contents are listed, so that a bound on the sum stands beside a plan."""
     before = random_mixed(3, workloads=2, gpus_each=0.7)
-    plan = provision.solve(before, replay=False, time_limit_s=1).plan
-    found = replan(served(before, 1.2), plan, 0.3, time_limit_s=1)
+    plan = provision.solve(before, replay=False, time_limit_s=10).plan
+    found = replan(served(before, 1.2), plan, 0.3, time_limit_s=3)
     assert found.report.ok and 1 < found.bound <= found.weighted * (1 + 1e-9)
