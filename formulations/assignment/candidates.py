@@ -1,7 +1,6 @@
 """The contents that GPUs of a fleet may hold, as tables over slice kinds, and the plan from a choice of them."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
@@ -9,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.assignment import interference, network
-from provision.formulations.assignment.contents import ContentReplica, SliceContent, Worth, alone, kinds_of, most_slices
+from provision.formulations.assignment.contents import SliceContent, Worth, alone, kinds_of, most_slices
+from provision.formulations.assignment.dealt import Held, plan_of
 from provision.formulations.assignment.gpus import Candidates, Program
 from provision.formulations.assignment.slices import ContentRows
 from provision.formulations.isolated.cover_bound import cover_bound
@@ -17,12 +17,9 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.feasibility import fastest_ms
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import SliceKind, best_segments, cap_rps
-from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Status
-
-Held = list[tuple[str, int, SliceContent]]
-"""Slices of a GPU: profile, start and content."""
 
 
 class ContentCandidates(Candidates):
@@ -37,9 +34,11 @@ class ContentCandidates(Candidates):
         self.instance, self.worth = instance, Worth(instance)
         self.kinds = kinds_of(instance)
         every = range(len(instance.workloads))
-        self.contents = [self.worth.undominated([*self._unrouted(kind, every), *network.shared(instance, kind)])
-                         for kind in self.kinds]
-        self.relaxed = [network.relaxed(instance, kind) for kind in self.kinds]
+        routed = [network.shared(instance, kind) for kind in self.kinds]
+        self.contents = [self.worth.undominated([*self._unrouted(kind, every), *found])
+                         for kind, (found, _) in zip(self.kinds, routed, strict=True)]
+        self.relaxed = [None if complete else network.relaxed(instance, kind)
+                        for kind, (_, complete) in zip(self.kinds, routed, strict=True)]
         tables = [self._table(contents) for contents in self.contents]
         self.part, self.replicas = [one for one, _ in tables], [one for _, one in tables]
         pairs = [[self._own(w, e) for e in range(len(instance.fleet))] for w in range(len(instance.workloads))]
@@ -146,53 +145,5 @@ class ContentCandidates(Candidates):
         return ContentRows(self, copies, program, name)
 
     def plan(self, copies: Iterable[int], held: list[Held], name: str) -> Plan | None:
-        """The plan of chosen contents, with rates for replicas; None where they do not carry the planned rates."""
-        kept = [(int(e), slices) for e, slices in zip(copies, held, strict=True) if slices]
-        rates = [[[0.0] * len(content.replicas) for _, _, content in slices] for _, slices in kept]
-        for w in range(len(self.instance.workloads)):
-            places = [(g, s, r, one, content.routed) for g, (_, slices) in enumerate(kept)
-                      for s, (_, _, content) in enumerate(slices)
-                      for r, one in enumerate(content.replicas) if one.workload == w]
-            dealt = self._dealt(w, [(g, one, routed) for g, _, _, one, routed in places])
-            if dealt is None:
-                return None
-            for (g, s, r, _, _), rate in zip(places, dealt, strict=True):
-                rates[g][s][r] = rate
-        return self.instance.plan_of(name, (self._gpu(e, slices, mine)
-                                            for (e, slices), mine in zip(kept, rates, strict=True)))
-
-    def _dealt(self, w: int, places: list[tuple[int, ContentReplica, bool]]) -> list[float] | None:
-        """Rates of a workload's replicas, each given with its GPU; None where they cannot carry the planned rate.
-
-        Routed replicas get exactly their capacities; the rest is dealt out in proportion to capacity, up to the largest
-        share of every GPU.
-        """
-        one, planned = self.instance.workloads[w], float(self.worth.planned_rps[w])
-        limit = one.max_share_per_gpu * planned if one.max_share_per_gpu < 1 else math.inf
-        free: defaultdict[int, float] = defaultdict(float)
-        fixed: defaultdict[int, float] = defaultdict(float)
-        for g, replica, routed in places:
-            (fixed if routed else free)[g] += replica.capacity_rps
-        if any(fixed[g] > limit * (1 + TOLERANCE) for g in fixed):
-            return None
-        room = {g: min(free[g], max(limit - fixed[g], 0.0)) for g in free}
-        left = max(planned - math.fsum(fixed.values()), 0.0)
-        if left > (total := math.fsum(room.values())) * (1 + TOLERANCE) + planned * TOLERANCE:
-            return None
-        factor = min(left / total, 1.0) if total else 0.0
-        return [replica.capacity_rps * (1.0 if routed else factor * room[g] / free[g] if free[g] else 0.0)
-                for g, replica, routed in places]
-
-    def _gpu(self, e: int, slices: Held, rates: list[list[float]]) -> PlannedGpu:
-        pieces = [
-            Slice(profile=profile, start=start, replicas=tuple(
-                self._replica(one, rate) for one, rate in zip(content.replicas, mine, strict=True)))
-            for (profile, start, content), mine in zip(slices, rates, strict=True)
-        ]
-        entry = self.instance.fleet[e]
-        return PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(sorted(pieces, key=lambda one: one.start)))
-
-    def _replica(self, one: ContentReplica, rate_rps: float) -> Replica:
-        workload = self.instance.workloads[one.workload]
-        return Replica(workload=workload.name, batch=one.batch, processes=one.processes, sm_share=one.sm_share,
-                       rate_rps=rate_rps, model=workload.named(one.model))
+        """The plan of chosen contents; see ``dealt.plan_of``."""
+        return plan_of(self.worth, copies, held, name)

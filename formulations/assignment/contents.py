@@ -5,7 +5,7 @@ rates are continuous and need no grid. Where batch times depend on the rates (cl
 content holds only at the rates that it names.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,10 @@ from provision.models.problem.workload import FleetEntry, Workload
 
 
 class ContentReplica(NamedTuple):
-    """One replica of a content: its workload by index, the index of its model in that workload's, and how it runs."""
+    """One replica of a content: its workload by index, the index of its model in that workload's, and how it runs.
+
+    ``turn`` is as in a Replica.
+    """
 
     workload: int
     model: int
@@ -28,6 +31,7 @@ class ContentReplica(NamedTuple):
     processes: int
     sm_share: float
     capacity_rps: float
+    turn: int | None = None
 
 
 class SliceContent(NamedTuple):
@@ -145,24 +149,27 @@ class Worth:
         columns += [-throughput_rps[None]] if self.counted else []
         return np.concatenate(columns).T.astype(float)
 
-    def undominated(self, contents: Iterable[SliceContent]) -> list[SliceContent]:
+    def undominated(self, contents: Iterable[SliceContent],
+                    started: Callable[[SliceContent], int] | None = None) -> list[SliceContent]:
         """Contents that no other dominates in all criteria; one of each set of equal ones.
 
         A routed content never dominates another kind: at its fixed rates a GPU might carry more than its largest share
-        of a workload.
+        of a workload. ``started`` is one more criterion: the replicas of a content that must be started for it.
         """
         found = list(contents)
         apart = ([one for one in found if one.routed is routed] for routed in (False, True))
-        return [alike[at] for alike in apart if alike for at in undominated(self._costs(alike))]
+        return [alike[at] for alike in apart if alike for at in undominated(self._costs(alike, started))]
 
-    def _costs(self, contents: list[SliceContent]) -> NDArray[np.float64]:
+    def _costs(self, contents: list[SliceContent], started: Callable[[SliceContent], int] | None
+               ) -> NDArray[np.float64]:
         width = max(len(one.replicas) for one in contents)
         owner, rate = np.full((len(contents), width), -1), np.zeros((len(contents), width))
         for at, content in enumerate(contents):
             owner[at, : len(content.replicas)] = [one.workload for one in content.replicas]
             rate[at, : len(content.replicas)] = [one.capacity_rps for one in content.replicas]
         parts, replicas = self.table(owner, rate)
-        return self.costs(parts, replicas, np.array([one.throughput_rps for one in contents]))
+        costs = self.costs(parts, replicas, np.array([one.throughput_rps for one in contents]))
+        return costs if started is None else np.column_stack([costs, [started(one) for one in contents]])
 
 
 def undominated(costs: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -44,8 +44,27 @@ class Ways(NamedTuple):
     elsewhere: NDArray[np.bool_]
 
 
-def shared(instance: Instance, kind: SliceKind, workloads: Sequence[int], worth: Worth) -> list[SliceContent]:
+class Kept(NamedTuple):
+    """Replicas that may go on where a GPU has so many: workload and model by index, units, and how many run."""
+
+    workload: int
+    model: int
+    units: int
+    most: int
+
+
+def shared(instance: Instance, kind: SliceKind, workloads: Sequence[int], worth: Worth, kept: Sequence[Kept] = (),
+           most_sets: int = MOST_SETS) -> list[SliceContent]:
     """The best contents of some workloads on whole GPUs of a kind; none where there is no data of iGniter's.
+
+    Parameters
+    ----------
+    instance, kind, workloads, worth
+        The problem, the slice kind, workloads by index, and what contents are worth.
+    kept
+        Replicas that run: it counts as well how many of each a content has.
+    most_sets
+        Most sets of operating points with one number of replicas.
 
     Raises
     ------
@@ -56,22 +75,30 @@ def shared(instance: Instance, kind: SliceKind, workloads: Sequence[int], worth:
     if kind.profile != WHOLE:
         return []
     files = [data for data in instance.performance if data.gpu == entry.gpu and data.kind == "igniter"]
-    return [content for data in files for content in _listed(instance, kind, data, workloads, worth)]
+    return [content for data in files for content in _listed(instance, kind, data, workloads, worth, kept, most_sets)]
 
 
 def _listed(
-    instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads: Sequence[int], worth: Worth
+    instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads: Sequence[int], worth: Worth,
+    kept: Sequence[Kept], most_sets: int,
 ) -> Iterator[SliceContent]:
     """The contents that no other content with as many replicas dominates."""
     ways = _ways(instance, kind, data, workloads)
     most = min(data.hardware.units, clients_of(instance.fleet[kind.entry], WHOLE))
-    for sets, rates in _sets(instance, data, ways, most):
+    for sets, rates in _sets(instance, data, ways, most, most_sets):
         told = ways.lone[sets[:, 0]] if sets.shape[1] == 1 else ~ways.elsewhere[:, sets].all(axis=2).any(axis=0)
         sets, rates = sets[told], rates[told]
         if len(sets):
             costs = worth.costs(*worth.table(ways.workload[sets], rates), rates.sum(axis=1))
-            for row in undominated(costs):
+            for row in undominated(np.column_stack([costs, *(-_going_on(ways, sets, one) for one in kept)])):
                 yield _content(data, ways, sets[row], rates[row])
+
+
+def _going_on(ways: Ways, sets: NDArray[np.int64], kept: Kept) -> NDArray[np.int64]:
+    """(sets,) how many of the replicas that run may go on in each set."""
+    alike = (ways.workload == kept.workload) & (ways.model == kept.model) & (ways.units == kept.units)
+    going_on: NDArray[np.int64] = np.minimum(alike[sets].sum(axis=1), kept.most)
+    return going_on
 
 
 def _ways(instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads: Sequence[int]) -> Ways:
@@ -103,7 +130,7 @@ def _ways(instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads:
 
 
 def _sets(
-    instance: Instance, data: IgniterProfiles, ways: Ways, most: int
+    instance: Instance, data: IgniterProfiles, ways: Ways, most: int, most_sets: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """For 1, 2, ... replicas: (sets, replicas) ways that hold together, and their capacities in requests/s."""
     sets = np.arange(len(ways.workload))[:, None]
@@ -119,10 +146,10 @@ def _sets(
             return
         yield sets, rates
         if many < most:
-            sets = _enlarged(sets, ways.units, data.hardware.units)
+            sets = _enlarged(sets, ways.units, data.hardware.units, most_sets)
 
 
-def _enlarged(sets: NDArray[np.int64], units: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
+def _enlarged(sets: NDArray[np.int64], units: NDArray[np.int64], limit: int, most_sets: int) -> NDArray[np.int64]:
     """Every set with one more way, no earlier than its last, that the units allow.
 
     Raises
@@ -137,9 +164,9 @@ def _enlarged(sets: NDArray[np.int64], units: NDArray[np.int64], limit: int) -> 
         base, more = sets[mine], np.arange(last, len(units))
         row, added = np.nonzero(held[mine][:, None] + units[more][None] <= limit)
         total += len(row)
-        if total > MOST_SETS:
+        if total > most_sets:
             raise UnsupportedError(
-                f"the assignment methods list at most {MOST_SETS} sets of replicas that share a GPU, and here there "
+                f"the assignment methods list at most {most_sets} sets of replicas that share a GPU, and here there "
                 "are more; use --method auto"
             )
         grown.append(np.column_stack([base[row], more[added]]))

@@ -6,7 +6,8 @@ slice's time is shared out, a request takes at least the least slice time that s
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +22,9 @@ from provision.models.performance.operating_points import Member, Prediction
 from provision.models.problem.instance import SHARED, Instance
 
 GRIDS = {2: 4, 3: 2}
-"""By the number of replicas on a slice, into how many equal parts a workload's rate is split."""
+"""By the number of replicas on a slice, into how many equal parts a workload's rate is split, where that is allowed."""
 MOST_PREDICTIONS = 10_000
-"""So many sets of replicas and rates are tried on one kind of slice, those of fewer replicas first."""
+"""So many sets of replicas at rates are tried on one kind of slice, those of fewer replicas first."""
 
 
 class SharedSliceBound(NamedTuple):
@@ -103,35 +104,87 @@ def _ways(instance: Instance, kind: SliceKind, data: FittedNetworks, clients: in
                         yield way
 
 
-def shared(instance: Instance, kind: SliceKind) -> Iterator[SliceContent]:
-    """Contents of several replicas at rates on a grid, all of which hold."""
-    tried = 0
-    clients = clients_of(instance.fleet[kind.entry], kind.profile)
+def shared(instance: Instance, kind: SliceKind) -> tuple[list[SliceContent], bool]:
+    """Contents of several replicas that hold, and whether no others matter.
+
+    Workloads with one replica each have it at their whole rates, and one batch size that holds is as good as another.
+    Where rates may be split, they are tried on a grid.
+    """
+    found: list[SliceContent] = []
+    whole = all(one.max_replicas == 1 for one in instance.workloads)
+    clients, left = clients_of(instance.fleet[kind.entry], kind.profile), MOST_PREDICTIONS
+    for data in networks_of(instance, kind):
+        ways = list(_ways(instance, kind, data, clients - 1))
+        contents = _whole(instance, kind, data, ways, clients) if whole else _split(instance, kind, data, ways, clients)
+        for content in contents:
+            if left == 0:
+                return found, False
+            left -= 1
+            found += [] if content is None else [content]
+    return found, whole or not networks_of(instance, kind)
+
+
+def _whole(instance: Instance, kind: SliceKind, data: FittedNetworks, ways: Sequence[Way], clients: int
+           ) -> Iterator[SliceContent | None]:
+    """Contents at whole rates, for all sets of workloads with all numbers of processes; None for each that fails.
+
+    What does not hold does not hold beside a further replica either.
+    """
+    batches: dict[Way, list[Way]] = defaultdict(list)
+    for way in ways:
+        batches[way._replace(batch=0)].append(way)
+    replicas = sorted(batches)
+    kept: list[tuple[Way, ...]] = [(one,) for one in replicas]
+    while kept:
+        sets, kept = kept, []
+        for fewer, more in itertools.product(sets, replicas):
+            chosen = (*fewer, more)
+            if more.workload <= fewer[-1].workload or not _may_be(instance, kind, data, chosen, clients):
+                continue
+            for tried in itertools.product(*(batches[one] for one in chosen)):
+                content = _holding(instance, kind, data, tried, _planned(instance, tried))
+                yield content
+                if content is not None:
+                    kept.append(chosen)
+                    break
+
+
+def _split(instance: Instance, kind: SliceKind, data: FittedNetworks, ways: Sequence[Way], clients: int
+           ) -> Iterator[SliceContent | None]:
+    """Contents of few replicas at rates on a grid, None for each that fails."""
     for many, steps in GRIDS.items():
-        for data in networks_of(instance, kind):
-            ways = list(_ways(instance, kind, data, clients - 1))
-            for chosen in itertools.combinations_with_replacement(ways, many):
-                if sum(one.processes for one in chosen) > clients or not _described(instance, kind, data, chosen):
-                    continue
+        for chosen in itertools.combinations_with_replacement(ways, many):
+            if _may_be(instance, kind, data, chosen, clients):
                 for rates in _grid(instance, chosen, steps):
-                    tried += 1
-                    if tried > MOST_PREDICTIONS:
-                        return
-                    if _holds(instance, kind, chosen, rates, _predicted(instance, kind, data, chosen, rates)):
-                        yield _content(chosen, rates)
+                    yield _holding(instance, kind, data, chosen, rates)
 
 
-def _described(instance: Instance, kind: SliceKind, data: FittedNetworks, chosen: tuple[Way, ...]) -> bool:
+def _holding(instance: Instance, kind: SliceKind, data: FittedNetworks, chosen: tuple[Way, ...],
+             rates: tuple[float, ...]) -> SliceContent | None:
+    """The content of some replicas at some rates where it holds."""
+    found = _predicted(instance, kind, data, chosen, rates)
+    return _content(chosen, rates) if _holds(instance, kind, chosen, rates, found) else None
+
+
+def _may_be(instance: Instance, kind: SliceKind, data: FittedNetworks, chosen: tuple[Way, ...], clients: int) -> bool:
+    """Whether a slice has so many processes, and this data describes the replicas together."""
+    if sum(one.processes for one in chosen) > clients:
+        return False
     models = [instance.workloads[one.workload].models[one.model] for one in chosen]
     return instance.sharing_of(instance.fleet[kind.entry].gpu, models) is data
 
 
 def _grid(instance: Instance, chosen: tuple[Way, ...], steps: int) -> Iterator[tuple[float, ...]]:
     """Every way to give the replicas equal parts of their workloads' rates."""
-    planned = [instance.planned_rps(instance.workloads[one.workload]) for one in chosen]
+    planned = _planned(instance, chosen)
     parts = [range(1, steps + 1) if rate > 0 else (0,) for rate in planned]
     for taken in itertools.product(*parts):
         yield tuple(rate * part / steps for rate, part in zip(planned, taken, strict=True))
+
+
+def _planned(instance: Instance, chosen: tuple[Way, ...]) -> tuple[float, ...]:
+    """The whole rates of the replicas' workloads."""
+    return tuple(instance.planned_rps(instance.workloads[one.workload]) for one in chosen)
 
 
 def _predicted(
@@ -153,8 +206,8 @@ def _holds(
     if sum(one.memory_gib or 0 for one in found if one) > held_gib:
         return False
     return all(
-        one is not None and one.latency_ms <= instance.budget_ms(instance.workloads[way.workload])
-        and rate <= one.throughput_rps
+        one is not None and one.latency_ms <= instance.budget_ms(instance.workloads[way.workload]) * (1 + TOLERANCE)
+        and rate <= one.throughput_rps * (1 + TOLERANCE)
         for way, rate, one in zip(chosen, rates, found, strict=True)
     )
 

@@ -15,7 +15,8 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from provision.formulations.assignment.candidates import ContentCandidates, Held
+    from provision.formulations.assignment.candidates import ContentCandidates
+    from provision.formulations.assignment.dealt import Held
 
 
 

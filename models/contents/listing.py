@@ -25,11 +25,13 @@ class TooManyError(Exception):
 class Listing(NamedTuple):
     """Contents: (contents, groups) requests/s that they carry, as bounds grant them, and numbers of replicas.
 
-    ``promise`` gives a content by its index.
+    ``number`` is that of groups whose number is limited, ``replicas`` (contents,) is of all. ``promise`` gives a
+    content by its index.
     """
 
     rps: Floats
     number: Floats
+    replicas: Floats
     promise: Callable[[int], Promise]
 
 
@@ -56,7 +58,7 @@ def _alone(problem: Problem, kind: int) -> Listing:
         group = int(groups[at])
         return Promise((Member(group, running_alone(problem, group, kind)),), (float(rps[at, group]),))
 
-    return Listing(rps, (rps > 0).astype(float), promise)
+    return Listing(rps, (rps > 0).astype(float), np.ones(len(groups)), promise)
 
 
 def undominated(features: Floats, most: int = MOST_KEPT) -> Ints:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from provision.formulations.replanning.counts import ALLOWED, BEYOND, replan_counts
+from provision.formulations.replanning.counts import ALLOWED, Replanned, replan_counts
+from provision.formulations.replanning.model import Weights
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
@@ -17,6 +18,7 @@ from provision.models.problem.method import needs
 from provision.replanning.around import replan_around
 from provision.solving.size import check_size
 from provision.solving.solve import check_time_limit
+from provision.sweeps.run import solved
 from provision.verification.capacity import capacity_rps
 from provision.verification.verify import verify
 
@@ -25,6 +27,14 @@ if TYPE_CHECKING:
 
 CHANGE_COST = 0.02
 """A change counts as much as this part of the cheapest GPU, where nothing else is said."""
+SHARING = frozenset({"interference", "other_sharing", "gpulets", "share_slices", "max_share_per_gpu"})
+"""What an instance may need for which not all contents of slices can be listed."""
+BEYOND = frozenset({"max_throughput", "survive", "even_replicas"})
+"""What an instance may need that the integer program does not know."""
+EXACT = 0.5
+"""The part of the time for the integer program where it may fail to list all contents."""
+KNOWN = 0.1
+"""The part of the time, at most, for a first plan from scratch where the integer program needs one."""
 WEIGHTS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 1.0, 4.0)
 """Parts of the cheapest GPU along the trade-off curve."""
 
@@ -62,7 +72,7 @@ def replan(
     instance: Instance, plan: Plan, change_cost: float | None = None, allow: str = "slices",
     time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan] = (),
 ) -> Replan:
-    """Replan: exactly where every replica has a slice of its own, else around the GPUs that go on.
+    """Replan: exactly where the contents of slices can be listed, else around the GPUs that go on.
 
     Parameters
     ----------
@@ -99,14 +109,47 @@ def replan(
     change_cost = cost_of_change(instance, change_cost)
     check_time_limit(time_limit_s)
     check_size(instance)
+    weights = Weights(change_cost, change_cost, allow)
     if needs(instance) & BEYOND:
         found = replan_around(instance, plan, change_cost, allow, time_limit_s, others)
+    elif needs(instance) & SHARING:
+        found = _either(instance, plan, weights, time_limit_s, gap, others)
     else:
-        found = replan_counts(instance, plan, change_cost, change_cost, allow, time_limit_s, gap)
+        found = replan_counts(instance, plan, weights, lambda one: verify(instance, one).ok, time_limit_s, gap)
     new = found.plan
     if new is None:
         return Replan(found.status, None, None, None, None, None, None, None, perf_counter() - started)
     return judged(instance, plan, new, found.status, found.bound, change_cost, started)
+
+
+def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, gap: float, others: Sequence[Plan]
+            ) -> Replanned:
+    """The integer program where it proves the best, else the better of its plan and that around GPUs that go on."""
+    def weighted(one: Plan) -> float:
+        return instance.value(one) + weights.replica_cost * disturbance(plan, one).moved
+
+    def holds(one: Plan) -> bool:
+        return verify(instance, one).ok
+
+    known: list[Plan] = []
+    if weights.allow == "slices" and any(one.max_share_per_gpu < 1 for one in instance.workloads):
+        first = solved(instance, {"method": "auto", "time_limit_s": KNOWN * limit_s}, slack="no").plan
+        known = [one for one in [*others, *_plans(first)] if holds(one)]  # tells how many GPUs may be of use
+    exact = replan_counts(instance, plan, weights, holds, EXACT * limit_s, gap,
+                          min(map(weighted, known), default=float("inf")))
+    if exact.status == "optimal" or exact.status.startswith("infeasible"):
+        return exact
+    left_s = (1 - EXACT) * limit_s
+    around = replan_around(instance, plan, weights.replica_cost, weights.allow, left_s, [*others, *_plans(exact.plan)])
+    bound = max(exact.bound, around.bound)
+    if around.plan is None:
+        return around._replace(bound=bound)
+    best = min([around.plan, *_plans(exact.plan)], key=weighted)
+    return Replanned("optimal" if instance.proved(weighted(best), bound) else "feasible", bound, best)
+
+
+def _plans(plan: Plan | None) -> list[Plan]:
+    return [] if plan is None else [plan]
 
 
 def cost_of_change(instance: Instance, change_cost: float | None) -> float:

@@ -10,7 +10,7 @@ carries b / (t_gpu + t_feedback) requests/s (eq. 2); what the latency rule says 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.igniter import Terms, igniter_data, solo_terms
 from provision.models.problem.instance import Instance
 from provision.models.traffic.rule import LatencyRule
+
+OF_MODEL = ("active_ms", "power_w", "cache", "feedback_ms", "scheduling_ms", "kernels", "sensitivity")
+OF_DEMAND = ("room_ms", "loose_ms")
+"""The fields of a Menu with a row per model, and per demand."""
 
 
 class Menu(NamedTuple):
@@ -95,6 +99,19 @@ def menu_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Menu:
         clock_loss=-hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz,
         most=min(hardware.units, gpu_type(gpu).slice_mps_clients(WHOLE)),
     )
+
+
+def with_units(menu: Menu, fixed: Sequence[tuple[int, int]]) -> Menu:
+    """A Menu with further demands: each is one of the Menu's, by index, with its number of units given."""
+    if not fixed:
+        return menu
+    demand, units = np.array(fixed).T
+    of = menu.model[demand]
+    others = np.arange(1, menu.active_ms.shape[1] + 1) != units[:, None]
+    more: dict[str, Any] = {name: np.concatenate([getattr(menu, name), getattr(menu, name)[of]]) for name in OF_MODEL}
+    more["active_ms"][len(menu.active_ms) :][others] = np.inf
+    more |= {name: np.concatenate([getattr(menu, name), getattr(menu, name)[demand]]) for name in OF_DEMAND}
+    return menu._replace(model=np.append(menu.model, len(menu.active_ms) + np.arange(len(fixed))), **more)
 
 
 def _room_ms(rule: LatencyRule, terms: Terms, demand: Demand, slack: float) -> Floats:

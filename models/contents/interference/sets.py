@@ -9,6 +9,7 @@ from provision.models.contents.capacities import Member, Members
 from provision.models.contents.interference.boxes import NOTHING, BestPoints, most_throughput
 from provision.models.contents.interference.laws import shares_of
 from provision.models.contents.interference.menus import Menu, menu_of
+from provision.models.contents.listing import TooManyError
 from provision.models.contents.oracle import Running
 from provision.models.contents.problem import Problem
 from provision.models.hardware.gpu import WHOLE
@@ -18,6 +19,9 @@ MOST_SETS = 20_000
 """No more sets than this are listed."""
 BOXES = (1, 200, 2000, 20_000)
 """Boxes of the search for a set's operating points, by effort; a few hundred nearly always prove the best."""
+
+LADDER = (1, 5, 25, 125, 625, BOXES[-1])
+"""Boxes of the searches, one after another, for any operating points of a set that hold."""
 
 
 class InterferingSets:
@@ -40,6 +44,7 @@ class InterferingSets:
         self.known: dict[tuple[int, ...], tuple[BestPoints, int]] = {}
         self.grown: list[tuple[int, ...]] = [()]
         self.can_be, self.done = set(self.grown), 0
+        self.failing: set[tuple[int, ...]] = set()
 
     def every(self, until: float) -> list[tuple[int, ...]] | None:
         """See ``Sets.every``. Sets grow by one replica at a time, as every part of a set that fits must fit too."""
@@ -60,9 +65,31 @@ class InterferingSets:
         found = self.known[groups][0]
         if found.value <= NOTHING:
             return found.bound, None
+        return found.bound, self._members(groups, found)
+
+    def _members(self, groups: tuple[int, ...], found: BestPoints) -> Members:
         points = zip(groups, found.points.tolist(), strict=True)
-        return found.bound, tuple(Member(one, Running(0, batch + 1, 1, float(self.shares[units])))
-                                  for one, (units, batch) in points)
+        return tuple(Member(one, Running(0, batch + 1, 1, float(self.shares[units]))) for one, (units, batch) in points)
+
+    def holds(self, groups: tuple[int, ...]) -> Members | None:
+        """A content of a set that holds; None where none does, nor any of a smaller set that was asked for before.
+
+        Raises
+        ------
+        TooManyError
+            When the hardest search cannot tell.
+        """
+        if any(groups[:at] + groups[at + 1 :] in self.failing for at in range(len(groups))):
+            self.failing.add(groups)
+            return None
+        for boxes in LADDER:
+            found = most_throughput(self.menu, np.array(groups), boxes)
+            if found.value > NOTHING:
+                return self._members(groups, found)
+            if found.bound <= NOTHING:
+                self.failing.add(groups)
+                return None
+        raise TooManyError
 
     def _can_be(self, groups: tuple[int, ...]) -> bool:
         """Whether a set can share a GPU; all smaller sets are known."""

@@ -6,7 +6,7 @@ part. Only those ways are kept that no other one replaces: with as much carried 
 exerted, and no more memory and replicas. They are few, so that all of them can stand in an integer program.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -79,9 +79,13 @@ class TurnWays:
         The Problem, and gpu-lets' data of the GPU type.
     clients
         Replicas that a GPU holds at most.
+    running
+        Replicas that run, by group, model and share, and how many of each a GPU has at most: ways in which they go on
+        are kept as well.
     """
 
-    def __init__(self, problem: Problem, data: Gpulets, clients: int) -> None:
+    def __init__(self, problem: Problem, data: Gpulets, clients: int,
+                 running: Mapping[tuple[int, int, float], int] | None = None) -> None:
         groups, policy = problem.groups, problem.instance.policy
         self.rows = [(at, number, name) for at, group in enumerate(groups) for number, name in enumerate(group.models)
                      if name in data.models]
@@ -91,6 +95,9 @@ class TurnWays:
         self.tables = TurnTables(
             data, [name for _, _, name in self.rows], [policy.budget_ms(groups[at].slo_ms) for at, _, _ in self.rows],
             [self.asked_rps[at] for at, _, _ in self.rows], problem.instance.shared_rule)
+        runs = running or {}
+        self.runs = np.array([[runs.get((at, number, share), 0) for at, number, _ in self.rows]
+                              for share in self.tables.shares])
         self.allowed_ms, self.clients = self.tables.allowed_ms * (1 + LOOSE), clients
         self.gib = self.tables.gpu.slice_memory_gib(WHOLE) * (1 + LOOSE)
 
@@ -115,7 +122,8 @@ class TurnWays:
             return self._promise([(part, int(way[place]), int(pressure[place]))
                                   for part, way, pressure in ways[of_split[at]]])
 
-        return Listing(np.concatenate(rps) * (1 + LOOSE), np.concatenate(number)[:, :-1], promise)
+        numbers = np.concatenate(number)
+        return Listing(np.concatenate(rps) * (1 + LOOSE), numbers[:, :-1], numbers[:, -1], promise)
 
     def _wholes(self, share: int) -> tuple[list[Places], Floats, Floats]:
         part = self._part(share, np.array([ALONE]))
@@ -165,7 +173,7 @@ class TurnWays:
                                    np.tile(np.arange(len(sets[known - 1].counts)), len(way))])
             if len(way) > MOST_WAYS:
                 raise TooManyError
-            way = self._kept(sets[:known], way)
+            way = self._kept(share, sets[:known], way)
         way = way[way.any(axis=1)]
         busy, room = _together(sets, way, self.allowed_ms)
         counts = np.stack([one.counts[way[:, row]] for row, one in enumerate(sets)], axis=1)
@@ -173,10 +181,11 @@ class TurnWays:
         emitted = np.max([one.emitted[way[:, row]] for row, one in enumerate(sets)], axis=0)
         part = _Part(share, counts, cycles, emitted, self._memory_gib(counts))
         rps = np.minimum(self._rps(part) / self.asked_rps, 1)
-        kept = undominated(np.column_stack([*rps, -emitted, -part.memory_gib, -self._number(counts)]))
+        kept = undominated(np.column_stack([*rps, -emitted, -part.memory_gib, -self._number(counts),
+                                            self._going_on(share, counts)]))
         return _Part(share, counts[kept], cycles[:, kept], emitted[kept], part.memory_gib[kept])
 
-    def _kept(self, sets: Sequence[_Sets], way: Ints) -> Ints:
+    def _kept(self, share: int, sets: Sequence[_Sets], way: Ints) -> Ints:
         """The ways of some rows that keep SLOs under the least pressure.
 
         Where they are many, those that another way replaces are left out.
@@ -192,7 +201,7 @@ class TurnWays:
         requests = [one.requests[way[:, row]] for row, one in enumerate(sets)]
         emitted = np.max([one.emitted[way[:, row]] for row, one in enumerate(sets)], axis=0)
         features = [*-busy, *np.minimum(room, LONG_MS), *requests, -emitted, -self._memory_gib(counts)]
-        return way[undominated(np.column_stack([*features, -self._number(counts)]))]
+        return way[undominated(np.column_stack([*features, -self._number(counts), self._going_on(share, counts)]))]
 
     def _memory_gib(self, counts: Ints) -> Floats:
         """(ways,) memory of replicas, (ways, rows, batches)."""
@@ -204,6 +213,12 @@ class TurnWays:
         rows = counts.sum(axis=2)
         return np.column_stack([rows @ self.of_group[: rows.shape[1]] * self.limited, rows.sum(axis=1)])
 
+    def _going_on(self, share: int, counts: Ints) -> Ints:
+        """(ways, rows with replicas that run on this share) how many of these may go on."""
+        runs = self.runs[share, : counts.shape[1]]
+        going: Ints = np.minimum(counts.sum(axis=2), runs)[:, runs > 0]
+        return going
+
     def _sets(self, share: int, row: int, busy_ms: Floats) -> _Sets:
         """The sets of replicas of one row that keep its SLO and that no other set replaces; (pressures, batches)."""
         batches, allowed_ms = self.tables.batches, self.allowed_ms[row]
@@ -213,8 +228,9 @@ class TurnWays:
             grown = np.unique((newest[:, None] + np.eye(len(batches), dtype=int)).reshape(-1, len(batches)), axis=0)
             every = self._described(share, row, np.concatenate([found, grown]), busy_ms, enough)
             room = allowed_ms - every.busy_ms - every.longest_ms
-            features = np.column_stack([*-every.busy_ms, *room, every.requests, -every.emitted,
-                                        -every.counts.sum(axis=1)])
+            number = every.counts.sum(axis=1)
+            features = np.column_stack([*-every.busy_ms, *room, every.requests, -every.emitted, -number,
+                                        np.minimum(number, self.runs[share, row])])
             kept = undominated(features[room[0] >= 0], MOST_SETS)
             kept = np.flatnonzero(room[0] >= 0)[kept]
             newest = every.counts[kept[kept >= len(found)]]
@@ -243,13 +259,14 @@ def _asked_rps(group: Group) -> float:
     return max(group.rate_rps, LEAST_RPS) * len(group.members)
 
 
-def listing(problem: Problem, kind: SliceKind, data: Gpulets) -> Listing | None:
+def listing(problem: Problem, kind: SliceKind, data: Gpulets,
+            running: Mapping[tuple[int, int, float], int] | None = None) -> Listing | None:
     """The ways to use a slice kind; None where rates decide what holds, where there are limits, or too many ways."""
     instance, entry = problem.instance, problem.instance.fleet[kind.entry]
     free = all(group.least <= 1 and not np.isfinite(group.cap_rps) for group in problem.groups)
     if kind.profile != WHOLE or instance.policy.latency_budget != "half_slo" or instance.saturated or not free:
         return None
     try:
-        return TurnWays(problem, data, entry.type.slice_mps_clients(WHOLE) if entry.mps else 1).listing()
+        return TurnWays(problem, data, entry.type.slice_mps_clients(WHOLE) if entry.mps else 1, running).listing()
     except TooManyError:
         return None

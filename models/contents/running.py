@@ -1,35 +1,43 @@
 """The running plan, seen from a new demand: how each slice could go on, and which states its GPUs can be brought to.
 
-A slice can go on with its workload at another batch size without a restart, the only change that InSS's Algorithm 1
-makes; any other change starts server processes. A GPU is brought to a maximal state of its geometry: its slices that
-are in the state stay, the others are destroyed.
+A replica goes on as long as its workload, model, processes and SM share stay; another batch size or rate takes no
+restart (the only change that InSS's Algorithm 1 makes). Any other change starts server processes. A GPU is brought to
+a maximal state of its geometry: its slices that are in the state stay, the others are destroyed.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from provision.models.base.errors import InputError, UnsupportedError
-from provision.models.contents.alone.segments import Segments, best_point
+from provision.models.base.errors import InputError
+from provision.models.contents.alone.segments import Segments
 from provision.models.hardware.geometry import geometry
 from provision.models.hardware.gpu import WHOLE
-from provision.models.plans.plan import Plan, PlannedGpu, Slice
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 
 APART = "plan: a GPU holds slices that cannot stand together; provision verify says which"
+SPELLED_OUT = -1
+"""Stands for the workload's own model where the plan names it: no plan that is made here would name it."""
+
+
+class Key(NamedTuple):
+    """What a replica has in common with the one that it continues: workload and model by index, processes, SM share."""
+
+    workload: int
+    model: int
+    processes: int
+    sm_share: float
 
 
 class Going(NamedTuple):
-    """What a slice of the running plan does: its kind and workload by index, its processes, and its model.
+    """What a slice of the running plan does: its kind and the keys of its replicas, ascending.
 
-    ``kind`` is -1 where no kind of the new problem fits; ``workload`` is -1 where the slice is empty or its workload is
-    not in the new problem. ``model`` is as in a Replica.
+    ``kind`` is -1 where no kind of the new problem fits; replicas that the new problem cannot have are left out.
     """
 
     kind: int
-    workload: int
-    processes: int
-    model: str | None
+    keys: tuple[Key, ...]
 
 
 class Turn(NamedTuple):
@@ -44,8 +52,7 @@ class RunningPlan:
     """A running plan on an instance: per GPU its fleet entry (-1: not in the fleet), slices and possible turns.
 
     Where a type has several entries at different prices, its GPUs count for the first entry, and ``tiers`` maps that
-    entry to all of them: which GPU is given back makes no difference to the cost. ``capacity`` maps every Going that
-    keeps its latency budget to (throughput_rps, batch).
+    entry to all of them: which GPU is given back makes no difference to the cost.
     """
 
     plan: Plan
@@ -53,7 +60,6 @@ class RunningPlan:
     tiers: dict[int, list[int]]
     going: list[tuple[Going, ...]]
     turns: list[tuple[Turn, ...]]
-    capacity: dict[Going, tuple[float, int]]
 
 
 def running(instance: Instance, segments: Segments, plan: Plan) -> RunningPlan:
@@ -70,8 +76,6 @@ def running(instance: Instance, segments: Segments, plan: Plan) -> RunningPlan:
 
     Raises
     ------
-    UnsupportedError
-        When different workloads share a slice of the plan.
     InputError
         When a slice does not exist on its GPU.
     """
@@ -82,25 +86,25 @@ def running(instance: Instance, segments: Segments, plan: Plan) -> RunningPlan:
         by_type.setdefault((one.gpu, one.partitioned), []).append(index)
     entry = [by_type.get((gpu.gpu, gpu.mig), [-1])[0] for gpu in plan.gpus]
     going = [
-        tuple(_going(piece, kinds.get((at, piece.profile), -1), rows) for piece in gpu.slices)
+        tuple(_going(instance, piece, kinds.get((at, piece.profile), -1), rows) for piece in gpu.slices)
         for at, gpu in zip(entry, plan.gpus, strict=True)
     ]
     turns = [_turns(instance, segments, at, gpu) if at >= 0 else () for at, gpu in zip(entry, plan.gpus, strict=True)]
-    known = {one: _capacity(instance, segments, one) for one in {one for gpu in going for one in gpu}}
-    tiers = {indices[0]: indices for indices in by_type.values()}
-    return RunningPlan(plan, entry, tiers, going, turns, {one: found for one, found in known.items() if found})
+    return RunningPlan(plan, entry, {indices[0]: indices for indices in by_type.values()}, going, turns)
 
 
-def _going(piece: Slice, kind: int, rows: Mapping[str, int]) -> Going:
-    if len(piece.replicas) > 1 or any(replica.sm_share < 1 for replica in piece.replicas):
-        raise UnsupportedError(
-            f"replan: slice {piece.profile} at {piece.start} is shared by {len(piece.replicas)} replicas; "
-            "replanning is for slices of one replica each"
-        )
-    if not piece.replicas:
-        return Going(kind, -1, 0, None)
-    replica = piece.replicas[0]
-    return Going(kind, rows.get(replica.workload, -1), replica.processes, replica.model)
+def _going(instance: Instance, piece: Slice, kind: int, rows: Mapping[str, int]) -> Going:
+    keys = (_key(instance, one, rows[one.workload]) for one in piece.replicas if kind >= 0 and one.workload in rows)
+    return Going(kind, tuple(sorted(key for key in keys if key is not None)))
+
+
+def _key(instance: Instance, replica: Replica, workload: int) -> Key | None:
+    """The Key of a running replica; None where its workload no longer has its model."""
+    names = instance.workloads[workload].models
+    if replica.model is not None and replica.model not in names:
+        return None
+    model = 0 if replica.model is None else names.index(replica.model) or SPELLED_OUT
+    return Key(workload, model, replica.processes, replica.sm_share)
 
 
 def _turns(instance: Instance, segments: Segments, entry: int, gpu: PlannedGpu) -> tuple[Turn, ...]:
@@ -123,15 +127,3 @@ def _turns(instance: Instance, segments: Segments, entry: int, gpu: PlannedGpu) 
         new = tuple((start, known[names[at]]) for start, at in state if (start, at) not in here and names[at] in known)
         found.add(Turn(kept, new))
     return tuple(sorted(found, key=lambda turn: (-len(turn.kept), turn)))
-
-
-def _capacity(instance: Instance, segments: Segments, going: Going) -> tuple[float, int] | None:
-    """(throughput_rps, batch) of the best batch at which a slice can go on; None when no batch keeps the budget."""
-    if going.kind < 0 or going.workload < 0:
-        return None
-    kind, workload = segments.kinds[going.kind], instance.workloads[going.workload]
-    entry, model = instance.fleet[kind.entry], going.model or workload.model
-    if model not in workload.models:
-        return None
-    throughput_rps, _, batch, _ = best_point(instance, entry, kind.profile, workload, model, going.processes)
-    return (throughput_rps, batch) if throughput_rps else None

@@ -1,0 +1,82 @@
+"""From contents in the slices of GPUs to a plan: the rate of every workload is dealt out to its replicas."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from provision.formulations.assignment.contents import ContentReplica, SliceContent, Worth
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
+
+Held = list[tuple[str, int, SliceContent]]
+"""Slices of a GPU: profile, start and content."""
+Place = tuple[int, int, int]
+"""A replica by its GPU, slice and number."""
+
+
+def plan_of(worth: Worth, entries: Iterable[int], held: Iterable[Held], name: str) -> Plan | None:
+    """The plan of contents, with rates for replicas; None where they do not carry the planned rates.
+
+    Parameters
+    ----------
+    worth
+        The planned rates of an instance.
+    entries, held
+        Of every GPU its fleet entry and its slices; GPUs without slices are left out.
+    name
+        The method's, for the plan.
+    """
+    kept = [(int(e), slices) for e, slices in zip(entries, held, strict=True) if slices]
+    places: list[list[tuple[Place, ContentReplica, bool]]] = [[] for _ in worth.planned_rps]
+    for g, (_, slices) in enumerate(kept):
+        for s, (_, _, content) in enumerate(slices):
+            for r, one in enumerate(content.replicas):
+                places[one.workload].append(((g, s, r), one, content.routed))
+    rates: dict[Place, float] = {}
+    for w, mine in enumerate(places):
+        dealt = _dealt(worth, w, [(g, one, routed) for (g, _, _), one, routed in mine])
+        if dealt is None:
+            return None
+        rates.update(zip((place for place, _, _ in mine), dealt, strict=True))
+    return worth.instance.plan_of(name, (_gpu(worth.instance, g, e, slices, rates)
+                                         for g, (e, slices) in enumerate(kept)))
+
+
+def _dealt(worth: Worth, w: int, places: Sequence[tuple[int, ContentReplica, bool]]) -> list[float] | None:
+    """Rates of a workload's replicas, each given with its GPU; None where they cannot carry the planned rate.
+
+    Routed replicas get exactly their capacities; the rest is dealt out in proportion to capacity, up to the largest
+    share of every GPU.
+    """
+    share, planned = float(worth.share[w]), float(worth.planned_rps[w])
+    limit = share * planned if share < 1 else math.inf
+    free: defaultdict[int, float] = defaultdict(float)
+    fixed: defaultdict[int, float] = defaultdict(float)
+    for g, replica, routed in places:
+        (fixed if routed else free)[g] += replica.capacity_rps
+    if any(fixed[g] > limit * (1 + TOLERANCE) for g in fixed):
+        return None
+    room = {g: min(free[g], max(limit - fixed[g], 0.0)) for g in free}
+    left = max(planned - math.fsum(fixed.values()), 0.0)
+    if left > (total := math.fsum(room.values())) * (1 + TOLERANCE) + planned * TOLERANCE:
+        return None
+    factor = min(left / total, 1.0) if total else 0.0
+    return [replica.capacity_rps * (1.0 if routed else factor * room[g] / free[g] if free[g] else 0.0)
+            for g, replica, routed in places]
+
+
+def _gpu(instance: Instance, g: int, e: int, slices: Held, rates: dict[Place, float]) -> PlannedGpu:
+    pieces = [
+        Slice(profile=profile, start=start, replicas=tuple(
+            _replica(instance, one, rates[g, s, r]) for r, one in enumerate(content.replicas)))
+        for s, (profile, start, content) in enumerate(slices)
+    ]
+    entry = instance.fleet[e]
+    return PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(sorted(pieces, key=lambda one: one.start)))
+
+
+def _replica(instance: Instance, one: ContentReplica, rate_rps: float) -> Replica:
+    workload = instance.workloads[one.workload]
+    return Replica(workload=workload.name, batch=one.batch, processes=one.processes, sm_share=one.sm_share,
+                   rate_rps=rate_rps, turn=one.turn, model=workload.named(one.model))

@@ -1,0 +1,114 @@
+"""What replanning decides over: the GPUs of a running plan by layout, those that may be added, and their pools."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.assignment.contents import Worth
+from provision.formulations.isolated.cover_bound import cover_bound
+from provision.formulations.replanning.options import Options
+from provision.formulations.replanning.placed import Choice, placed
+from provision.formulations.replanning.program import GIVEN_BACK, Program, Solved
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.contents.alone.partitions import partitions_of
+from provision.models.contents.alone.segments import Segments, cap_rps
+from provision.models.contents.running import Going, RunningPlan, Turn
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+
+ALL = 0
+"""The pool of all GPUs."""
+MOST_POOLS = 20
+"""Most new GPUs, where every GPU is a pool of its own."""
+
+RunningLayout = tuple[int, int, tuple[Going, ...], tuple[Turn, ...]]
+"""Running GPUs alike in pool and fleet entry, what their slices do, and the turns that they can take."""
+
+
+class Weights(NamedTuple):
+    """What replanning weighs and allows: the cost of a destroyed slice and of a started replica.
+
+    ``allow`` is one of ``counts.ALLOWED``.
+    """
+
+    slice_cost: float
+    replica_cost: float
+    allow: str = "slices"
+
+
+class Model:
+    """The model of one instance and one running plan.
+
+    Attributes
+    ----------
+    loose
+        Whether not all contents of shared slices are listed: then there is one model for bounds and one for plans.
+    new
+        (pool, fleet entry) of GPUs that may be added; where every GPU is a pool of its own, one for each of them.
+    many
+        Whether these are too many.
+    compute
+        (workloads,) the compute slices that the replicas of each need at least; None where workloads share slices.
+    """
+
+    def __init__(self, instance: Instance, segments: Segments, now: RunningPlan, options: Options, weights: Weights,
+                 known: float) -> None:
+        self.instance, self.segments, self.now = instance, segments, now
+        self.options, self.weights, self.worth = options, weights, Worth(instance)
+        self.loose = any(options.relaxed)
+        self.partitions = partitions_of(instance, segments)
+        routed = any(content.routed for contents in options.anew for content in contents)
+        several = routed or bool((self.partitions.slots.sum(axis=1) > 1).any())
+        self.apart = several and bool((self.worth.share < 1).any())
+        self.compute = None
+        if not options.shared:
+            useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
+            self.compute = cover_bound(instance, useful_rps, segments, self.partitions)[1].cost
+        self.layouts: dict[RunningLayout, list[int]] = defaultdict(list)
+        for gpu, entry in enumerate(now.entry):
+            if entry >= 0:
+                self.layouts[gpu + 1 if self.apart else ALL, entry, now.going[gpu], now.turns[gpu]].append(gpu)
+        added = list(now.tiers) if weights.allow != "batches" else []
+        self.new, self.many = [(ALL, entry) for entry in added], False
+        if self.apart:
+            most = {entry: self._most_new(entry, known) for entry in added}
+            self.many = sum(most.values()) > MOST_POOLS
+            entries = [] if self.many else [entry for entry, many in most.items() for _ in range(int(many))]
+            self.new = [(len(now.entry) + 1 + at, entry) for at, entry in enumerate(entries)]
+
+    @property
+    def outside(self) -> int:
+        """The number of slices on GPUs that are not in the fleet."""
+        pairs = zip(self.now.plan.gpus, self.now.entry, strict=True)
+        return sum(len(gpu.slices) for gpu, entry in pairs if entry < 0)
+
+    def _most_new(self, entry: int, known: float) -> float:
+        """The most GPUs of a type that a plan can have which is no worse than a known one."""
+        tiers = [self.instance.fleet[index] for index in self.now.tiers[entry]]
+        count = sum(np.inf if one.count is None else one.count for one in tiers)
+        least = min(map(self.instance.weight, tiers))
+        return count if least == 0 else min(count, known * (1 + TOLERANCE) // least)
+
+    def solve(self, limit_s: float, gap: float, share: float = 1.0, bounds: bool = False) -> Solved:
+        """The best choices within the time; replicas carry ``share`` of the planned rates.
+
+        For ``bounds`` slices may also hold contents that are not listed, as far as these are bounded.
+        """
+        return Program(self, share, bounds).solve(limit_s, gap)
+
+    def plan(self, choice: Choice | None, holds: Callable[[Plan], bool]) -> Plan | None:
+        """The plan of a choice; None where it does not hold."""
+        if choice is None:
+            return None
+        plan = placed(self.instance, self.segments, self.partitions, self.now, choice)
+        return plan if plan is not None and holds(plan) else None
+
+    def turns(self, layout: RunningLayout) -> list[Turn]:
+        """Turns that a layout may take; where its GPUs may be given back, that is the last one."""
+        *_, going, turns = layout
+        whole = [turn for turn in turns if len(turn.kept) == len(going)]
+        if self.weights.allow == "slices" or not going:
+            return [*turns, GIVEN_BACK]
+        return whole

@@ -1,0 +1,266 @@
+"""The integer program of replanning: running GPUs by layout, new ones by partition, contents of their slices.
+
+Integer variables: ``z[l, t]`` GPUs of layout l that take turn t (some slices stay, there is room for new ones) or are
+given back; ``y[c]`` new GPUs with partition c; ``on[s, q]`` slices that now do s and go on with content q;
+``anew[k, q]`` slices of kind k whose replicas are all started; ``n[e]`` GPUs paid at the price of fleet entry e. Rows:
+the turns of a layout add up to its GPUs, slices that go on are kept, contents find slots, rates are carried, the fleet
+suffices. It is written in PuLP and solved by SciPy's HiGHS.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pulp
+
+from provision.formulations.assignment.contents import SliceContent
+from provision.formulations.linear.dual_bound import highs, safe_bound
+from provision.formulations.replanning.placed import Choice
+from provision.models.contents.running import Going, Turn
+
+if TYPE_CHECKING:
+    from provision.formulations.replanning.model import Model, RunningLayout
+
+GIVEN_BACK = Turn((), ())
+
+LinearTerms = list[pulp.LpAffineExpression]
+
+
+class Solved(NamedTuple):
+    """The status of the model, its bound, and its choice, None where there is none."""
+
+    status: str
+    bound: float
+    choice: Choice | None
+
+
+class _Held(NamedTuple):
+    """Slices that hold one content: their number as a variable, pool, kind, and how many replicas each starts."""
+
+    number: pulp.LpVariable
+    pool: int
+    kind: int
+    content: SliceContent
+    started: int
+
+
+class Program:
+    """The integer program of a Model.
+
+    Parameters
+    ----------
+    model
+        What the program is over.
+    share
+        The part of all planned rates that replicas carry.
+    bounds
+        Whether slices may also hold contents that are not listed, as far as these are bounded.
+    """
+
+    def __init__(self, model: Model, share: float, bounds: bool) -> None:
+        self.model, self.instance, self.options = model, model.instance, model.options
+        self.problem = pulp.LpProblem("replan", pulp.LpMinimize)
+        self.z = {(number, at): self._count(f"z_{number}_{at}")
+                  for number, layout in enumerate(model.layouts) for at in range(len(model.turns(layout)))}
+        entries = model.partitions.entry
+        self.y = {(at, c): self._count(f"y_{at}_{c}", 1 if model.apart else None)
+                  for at, (_, entry) in enumerate(model.new) for c in np.flatnonzero(entries == entry).tolist()}
+        self.n = [self._count(f"n_{at}", entry.count) for at, entry in enumerate(self.instance.fleet)]
+        self.kept, self.slots = self._kept_and_slots()
+        batches = model.weights.allow == "batches"
+        self.on = {
+            (pool, going, at): _Held(self._count(f"on_{number}_{at}"), pool, going.kind, content, started)
+            for number, (pool, going) in enumerate(self.kept)
+            for at, (content, started) in enumerate(self.options.on.get(going, ())) if not (batches and started)
+        }
+        self.anew = {
+            (pool, kind, at): _Held(self._count(f"anew_{pool}_{kind}_{at}"), pool, kind, content,
+                                    len(content.replicas))
+            for pool, kind in self.slots if not batches for at, content in enumerate(self.options.anew[kind])
+        }
+        self.cost: LinearTerms = []
+        self.mine: dict[int, list[tuple[_Held, float, int]]] = defaultdict(list)
+        self._describe()
+        self._rows(share, bounds)
+        self._minimise()
+
+    def _count(self, name: str, most: int | None = None, whole: bool = True) -> pulp.LpVariable:
+        return self.problem.add_variable(name, 0, most, cat="Integer" if whole else "Continuous")
+
+    def _describe(self) -> None:
+        """By workload, the contents that have it, each with the part of the rate that it carries, and its replicas."""
+        planned_rps = self.model.worth.planned_rps
+        for held in (*self.on.values(), *self.anew.values()):
+            content, parts, number = held.content, defaultdict[int, float](float), Counter[int]()
+            for one in content.replicas:
+                planned = planned_rps[one.workload]
+                parts[one.workload] += one.capacity_rps / planned if planned else 1.0
+                number[one.workload] += 1
+            for w, part in parts.items():
+                most = 1.0 if content.routed else float(self.model.worth.share[w])
+                self.mine[w].append((held, min(part, most), number[w]))
+
+    def _chosen(self) -> Iterator[tuple[pulp.LpVariable, RunningLayout, Turn]]:
+        """Every (variable, layout, turn)."""
+        for number, layout in enumerate(self.model.layouts):
+            for at, turn in enumerate(self.model.turns(layout)):
+                yield self.z[number, at], layout, turn
+
+    def _kept_and_slots(self) -> tuple[dict[tuple[int, Going], LinearTerms], dict[tuple[int, int], LinearTerms]]:
+        """Linear terms that count the slices that go on, by pool and Going, and all slots, by pool and kind."""
+        kept: dict[tuple[int, Going], LinearTerms] = defaultdict(list)
+        slots: dict[tuple[int, int], LinearTerms] = defaultdict(list)
+        for variable, (pool, _, going, _), turn in self._chosen():
+            for one, number in Counter(going[at] for at in turn.kept if going[at].kind >= 0).items():
+                kept[pool, one].append(number * variable)
+                slots[pool, one.kind].append(number * variable)
+            for kind, number in Counter(kind for _, kind in turn.new).items():
+                slots[pool, kind].append(number * variable)
+        for (at, c), variable in self.y.items():
+            row = self.model.partitions.slots[c]
+            for kind in np.flatnonzero(row).tolist():
+                slots[self.model.new[at][0], kind].append(int(row[kind]) * variable)
+        return kept, slots
+
+    def _rows(self, share: float, bounds: bool) -> None:
+        add, model = self.problem.addConstraint, self.model
+        for number, (layout, gpus) in enumerate(model.layouts.items()):
+            add(pulp.lpSum(self.z[number, at] for at in range(len(model.turns(layout)))) == len(gpus))
+        for at in range(len(model.new) if model.apart else 0):
+            add(pulp.lpSum(variable for (one, _), variable in self.y.items() if one == at) <= 1)
+        going_on: dict[tuple[int, Going], LinearTerms] = defaultdict(list)
+        taken: dict[tuple[int, int], LinearTerms] = defaultdict(list)
+        for (pool, going, _), held in self.on.items():
+            going_on[pool, going].append(held.number)
+            taken[pool, going.kind].append(held.number)
+        for (pool, kind, _), held in self.anew.items():
+            taken[pool, kind].append(held.number)
+        offers, extra = self._unlisted(taken) if bounds else ({}, {})
+        for place, variables in going_on.items():
+            add(pulp.lpSum(variables) <= pulp.lpSum(self.kept[place]))
+        for slot, variables in taken.items():
+            add(pulp.lpSum(variables) <= pulp.lpSum(self.slots[slot]))
+        for w in range(len(self.instance.workloads)):
+            self._workload_rows(w, share, offers.get(w, []), extra.get(w, []))
+        for first, indices in model.now.tiers.items():
+            add(pulp.lpSum(self.n[index] for index in indices) == pulp.lpSum(self._gpus(first)))
+
+    def _workload_rows(self, w: int, share: float, offers: LinearTerms, extra: LinearTerms) -> None:
+        """A workload's rate is carried, on no GPU more than its largest share, within its limits on replicas."""
+        workload, mine = self.instance.workloads[w], self.mine[w]
+        if self.model.worth.planned_rps[w] > 0:
+            self.problem += pulp.lpSum([*self._carried(w), *offers]) >= share
+        if self.model.compute is not None:
+            kinds = self.model.segments.kinds
+            self.problem += pulp.lpSum(kinds[held.kind].compute * held.number for held, *_ in mine) >= \
+                int(self.model.compute[w])
+        number = pulp.lpSum([*(many * held.number for held, _, many in mine), *extra])
+        self.problem += number >= workload.min_replicas
+        if workload.max_replicas is not None:
+            self.problem += number <= workload.max_replicas
+
+    def _carried(self, w: int) -> LinearTerms:
+        """The parts of a workload's rate that contents carry."""
+        terms = [part * held.number for held, part, _ in self.mine[w]]
+        limit = float(self.model.worth.share[w])
+        if limit == 1 or not self.model.apart:
+            return terms
+        by_pool: dict[int, list[tuple[_Held, float]]] = defaultdict(list)
+        for held, part, _ in self.mine[w]:
+            by_pool[held.pool].append((held, part))
+        carried = []
+        for pool, several in by_pool.items():
+            carried.append(self._count(f"carried_{w}_{pool}", whole=False))
+            self.problem += carried[-1] <= limit
+            self.problem += carried[-1] <= pulp.lpSum(part * held.number for held, part in several)
+            self.problem += pulp.lpSum(part * held.number for held, part in several if held.content.routed) <= limit
+        return carried
+
+    def _unlisted(self, taken: Mapping[tuple[int, int], LinearTerms]
+                  ) -> tuple[dict[int, LinearTerms], dict[int, LinearTerms]]:
+        """By workload, what slices of unlisted contents carry of its rate, and their replicas.
+
+        The time of such a slice is shared out (``network.relaxed``). As many replicas as run on slices that are kept
+        may go on there; all others are started.
+        """
+        offers: dict[int, LinearTerms] = defaultdict(list)
+        extra: dict[int, LinearTerms] = defaultdict(list)
+        for kind, relaxed in enumerate(self.options.relaxed):
+            pools = [pool for pool, of in self.slots if of == kind]
+            if relaxed is None or not pools:
+                continue
+            slices = []
+            for pool in pools:
+                slices.append(self._count(f"open_{pool}_{kind}"))
+                taken[pool, kind].append(slices[-1])
+            time = []
+            for w in np.flatnonzero(np.isfinite(relaxed.time)).tolist():
+                offer = self._count(f"offer_{kind}_{w}", 1, whole=False)
+                stay, start = self._count(f"stay_{kind}_{w}"), self._count(f"start_{kind}_{w}")
+                runs = [sum(key.workload == w for key in going.keys) * pulp.lpSum(terms)
+                        for (_, going), terms in self.kept.items() if going.kind == kind]
+                self.problem += stay <= pulp.lpSum(runs)
+                self.problem += stay + start <= relaxed.clients * pulp.lpSum(slices)
+                self.problem += offer <= float(relaxed.most[w]) * (stay + start)
+                self.cost.append(self.model.weights.replica_cost * start)
+                time.append(float(relaxed.time[w]) * offer)
+                offers[w].append(offer)
+                extra[w] += [stay, start]
+            self.problem += pulp.lpSum(time) <= pulp.lpSum(slices)
+        return offers, extra
+
+    def _gpus(self, entry: int) -> LinearTerms:
+        """Linear terms that count the GPUs of a type, given by its first fleet entry."""
+        new = [variable for (at, _), variable in self.y.items() if self.model.new[at][1] == entry]
+        return new + [one for one, layout, turn in self._chosen() if layout[1] == entry and turn is not GIVEN_BACK]
+
+    def _minimise(self) -> None:
+        """Objective: cost of the GPUs, of destroyed slices and of started replicas."""
+        weights = self.model.weights
+        terms = [self.instance.weight(entry) * one for entry, one in zip(self.instance.fleet, self.n, strict=True)]
+        terms.append(weights.slice_cost * self.model.outside)
+        terms += [weights.slice_cost * (len(layout[2]) - len(turn.kept)) * one for one, layout, turn in self._chosen()]
+        terms += [weights.replica_cost * held.started * held.number
+                  for held in (*self.on.values(), *self.anew.values())]
+        self.problem += pulp.lpSum([*terms, *self.cost])
+
+    def solve(self, limit_s: float, gap: float) -> Solved:
+        """The best choices within the time."""
+        found = highs(self.problem, limit_s, gap)
+        if found.x is None:
+            status = "infeasible" if found.status == 2 else "unknown"
+            return Solved(status, 0.0, None)
+        names = [variable.name for variable in self.problem.variables()]
+        value = dict(zip(names, np.round(found.x).astype(int).tolist(), strict=True))
+        status = "optimal" if found.status == 0 else "feasible"
+        return Solved(status, safe_bound(found) + self.problem.objective.constant, self._choice(value))
+
+    def _choice(self, value: Mapping[str, int]) -> Choice:
+        anew: dict[tuple[int, int], list[SliceContent]] = defaultdict(list)
+        for (pool, kind, _), held in self.anew.items():
+            anew[pool, kind] += [held.content] * value[held.number.name]
+        opened = [(self.model.new[at][0], c) for (at, c), one in self.y.items() for _ in range(value[one.name])]
+        turns = list(self._taken(value))
+        return Choice(turns, self._going_on(value, turns), anew, opened)
+
+    def _taken(self, value: Mapping[str, int]) -> Iterator[tuple[int, int, Turn]]:
+        """(pool, GPU, Turn) of every running GPU that is not given back."""
+        for number, (layout, gpus) in enumerate(self.model.layouts.items()):
+            waiting = iter(gpus)
+            for at, turn in enumerate(self.model.turns(layout)):
+                for _ in range(value[self.z[number, at].name]):
+                    gpu = next(waiting)
+                    if turn is not GIVEN_BACK:
+                        yield layout[0], gpu, turn
+
+    def _going_on(self, value: Mapping[str, int], turns: list[tuple[int, int, Turn]]
+                  ) -> dict[tuple[int, int], SliceContent]:
+        """The contents of slices (GPU, position) some of whose replicas go on."""
+        left: dict[tuple[int, Going], list[SliceContent]] = defaultdict(list)
+        for (pool, going, _), held in self.on.items():
+            left[pool, going] += [held.content] * value[held.number.name]
+        places = [(gpu, at, left[pool, self.model.now.going[gpu][at]]) for pool, gpu, turn in turns for at in turn.kept]
+        return {(gpu, at): contents.pop() for gpu, at, contents in places if contents}

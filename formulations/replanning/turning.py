@@ -1,0 +1,58 @@
+"""Contents of whole GPUs on which replicas take turns (gpu-lets), given what runs there."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from provision.formulations.assignment.contents import ContentReplica, SliceContent
+from provision.models.contents.alone.segments import SliceKind
+from provision.models.contents.listing import TooManyError, undominated
+from provision.models.contents.problem import Problem, groups_of
+from provision.models.contents.running import Going, Key
+from provision.models.contents.turns.tables import LEAST_RPS
+from provision.models.contents.turns.ways import listing
+from provision.models.performance.gpulets import Gpulets
+from provision.models.problem.instance import Instance
+
+MOST_CONTENTS = 20_000
+"""More contents than these are too many, where some replicas may go on."""
+
+
+def turning(instance: Instance, kind: SliceKind, data: Gpulets, here: Sequence[Going]) -> list[SliceContent]:
+    """The contents.
+
+    Parameters
+    ----------
+    instance, kind, data
+        The problem, the slice kind, and the data that describes it.
+    here
+        What runs on GPUs of this kind.
+
+    Raises
+    ------
+    TooManyError
+        When they cannot be listed: rates decide what holds, or there are too many.
+    """
+    groups = [group._replace(members=(one,)) for group in groups_of(instance) for one in group.members]
+    at = {group.members[0]: number for number, group in enumerate(groups)}
+    most = Counter[Key]()
+    for going in here:
+        most |= Counter(key for key in going.keys if key.workload in at)
+    running = {(at[key.workload], key.model, key.sm_share): many for key, many in most.items()}
+    found = listing(Problem(instance, groups), kind, data, running)
+    if found is None:
+        raise TooManyError
+    kept = np.arange(len(found.rps))
+    if not running:
+        asked = np.array([max(group.rate_rps, LEAST_RPS) for group in groups])
+        kept = undominated(np.column_stack([np.minimum(found.rps / asked, 1), -found.number, -found.replicas]))
+    elif len(kept) > MOST_CONTENTS:
+        raise TooManyError
+    contents = []
+    for one in kept.tolist():
+        members, rps = found.promise(one)
+        contents.append(SliceContent(tuple(
+            ContentReplica(groups[group].members[0], run.model, run.batch, run.processes, run.sm_share, rate, run.turn)
+            for (group, run), rate in zip(members, rps, strict=True)), sum(rps)))
+    return contents
