@@ -61,7 +61,7 @@ TARGETS = {
         ("tests/models/traffic/test_queueing.py", "tests/models/traffic/test_rules.py"),
     ),
     "bounds": Target(
-        ("formulations/isolated/cover_bound.py", "models/contents/alone/cover.py", "models/contents/aggregation.py"),
+        ("formulations/bounds/cover_bound.py", "models/contents/alone/cover.py", "models/contents/aggregation.py"),
         ("tests/formulations/isolated", "tests/models/contents/test_cover.py",
          "tests/models/contents/test_aggregation.py"),
     ),
@@ -75,8 +75,8 @@ NAMED = {
         ("provision/verification/verify.py", "times_ms[-1]", "times_ms[0]"),
     ),
     "bounds": (
-        ("formulations/isolated/cover_bound.py", "return max(bounds), needed[0]", "return 0.0, needed[0]"),
-        ("formulations/isolated/cover_bound.py", "return max(bounds), needed[0]", "return min(bounds), needed[0]"),
+        ("formulations/bounds/cover_bound.py", "return max(bounds), needed[0]", "return 0.0, needed[0]"),
+        ("formulations/bounds/cover_bound.py", "return max(bounds), needed[0]", "return min(bounds), needed[0]"),
     ),
     "latency rules": (
         ("models/traffic/queueing.py", "gammaincinv(batch - 1,", "gammaincinv(batch,"),

@@ -12,7 +12,7 @@ from provision.formulations.assignment.contents import SliceContent, Worth, alon
 from provision.formulations.assignment.dealt import Held, plan_of
 from provision.formulations.assignment.gpus import Candidates, Program
 from provision.formulations.assignment.slices import ContentRows
-from provision.formulations.isolated.cover_bound import cover_bound
+from provision.formulations.bounds.cover_bound import cover_bound
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.alone.feasibility import fastest_ms
 from provision.models.contents.alone.partitions import partitions_of

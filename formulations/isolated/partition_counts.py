@@ -15,7 +15,7 @@ from time import perf_counter
 import numpy as np
 import pulp
 
-from provision.formulations.isolated.cover_bound import cover_bound
+from provision.formulations.bounds.cover_bound import cover_bound
 from provision.formulations.isolated.spread import spread_out
 from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
 from provision.formulations.linear.dual_bound import dual_bound, highs, safe_most

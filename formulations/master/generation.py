@@ -15,11 +15,11 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.master.covers import cheapest_covers, forced_roles, menus_of
 from provision.formulations.master.inner import NOTHING, Inner, averaged, drawn, inner_of
 from provision.formulations.master.knots import Knots
 from provision.formulations.master.program import MasterDuals, Program
-from provision.formulations.master.type_counts import TypeCounts
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.contents.problem import Group, Problem
 

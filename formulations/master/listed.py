@@ -18,10 +18,10 @@ from time import perf_counter
 import numpy as np
 from scipy.sparse import block_array, csr_array, vstack
 
+from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.linear.highs import IntegerSolution, Rows, solve_integer, solve_linear
 from provision.formulations.master.full_plans import full_plan
 from provision.formulations.master.held import Judge
-from provision.formulations.master.type_counts import TypeCounts
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import MISSING, SOLVER
 from provision.models.contents.listing import Listing, TooManyError, undominated

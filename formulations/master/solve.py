@@ -6,6 +6,8 @@ from time import perf_counter
 
 import numpy as np
 
+from provision.formulations.bounds.time_bound import time_bound
+from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.isolated.shared_relaxation import further_bound
 from provision.formulations.master.covers import forced_roles
 from provision.formulations.master.dive import ROUGH, dive
@@ -16,9 +18,7 @@ from provision.formulations.master.plans import add_plan, plan_of, shared_rates
 from provision.formulations.master.program import Chosen
 from provision.formulations.master.refined import refined
 from provision.formulations.master.throughput import fill_fleet
-from provision.formulations.master.time_bound import time_bound
 from provision.formulations.master.turn_bound import turn_bound
-from provision.formulations.master.type_counts import TypeCounts
 from provision.formulations.master.whole import first_prices, keeps_limits, unsplit
 from provision.models.base.tolerances import DUST, SOLVER
 from provision.models.contents.aggregation import rounded

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.assignment.contents import Worth
-from provision.formulations.isolated.cover_bound import cover_bound
+from provision.formulations.bounds.cover_bound import cover_bound
 from provision.formulations.replanning.options import Options
 from provision.formulations.replanning.placed import Choice, placed
 from provision.formulations.replanning.program import GIVEN_BACK, Program, Solved

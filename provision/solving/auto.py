@@ -12,8 +12,8 @@ from time import perf_counter
 import numpy as np
 
 from provision.formulations.assignment import cpsat
+from provision.formulations.bounds.cover_bound import cover_bound
 from provision.formulations.isolated import partition_counts
-from provision.formulations.isolated.cover_bound import cover_bound
 from provision.formulations.master import solve as master
 from provision.formulations.master.first_answers import first_answers, shares_networks
 from provision.heuristics.core import greedy, lns

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sharing_oracle import best_sharing, random_sharing, same
 
 from provision import FleetEntry, read, solve
-from provision.formulations.master.type_counts import TypeCounts
+from provision.formulations.bounds.type_counts import TypeCounts
 from provision.models.contents.interference.shared_plans import shared_problem
 
 V100, T4 = FleetEntry(gpu="v100", price_per_hour=3.06), FleetEntry(gpu="t4", price_per_hour=0.526)

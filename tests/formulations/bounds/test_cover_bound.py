@@ -5,7 +5,7 @@ import pytest
 from oracle import best_value
 
 import provision
-from provision.formulations.isolated.cover_bound import cover_bound
+from provision.formulations.bounds.cover_bound import cover_bound
 from provision.instances.generators.synthetic import random_instance
 from provision.models.contents.alone.partitions import partitions_of
 from provision.models.contents.alone.segments import best_segments, cap_rps
