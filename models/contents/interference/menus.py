@@ -24,7 +24,7 @@ from provision.models.problem.instance import Instance
 from provision.models.traffic.rule import LatencyRule
 
 OF_MODEL = ("active_ms", "power_w", "cache", "feedback_ms", "scheduling_ms", "kernels", "sensitivity")
-OF_DEMAND = ("room_ms", "loose_ms")
+OF_DEMAND = ("room_ms", "loose_ms", "hold_ms", "each_ms")
 """The fields of a Menu with a row per model, and per demand."""
 
 
