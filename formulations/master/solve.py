@@ -10,7 +10,7 @@ from provision.formulations.bounds.time_bound import time_bound
 from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.isolated.shared_relaxation import further_bound
 from provision.formulations.master.covers import forced_roles
-from provision.formulations.master.dive import ROUGH, dive
+from provision.formulations.master.dive import dive
 from provision.formulations.master.first_answers import first_answers, shares_networks
 from provision.formulations.master.generation import FIRM, SLIGHT, Generation, hand_on
 from provision.formulations.master.listed import ListedProgram
@@ -129,10 +129,7 @@ class Run:
     @property
     def dives(self) -> bool:
         """Whether the next plan is that of a dive, which is sooner there than that of the integer program alone."""
-        last = self.columns.last
-        rough = last is None or self._below() > self.columns.units(last) * (1 + ROUGH)
-        many = self.problem.replicas >= FIX_FROM
-        return self.large and (self.brief or many or rough or self.tried or not self.ripe)
+        return self.large and (self.brief or self.tried or not self.ripe or self.problem.replicas >= FIX_FROM)
 
     @property
     def infeasible(self) -> bool:
