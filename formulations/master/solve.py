@@ -102,13 +102,13 @@ class Run:
                  brief: bool = False) -> None:
         self.progress, self.search, self.name, self.brief = progress, progress.search, name, brief
         self.problem = self.eased = problem
-        if problem.oracles and len(problem.groups) > BOUND_GROUPS:
+        if problem.roles and len(problem.groups) > BOUND_GROUPS:
             self.eased = Problem(problem.instance, rounded(problem.groups, BOUND_GROUPS, up=False), eased=True)
             self.problem = Problem(problem.instance, rounded(problem.groups, PLAN_GROUPS, up=True))
         self.bounds = Generation(self.eased)
         self.columns = self.bounds if self.eased is self.problem else Generation(self.problem, proves=False)
         self.forced, self.draw = forced_roles(self.problem), np.random.default_rng(self.search.seed)
-        self.large = bool(problem.oracles) and problem.replicas >= DIVE_FROM
+        self.large = bool(self.eased.oracles) and problem.replicas >= DIVE_FROM
         self.tried = False
         self.share = SPLIT_SHARE if self.large and not problem.single else PRICING_SHARE
         split = self.large and not problem.single

@@ -6,6 +6,8 @@ the type on which the replica's units cost least; each type is also tried as the
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,8 @@ FOREMOST = 1e-6
 """The factor on the price of a GPU type that makes it the preferred one."""
 IGNITERS_RULE = {"latency_budget": "half_slo"}
 """Of iGniter's own plan where throughput counts; other rules for that know nothing but throughput."""
+THREADS = 2
+"""Packings made side by side."""
 IGNITER_UP_TO = 150
 """Up to this number of workloads iGniter's own plan is made too, and the better plan returned."""
 
@@ -41,7 +45,9 @@ def packed(problem: SharedProblem, start: Plan | None = None) -> list[Pattern]:
     """The cheapest of several packings, iGniter's plans, and the plan to start with, as patterns."""
     kinds, costs = len(problem.fleet.supplies), costs_of(problem)
     leans = np.where(np.eye(kinds + 1, kinds, -1), FOREMOST, 1.0)[: kinds + 1 if kinds > 1 else 1]
-    found = [_pack(problem, costs._replace(lean=lean), eager) for lean in leans for eager in EAGERNESS]
+    with ThreadPoolExecutor(THREADS) as pool:
+        tried = product(leans, EAGERNESS)
+        found = list(pool.map(lambda one: _pack(problem, costs._replace(lean=one[0]), one[1]), tried))
     found += [patterns for plan in (start, *_igniter(problem)) if (patterns := problem.patterns(plan))]
     return min(found, key=problem.cost)
 
