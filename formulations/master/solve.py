@@ -12,7 +12,7 @@ from provision.formulations.isolated.shared_relaxation import further_bound
 from provision.formulations.master.covers import forced_roles
 from provision.formulations.master.dive import dive
 from provision.formulations.master.first_answers import first_answers, shares_networks
-from provision.formulations.master.generation import FIRM, SLIGHT, Generation, hand_on
+from provision.formulations.master.generation import FIRM, REFINED, SLIGHT, Generation, hand_on
 from provision.formulations.master.listed import ListedProgram
 from provision.formulations.master.plans import add_plan, plan_of, shared_rates
 from provision.formulations.master.program import Chosen
@@ -60,6 +60,8 @@ workloads may be split; seconds for the rest of each, and the part of the time l
 RIPE, FAIR = 0.004, 0.01
 """The gaps between the linear program and the bound that its prices prove, below which columns are as good as complete
 for a plan of many workloads with one replica each, and good enough for a brief search."""
+ENOUGH_S = 30.0
+"""A brief search with so much time left goes on."""
 BOUND_GROUPS, PLAN_GROUPS = 1000, 2000
 """More groups than these on shared slices are aggregated to this number, for bounds and for plans."""
 VARIED = 20
@@ -84,7 +86,7 @@ class Run:
     whole
         The columns of the program that splits no workload, where these were sought before.
     brief
-        Whether one plan is enough where many replicas share slices.
+        Whether one plan is enough where many replicas share slices and there is little time.
 
     Attributes
     ----------
@@ -119,7 +121,7 @@ class Run:
         if whole is not None and self.large:
             hand_on(whole, self.bounds)
             self.bounds.price(first_prices(whole, self.eased), SLIGHT, 0)
-            self.bounds.effort = FIRM
+            self.bounds.effort, self.bounds.scale = FIRM, REFINED[0]
 
     @property
     def ripe(self) -> bool:
@@ -129,7 +131,7 @@ class Run:
     @property
     def dives(self) -> bool:
         """Whether the next plan is that of a dive, which is sooner there than that of the integer program alone."""
-        return self.large and (self.brief or self.tried or not self.ripe or self.problem.replicas >= FIX_FROM)
+        return self.large and (self.tried or not self.ripe or self.problem.replicas >= FIX_FROM)
 
     @property
     def infeasible(self) -> bool:
@@ -143,7 +145,7 @@ class Run:
 
     def until_proved(self) -> Termination:
         """Find columns and plans in turn until proved, out of time, or without progress; returns why it ended."""
-        varied = 0
+        varied, improved = 0, False
         if self.progress.plan is None:
             self.improve(0, FIRST_SHARE)
         while not self.ended:
@@ -154,7 +156,7 @@ class Run:
                     return "proved"
                 if self.bounds.near and not self.finest:
                     break
-                if self.brief and self.large and self.bounds.gap < FAIR:
+                if self.brief and self.large and not improved and self.bounds.gap < FAIR:
                     break
             if self.columns is not self.bounds:
                 hand_on(self.bounds, self.columns)
@@ -166,7 +168,7 @@ class Run:
                      else MIP_SHARE)
             ripe, improved = self.ripe and not self.dives, self.improve(share=share)
             self.tried = self.tried or ripe
-            if self.brief and self.large:
+            if self.brief and self.large and self.search.left_s < ENOUGH_S:
                 return "completed"
             if not self.refine() and not improved:
                 if varied >= VARIED and self.columns.converged and self.bounds.converged:
