@@ -6,17 +6,20 @@ from time import perf_counter
 from provision.formulations.master.every_set import EverySet
 from provision.formulations.master.full_plans import full_plan
 from provision.formulations.master.fullest import FullFleet
+from provision.formulations.master.held import Column
+from provision.formulations.master.sought import Sought
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.capacities import capacities_of, sets_of
 from provision.models.contents.problem import Problem
-from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
-BOUND_SHARE, SEEK_SHARE, CHOOSE_SHARE = 0.3, 0.5, 0.5
-"""Parts of the time left that the bound, the search for contents and each integer program may take."""
+BOUND_SHARE, SEEK_SHARE, CHOOSE_SHARE = 0.3, 0.3, 0.5
+"""Parts of the time left that the bound, each search for contents and each integer program may take."""
+TURNS = 10
+"""Searches for contents in a row without a better plan after which none is expected."""
 FEW_SETS_SHARE, SETS_SHARE = 0.1, 0.5
 """Parts of the time left that listing all sets of replicas may take, where workloads have one each: before the bound,
 and after it; the search over them takes another such part."""
@@ -59,8 +62,7 @@ def fill_fleet(instance: Instance, search: Search, name: str,
             if every.impossible:
                 return Outcome("infeasible", "proved", reason=TOO_SMALL, build_seconds=built)
         if not progress.proved:
-            fleet.seek(perf_counter() + search.left_s * SEEK_SHARE)
-            progress.offer(_best(problem, fleet, search, name))
+            _improve(problem, fleet, progress, name)
         if progress.plan is None and instance.policy.latency_budget != FULL_BATCHES:
             served = serve(instance.replace(objective="min_gpus"), search.apart(SERVE_SHARE))
             if served.status == "infeasible":
@@ -69,7 +71,7 @@ def fill_fleet(instance: Instance, search: Search, name: str,
             if served.plan is not None:
                 if fleet.add_plan(served.plan):
                     progress.offer(served.plan.model_copy(update={"digest": instance.digest}))
-                progress.offer(_best(problem, fleet, search, name))
+                _improve(problem, fleet, progress, name)
     except KeyboardInterrupt:
         termination = "stopped"
     return progress.outcome("proved" if progress.proved else termination, reason, built)
@@ -83,7 +85,21 @@ def _close(problem: Problem, every: EverySet, progress: Progress, name: str) -> 
             progress.offer(full_plan(problem, *found, name))
 
 
-def _best(problem: Problem, fleet: FullFleet, search: Search, name: str) -> Plan | None:
-    """The plan of the contents so far; None when they make none."""
-    found = fleet.chosen(search.left_s * CHOOSE_SHARE)
-    return None if found is None else full_plan(problem, *found, name)
+def _improve(problem: Problem, fleet: FullFleet, progress: Progress, name: str) -> None:
+    """Seek contents and make plans of them in turn until proved, out of time, or some turns without a better plan.
+
+    Where the contents of the first turn make no plan, that is the last.
+    """
+    search, sought = progress.search, Sought(fleet, progress.search.seed)
+    present: list[Column] = []
+    idle = 0
+    while idle < TURNS and not progress.proved and search.left_s > 0:
+        added, better = sought.seek(perf_counter() + search.left_s * SEEK_SHARE, present), False
+        progress.prove(fleet.bound)
+        found = fleet.chosen(search.left_s * CHOOSE_SHARE) if added or not present else None
+        if found is not None:
+            present = found[1]
+            better = progress.offer(full_plan(problem, *found, name))
+        elif progress.plan is None:
+            return
+        idle = 0 if better else idle + 1
