@@ -20,6 +20,8 @@ BOUND_SHARE, SEEK_SHARE, CHOOSE_SHARE = 0.3, 0.3, 0.5
 """Parts of the time left that the bound, each search for contents and each integer program may take."""
 TURNS = 10
 """Searches for contents in a row without a better plan after which none is expected."""
+REST_SHARE = 0.05
+"""Part of the time limit that is too short for another such search."""
 FEW_SETS_SHARE, SETS_SHARE = 0.1, 0.5
 """Parts of the time left that listing all sets of replicas may take, where workloads have one each: before the bound,
 and after it; the search over them takes another such part."""
@@ -93,7 +95,7 @@ def _improve(problem: Problem, fleet: FullFleet, progress: Progress, name: str) 
     search, sought = progress.search, Sought(fleet, progress.search.seed)
     present: list[Column] = []
     idle = 0
-    while idle < TURNS and not progress.proved and search.left_s > 0:
+    while idle < TURNS and not progress.proved and search.left_s > search.time_limit_s * REST_SHARE:
         added, better = sought.seek(perf_counter() + search.left_s * SEEK_SHARE, present), False
         progress.prove(fleet.bound)
         found = fleet.chosen(search.left_s * CHOOSE_SHARE) if added or not present else None
