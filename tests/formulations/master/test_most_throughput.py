@@ -10,7 +10,7 @@ from combined_checks import answers_of, brute_force, clashes, missed
 import provision
 from provision.formulations.master.fullest import FullFleet
 from provision.formulations.master.held import Judge
-from provision.formulations.master.sought import Sought
+from provision.formulations.master.throughput import Sought
 from provision.models.contents.capacities import Member, Worth, capacities_of
 from provision.models.contents.oracle import Running
 from provision.models.contents.problem import Problem
