@@ -34,8 +34,6 @@ SETTLED = 1e-7
 """Relative distance of bound and linear program at which no more columns are sought."""
 SMOOTH = 0.6
 """The part of the prices of the best bound in those that are tried first."""
-DRAWN = 12
-"""How often prices are drawn at which contents are sought."""
 ENDLESS = 1e9
 """A number of replicas that stands for no limit."""
 
@@ -69,7 +67,7 @@ class FullFleet:
         self.columns = dict.fromkeys(self._alone())
         self.promised: dict[Column, None] = {}
         self.best = np.zeros(len(self.count) + len(problem.segments.kinds) + 3 * len(groups))
-        self._price(self.best)
+        self.price(self.best)
 
     def add_plan(self, plan: Plan) -> bool:
         """Add the contents of a plan, as far as they hold with all replicas busy; returns whether all do."""
@@ -95,33 +93,48 @@ class FullFleet:
             found, before = solve_linear(self.rows([*self.columns, *self.promised], missing=True)), len(self.promised)
             if found is None:
                 return
-            self._price(found.duals)
+            self.price(found.duals)
             yield self.bound
             if self.bound <= -found.value * (1 + SETTLED) or len(self.promised) == before:
                 return
-            self._price(SMOOTH * self.best + (1 - SMOOTH) * found.duals)
+            self.price(SMOOTH * self.best + (1 - SMOOTH) * found.duals)
 
-    def seek(self, until: float) -> None:
-        """Until a time add contents that hold: worth much at the prices of the present ones, or like those in use.
+    def price(self, duals: Floats, until: float = np.inf, asked_rps: Floats | float = np.inf) -> None:
+        """Prove a bound at some dual prices, and add contents that are worth more at these than their slice.
 
-        Where there are none, prices are drawn around these.
+        Parameters
+        ----------
+        duals
+            (rows,) of a linear program.
+        until
+            The perf_counter from which on none is added.
+        asked_rps
+            (groups,) how much demand is left: requests/s of a replica beyond this are worth 1 each, and the worth of
+            contents is then no bound.
         """
-        tried: set[Column] = set()
-        draw, left = np.random.default_rng(0), DRAWN
-        while perf_counter() < until and left:
-            contents = list(self.columns)
-            found = solve_linear(self.rows(contents, missing=True))
-            if found is None:
-                return
-            self._price(found.duals)
-            used = {one for one, part in zip(contents, found.x, strict=False) if part > 0} - tried
-            tried |= used
-            for one in used:
-                for capacities in self.capacities.get(one.kind, []) if perf_counter() < until else ():
-                    self._add(one.kind, capacities.near(one.members), capacities.batches)
-            if len(contents) == len(self.columns):
-                self._price(found.duals * draw.uniform(0, 2, len(found.duals)))
-                left -= 1
+        supplies, kinds, groups = len(self.count), len(self.problem.segments.kinds), len(self.demand_rps)
+        _, slices, per_rps, least, most = np.split(duals, np.cumsum([supplies, kinds, groups, groups]))
+        caps_rps = np.minimum(self.cap_rps, asked_rps)
+        worth = Worth(1 + per_rps, least - most, caps_rps)
+        best = worth.of(self.single_rps * LOOSE).max(axis=0, initial=0.0)
+        for kind, several in self.capacities.items():
+            for one in several:
+                value, promises, found = one.price(worth)
+                if value > slices[kind] * (1 + SETTLED):
+                    self.promised.update(dict.fromkeys(Column(kind, *promise) for promise in promises))
+                    self._add(kind, found, one.batches, until)
+                best[kind] = max(best[kind], value)
+        full = sum(many * float((supply.partitions @ best).max())
+                   for many, supply in zip(self.count, self.problem.supplies, strict=True))
+        asked = per_rps @ self.demand_rps * (1 - MISSING) + least @ self.least
+        bound = float((full + most @ self.most) * LOOSE - asked)
+        if bound < self.bound and (caps_rps == self.cap_rps).all():
+            self.bound, self.best = bound, duals
+
+    def add_near(self, one: Column, until: float) -> None:
+        """Until a time add contents that hold and are like a given one."""
+        for capacities in self.capacities.get(one.kind, []):
+            self._add(one.kind, capacities.near(one.members), capacities.batches, until)
 
     def chosen(self, time_limit_s: float) -> Filled | None:
         """A whole-number solution over the contents so far; None when none is found."""
@@ -144,31 +157,11 @@ class FullFleet:
             if found is not None:
                 yield found
 
-    def _add(self, kind: int, contents: Iterable[Members], batches: Sequence[int] = ()) -> bool:
-        """Add contents that hold, with batches lowered if need be; returns whether all hold."""
-        found = [self.judge.held(kind, members, batches) for members in contents]
+    def _add(self, kind: int, contents: Iterable[Members], batches: Sequence[int] = (), until: float = np.inf) -> bool:
+        """Until a time add contents that hold, with batches lowered if need be; returns whether all hold."""
+        found = [self.judge.held(kind, members, batches) for members in contents if perf_counter() < until]
         self.columns.update(dict.fromkeys(one for one in found if one is not None))
         return None not in found
-
-    def _price(self, duals: Floats) -> None:
-        """Prove a bound at some dual prices, and add contents that are worth more at these than their slice."""
-        supplies, kinds, groups = len(self.count), len(self.problem.segments.kinds), len(self.demand_rps)
-        _, slices, per_rps, least, most = np.split(duals, np.cumsum([supplies, kinds, groups, groups]))
-        worth = Worth(1 + per_rps, least - most, self.cap_rps)
-        best = worth.of(self.single_rps * LOOSE).max(axis=0, initial=0.0)
-        for kind, several in self.capacities.items():
-            for one in several:
-                value, promises, found = one.price(worth)
-                if value > slices[kind] * (1 + SETTLED):
-                    self.promised.update(dict.fromkeys(Column(kind, *promise) for promise in promises))
-                    self._add(kind, found, one.batches)
-                best[kind] = max(best[kind], value)
-        full = sum(many * float((supply.partitions @ best).max())
-                   for many, supply in zip(self.count, self.problem.supplies, strict=True))
-        asked = per_rps @ self.demand_rps * (1 - MISSING) + least @ self.least
-        bound = float((full + most @ self.most) * LOOSE - asked)
-        if bound < self.bound:
-            self.bound, self.best = bound, duals
 
     def rows(self, contents: Sequence[Column], missing: bool) -> Rows:
         """The program over some contents; where demand and replicas may be ``missing``, at a cost.

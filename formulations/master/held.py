@@ -23,11 +23,12 @@ class Column(NamedTuple):
 
 
 class Judge:
-    """Judges contents of one Problem; what replicas carry at a prediction is worked out once."""
+    """Judges contents of one Problem, each once; what replicas carry at a prediction is worked out once, too."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.known: dict[tuple[int, Running, Prediction], float] = {}
+        self.judged: dict[tuple[int, Members], tuple[list[int], list[float]]] = {}
 
     def held(self, kind: int, members: Members, batches: Sequence[int]) -> Column | None:
         """A content with ever smaller batches for members that are late, until none is; None when that does not help.
@@ -36,7 +37,9 @@ class Judge:
         """
         taken: Members | None = members
         while taken:
-            late, rps = self._judged(kind, taken)
+            if (kind, taken) not in self.judged:
+                self.judged[kind, taken] = self._judged(kind, taken)
+            late, rps = self.judged[kind, taken]
             if not late:
                 return Column(kind, taken, tuple(rps))
             taken = lowered(taken, late, batches)

@@ -1,22 +1,38 @@
-"""Most throughput on a fixed fleet by the master program: bound, contents, and plans from them."""
+"""Most throughput on a fixed fleet by the master program: bound, contents, and plans from them.
 
-from collections.abc import Callable
+A linear program mixes contents as no whole GPU can, and its prices miss contents that a plan needs. So some contents of
+the best plan are kept, and others are sought at the prices of what is left of the fleet and of the demand.
+"""
+
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.linear.highs import solve_linear
 from provision.formulations.master.every_set import EverySet
 from provision.formulations.master.full_plans import full_plan
 from provision.formulations.master.fullest import FullFleet
+from provision.formulations.master.held import Column
 from provision.models.contents.alone.feasibility import refusal
 from provision.models.contents.alone.segments import best_segments
 from provision.models.contents.capacities import capacities_of, sets_of
 from provision.models.contents.problem import Problem
-from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
-BOUND_SHARE, SEEK_SHARE, CHOOSE_SHARE = 0.3, 0.5, 0.5
-"""Parts of the time left that the bound, the search for contents and each integer program may take."""
+BOUND_SHARE, SEEK_SHARE, CHOOSE_SHARE = 0.3, 0.3, 0.5
+"""Parts of the time left that the bound, each search for contents and each integer program may take."""
+TURNS = 10
+"""Searches for contents in a row without a better plan after which none is expected."""
+DRAWN = 3
+"""How often prices are drawn around those of a linear program that finds no more contents. Only rates that are asked
+are dear then, so that contents are found which give a workload no more of these than it needs, and the rest to others.
+"""
+REST_SHARE = 0.05
+"""Part of the time limit that is too short for another such search."""
 FEW_SETS_SHARE, SETS_SHARE = 0.1, 0.5
 """Parts of the time left that listing all sets of replicas may take, where workloads have one each: before the bound,
 and after it; the search over them takes another such part."""
@@ -59,8 +75,7 @@ def fill_fleet(instance: Instance, search: Search, name: str,
             if every.impossible:
                 return Outcome("infeasible", "proved", reason=TOO_SMALL, build_seconds=built)
         if not progress.proved:
-            fleet.seek(perf_counter() + search.left_s * SEEK_SHARE)
-            progress.offer(_best(problem, fleet, search, name))
+            _improve(problem, fleet, progress, name)
         if progress.plan is None and instance.policy.latency_budget != FULL_BATCHES:
             served = serve(instance.replace(objective="min_gpus"), search.apart(SERVE_SHARE))
             if served.status == "infeasible":
@@ -69,7 +84,7 @@ def fill_fleet(instance: Instance, search: Search, name: str,
             if served.plan is not None:
                 if fleet.add_plan(served.plan):
                     progress.offer(served.plan.model_copy(update={"digest": instance.digest}))
-                progress.offer(_best(problem, fleet, search, name))
+                _improve(problem, fleet, progress, name)
     except KeyboardInterrupt:
         termination = "stopped"
     return progress.outcome("proved" if progress.proved else termination, reason, built)
@@ -83,7 +98,77 @@ def _close(problem: Problem, every: EverySet, progress: Progress, name: str) -> 
             progress.offer(full_plan(problem, *found, name))
 
 
-def _best(problem: Problem, fleet: FullFleet, search: Search, name: str) -> Plan | None:
-    """The plan of the contents so far; None when they make none."""
-    found = fleet.chosen(search.left_s * CHOOSE_SHARE)
-    return None if found is None else full_plan(problem, *found, name)
+def _improve(problem: Problem, fleet: FullFleet, progress: Progress, name: str) -> None:
+    """Seek contents and make plans of them in turn until proved, out of time, or some turns without a better plan.
+
+    Where the contents of the first turn make no plan, that is the last.
+    """
+    search, sought = progress.search, Sought(fleet, progress.search.seed)
+    present: list[Column] = []
+    idle = 0
+    while idle < TURNS and not progress.proved and search.left_s > search.time_limit_s * REST_SHARE:
+        added, better = sought.seek(perf_counter() + search.left_s * SEEK_SHARE, present), False
+        progress.prove(fleet.bound)
+        found = fleet.chosen(search.left_s * CHOOSE_SHARE) if added or not present else None
+        if found is not None:
+            present = found[1]
+            better = progress.offer(full_plan(problem, *found, name))
+        elif progress.plan is None:
+            return
+        idle = 0 if better else idle + 1
+
+
+class Sought:
+    """Seeks contents for a FullFleet.
+
+    Parameters
+    ----------
+    fleet
+        The FullFleet that gets the contents.
+    seed
+        For what is drawn: prices, and the contents of a plan that are kept.
+    """
+
+    def __init__(self, fleet: FullFleet, seed: int) -> None:
+        self.fleet, self.draw = fleet, np.random.default_rng(seed)
+        self.tried: set[Column] = set()
+
+    def seek(self, until: float, present: Sequence[Column] = ()) -> bool:
+        """Add contents that hold until a perf_counter, or until there are none; returns whether some were added.
+
+        Parameters
+        ----------
+        until
+            When to end, in seconds.
+        present
+            The contents of a plan: some of them, drawn anew in each call, are kept.
+        """
+        kept = [one for one in present if self.draw.random() < 0.5]
+        asked_rps = self.fleet.demand_rps.copy()
+        for one in kept:
+            np.subtract.at(asked_rps, [member.group for member in one.members], one.rps)
+        asked_rps = np.maximum(asked_rps, 0)
+        before, left, like = len(self.fleet.columns), DRAWN, set(present)
+        while perf_counter() < until:
+            contents = list(self.fleet.columns)
+            rows = self.fleet.rows(contents, missing=True)
+            rows.least[: len(contents)] = _number(contents, kept)
+            found = solve_linear(rows)
+            if found is None:
+                break
+            self.fleet.price(found.duals, until)
+            like |= {one for one, part in zip(contents, found.x, strict=False) if part > 0}
+            for one in like - self.tried:
+                self.tried.add(one)
+                self.fleet.add_near(one, until)
+            if len(contents) == len(self.fleet.columns):
+                if not left:
+                    break
+                left -= 1
+                self.fleet.price(found.duals * self.draw.uniform(0, 2, len(found.duals)), until, asked_rps)
+        return len(self.fleet.columns) > before
+
+
+def _number(contents: Sequence[Column], kept: Sequence[Column]) -> NDArray[np.int64]:
+    """(contents,) how often each is kept."""
+    return np.array([kept.count(one) for one in contents])

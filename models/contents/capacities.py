@@ -85,7 +85,7 @@ class Capacities(Protocol):
         ...
 
     def near(self, members: Members) -> list[Members]:
-        """Contents like a given one, in which one replica has more of the slice at the cost of another."""
+        """Contents like a given one: some of a replica's part is another's or a new one's, or batch or group differ."""
         ...
 
 

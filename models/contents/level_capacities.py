@@ -5,8 +5,8 @@ level a replica of some size (units of a GPU, or processes) carries no more than
 a knapsack over sizes. The most over all levels bounds every content.
 """
 
-from collections.abc import Sequence
-from itertools import permutations
+from collections.abc import Iterator, Sequence
+from itertools import permutations, product
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,8 @@ TIME_PARTS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 """Prices of a slice's time that are tried, as parts of the most that its time may be worth."""
 MOVED = (1, 3, 8)
 """Units that one replica may give another."""
+STEPS = (1, 3)
+"""Steps from a batch to others."""
 SLIGHT = 1e-9
 """A gain that is rounding."""
 
@@ -70,15 +72,36 @@ class LevelCapacities:
         units = [round(one.run.sm_share / table.share) if table.share else one.run.processes for one in members]
         enough = np.flatnonzero(table.number >= len(members))
         level = int(enough[0]) if table.share else int(np.searchsorted(table.units, sum(units)))
-        found = []
-        for (giver, has), (taker, other) in permutations(enumerate(units), 2):
-            for moved in (step for step in MOVED if step < has and other + step <= table.rps.shape[2]):
-                places = {at: (level, members[at].group, size - 1)
-                          for at, size in ((giver, has - moved), (taker, other + moved))}
-                if all(table.rps[place] > 0 for place in places.values()):
-                    found.append(tuple(_member(table, places[at]) if at in places else one
-                                       for at, one in enumerate(members)))
-        return found
+        sizes = [{giver: (members[giver].group, has - moved), taker: (members[taker].group, other + moved)}
+                 for (giver, has), (taker, other) in permutations(enumerate(units), 2)
+                 for moved in (*(step for step in MOVED if step < has), has) if other + moved <= table.rps.shape[2]]
+        for (at, size), group in product(enumerate(units), range(table.rps.shape[1])):
+            sizes += [{at: (group, size)}] * (group != members[at].group)
+            sizes += [{at: (members[at].group, size - moved), len(units): (group, moved)} for moved in MOVED
+                      if moved < size and len(units) < table.number.max()]
+        found = [_resized(table, level, members, one) for one in sizes]
+        return [*(one for one in found if one), *self._with_batches(members)]
+
+    def _with_batches(self, members: Members) -> Iterator[Members]:
+        """Contents in which one replica has a batch that is so many steps larger or smaller."""
+        for at, one in enumerate(members):
+            place = int(np.searchsorted(self.batches, one.run.batch))
+            for step in (place + sign * further for further in STEPS for sign in (-1, 1)):
+                if 0 <= step < len(self.batches):
+                    changed = one._replace(run=one.run._replace(batch=int(self.batches[step])))
+                    yield (*members[:at], changed, *members[at + 1:])
+
+
+def _resized(table: Table, level: int, members: Members, sizes: dict[int, tuple[int, int]]) -> Members | None:
+    """A content with other groups and sizes in some places, new ones at the end, size 0 for none.
+
+    None where some cannot run so.
+    """
+    if any(size and not table.rps[level, group, size - 1] for group, size in sizes.values()):
+        return None
+    resized = {at: _member(table, (level, group, size - 1)) for at, (group, size) in sizes.items() if size}
+    kept = {at: one for at, one in enumerate(members) if at not in sizes}
+    return tuple(one for _, one in sorted((kept | resized).items()))
 
 
 def _member(table: Table, at: tuple[int, int, int]) -> Member:

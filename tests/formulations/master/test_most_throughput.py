@@ -1,4 +1,4 @@
-"""Most throughput by the master: bounds against brute force and against random contents, plans that verify."""
+"""Most throughput by the master: bounds against brute force and random contents, contents found, plans that verify."""
 
 from itertools import islice
 
@@ -8,7 +8,9 @@ from combined import random_combination
 from combined_checks import answers_of, brute_force, clashes, missed
 
 import provision
+from provision.formulations.master.fullest import FullFleet
 from provision.formulations.master.held import Judge
+from provision.formulations.master.throughput import Sought
 from provision.models.contents.capacities import Member, Worth, capacities_of
 from provision.models.contents.oracle import Running
 from provision.models.contents.problem import Problem
@@ -102,3 +104,17 @@ def test_one_replica_each_is_proven_where_slices_are_shared(fleet, limits):
                              fleet=[plain.fleet[0].model_copy(update={"count": 2})])
     found = provision.solve(instance, "master", time_limit_s=120)
     assert (found.status, found.verified) == ("optimal", True)
+
+
+def test_contents_are_sought_for_what_others_leave_to_a_whole_gpu():
+    """The linear program mixes GPUs of one workload each; whole ones carry most where the small demand shares one."""
+    instance = small("v100", shared=False, rule="queueing")
+    problem = Problem(instance.replace(fleet=[instance.fleet[0].model_copy(update={"count": 2})]))
+    fleet = FullFleet(problem, capacities_of(problem))
+    sought, present, carried = Sought(fleet, seed=0), [], [fleet.single_rps.sum()]
+    for _ in range(2):
+        assert sought.seek(np.inf, present)
+        _, present = fleet.chosen(10)
+        carried.append(sum(sum(one.rps) for one in present))
+    assert carried == sorted(carried)
+    assert 1.3 * carried[0] < carried[-1] <= fleet.bound

@@ -86,7 +86,7 @@ def test_most_throughput_counts_what_keeps_the_percentile(name):
     rows = [one.model_copy(update={"max_replicas": None, "rate_rps": one.rate_rps / 5}) for one in plain.workloads]
     fleet = [plain.fleet[0].model_copy(update={"count": 3})]
     instance = plain.replace(objective="max_throughput", policy=policy, workloads=rows, fleet=fleet)
-    found = provision.solve(instance, replay=False)
+    found = provision.solve(instance, time_limit_s=4, replay=False)
     assert found.verified and found.objective <= found.bound * (1 + 1e-6)
     assert found.objective < sum(one.throughput_rps for one in found.report.predictions)
     if name == "parvagpu-s1":
