@@ -4,8 +4,8 @@ Run as ``python benchmarks/scale.py [CASE ...] [--seed N]``. Cases:
 
 isolated-1100, isolated-11000
     Workloads drawn around ParvaGPU's S5, rates times 0.2 to 3 and SLOs times 0.7 to 1.5, on MIG.
-single-1000, free-1000, single-10000, free-10000
-    iGniter's generator on V100s; ``single`` allows one replica each, ``free`` any number.
+single-1000, free-1000, free-1000-long, single-10000, free-10000
+    iGniter's generator on V100s; ``single`` allows one replica each, ``free`` any number; ``long`` has more time.
 testbed-free
     iGniter's testbed of 12 workloads with any number of replicas.
 yaml-9000
@@ -46,6 +46,7 @@ CASES = {
     "isolated-11000": Case("auto", 120, 0.2),
     "single-1000": Case("auto", 30, 0.0),
     "free-1000": Case("auto", 60, 2.5),
+    "free-1000-long": Case("auto", 300, 1.0),
     "single-10000": Case("auto", 120, 0.5),
     "free-10000": Case("auto", 120, 2.5),
     "testbed-free": Case("auto", 10, 0.0),
@@ -80,7 +81,7 @@ def as_yaml(instance: Instance, folder: Path) -> Path:
 
 def instance_of(case: str, seed: int, folder: Path) -> Instance | Path:
     """The instance of a case, or a file with it."""
-    kind, _, many = case.partition("-")
+    kind, many = case.split("-")[:2]
     if case == "testbed-free":
         return freed(provision.read("igniter-testbed-12"))
     if case == "greedy-s5x100":

@@ -48,7 +48,7 @@ LISTED_SHARE = 0.7
 """Part of the time left that plans and bounds from a list of all contents may take."""
 FEW_GROUPS = 30
 """With more groups steps of rates are not cut finer, but for many workloads that may be split."""
-REDUCED_COST, LEAST_COLUMNS = 0.02, (4000, 1500)
+REDUCED_COST, LEAST_COLUMNS = (0.02, 0.01), (4000, 1500)
 """The integer program takes columns up to this reduced cost, in GPUs, and at least this number of columns: in general,
 and where many replicas share slices."""
 FIX_FROM = 1500
@@ -212,8 +212,8 @@ class Run:
         relaxed = program.relaxed(strict=True)
         if relaxed is None or math.ceil(self.columns.units(relaxed)) >= self._below():
             return None
-        least = LEAST_COLUMNS[self.large]
-        kept = relaxed.reduced <= max(REDUCED_COST, np.sort(relaxed.reduced)[:least][-1])
+        most, least = REDUCED_COST[self.large], LEAST_COLUMNS[self.large]
+        kept = relaxed.reduced <= max(most, np.sort(relaxed.reduced)[:least][-1])
         kept[program.loose()] = False
         fixed = np.floor(relaxed.parts + SOLVER) * (self.problem.replicas >= FIX_FROM)
         fixed[: program.others] = 0
