@@ -155,7 +155,7 @@ class Generation:
         if self.aim is None:
             done = not split and (settled or self.bound >= units)
             finer = next((scale for scale in REFINED if scale > self.scale), None)
-            reached = self.bound >= math.ceil(units)
+            reached = self.bound >= math.ceil(units) and not (split and len(self.covered))
             if not self.enough and (reached or (done and finer is None)):
                 self.enough = True
                 return False
