@@ -103,7 +103,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
         return
     if is_shared(instance):
         yield _one_gpu, 1.0
-        yield lns.solve, 0.02
+        yield lns.solve, 0.05
     if asked <= partition_counts.METHODS[0].features:
         yield _cover, 1.0
         if len(set(instance.workloads)) <= DISTINCT:
