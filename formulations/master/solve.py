@@ -95,7 +95,7 @@ class Run:
     share
         The part of the time left that columns may take before a plan is made.
     tried
-        Whether the integer program over ripe columns has been tried.
+        Whether the integer program over all columns of small reduced cost has been tried.
     finest
         Whether the steps of rates are not to be cut any more.
     """
@@ -112,8 +112,8 @@ class Run:
         self.forced, self.draw = forced_roles(self.problem), np.random.default_rng(self.search.seed)
         self.large = bool(self.eased.oracles) and problem.replicas >= DIVE_FROM
         self.tried = False
-        self.share = SPLIT_SHARE if self.large and not problem.single else PRICING_SHARE
         split = self.large and not problem.single
+        self.share = SPLIT_SHARE if split else PRICING_SHARE
         self.finest = self.eased is not self.problem or (len(problem.groups) > FEW_GROUPS and not split)
         if progress.plan is not None:
             for columns in {self.bounds, self.columns}:
@@ -166,8 +166,7 @@ class Run:
                 return "time_limit"
             share = (QUICK_SHARE if not self.finest else DIVE_SHARE if self.dives else RIPE_SHARE if self.large
                      else MIP_SHARE)
-            ripe, improved = self.ripe and not self.dives, self.improve(share=share)
-            self.tried = self.tried or ripe
+            improved = self.improve(share=share)
             if self.brief and self.large and self.search.left_s < ENOUGH_S:
                 return "completed"
             if not self.refine() and not improved:
@@ -208,7 +207,7 @@ class Run:
         """
         if self.dives:
             return self._dived(perf_counter() + self.search.left_s * share)
-        program = self.columns.program
+        program, self.tried = self.columns.program, True
         relaxed = program.relaxed(strict=True)
         if relaxed is None or math.ceil(self.columns.units(relaxed)) >= self._below():
             return None
@@ -283,21 +282,22 @@ def _problem(instance: Instance, plan: Plan | None) -> Problem:
 
 
 def _whole(instance: Instance, progress: Progress) -> Generation | None:
-    """Plan with one replica for every workload that one can carry; returns the columns, None where that is no less."""
+    """Plan with one replica for every workload that one can carry; returns its columns, None without such."""
     part = unsplit(instance)
     if part is None or progress.proved:
         return None
     problem, within = Problem(part), Progress(part, progress.search.apart(WHOLE_SHARE))
     if progress.plan is not None and keeps_limits(part, progress.plan):
         within.plan = progress.plan
-    run = Run(problem, within, NAME, brief=True)
+    run = None
     try:
-        if _listed(problem, within) is None and not within.proved:
+        if _listed(problem, within) is None:
+            run = Run(problem, within, NAME, brief=True)
             run.until_proved()
     finally:
         if within.plan is not None:
-            progress.offer(within.plan.model_copy(update={"digest": instance.digest}))
-    return run.bounds
+            progress.offer(instance.adopted(within.plan))
+    return None if run is None else run.bounds
 
 
 def _prove_further(problem: Problem, progress: Progress) -> None:

@@ -83,7 +83,7 @@ def fill_fleet(instance: Instance, search: Search, name: str,
             reason = served.reason
             if served.plan is not None:
                 if fleet.add_plan(served.plan):
-                    progress.offer(served.plan.model_copy(update={"digest": instance.digest}))
+                    progress.offer(instance.adopted(served.plan))
                 _improve(problem, fleet, progress, name)
     except KeyboardInterrupt:
         termination = "stopped"

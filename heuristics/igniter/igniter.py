@@ -97,7 +97,7 @@ def _cheapest(instance: Instance, found: list[Outcome]) -> Outcome:
     """The best of what was found on each GPU type: plans that hold before others, then by the objective."""
     best = min(found, key=lambda one: (one.plan is None, one.status != "feasible", _loss(instance, one)))
     reason = "; ".join(dict.fromkeys(one.reason for one in found)) if best.plan is None else best.reason
-    plan = best.plan and best.plan.model_copy(update={"digest": instance.digest})
+    plan = best.plan and instance.adopted(best.plan)
     status: Status = "unknown" if best.status == "infeasible" else best.status
     return replace(best, status=status, plan=plan, reason=reason,
                    build_seconds=sum(one.build_seconds for one in found),

@@ -329,6 +329,10 @@ class Instance(Shown, Record):
         """The plan of a method for this instance."""
         return Plan(version=1, instance=self.name, digest=self.digest, method=method, gpus=tuple(gpus))
 
+    def adopted(self, plan: Plan) -> Plan:
+        """A plan of a narrower instance, or of one with another objective, as one of this instance."""
+        return plan.model_copy(update={"digest": self.digest})
+
     def value(self, plan: Plan) -> float:
         """Objective of a plan: price per hour or number of its GPUs, infinite outside the fleet; or its throughput."""
         if self.objective == THROUGHPUT:

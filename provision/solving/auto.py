@@ -27,7 +27,7 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving.even import even_replicas
-from provision.solving.parts import parts_of, whole_plan
+from provision.solving.parts import parts_of
 from provision.solving.rehearsal import rehearsed_s
 from provision.solving.slack import with_slack
 from provision.solving.surviving import surviving
@@ -149,7 +149,7 @@ def _on_parts(method: Method) -> Step:
         for done, part in enumerate(parts):
             found = _where_able(method)(part, search.apart(1 / (len(parts) - done)))
             if found.plan is not None:
-                progress.offer(whole_plan(instance, found.plan))
+                progress.offer(instance.adopted(found.plan))
             if found.termination == "stopped":
                 return progress.outcome("stopped")
         return progress.outcome("completed")
@@ -160,7 +160,7 @@ def _on_parts(method: Method) -> Step:
 def _served(instance: Instance, search: Search) -> Outcome:
     """Greedy's plan that serves all rates on few GPUs, for throughput to begin with."""
     found = _where_able(greedy.METHODS[0])(instance.replace(objective="min_gpus"), search.apart(1.0))
-    plan = None if found.plan is None else whole_plan(instance, found.plan)
+    plan = None if found.plan is None else instance.adopted(found.plan)
     return Outcome("unknown" if plan is None else "feasible", "completed", plan, reason=found.reason)
 
 

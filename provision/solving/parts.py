@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 
 
@@ -17,8 +16,3 @@ def parts_of(instance: Instance) -> Iterator[Instance]:
         known = {model for data in performance for model in data.models}
         if all(model in known for workload in instance.workloads for model in workload.models):
             yield instance.replace(fleet=fleet, performance=performance)
-
-
-def whole_plan(instance: Instance, plan: Plan) -> Plan:
-    """A plan of a narrower instance, or of one with another objective, as one of the instance itself."""
-    return plan.model_copy(update={"digest": instance.digest})
