@@ -61,9 +61,10 @@ TARGETS = {
         ("tests/models/traffic/test_queueing.py", "tests/models/traffic/test_rules.py"),
     ),
     "bounds": Target(
-        ("formulations/bounds/cover_bound.py", "models/contents/alone/cover.py", "models/contents/aggregation.py"),
-        ("tests/formulations/isolated", "tests/models/contents/test_cover.py",
-         "tests/models/contents/test_aggregation.py"),
+        ("formulations/bounds/cover_bound.py", "formulations/pricing/alone/cover.py",
+         "formulations/search/aggregation.py"),
+        ("tests/formulations/isolated", "tests/formulations/pricing/test_cover.py",
+         "tests/formulations/search/test_aggregation.py"),
     ),
     "applier": Target(
         ("provision/applier/match.py", "provision/applier/steps.py", "provision/applier/target.py"),

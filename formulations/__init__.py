@@ -1,1 +1,1 @@
-"""Exact models and their bounds; they know the models below and neither the heuristics nor the face."""
+"""Exact methods, and the search model that every method reads: problem, patterns and their prices."""

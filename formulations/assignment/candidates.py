@@ -13,10 +13,10 @@ from provision.formulations.assignment.dealt import Held, plan_of
 from provision.formulations.assignment.gpus import Candidates, Program
 from provision.formulations.assignment.slices import ContentRows
 from provision.formulations.bounds.cover_bound import cover_bound
+from provision.formulations.search.feasibility import fastest_ms
+from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.segments import SliceKind, best_segments, cap_rps
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.feasibility import fastest_ms
-from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.segments import SliceKind, best_segments, cap_rps
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Status

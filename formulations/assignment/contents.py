@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.formulations.search.segments import SliceKind
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.segments import SliceKind
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.operating_points import OperatingPoints
 from provision.models.problem.instance import THROUGHPUT, Instance

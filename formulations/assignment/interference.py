@@ -18,8 +18,8 @@ from provision.formulations.assignment.contents import (
     clients_of,
     undominated,
 )
+from provision.formulations.search.segments import SliceKind
 from provision.models.base.errors import UnsupportedError
-from provision.models.contents.alone.segments import SliceKind
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterProfiles, Terms, solo_terms, together
 from provision.models.problem.instance import SHARED, Instance

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.assignment.contents import ContentReplica, SliceContent, clients_of
+from provision.formulations.search.segments import SliceKind
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.segments import SliceKind
 from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.operating_points import Member, Prediction

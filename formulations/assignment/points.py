@@ -11,10 +11,10 @@ import numpy as np
 
 from provision.formulations.assignment.gpus import Candidates, Program, rounded_up
 from provision.formulations.assignment.sharing import SharingRows
+from provision.formulations.search.feasibility import unservable
+from provision.formulations.search.segments import best_segments
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.feasibility import unservable
-from provision.models.contents.alone.segments import best_segments
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterHardware, IgniterProfiles, Terms, igniter_data, solo_terms
 from provision.models.performance.operating_points import Member

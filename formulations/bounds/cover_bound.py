@@ -12,11 +12,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from provision.formulations.pricing.alone.cover import SegmentCovers, cheapest_cover
+from provision.formulations.search.partitions import Partitions
+from provision.formulations.search.segments import Segments
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import LOOSE
-from provision.models.contents.alone.cover import SegmentCovers, cheapest_cover
-from provision.models.contents.alone.partitions import Partitions
-from provision.models.contents.alone.segments import Segments
 from provision.models.problem.instance import Instance
 
 

@@ -14,8 +14,8 @@ from scipy.linalg import block_diag
 from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
 
 from provision.formulations.linear.highs import linprog
+from provision.formulations.search.problem import Group, Problem
 from provision.models.base.tolerances import FORGIVEN, SOLVER
-from provision.models.contents.problem import Group, Problem
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.closed_network import work_ms_array
 from provision.models.performance.fitted_networks import FittedNetworks

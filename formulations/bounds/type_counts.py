@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ortools.sat.python import cp_model
 
-from provision.models.contents.problem import Supply
+from provision.formulations.search.problem import Supply
 
 MOST_S = 1.0
 """Seconds for one solution; the bound proven by then is used."""

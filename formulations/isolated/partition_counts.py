@@ -19,14 +19,14 @@ from provision.formulations.bounds.cover_bound import cover_bound
 from provision.formulations.isolated.spread import spread_out
 from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
 from provision.formulations.linear.dual_bound import dual_bound, highs, safe_most
+from provision.formulations.pricing.alone.assemble import Layout, assemble
+from provision.formulations.pricing.alone.cover import SegmentCovers, cheapest_cover
+from provision.formulations.pricing.alone.deal import deal
+from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.segments import Segments, best_segments, cap_rps
 from provision.models.base.arrays import Bools, Ints
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.assemble import Layout, assemble
-from provision.models.contents.alone.cover import SegmentCovers, cheapest_cover
-from provision.models.contents.alone.deal import deal
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.segments import Segments, best_segments, cap_rps
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method
 from provision.models.problem.search import Incumbent, Outcome, Search

@@ -15,9 +15,9 @@ import numpy as np
 import pulp
 
 from provision.formulations.isolated.partition_counts import PartitionCounts
+from provision.formulations.pricing.shared_mig.relaxed import LEVELS, clients, relaxed
+from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.tolerances import FORGIVEN
-from provision.models.contents.alone.segments import Segments, best_segments
-from provision.models.contents.network.relaxed import LEVELS, clients, relaxed
 from provision.models.problem.instance import THROUGHPUT, Instance
 
 GENEROUS = 1 + FORGIVEN

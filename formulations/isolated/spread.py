@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from ortools.sat.python import cp_model
 
+from provision.formulations.pricing.alone.assemble import Layout
+from provision.formulations.search.segments import cap_rps
 from provision.models.base.arrays import Ints
-from provision.models.contents.alone.assemble import Layout
-from provision.models.contents.alone.segments import cap_rps
 
 if TYPE_CHECKING:
     from provision.formulations.isolated.partition_counts import PartitionCounts

@@ -12,10 +12,10 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array, hstack, vstack
 
 from provision.formulations.linear.highs import linprog
+from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.segments import best_segments, cap_rps
 from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
-from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.segments import best_segments, cap_rps
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.workload import Workload

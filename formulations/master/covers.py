@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from provision.formulations.master.knapsack import Cover, Knapsack
 from provision.formulations.master.program import CoverUse
+from provision.formulations.search.problem import Group, Problem
 from provision.models.base.tolerances import BOUNDARY, DUST, LOOSE, MISSING
-from provision.models.contents.problem import Group, Problem
 
 COUNTED = 128
 """Bounds ignore limits of more replicas than this."""

@@ -13,9 +13,9 @@ import numpy as np
 from provision.formulations.linear.highs import solve_integer
 from provision.formulations.master.fullest import Filled, FullFleet
 from provision.formulations.master.held import Column
+from provision.formulations.pricing.capacities import LOOSE, Member, Sets
+from provision.formulations.pricing.oracle import Running
 from provision.models.base.tolerances import SOLVER, TOLERANCE
-from provision.models.contents.capacities import LOOSE, Member, Sets
-from provision.models.contents.oracle import Running
 
 UNKNOWN = Running(0, 1, 1, 1.0)
 """Stands for how a replica runs while that does not matter."""

@@ -8,9 +8,9 @@ from dataclasses import replace
 from time import perf_counter
 
 from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed, most_alone_or_shared
+from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import lns
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import best_segments
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.search import Outcome, Progress, Search, Termination

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from provision.formulations.master.held import Column, replica_of
 from provision.formulations.master.plans import dealt
+from provision.formulations.pricing.alone.assemble import Layout, assemble
+from provision.formulations.search.problem import Problem
 from provision.models.base.tolerances import DUST
-from provision.models.contents.alone.assemble import Layout, assemble
-from provision.models.contents.problem import Problem
 from provision.models.plans.plan import Plan
 
 ENOUGH = 1 - DUST

@@ -21,10 +21,10 @@ from scipy.sparse import coo_array
 
 from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
 from provision.formulations.master.held import Column, Judge
+from provision.formulations.pricing.capacities import LOOSE, Capacities, Member, Members, Worth, running_alone
+from provision.formulations.pricing.oracle import Running
+from provision.formulations.search.problem import Problem
 from provision.models.base.tolerances import MISSING
-from provision.models.contents.capacities import LOOSE, Capacities, Member, Members, Worth, running_alone
-from provision.models.contents.oracle import Running
-from provision.models.contents.problem import Problem
 from provision.models.plans.plan import Plan
 
 Floats = NDArray[np.float64]

@@ -20,8 +20,9 @@ from provision.formulations.master.covers import cheapest_covers, forced_roles, 
 from provision.formulations.master.inner import NOTHING, Inner, averaged, drawn, inner_of
 from provision.formulations.master.knots import Knots
 from provision.formulations.master.program import MasterDuals, Program
+from provision.formulations.pricing.register import oracles_of
+from provision.formulations.search.problem import Group, Problem
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.problem import Group, Problem
 
 FINE = 10**6
 """The price of the dearest GPU in whole-number units, where no cover has several replicas."""
@@ -100,7 +101,7 @@ class Generation:
         self.impossible = self.enough = False
         self.last: MasterDuals | None = None
         self.inner, self.inward = inner, INWARD
-        for kind, oracles in problem.oracles.items():
+        for kind, oracles in oracles_of(problem).items():
             for oracle in oracles:
                 self.program.add_contents(kind, oracle.seeds())
         self._cover_all(self._first_prices())
@@ -235,7 +236,7 @@ class Generation:
         kinds, roles = np.split(prices := self._whole(duals), [self.kinds])
         needed, new = self._cover_all(prices)
         most, exhaustive, self.excess = kinds.copy(), True, 0.0
-        for kind, oracles in self.problem.oracles.items():
+        for kind, oracles in oracles_of(self.problem).items():
             for oracle in oracles:
                 floor = int(duals.kinds[kind] * self.scale) + (max(1, int(slight * self.scale)) if slight > 0
                                                                else math.floor(slight * self.scale))
@@ -265,7 +266,7 @@ class Generation:
         if self.last is not None:
             drawn = np.concatenate([self.last.kinds, self.last.roles]) * COARSE
             self._cover_all((drawn * draw.uniform(0.9, 1.1, len(drawn))).astype(np.int64))
-        for kind, oracles in self.problem.oracles.items():
+        for kind, oracles in oracles_of(self.problem).items():
             for oracle in oracles:
                 drawn = prices * np.exp(draw.normal(0, 0.5, len(prices))) * (draw.random(len(prices)) < draw.random())
                 found = oracle.price(drawn.astype(np.int64), 0, 0)
@@ -318,7 +319,7 @@ def hand_on(source: Generation, target: Generation) -> None:
         handed = [to[role] for role in content]
         if None not in handed:
             row = tuple(sorted(role for role in handed if role is not None))
-            if any(oracle.running(row) is not None for oracle in target.problem.oracles.get(kind, [])):
+            if any(oracle.running(row) is not None for oracle in oracles_of(target.problem).get(kind, [])):
                 target.program.add_contents(kind, [row])
 
 

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from provision.formulations.pricing.capacities import Member, Members, lowered
+from provision.formulations.pricing.oracle import Running
+from provision.formulations.search.problem import Group, Problem
 from provision.models.base.tolerances import DUST
-from provision.models.contents.capacities import Member, Members, lowered
-from provision.models.contents.oracle import Running
-from provision.models.contents.problem import Group, Problem
 from provision.models.performance.operating_points import Prediction
 from provision.models.plans.plan import Replica, Slice
 from provision.models.problem.prediction import carried_rps, predict_slice, tokens_rps

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.master.program import MasterDuals
-from provision.models.contents.problem import Supply
+from provision.formulations.search.problem import Supply
 
 NEW = 0.2
 """The weight of a new solution in averages of prices."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import block_diag, coo_array, csc_array, csr_array, eye_array, hstack, vstack
 
 from provision.formulations.linear.highs import LinearSolution, Rows, solve_linear
-from provision.models.contents.problem import Problem
+from provision.formulations.search.problem import Problem
 
 BROKEN = 1e-3
 """The number of places that may be missing in a row before it counts as broken."""

@@ -22,10 +22,10 @@ from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.linear.highs import IntegerSolution, Rows, solve_integer, solve_linear
 from provision.formulations.master.full_plans import full_plan
 from provision.formulations.master.held import Judge
+from provision.formulations.pricing.listing import Listing, TooManyError, undominated
+from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import MISSING, SOLVER
-from provision.models.contents.listing import Listing, TooManyError, undominated
-from provision.models.contents.problem import Problem
 from provision.models.plans.plan import Plan
 
 LEAST_RPS = 1e-6

@@ -11,13 +11,14 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from provision.formulations.master.program import Chosen, CoverUse, Program
+from provision.formulations.pricing.alone.assemble import Layout, assemble
+from provision.formulations.pricing.alone.deal import deal
+from provision.formulations.pricing.oracle import Content, ContentOracle, Running
+from provision.formulations.pricing.register import oracles_of
+from provision.formulations.search.partitions import Partitions
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.roles import serving
 from provision.models.base.tolerances import DUST, TOLERANCE
-from provision.models.contents.alone.assemble import Layout, assemble
-from provision.models.contents.alone.deal import deal
-from provision.models.contents.alone.partitions import Partitions
-from provision.models.contents.oracle import Content, ContentOracle, Running
-from provision.models.contents.problem import Problem
-from provision.models.contents.roles import serving
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.instance import Instance
 
@@ -93,9 +94,9 @@ def add_plan(program: Program, problem: Problem, plan: Plan) -> None:
             groups = [group_of.get(one.workload) for one in piece.replicas]
             roles = [_easiest(by_class.get(problem.groups[group].workload_class, []) if group is not None else [],
                               one.rate_rps) for group, one in zip(groups, piece.replicas, strict=True)]
-            if kind in problem.oracles and roles and None not in roles:
+            if kind in oracles_of(problem) and roles and None not in roles:
                 content = tuple(sorted(role for role in roles if role is not None))
-                if _first(problem.oracles[kind], content) is not None:
+                if _first(oracles_of(problem)[kind], content) is not None:
                     program.add_contents(kind, [content])
                 for one, role in zip(piece.replicas, roles, strict=True):
                     uses.setdefault(one.workload, Counter())[len(problem.segments.kinds) + (role or 0)] += 1
@@ -220,9 +221,9 @@ def _running(problem: Problem, kind: int, content: Content, taken: list[_Use | N
     if not used:
         return ()
     used.sort(key=lambda use: use.role)
-    runs = _first(problem.oracles[kind], tuple(use.role for use in used))
+    runs = _first(oracles_of(problem)[kind], tuple(use.role for use in used))
     if runs is None:
-        pairs = zip(_first(problem.oracles[kind], content) or (), taken, strict=True)
+        pairs = zip(_first(oracles_of(problem)[kind], content) or (), taken, strict=True)
         runs, used = map(list, zip(*((run, use) for run, use in pairs if use is not None), strict=True))
     return tuple(_replica(problem, use, run) for use, run in zip(used, runs, strict=True))
 

@@ -20,9 +20,9 @@ from scipy.sparse import coo_array, csc_array
 
 from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
 from provision.formulations.master.knots import Knots
-from provision.models.contents.oracle import Content
-from provision.models.contents.price_tiers import Tier
-from provision.models.contents.problem import Problem, Supply
+from provision.formulations.pricing.oracle import Content
+from provision.formulations.search.price_tiers import Tier
+from provision.formulations.search.problem import Problem, Supply
 
 
 class CoverUse(NamedTuple):

@@ -15,8 +15,8 @@ import numpy as np
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.inner import NOTHING, Inner
 from provision.formulations.master.program import CoverUse
-from provision.models.contents.problem import Problem
-from provision.models.contents.roles import Role
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.roles import Role
 
 FINE = 0.005
 """The part of its upper end below which a step of rates is not cut any more."""

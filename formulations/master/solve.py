@@ -20,12 +20,13 @@ from provision.formulations.master.refined import refined
 from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.master.turn_bound import turn_bound
 from provision.formulations.master.whole import first_prices, keeps_limits, unsplit
+from provision.formulations.pricing.listing import listings_of
+from provision.formulations.pricing.register import oracles_of
+from provision.formulations.search.aggregation import rounded
+from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.segments import best_segments
 from provision.models.base.tolerances import DUST, SOLVER
-from provision.models.contents.aggregation import rounded
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import best_segments
-from provision.models.contents.listing import listings_of
-from provision.models.contents.problem import Problem
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method
@@ -110,7 +111,7 @@ class Run:
         self.bounds = Generation(self.eased)
         self.columns = self.bounds if self.eased is self.problem else Generation(self.problem, proves=False)
         self.forced, self.draw = forced_roles(self.problem), np.random.default_rng(self.search.seed)
-        self.large = bool(self.eased.oracles) and problem.replicas >= DIVE_FROM
+        self.large = bool(oracles_of(self.eased)) and problem.replicas >= DIVE_FROM
         self.tried = False
         split = self.large and not problem.single
         self.share = SPLIT_SHARE if split else PRICING_SHARE

@@ -15,10 +15,10 @@ from provision.formulations.master.every_set import EverySet
 from provision.formulations.master.full_plans import full_plan
 from provision.formulations.master.fullest import FullFleet
 from provision.formulations.master.held import Column
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import best_segments
-from provision.models.contents.capacities import capacities_of, sets_of
-from provision.models.contents.problem import Problem
+from provision.formulations.pricing.capacities import capacities_of, sets_of
+from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.segments import best_segments
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES

@@ -13,9 +13,9 @@ from time import perf_counter
 import numpy as np
 
 from provision.formulations.master.listed import ListedProgram
-from provision.models.contents.listing import listings_of
-from provision.models.contents.problem import Problem
-from provision.models.contents.turns.tables import ALONE, TurnTables
+from provision.formulations.pricing.listing import listings_of
+from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
+from provision.formulations.search.problem import Problem
 from provision.models.performance.gpulets import Gpulets
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.inner import Inner
-from provision.models.contents.alone.segments import best_segments
-from provision.models.contents.problem import Problem
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.segments import best_segments
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs

@@ -13,11 +13,11 @@ import numpy as np
 
 from provision.formulations.melange.buckets import buckets_of
 from provision.formulations.melange.program import Pool, Service, allocate
+from provision.formulations.pricing.alone.whole_plans import FEATURES, Chosen, plan_whole_gpus
+from provision.formulations.search.segments import Segments
+from provision.formulations.search.token_points import token_point
 from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.segments import Segments
-from provision.models.contents.alone.token_points import token_point
-from provision.models.contents.alone.whole_plans import FEATURES, Chosen, plan_whole_gpus
 from provision.models.performance.tokens.lengths import Lengths, RequestTokens
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method

@@ -13,10 +13,10 @@ import numpy as np
 
 from provision.formulations.replanning.model import Model, Weights
 from provision.formulations.replanning.options import options_of
+from provision.formulations.replanning.running import running
+from provision.formulations.search.feasibility import unservable
+from provision.formulations.search.segments import best_segments
 from provision.models.base.tolerances import RELAXED
-from provision.models.contents.alone.feasibility import unservable
-from provision.models.contents.alone.segments import best_segments
-from provision.models.contents.running import running
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 

@@ -11,10 +11,10 @@ from provision.formulations.bounds.cover_bound import cover_bound
 from provision.formulations.replanning.options import Options
 from provision.formulations.replanning.placed import Choice, placed
 from provision.formulations.replanning.program import GIVEN_BACK, Program, Solved
+from provision.formulations.replanning.running import Going, RunningPlan, Turn
+from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.segments import Segments, cap_rps
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.segments import Segments, cap_rps
-from provision.models.contents.running import Going, RunningPlan, Turn
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 

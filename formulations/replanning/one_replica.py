@@ -10,12 +10,12 @@ from itertools import combinations
 from time import perf_counter
 
 from provision.formulations.assignment.contents import ContentReplica, SliceContent
-from provision.models.contents.alone.segments import SliceKind
-from provision.models.contents.capacities import Members
-from provision.models.contents.interference.menus import menu_of, with_units
-from provision.models.contents.interference.sets import InterferingSets
-from provision.models.contents.listing import TooManyError
-from provision.models.contents.running import Going, Key
+from provision.formulations.pricing.capacities import Members
+from provision.formulations.pricing.listing import TooManyError
+from provision.formulations.pricing.mps.menus import menu_of, with_units
+from provision.formulations.pricing.mps.sets import InterferingSets
+from provision.formulations.replanning.running import Going, Key
+from provision.formulations.search.segments import SliceKind
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.sm_shares import units_of
 from provision.models.problem.instance import Instance

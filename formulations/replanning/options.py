@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from provision.formulations.assignment import interference, network
 from provision.formulations.assignment.contents import ContentReplica, SliceContent, Worth
+from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.replanning.one_replica import one_replica_each
+from provision.formulations.replanning.running import SPELLED_OUT, Going, Key, RunningPlan
 from provision.formulations.replanning.turning import turning
+from provision.formulations.search.segments import Segments, SliceKind, best_point
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.segments import Segments, SliceKind, best_point
-from provision.models.contents.listing import TooManyError
-from provision.models.contents.running import SPELLED_OUT, Going, Key, RunningPlan
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.problem.instance import Instance

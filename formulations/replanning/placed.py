@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from provision.formulations.assignment.contents import SliceContent, Worth
 from provision.formulations.assignment.dealt import plan_of
-from provision.models.contents.alone.partitions import Partitions
-from provision.models.contents.alone.segments import Segments
-from provision.models.contents.running import RunningPlan, Turn
+from provision.formulations.replanning.running import RunningPlan, Turn
+from provision.formulations.search.partitions import Partitions
+from provision.formulations.search.segments import Segments
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 

@@ -19,7 +19,7 @@ import pulp
 from provision.formulations.assignment.contents import SliceContent
 from provision.formulations.linear.dual_bound import highs, safe_bound
 from provision.formulations.replanning.placed import Choice
-from provision.models.contents.running import Going, Turn
+from provision.formulations.replanning.running import Going, Turn
 
 if TYPE_CHECKING:
     from provision.formulations.replanning.model import Model, RunningLayout

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from provision.formulations.assignment.contents import ContentReplica, SliceContent
-from provision.models.contents.alone.segments import SliceKind
-from provision.models.contents.listing import TooManyError, undominated
-from provision.models.contents.problem import Problem, groups_of
-from provision.models.contents.running import Going, Key
-from provision.models.contents.turns.tables import LEAST_RPS
-from provision.models.contents.turns.ways import listing
+from provision.formulations.pricing.listing import TooManyError, undominated
+from provision.formulations.pricing.temporal.tables import LEAST_RPS
+from provision.formulations.pricing.temporal.ways import listing
+from provision.formulations.replanning.running import Going, Key
+from provision.formulations.search.problem import Problem, groups_of
+from provision.formulations.search.segments import SliceKind
 from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.instance import Instance
 

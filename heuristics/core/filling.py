@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from provision.formulations.pricing.alone.assemble import Layout
+from provision.formulations.search.partitions import Partitions, partitions_of
+from provision.formulations.search.segments import Segments, cap_rps
 from provision.models.base.arrays import Floats, Ints
-from provision.models.contents.alone.assemble import Layout
-from provision.models.contents.alone.partitions import Partitions, partitions_of
-from provision.models.contents.alone.segments import Segments, cap_rps
 from provision.models.problem.instance import Instance
 
 

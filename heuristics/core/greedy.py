@@ -1,7 +1,7 @@
 """The greedy method: cheapest covers under several prices of slices, mixed by a linear program, packed exactly.
 
 1. Every workload gets a few candidate covers of its rate: the cheapest by compute slices, by memory slices, by
-   both, and by the dual prices of step 2, on each fleet entry (`provision.models.contents.alone.cover`).
+   both, and by the dual prices of step 2, on each fleet entry (`provision.formulations.pricing.alone.cover`).
 2. A linear program mixes the candidates with whole-GPU partitions at least cost. Beside one row per workload it
    has one row per kind of slice and per limited fleet entry, so a vertex splits no more workloads than that;
    these few are rounded.
@@ -20,19 +20,19 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import coo_array, csr_array, hstack, vstack
 
+from provision.formulations.pricing.alone.assemble import Layout, assemble
+from provision.formulations.pricing.alone.cover import cheapest_cover
+from provision.formulations.pricing.alone.deal import deal
+from provision.formulations.pricing.mps.shared_plans import is_shared
+from provision.formulations.pricing.mps.throughput_plans import is_shared_throughput
+from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.partitions import Partitions, partitions_of
+from provision.formulations.search.segments import Segments, best_segments, cap_rps
 from provision.heuristics.core import shared_greedy, shared_throughput
 from provision.heuristics.core.filling import filled
 from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU_METHODS
 from provision.heuristics.parvagpu.parvagpu import PARVAGPU
 from provision.models.base.arrays import Floats, Ints
-from provision.models.contents.alone.assemble import Layout, assemble
-from provision.models.contents.alone.cover import cheapest_cover
-from provision.models.contents.alone.deal import deal
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.partitions import Partitions, partitions_of
-from provision.models.contents.alone.segments import Segments, best_segments, cap_rps
-from provision.models.contents.interference.shared_plans import is_shared
-from provision.models.contents.interference.throughput_plans import is_shared_throughput
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.search import Outcome, Search

@@ -10,12 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from provision.heuristics.core import greedy
-from provision.heuristics.core.shared_walk import SharedWalk
-from provision.heuristics.core.slice_walk import PATIENCE, SliceWalk
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import best_segments
-from provision.models.contents.interference.shared_plans import (
+from provision.formulations.pricing.mps.shared_plans import (
     FEATURES,
     Pattern,
     SharedProblem,
@@ -23,6 +18,11 @@ from provision.models.contents.interference.shared_plans import (
     plan_shared,
     shared_problem,
 )
+from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.segments import best_segments
+from provision.heuristics.core import greedy
+from provision.heuristics.core.shared_walk import SharedWalk
+from provision.heuristics.core.slice_walk import PATIENCE, SliceWalk
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method, needs

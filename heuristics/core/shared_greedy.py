@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from provision.formulations.pricing.mps.shared_plans import Pattern, SharedProblem, plan_shared, shared_problem
+from provision.formulations.pricing.mps.tables import least_units
 from provision.heuristics.core.shared_packing import Costs, Packing, Types, empty_packing, pack
 from provision.heuristics.igniter.igniter import METHODS as IGNITER
-from provision.models.contents.interference.shared_plans import Pattern, SharedProblem, plan_shared, shared_problem
-from provision.models.contents.interference.tables import least_units
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import needs

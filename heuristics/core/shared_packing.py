@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from provision.formulations.pricing.mps.kernels import NONE, settle
+from provision.formulations.pricing.mps.tables import PointTables
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
-from provision.models.contents.interference.kernels import NONE, settle
-from provision.models.contents.interference.tables import PointTables
 
 
 class Packing(NamedTuple):

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
+from provision.formulations.pricing.mps.kernels import NONE
+from provision.formulations.pricing.mps.tables import PointTables
 from provision.heuristics.core.shared_packing import Costs, Packing, Packings, Types, place
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
-from provision.models.contents.interference.kernels import NONE
-from provision.models.contents.interference.tables import PointTables
 
 TOURNAMENT = 3
 """The GPU to take apart is the emptiest of this many random ones."""

@@ -9,9 +9,9 @@ from itertools import combinations, product
 from time import perf_counter
 from typing import Any
 
+from provision.formulations.pricing.mps.shared_plans import Pattern, plan_shared
+from provision.formulations.pricing.mps.throughput_plans import ThroughputProblem, throughput_problem
 from provision.heuristics.core.shared_greedy import packed
-from provision.models.contents.interference.shared_plans import Pattern, plan_shared
-from provision.models.contents.interference.throughput_plans import ThroughputProblem, throughput_problem
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Search
 

@@ -7,11 +7,11 @@ same price, free units on few GPUs are better than on many.
 
 import numpy as np
 
+from provision.formulations.pricing.mps.kernels import NONE
+from provision.formulations.pricing.mps.shared_plans import Pattern, SharedProblem
 from provision.heuristics.core.shared_greedy import costs_of, packed, patterns_in, types_of
 from provision.heuristics.core.shared_packing import Packing, empty_packing, put
 from provision.heuristics.core.shared_search import ruin_and_recreate
-from provision.models.contents.interference.kernels import NONE
-from provision.models.contents.interference.shared_plans import Pattern, SharedProblem
 from provision.models.plans.plan import Plan
 
 MOST_GPUS = 4

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from provision.formulations.pricing.shared_mig.levels import searched_levels
+from provision.formulations.pricing.shared_mig.points import Choice, choices_of
+from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.segments import Segments, SliceKind, cap_rps
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.segments import Segments, SliceKind, cap_rps
-from provision.models.contents.network.levels import searched_levels
-from provision.models.contents.network.points import Choice, choices_of
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import Instance
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from provision.formulations.pricing.alone.assemble import Layout, assemble
+from provision.formulations.search.segments import Segments
 from provision.heuristics.core.slice_filling import State
 from provision.heuristics.core.slice_search import empty_state, furnish, improve, uncarried, without
 from provision.heuristics.core.slice_tables import NONE, tables_of
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.assemble import Layout, assemble
-from provision.models.contents.alone.segments import Segments
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.instance import Instance
 

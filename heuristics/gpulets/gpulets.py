@@ -32,13 +32,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.formulations.pricing.temporal.plans import FEATURES, outcome
+from provision.formulations.pricing.temporal.tables import GpuletTables
+from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.parts import Gpus, Part
 from provision.heuristics.gpulets.tolerances import EXACT, PUBLISHED, Tolerances, chosen, parameters
 from provision.models.base.known import known
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import best_segments
-from provision.models.contents.turns.plans import FEATURES, outcome
-from provision.models.contents.turns.tables import GpuletTables
 from provision.models.problem.method import Method
 
 if TYPE_CHECKING:

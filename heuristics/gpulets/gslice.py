@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.formulations.pricing.temporal.plans import FEATURES, outcome
+from provision.formulations.pricing.temporal.tables import GpuletTables
+from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import DONE, efficient_shares, find_best_fit
 from provision.heuristics.gpulets.parts import Gpus
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import best_segments
-from provision.models.contents.turns.plans import FEATURES, outcome
-from provision.models.contents.turns.tables import GpuletTables
 from provision.models.problem.method import Method
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.formulations.pricing.temporal.plans import FEATURES, outcome
+from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables
+from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.segments import best_segments
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import STRICT
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import best_segments
-from provision.models.contents.turns.plans import FEATURES, outcome
-from provision.models.contents.turns.tables import ALONE, GpuletTables
 from provision.models.hardware.gpu import WHOLE
 from provision.models.problem.method import Method
 

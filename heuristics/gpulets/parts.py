@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from provision.models.contents.turns.tables import ALONE
+from provision.formulations.pricing.temporal.tables import ALONE
 
 if TYPE_CHECKING:
-    from provision.models.contents.turns.tables import GpuletTables
+    from provision.formulations.pricing.temporal.tables import GpuletTables
 
 SHORT = 1e-6
 """Part of a rate that counts as nothing left out."""
@@ -95,7 +95,7 @@ class Gpus:
         return [one.name for one, less in zip(self.tables.instance.workloads, few, strict=True) if less]
 
     def loads(self) -> list[list[tuple[int, tuple[tuple[int, float], ...]]]]:
-        """What `provision.models.contents.turns.plans` makes a plan of."""
+        """What `provision.formulations.pricing.temporal.plans` makes a plan of."""
         return [loads_of(gpu) for gpu in self.gpus if any(part.load for part in gpu)]
 
 

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from provision.formulations.pricing.temporal.plans import late
+from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import DONE, knee
 from provision.models.base.known import known
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import best_segments
-from provision.models.contents.turns.plans import late
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.method import Method

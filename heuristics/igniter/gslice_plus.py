@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.formulations.pricing.temporal.plans import late
 from provision.heuristics.igniter import igniter
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.turns.plans import late
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import igniter_data
 from provision.models.performance.operating_points import Member

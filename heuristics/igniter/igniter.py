@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.segments import best_segments
 from provision.heuristics.igniter.splitting import split
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import best_segments
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import Terms, igniter_data, solo_terms, together
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice

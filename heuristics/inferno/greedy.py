@@ -12,9 +12,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from provision.formulations.pricing.alone.whole_plans import FEATURES, Chosen, plan_whole_gpus
+from provision.formulations.search.segments import Segments, SliceKind
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.segments import Segments, SliceKind
-from provision.models.contents.alone.whole_plans import FEATURES, Chosen, plan_whole_gpus
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Search

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from provision.models.contents.alone.assemble import Layout, assemble
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import best_segments
+from provision.formulations.pricing.alone.assemble import Layout, assemble
+from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.segments import best_segments
 from provision.models.problem.search import Outcome
 
 if TYPE_CHECKING:
+    from provision.formulations.search.segments import Segments
     from provision.heuristics.mig_serving.configs import Config
-    from provision.models.contents.alone.segments import Segments
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Termination
 

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.models.contents.alone.partitions import partitions_of
+from provision.formulations.search.partitions import partitions_of
 
 if TYPE_CHECKING:
+    from provision.formulations.search.segments import Segments
     from provision.models.base.arrays import Floats, Ints
-    from provision.models.contents.alone.segments import Segments
     from provision.models.problem.instance import Instance
 
 SLACK = 1e-10

@@ -21,8 +21,8 @@ from provision.heuristics.mig_serving.configs import Configs
 from provision.models.problem.method import Method
 
 if TYPE_CHECKING:
+    from provision.formulations.search.segments import Segments
     from provision.heuristics.mig_serving.configs import Config
-    from provision.models.contents.alone.segments import Segments
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Outcome, Search, Termination
 

@@ -42,9 +42,9 @@ from provision.models.problem.method import Method
 from provision.models.problem.workload import LEAST_RPS
 
 if TYPE_CHECKING:
+    from provision.formulations.search.segments import Segments, SliceKind
     from provision.heuristics.mig_serving.configs import Config
     from provision.models.base.arrays import Bools, Floats, Ints
-    from provision.models.contents.alone.segments import Segments, SliceKind
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Outcome, Search, Termination
     from provision.models.problem.workload import Workload

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from provision.models.contents.alone.assemble import Layout
-from provision.models.contents.alone.segments import Segments
+from provision.formulations.pricing.alone.assemble import Layout
+from provision.formulations.search.segments import Segments
 from provision.models.hardware.geometry import Partition
 from provision.models.problem.instance import Instance
 

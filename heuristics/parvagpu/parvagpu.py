@@ -25,16 +25,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from provision.formulations.pricing.alone.assemble import assemble
+from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.segments import best_segments
 from provision.heuristics.parvagpu.packing import Packing
-from provision.models.contents.alone.assemble import assemble
-from provision.models.contents.alone.feasibility import refusal
-from provision.models.contents.alone.segments import best_segments
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome
 
 if TYPE_CHECKING:
-    from provision.models.contents.alone.assemble import Layout
-    from provision.models.contents.alone.segments import Segments
+    from provision.formulations.pricing.alone.assemble import Layout
+    from provision.formulations.search.segments import Segments
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Search
 

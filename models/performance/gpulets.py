@@ -10,8 +10,8 @@ batch takes on a part of the GPU; the assumption here is
 Utilisation of L2 and DRAM on a part is that on the whole GPU times the share, as in the public program, whose
 coefficients of interference are meant for it.
 
-The scalar path of ``predict`` and the arrays of `provision.models.contents.turns.tables` are written apart; tests hold
-them together.
+Searches work with arrays of the same times, written apart from the scalar path of ``predict``; tests hold them
+together.
 """
 
 from __future__ import annotations

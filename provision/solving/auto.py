@@ -16,13 +16,13 @@ from provision.formulations.bounds.cover_bound import cover_bound
 from provision.formulations.isolated import partition_counts
 from provision.formulations.master import solve as master
 from provision.formulations.master.first_answers import first_answers, shares_networks
+from provision.formulations.pricing.mps.shared_plans import is_shared
+from provision.formulations.pricing.mps.throughput_plans import is_shared_throughput
+from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.segments import best_segments, cap_rps
 from provision.heuristics.core import greedy, lns
 from provision.heuristics.gpulets import ideal
 from provision.models.base.errors import InputError, UnsupportedError
-from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.segments import best_segments, cap_rps
-from provision.models.contents.interference.shared_plans import is_shared
-from provision.models.contents.interference.throughput_plans import is_shared_throughput
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
+from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.segments import best_segments
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.segments import best_segments
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, needs

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from provision.formulations.search.segments import best_segments, cap_rps
 from provision.models.base.errors import InputError
-from provision.models.contents.alone.segments import best_segments, cap_rps
 from provision.models.problem.instance import Instance
 
 MOST_SEGMENTS = 300_000

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator
 from functools import partial
 
+from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.segments import best_segments
 from provision.models.base.tolerances import FORGIVEN
-from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.segments import best_segments
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Search

@@ -11,7 +11,7 @@ from token_instances import chat, instance
 from provision.formulations.melange.buckets import buckets_of
 from provision.formulations.melange.melange import plan
 from provision.formulations.melange.program import Pool, Service, allocate
-from provision.models.contents.alone.segments import best_segments
+from provision.formulations.search.segments import best_segments
 from provision.models.performance.tokens.lengths import RequestTokens
 from provision.models.problem.search import Search
 

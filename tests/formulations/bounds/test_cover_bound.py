@@ -6,9 +6,9 @@ from oracle import best_value
 
 import provision
 from provision.formulations.bounds.cover_bound import cover_bound
+from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.segments import best_segments, cap_rps
 from provision.instances.generators.synthetic import random_instance
-from provision.models.contents.alone.partitions import partitions_of
-from provision.models.contents.alone.segments import best_segments, cap_rps
 from provision.models.performance.measured_segments import MeasuredSegments
 
 

@@ -8,8 +8,8 @@ from provision import read, solve, verify
 from provision.formulations.master import dive
 from provision.formulations.master import solve as master
 from provision.formulations.master.whole import unsplit
+from provision.formulations.pricing.mps import oracle
 from provision.instances.generators.igniter import generate
-from provision.models.contents.interference import oracle
 from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry
 

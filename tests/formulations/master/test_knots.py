@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import provision
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.knots import BROKEN, Knots
-from provision.models.contents.problem import Problem
+from provision.formulations.search.problem import Problem
 
 
 def finer_problem(pieces=24):

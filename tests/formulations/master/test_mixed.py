@@ -12,11 +12,11 @@ from mixed_oracle import best_mixed
 import provision
 from provision.formulations.master.plans import add_plan, shared_rates
 from provision.formulations.master.program import Program
+from provision.formulations.pricing.shared_mig.relaxed import relaxed
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.segments import best_segments
 from provision.instances.generators.synthetic_networks import random_mixed
 from provision.instances.importers.parvagpu import import_scenario, sharing
-from provision.models.contents.alone.segments import best_segments
-from provision.models.contents.network.relaxed import relaxed
-from provision.models.contents.problem import Problem
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member
 

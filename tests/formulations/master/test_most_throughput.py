@@ -11,9 +11,9 @@ import provision
 from provision.formulations.master.fullest import FullFleet
 from provision.formulations.master.held import Judge
 from provision.formulations.master.throughput import Sought
-from provision.models.contents.capacities import Member, Worth, capacities_of
-from provision.models.contents.oracle import Running
-from provision.models.contents.problem import Problem
+from provision.formulations.pricing.capacities import Member, Worth, capacities_of
+from provision.formulations.pricing.oracle import Running
+from provision.formulations.search.problem import Problem
 from provision.models.problem.prediction import predict_slice
 
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from testbeds import random_testbed
 
-from provision.models.contents.interference import options
-from provision.models.contents.interference.kernels import NONE, TRIES, arrange
-from provision.models.contents.interference.options import options_of
-from provision.models.contents.interference.pricing import search
-from provision.models.contents.interference.shared_plans import shared_problem
+from provision.formulations.pricing.mps import options
+from provision.formulations.pricing.mps.kernels import NONE, TRIES, arrange
+from provision.formulations.pricing.mps.options import options_of
+from provision.formulations.pricing.mps.pricing import search
+from provision.formulations.pricing.mps.shared_plans import shared_problem
 
 ENOUGH = 100_000
 PLENTY = 1000

@@ -3,7 +3,7 @@
 import provision
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.refined import refined
-from provision.models.contents.problem import Problem
+from provision.formulations.search.problem import Problem
 
 
 def test_finer_steps_prove_two_gpus():

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 import provision
 from provision.applier.target import check_plan
+from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables
 from provision.heuristics.gpulets.gpulets import efficient_shares, knee, required_share
 from provision.heuristics.gpulets.tolerances import PUBLISHED
 from provision.instances.importers.gpulets import GPUS, SCENARIOS, SLO_MS, grid, requests, scenario
 from provision.models.base.errors import InputError
-from provision.models.contents.turns.tables import ALONE, GpuletTables
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member
 from provision.models.performance.pairwise import PairwiseInterference

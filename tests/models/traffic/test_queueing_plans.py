@@ -6,8 +6,8 @@ import pytest
 
 import provision
 from provision.cli import main
+from provision.formulations.search.segments import best_segments
 from provision.instances.files.shipped import shipped_instances
-from provision.models.contents.alone.segments import best_segments
 from provision.models.problem.workload import Policy
 
 QUEUEING = Policy(latency_budget="queueing", safety=0.9)

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from provision.models.contents.oracle import Priced, Running
+from provision.formulations.pricing.oracle import Priced, Running
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
 from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.search import Outcome

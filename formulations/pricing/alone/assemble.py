@@ -1,0 +1,142 @@
+"""From a layout (which segments share a GPU) to a plan: slices get places, replicas their rates."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.search.segments import Segments, cap_rps
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.collection import uncollected
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
+
+
+class Layout(NamedTuple):
+    """The segments on one GPU of a fleet entry, each as (index of its slice kind, index of its workload).
+
+    A workload index w that is not below the number of workloads n stands for shared slice w - n.
+    """
+
+    entry: int
+    segments: tuple[tuple[int, int], ...]
+
+
+@uncollected()
+def assemble(
+    instance: Instance,
+    segments: Segments,
+    layouts: Iterable[Layout],
+    method: str,
+    shared: Sequence[tuple[Replica, ...]] = (),
+) -> Plan:
+    """The plan of a list of layouts.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    segments
+        Its Segments.
+    layouts
+        One Layout per GPU; every one must be feasible for the GPU's geometry.
+    method
+        The name to write into the plan.
+    shared
+        Tuples of replicas, one per shared slice; the segments carry what these leave of a workload's rate.
+
+    Returns
+    -------
+    Plan
+        GPUs in the order given, slices in the order of their starts.
+    """
+    layouts = [layout for layout in layouts if layout.segments]
+    alone = _replicas(instance, segments, layouts, shared)
+    starts = _Starts(instance, segments)
+    gpus = []
+    for layout in layouts:
+        entry = instance.fleet[layout.entry]
+        slices = [
+            Slice(
+                profile=segments.kinds[kind].profile,
+                start=start,
+                replicas=shared[index - len(instance.workloads)]
+                if index >= len(instance.workloads)
+                else (next(alone),),
+            )
+            for (kind, index), start in zip(layout.segments, starts.of(layout), strict=True)
+        ]
+        slices.sort(key=lambda piece: piece.start)
+        gpus.append(PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(slices)))
+    return instance.plan_of(method, gpus)
+
+
+def _replicas(
+    instance: Instance, segments: Segments, layouts: Sequence[Layout], shared: Sequence[tuple[Replica, ...]]
+) -> Iterator[Replica]:
+    """The replicas of all segments, in order."""
+    isolated = len(instance.workloads)
+    table = np.array(
+        [(at, *pair) for at, layout in enumerate(layouts) for pair in layout.segments if pair[1] < isolated], int
+    )
+    gpu, kind, workload = table.reshape(-1, 3).T
+    columns = [segments.batch, segments.processes, segments.model]
+    points = np.stack([column[workload, kind] for column in columns], axis=1, dtype=int).tolist()
+    rates = _rates(instance, segments, gpu, kind, workload, shared)
+    for index, (batch, processes, model), rate_rps in zip(workload.tolist(), points, rates, strict=True):
+        one = instance.workloads[index]
+        yield Replica(workload=one.name, batch=batch, processes=processes, rate_rps=rate_rps, model=one.named(model))
+
+
+class _Starts:
+    """Memory slices at which the segments of a layout start, worked out once for GPUs with the same kinds in order."""
+
+    def __init__(self, instance: Instance, segments: Segments) -> None:
+        entries = range(len(instance.fleet))
+        self.geometry = [segments.geometry(instance, entry) for entry in entries]
+        self.kinds = [segments.of_entry(entry) for entry in entries]
+        self.known: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+
+    def of(self, layout: Layout) -> list[int]:
+        """Starts, in the order of the layout's segments."""
+        key = (layout.entry, tuple(kind for kind, _ in layout.segments))
+        if key not in self.known:
+            self.known[key] = self._place(*key)
+        return self.known[key]
+
+    def _place(self, entry: int, kinds: Sequence[int]) -> list[int]:
+        geometry = self.geometry[entry]
+        if geometry is None:
+            return [0]
+        free: dict[int, list[int]] = {}
+        for start, local in geometry.state_of([kinds.count(kind) for kind in self.kinds[entry]]):
+            free.setdefault(self.kinds[entry][local], []).append(start)
+        return [free[kind].pop(0) for kind in kinds]
+
+
+def _rates(
+    instance: Instance, segments: Segments, gpu: Ints, kind: Ints, workload: Ints,
+    shared: Sequence[tuple[Replica, ...]],
+) -> list[float]:
+    """Rate of every segment, in order: what is left of each workload's planned rate, in proportion to throughput.
+
+    Where a workload may have only a part of its rate on one GPU, GPUs are filled up to that part.
+    """
+    capacity = segments.throughput_rps[workload, kind]
+    elsewhere: defaultdict[str, float] = defaultdict(float)
+    for replica in (one for replicas in shared for one in replicas):
+        elsewhere[replica.workload] += replica.rate_rps
+    planned = np.array([max(0.0, instance.planned_rps(one) - elsewhere[one.name]) for one in instance.workloads])
+    caps = cap_rps(instance)
+    for index in np.flatnonzero(np.isfinite(caps)):
+        rows = np.flatnonzero(workload == index)
+        capacity[rows] *= _capped(gpu[rows], capacity[rows], caps[index])
+    total = np.bincount(workload, capacity, len(planned))
+    return (capacity * (planned / np.where(total > 0, total, 1))[workload]).tolist()
+
+
+def _capped(gpu: Ints, capacity: Floats, most: float) -> Floats:
+    """Factors that scale the capacities on each GPU down to at most ``most``."""
+    on_gpu = np.bincount(gpu, capacity)[gpu]
+    return np.minimum(1, most / on_gpu)

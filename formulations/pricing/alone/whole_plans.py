@@ -1,0 +1,54 @@
+"""Plans of whole GPUs, each for one workload: what methods need that choose only how many GPUs of which type."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.pricing.alone.assemble import Layout, assemble
+from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.segments import Segments, best_segments, whole_gpus
+from provision.models.base.arrays import Ints
+from provision.models.problem.instance import Instance
+from provision.models.problem.search import Outcome, Search
+
+FEATURES = frozenset({
+    "tokens", "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
+    "variants", "isolated_data",
+})
+"""What such plans may be asked for."""
+
+
+class Chosen(NamedTuple):
+    """``gpus`` (workloads, whole slice kinds): how many GPUs of each kind a workload has, or None where there are none.
+
+    ``reason`` tells what they lack; it is empty where nothing is lacking.
+    """
+
+    gpus: Ints | None
+    reason: str = ""
+
+
+def plan_whole_gpus(instance: Instance, search: Search, method: str, choose: Callable[[Segments, list[int]], Chosen]
+                    ) -> Outcome:
+    """The plan of the GPUs that a method chooses.
+
+    Parameters
+    ----------
+    instance, search, method
+        The problem, the search, and the method's name.
+    choose
+        Gets the segments, and the indices of the slice kinds that are all of a GPU.
+    """
+    segments = best_segments(instance)
+    refused = refusal(instance, segments, search.started)
+    if refused is not None:
+        return refused
+    whole = whole_gpus(instance, segments)
+    found = choose(segments, whole)
+    if found.gpus is None:
+        return Outcome("unknown", "completed", reason=found.reason)
+    layouts = [Layout(segments.kinds[whole[kind]].entry, ((whole[kind], at),)) for at, kind in np.argwhere(found.gpus)
+               for _ in range(found.gpus[at, kind])]
+    made = assemble(instance, segments, layouts, method)
+    return Outcome("unknown" if found.reason else "feasible", "completed", made, reason=found.reason)

@@ -1,0 +1,195 @@
+"""What replicas could carry together on one slice, whatever is routed to them: contents for the most throughput.
+
+At prices of requests/s and of replicas, the capacities of a slice kind tell what no content is worth more than, and
+which contents may come near; these are then made to hold.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.pricing.oracle import ContentOracle, Running
+from provision.formulations.pricing.register import oracles_of
+from provision.formulations.search.problem import Problem
+from provision.models.base.tolerances import FORGIVEN
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+LOOSE = 1 + FORGIVEN
+"""What tables grant to rates and latency budgets: more than the verifier's tolerances add up to."""
+TRIED = 12
+"""Levels, the best ones, from which contents are taken."""
+PROMISED = 3
+"""Promises from one search."""
+MODULES = {
+    "closed-network": "provision.formulations.pricing.shared_mig.capacities",
+    "igniter": "provision.formulations.pricing.mps.capacities",
+    "colocation": "provision.formulations.pricing.mps.capacities",
+}
+"""Where the capacities of a kind of performance data are made; other kinds are priced by the roles of their oracles."""
+SETS = {"igniter": "provision.formulations.pricing.mps.sets"}
+"""Where the sets of a kind of performance data are made."""
+STEPS = 1000
+"""Whole-number worth of the dearest role, where contents are priced by roles."""
+EFFORT = 1
+"""How hard such oracles look for the best content."""
+
+
+class Member(NamedTuple):
+    """One replica of a content: its group and how it runs."""
+
+    group: int
+    run: Running
+
+
+Members = tuple[Member, ...]
+
+
+class Promise(NamedTuple):
+    """A content, and the requests/s that its replicas carry at most."""
+
+    members: Members
+    rps: tuple[float, ...]
+
+
+class Worth(NamedTuple):
+    """(groups,) what a request/s that a replica carries is worth, and what the replica is worth besides, or costs.
+
+    Requests/s beyond ``cap_rps`` are worth 1 each.
+    """
+
+    per_rps: Floats
+    bonus: Floats
+    cap_rps: Floats
+
+    def of(self, rps: Floats) -> Floats:
+        """The worth of replicas that carry these rates, (groups, ...); below 0 where they carry nothing."""
+        fields = (field.reshape(-1, *[1] * (rps.ndim - 1)) for field in self)
+        per_rps, bonus, cap_rps = fields
+        worth = rps + (per_rps - 1) * np.minimum(rps, cap_rps) + bonus
+        return np.where(rps > 0, worth, -np.inf)
+
+
+class Capacities(Protocol):
+    """The contents of several replicas on a slice kind by what these could carry, all at once.
+
+    ``batches`` are those of its data, ascending.
+    """
+
+    batches: Sequence[int]
+
+    def price(self, worth: Worth) -> tuple[float, list[Promise], list[Members]]:
+        """An upper bound on the worth of any content, promises of about that worth, contents that may come near it."""
+        ...
+
+    def near(self, members: Members) -> list[Members]:
+        """Contents like a given one: some of a replica's part is another's or a new one's, or batch or group differ."""
+        ...
+
+
+class Sets(Protocol):
+    """The sets of workloads that can share a slice with one replica each, every set by itself."""
+
+    def every(self, until: float) -> list[tuple[int, ...]] | None:
+        """All sets that a slice can hold, as groups in ascending order; None where they are too many.
+
+        None also after the time ``until``; the next call goes on from there.
+        """
+        ...
+
+    def best(self, groups: tuple[int, ...], effort: int) -> tuple[float, Members | None]:
+        """What a set carries together at most, in requests/s, and the best content found; None where none was.
+
+        Parameters
+        ----------
+        groups
+            The groups of the replicas, in ascending order.
+        effort
+            0 for a quick bound; from ``hardest`` on more effort finds no more.
+        """
+        ...
+
+    @property
+    def hardest(self) -> int:
+        """The greatest effort."""
+        ...
+
+
+class RoleCapacities:
+    """Capacities by the roles of an oracle: each is worth what the upper end of its step of rates is."""
+
+    batches: Sequence[int] = ()
+
+    def __init__(self, problem: Problem, oracle: ContentOracle) -> None:
+        self.problem, self.oracle = problem, oracle
+        self.groups = [[at for at, group in enumerate(problem.groups) if group.workload_class == role.workload_class]
+                       for role in problem.roles]
+
+    def price(self, worth: Worth) -> tuple[float, list[Promise], list[Members]]:
+        """See ``Capacities.price``."""
+        upto = np.array([role.upto_rps for role in self.problem.roles]) * LOOSE
+        each = np.maximum(worth.of(np.broadcast_to(upto, (len(worth.bonus), len(upto)))), 0.0)
+        best = [groups[int(each[groups, at].argmax())] for at, groups in enumerate(self.groups)]
+        values = each[best, np.arange(len(best))]
+        scale = STEPS / max(values.max(initial=0.0), 1e-9)
+        priced = self.oracle.price(np.ceil(values * scale).astype(np.int64), 0, EFFORT)
+        contents = sorted(priced.contents, key=lambda one: -int(values[list(one)].sum()))[:TRIED]
+        found = []
+        for content in contents:
+            runs = self.oracle.running(content)
+            if runs:
+                members = tuple(Member(best[role], run) for role, run in zip(content, runs, strict=True))
+                found.append(Promise(members, tuple(upto[list(content)].tolist())))
+        return priced.most / scale, found[:PROMISED], [one.members for one in found]
+
+    def near(self, members: Members) -> list[Members]:
+        """See ``Capacities.near``; roles know none."""
+        return []
+
+
+def lowered(members: Members, late: Sequence[int], batches: Sequence[int]) -> Members | None:
+    """A content with the next smaller batches for some members; None when one has the smallest already."""
+    found = list(members)
+    for at in late:
+        smaller = [batch for batch in batches if batch < members[at].run.batch]
+        if not smaller:
+            return None
+        found[at] = members[at]._replace(run=members[at].run._replace(batch=max(smaller)))
+    return tuple(found)
+
+
+def running_alone(problem: Problem, at: int, kind: int) -> Running:
+    """How a replica of a group runs best with a slice to itself."""
+    segments, one = problem.segments, problem.groups[at].members[0]
+    return Running(int(segments.model[one, kind]), int(segments.batch[one, kind]),
+                   int(segments.processes[one, kind]), 1.0)
+
+
+def sets_of(problem: Problem) -> dict[int, Sets] | None:
+    """The sets of every slice kind that replicas may share; None where they are not to be told apart on some kind."""
+    found: dict[int, Sets] = {}
+    for shared in problem.shareable:
+        kind, data = problem.segments.kinds[shared.kind], shared.data
+        made = import_module(SETS[data.kind]).sets(problem, kind, data) if data.kind in SETS else None
+        if made is None or shared.kind in found:
+            return None
+        found[shared.kind] = made
+    return found
+
+
+def capacities_of(problem: Problem) -> dict[int, list[Capacities]]:
+    """What the slices that replicas may share could carry, by slice kind."""
+    found: dict[int, list[Capacities]] = {}
+    for shared in problem.shareable:
+        kind, data = problem.segments.kinds[shared.kind], shared.data
+        if data.kind in MODULES:
+            entry = problem.instance.fleet[kind.entry]
+            made = import_module(MODULES[data.kind]).capacities(problem.instance, entry, kind.profile, data,
+                                                                problem.groups)
+            found.setdefault(shared.kind, []).extend([] if made is None else [made])
+        else:
+            found[shared.kind] = [RoleCapacities(problem, one) for one in oracles_of(problem).get(shared.kind, [])]
+    return found

@@ -1,0 +1,203 @@
+"""What replicas could carry together on a slice, by levels of sharing: tables, and knapsacks over them.
+
+A *level* bounds how much neighbours slow each other: so many replicas, or so many processes, share the slice. At a
+level a replica of some size (units of a GPU, or processes) carries no more than a table tells, and the best content is
+a knapsack over sizes. The most over all levels bounds every content.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations, product
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.pricing.capacities import PROMISED, TRIED, Floats, Ints, Member, Members, Promise, Worth
+from provision.formulations.pricing.oracle import Running
+
+TIME_PARTS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
+"""Prices of a slice's time that are tried, as parts of the most that its time may be worth."""
+MOVED = (1, 3, 8)
+"""Units that one replica may give another."""
+STEPS = (1, 3)
+"""Steps from a batch to others."""
+SLIGHT = 1e-9
+"""A gain that is rounding."""
+
+
+class Table(NamedTuple):
+    """Levels: (levels, groups, sizes) the most that a replica carries, with its model and batch; sizes from 1.
+
+    ``number`` and ``units`` (levels,) are the most replicas of a content and their most units together. A unit is
+    ``share`` of the slice's SMs, or a process where ``share`` is 0. ``full_rps`` (groups,) is what all the time of the
+    slice carries of each group, which no content exceeds.
+    """
+
+    rps: Floats
+    model: Ints
+    batch: Ints
+    number: Ints
+    units: Ints
+    share: float
+    full_rps: Floats
+
+
+class LevelCapacities:
+    """Capacities by levels.
+
+    Parameters
+    ----------
+    table
+        What bounds every content.
+    likely
+        The same as it is beside usual neighbours, from which further contents are taken.
+    batches
+        Those of the data, ascending.
+    """
+
+    def __init__(self, table: Table, likely: Table | None, batches: Sequence[int]) -> None:
+        self.table, self.likely, self.batches = table, likely, batches
+
+    def price(self, worth: Worth) -> tuple[float, list[Promise], list[Members]]:
+        """See ``Capacities.price``."""
+        full = np.max(worth.per_rps * self.table.full_rps, initial=0.0)
+        parts = TIME_PARTS if np.isfinite(full) else (0.0,)
+        tried = [_filled(self.table, worth, part * full) if part else _filled(self.table, worth, 0.0) for part in parts]
+        most, promises = min(tried, key=lambda one: one[0])
+        likely = promises if self.likely is None else [*promises[:2], *_filled(self.likely, worth, 0.0)[1]]
+        return most, [_in_time(self.table, one) for one in promises[:PROMISED]], [one.members for one in likely]
+
+    def near(self, members: Members) -> list[Members]:
+        """See ``Capacities.near``."""
+        table = self.likely or self.table
+        units = [round(one.run.sm_share / table.share) if table.share else one.run.processes for one in members]
+        enough = np.flatnonzero(table.number >= len(members))
+        level = int(enough[0]) if table.share else int(np.searchsorted(table.units, sum(units)))
+        sizes = [{giver: (members[giver].group, has - moved), taker: (members[taker].group, other + moved)}
+                 for (giver, has), (taker, other) in permutations(enumerate(units), 2)
+                 for moved in (*(step for step in MOVED if step < has), has) if other + moved <= table.rps.shape[2]]
+        for (at, size), group in product(enumerate(units), range(table.rps.shape[1])):
+            sizes += [{at: (group, size)}] * (group != members[at].group)
+            sizes += [{at: (members[at].group, size - moved), len(units): (group, moved)} for moved in MOVED
+                      if moved < size and len(units) < table.number.max()]
+        found = [_resized(table, level, members, one) for one in sizes]
+        return [*(one for one in found if one), *self._with_batches(members)]
+
+    def _with_batches(self, members: Members) -> Iterator[Members]:
+        """Contents in which one replica has a batch that is so many steps larger or smaller."""
+        for at, one in enumerate(members):
+            place = int(np.searchsorted(self.batches, one.run.batch))
+            for step in (place + sign * further for further in STEPS for sign in (-1, 1)):
+                if 0 <= step < len(self.batches):
+                    changed = one._replace(run=one.run._replace(batch=int(self.batches[step])))
+                    yield (*members[:at], changed, *members[at + 1:])
+
+
+def _resized(table: Table, level: int, members: Members, sizes: dict[int, tuple[int, int]]) -> Members | None:
+    """A content with other groups and sizes in some places, new ones at the end, size 0 for none.
+
+    None where some cannot run so.
+    """
+    if any(size and not table.rps[level, group, size - 1] for group, size in sizes.values()):
+        return None
+    resized = {at: _member(table, (level, group, size - 1)) for at, (group, size) in sizes.items() if size}
+    kept = {at: one for at, one in enumerate(members) if at not in sizes}
+    return tuple(one for _, one in sorted((kept | resized).items()))
+
+
+def _member(table: Table, at: tuple[int, int, int]) -> Member:
+    """The replica of an entry of a table."""
+    share, processes = (round((at[2] + 1) * table.share, 12), 1) if table.share else (1.0, at[2] + 1)
+    return Member(at[1], Running(int(table.model[at]), int(table.batch[at]), processes, share))
+
+
+def _filled(table: Table, worth: Worth, time: float) -> tuple[float, list[Promise]]:
+    """An upper bound on the worth of any content, and contents of the best levels, at a price of the slice's time."""
+    each = _gained(table, worth, time)
+    group, best = each.argmax(axis=1), each.max(axis=1)
+    number, units = int(table.number.max(initial=0)), int(table.units.max(initial=0))
+    totals, taken = _knapsacks(best, number, units) if (table.number < table.units).any() else _by_units(best, units)
+    levels = np.arange(len(best))
+    most = totals[np.minimum(table.number, len(totals) - 1), levels, table.units]
+    chosen = np.argsort(-most, kind="stable")[:TRIED]
+    found = [_promise(table, level, group[level], taken[:, level]) for level in chosen.tolist() if most[level] > 0]
+    return float(most.max(initial=0.0)) + time, list(dict.fromkeys(found))
+
+
+def _in_time(table: Table, promise: Promise) -> Promise:
+    """A promise scaled down until the slice has time for it."""
+    taken = sum(rps / float(table.full_rps[one.group]) for one, rps in zip(*promise, strict=True))
+    return promise if taken <= 1 else promise._replace(rps=tuple(rps / taken for rps in promise.rps))
+
+
+def _gained(table: Table, worth: Worth, time: float) -> Floats:
+    """(levels, groups, sizes) the worth of replicas less the price of the time that they take, carrying what is best.
+
+    A replica need not carry all that it could: where time is dearer it carries nothing, or what is worth more.
+    """
+    columns = (slice(None), None)
+    capped = np.minimum(table.rps, worth.cap_rps[columns])
+    price = (time / table.full_rps)[columns]
+    extra = np.maximum(worth.per_rps[columns] - price, 0.0) * capped + np.maximum(1 - price, 0.0) * (table.rps - capped)
+    return np.where(table.rps > 0, extra + worth.bonus[columns], -np.inf)
+
+
+def _promise(table: Table, level: int, group: Ints, taken: Ints) -> Promise:
+    """What stands behind the knapsack of a level."""
+    found, rps = [], []
+    number, units = min(int(table.number[level]), len(taken) - 1), int(table.units[level])
+    while number and units:
+        size = int(taken[number, units])
+        if size:
+            at = (level, int(group[size - 1]), size - 1)
+            found.append(_member(table, at))
+            rps.append(float(table.rps[at]))
+            units -= size
+        number -= 1 if len(taken) > 2 or not size else 0
+    return Promise(tuple(found), tuple(rps))
+
+
+def _knapsacks(worth: Floats, number: int, units: int) -> tuple[Floats, Ints]:
+    """(replicas, levels, units) the most worth of up to so many replicas and units, and the size taken last."""
+    levels, sizes = worth.shape
+    total, taken = np.zeros((number + 1, levels, units + 1)), np.zeros((number + 1, levels, units + 1), int)
+    for count in range(1, number + 1):
+        total[count] = total[count - 1]
+        for size in range(1, min(sizes, units) + 1):
+            gained = total[count - 1][:, : units + 1 - size] + worth[:, [size - 1]]
+            better = gained > total[count][:, size:] + SLIGHT
+            total[count][:, size:][better] = gained[better]
+            taken[count][:, size:][better] = size
+        if not taken[count].any():
+            return total[: count + 1], taken[: count + 1]
+    return total, taken
+
+
+def _by_units(worth: Floats, units: int) -> tuple[Floats, Ints]:
+    """The same for any number of replicas, as (2, levels, units): the first row is empty."""
+    levels, sizes = worth.shape
+    total, taken = np.zeros((2, levels, units + 1)), np.zeros((2, levels, units + 1), int)
+    for used in range(1, units + 1):
+        sizes_here = np.arange(1, min(sizes, used) + 1)
+        gained = np.concatenate([total[1][:, [used - 1]], total[1][:, used - sizes_here] + worth[:, : len(sizes_here)]],
+                                axis=1)
+        taken[1][:, used], total[1][:, used] = gained.argmax(axis=1), gained.max(axis=1)
+    return total, taken
+
+
+class Best:
+    """The best of several ways to run a replica, found one after the other: (levels, groups, sizes) as in `Table`."""
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        self.rps, self.model, self.batch = np.zeros(shape), np.zeros(shape, int), np.zeros(shape, int)
+
+    def same(self, group: int, other: int) -> None:
+        """Let a group have what another one has."""
+        for field in (self.rps, self.model, self.batch):
+            field[:, group] = field[:, other]
+
+    def offer(self, level: int, group: int, model: int, rps: Floats, batch: Ints) -> None:
+        """Offer a model at a level: ``rps`` is (sizes, batches), ``batch`` (batches,)."""
+        best, most = rps.argmax(axis=1), rps.max(axis=1)
+        better = most > self.rps[level, group, : len(most)]
+        at = level, group, np.flatnonzero(better)
+        self.rps[at], self.model[at], self.batch[at] = most[better], model, batch[best[better]]

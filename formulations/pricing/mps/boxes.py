@@ -1,0 +1,268 @@
+"""The most throughput that a set of replicas can have together on one GPU, under iGniter's model.
+
+Best-first branch and bound over boxes, which are the nodes of the search: a range of units and a range of batches for
+every member. The bound of a box relaxes interference: each member is slowed only by the least cache demand and the
+least power that the others can bring in the box, and dynamic programming then shares out the units of the GPU. The
+operating points behind the bound are also tried as a solution. A box in which they bring more than these least demands
+is cut in two, between the least and the points.
+"""
+
+import heapq
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.pricing.mps.kernels import clock_at, delay_at
+from provision.formulations.pricing.mps.menus import Menu
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.compiled import compiled
+
+NOTHING = -1.0
+"""Stands for the value of operating points that break an SLO, a rate or the GPU: less than any real value."""
+CLOSE = 1e-10
+"""Relative gap between bound and value that counts as closed."""
+ROUNDS = 4
+"""How often the least demands of the members are raised at each box."""
+
+
+class BestPoints(NamedTuple):
+    """The best operating points that a search found for some replicas, and a bound on all.
+
+    ``points`` is (members, 2): positions of units and batch; ``value`` is their requests/s, NOTHING where none were
+    found. No points carry more than ``bound``, which is NOTHING when no points can hold.
+    """
+
+    value: float
+    bound: float
+    points: Ints
+
+
+@compiled
+def most_throughput(menu: Menu, members: Ints, boxes: int) -> BestPoints:
+    """The best operating points of some replicas that share a GPU, as far as a limited search tells.
+
+    Parameters
+    ----------
+    menu
+        The choices of all demands.
+    members
+        (members,) the demand of each replica, as an index of the Menu.
+    boxes
+        Most boxes to examine.
+
+    Returns
+    -------
+    BestPoints
+    """
+    size, value, left = len(members), NOTHING, NOTHING
+    best = np.zeros((size, 2), np.int64)
+    units, batches = menu.active_ms.shape[1:]
+    if size > min(menu.most, units):
+        return BestPoints(value, left, best)
+    kept, made = np.empty((2 * boxes + 1, size, 4), np.int64), 1
+    kept[0] = np.array([0, units - 1, 0, batches - 1])
+    heap = [(-np.inf, 0)]
+    for _ in range(boxes):
+        if not len(heap) or -heap[0][0] <= value * (1 + CLOSE):
+            break
+        _, at = heapq.heappop(heap)
+        most, points, slack = _relaxed(menu, members, kept[at])
+        if most <= max(value, 0.0) * (1 + CLOSE):
+            continue
+        reached, tried = _tried(menu, members, points)
+        if reached > value:
+            value, best = reached, tried
+        widest = slack.argmax()
+        if slack[widest] == 0:
+            left = max(left, most)
+            continue
+        kept[made : made + 2] = kept[at]
+        _cut(kept[made : made + 2, widest], points[widest])
+        heapq.heappush(heap, (-most, made))
+        heapq.heappush(heap, (-most, made + 1))
+        made += 2
+    if len(heap):
+        left = max(left, -heap[0][0])
+    return BestPoints(value, max(value, left), best)
+
+
+@compiled
+def _relaxed(menu: Menu, members: Ints, box: Ints) -> tuple[float, Ints, Floats]:
+    """The bound of a box, in requests/s, the points behind it, and how far these exceed the least demands assumed.
+
+    The last is (members,): 0 for a member that slows the others no more than the bound assumes. The bound is NOTHING
+    when no points of the box can hold.
+    """
+    size, units = len(members), menu.active_ms.shape[1]
+    points, slack = np.zeros((size, 2), np.int64), np.zeros(size)
+    worth, batch = np.full((size, units), NOTHING), np.zeros((size, units), np.int64)
+    cache, power_w = _narrowed(menu, members, box)
+    if np.isinf(cache).any():
+        return NOTHING, points, slack
+    for at in range(size):
+        beside, beside_w = cache.sum() - cache[at], power_w.sum() - power_w[at]
+        for unit in range(box[at, 0], box[at, 1] + 1):
+            batches = box[at, 2], box[at, 3] + 1
+            worth[at, unit], batch[at, unit] = _best(menu, members[at], unit, batches, size, beside, beside_w)
+    most, points[:, 0] = _shared_out(worth)
+    for at in range(size if most > NOTHING else 0):
+        points[at, 1] = batch[at, points[at, 0]]
+        where = menu.model[members[at]], points[at, 0], points[at, 1]
+        slack[at] = menu.cache[where] - cache[at] + (menu.power_w[where] - power_w[at]) * menu.clock_loss
+    return most, points, slack
+
+
+@compiled
+def _best(
+    menu: Menu, demand: int, unit: int, batches: tuple[int, int], count: int, beside: float, beside_w: float
+) -> tuple[float, int]:
+    """The most requests/s of one replica with ``unit`` over a range of batches, and the batch that reaches it.
+
+    It is one of ``count`` replicas; the others bring a cache demand of ``beside`` and a power of ``beside_w``. NOTHING
+    where no batch holds.
+    """
+    worth, best = NOTHING, 0
+    for batch in range(batches[0], batches[1]):
+        carried = throughput(menu, demand, unit, batch, count, beside, beside_w, menu.loose_ms)
+        if carried > worth:
+            worth, best = carried, batch
+    return worth, best
+
+
+@compiled
+def _shared_out(worth: Floats) -> tuple[float, Ints]:
+    """Share out the units of a GPU for the highest sum, by dynamic programming: that sum, and (members,) units.
+
+    ``worth`` is (members, units): the requests/s of a member with so many units, counted from 1 at position 0.
+    """
+    size, units = worth.shape
+    best, taken = np.full((size + 1, units + 1), NOTHING), np.zeros((size, units + 1), np.int64)
+    best[0] = 0.0
+    for at in range(size):
+        for unit in range(units):
+            for total in range(unit + 1, units + 1 if worth[at, unit] > NOTHING else 0):
+                before = best[at, total - unit - 1]
+                if before > NOTHING and before + worth[at, unit] > best[at + 1, total]:
+                    best[at + 1, total], taken[at, total] = before + worth[at, unit], unit
+    chosen, left = np.zeros(size, np.int64), units
+    for at in range(size - 1, -1, -1):
+        chosen[at] = taken[at, left]
+        left -= chosen[at] + 1
+    return float(best[size, units]), chosen
+
+
+@compiled
+def _narrowed(menu: Menu, members: Ints, box: Ints) -> tuple[Floats, Floats]:
+    """Narrow a box, in place, to points that can hold; returns each member's least cache demand and power in it.
+
+    Both are infinite for a member without such points.
+    """
+    size = len(members)
+    cache, power_w, narrow = np.zeros(size), np.zeros(size), np.empty(4, np.int64)
+    for _ in range(ROUNDS):
+        changed = False
+        for at in range(size):
+            model, beside, beside_w = menu.model[members[at]], cache.sum() - cache[at], power_w.sum() - power_w[at]
+            least, least_w = np.inf, np.inf
+            narrow[::2], narrow[1::2] = box[at, 1::2], box[at, ::2]
+            for unit in range(box[at, 0], box[at, 1] + 1):
+                for batch in range(box[at, 2], box[at, 3] + 1):
+                    if throughput(menu, members[at], unit, batch, size, beside, beside_w, menu.loose_ms) > NOTHING:
+                        least = min(least, menu.cache[model, unit, batch])
+                        least_w = min(least_w, menu.power_w[model, unit, batch])
+                        narrow[0], narrow[1] = min(narrow[0], unit), max(narrow[1], unit)
+                        narrow[2], narrow[3] = min(narrow[2], batch), max(narrow[3], batch)
+            changed = changed or least != cache[at] or least_w != power_w[at]
+            cache[at], power_w[at] = least, least_w
+            if np.isinf(least):
+                return cache, power_w
+            box[at] = narrow
+        if not changed:
+            break
+    return cache, power_w
+
+
+@compiled
+def throughput(
+    menu: Menu, demand: int, unit: int, batch: int, count: int, beside: float, beside_w: float, room_ms: Floats
+) -> float:
+    """Requests/s of a point among ``count`` replicas; NOTHING if it exceeds its room.
+
+    The others bring a cache demand of ``beside`` and a power of ``beside_w`` (W); ``room_ms`` is (demands, batches).
+    """
+    model = menu.model[demand]
+    clock = clock_at(menu, beside_w + menu.power_w[model, unit, batch])
+    busy_ms = menu.scheduling_ms[model] + menu.kernels[model] * delay_at(menu, count)
+    busy_ms += menu.active_ms[model, unit, batch] * (1 + menu.sensitivity[model] * beside)
+    if clock <= 0 or busy_ms > clock * room_ms[demand, batch]:
+        return NOTHING
+    hold_ms = busy_ms / clock + menu.feedback_ms[model, batch]
+    return _carried(menu.hold_ms[demand, batch], menu.each_ms[demand, batch], hold_ms)
+
+
+@compiled
+def _carried(bends_ms: Floats, each_ms: Floats, hold_ms: float) -> float:
+    """Requests/s at a hold time, from those of the bends and the times per request there; NOTHING beyond the last."""
+    at = np.searchsorted(bends_ms, hold_ms)
+    if bends_ms[at] == np.inf:
+        return NOTHING
+    if at == 0:
+        return 1000 * bends_ms[0] / (each_ms[0] * hold_ms)
+    part = (hold_ms - bends_ms[at - 1]) / (bends_ms[at] - bends_ms[at - 1])
+    return 1000 / (each_ms[at - 1] + part * (each_ms[at] - each_ms[at - 1]))
+
+
+@compiled
+def alone(menu: Menu) -> Floats:
+    """(demands, units) most requests/s of a replica alone on a GPU, by its units; NOTHING where it cannot run."""
+    demands, (_, units, batches) = len(menu.model), menu.active_ms.shape
+    worth = np.empty((demands, units))
+    for one in range(demands):
+        for unit in range(units):
+            worth[one, unit], _ = _best(menu, one, unit, (0, batches), 1, 0.0, 0.0)
+    return worth
+
+
+@compiled
+def _tried(menu: Menu, members: Ints, points: Ints) -> tuple[float, Ints]:
+    """Try points: lower the batch of whichever member breaks its SLO or rate until none does; value and points."""
+    tried = points.copy()
+    while True:
+        value, late = _together(menu, members, tried)
+        if late < 0:
+            return value, tried
+        if tried[late, 1] == 0:
+            return NOTHING, tried
+        tried[late, 1] -= 1
+
+
+@compiled
+def _together(menu: Menu, members: Ints, points: Ints) -> tuple[float, int]:
+    """Requests/s of points on one GPU and the first member that breaks its SLO or rate, -1 for none."""
+    size, value = len(members), 0.0
+    cache, power_w = np.empty(size), np.empty(size)
+    for at in range(size):
+        where = menu.model[members[at]], points[at, 0], points[at, 1]
+        cache[at], power_w[at] = menu.cache[where], menu.power_w[where]
+    for at in range(size):
+        beside, beside_w = cache.sum() - cache[at], power_w.sum() - power_w[at]
+        carried = throughput(menu, members[at], points[at, 0], points[at, 1], size, beside, beside_w, menu.room_ms)
+        if carried == NOTHING:
+            return NOTHING, at
+        value += carried
+    return value, -1
+
+
+@compiled
+def _cut(halves: Ints, point: Ints) -> None:
+    """Cut a member's ranges in two, in place, between their low end and a point, along the longer side.
+
+    ``halves`` is (2, 4): the ranges of units and of batches, given twice.
+    """
+    low, high = halves[0, ::2], halves[0, 1::2]
+    far = point - low
+    if far.max() == 0:
+        far, point = high - low, high
+    side = far.argmax()
+    middle = (low[side] + point[side]) // 2
+    halves[0, 2 * side + 1], halves[1, 2 * side] = middle, middle + 1

@@ -1,0 +1,73 @@
+"""What replicas could carry together on whole GPUs under interference, beside neighbours that demand the least."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.pricing.capacities import LOOSE
+from provision.formulations.pricing.level_capacities import Best, LevelCapacities, Table
+from provision.formulations.pricing.mps.laws import Grid, Law, law_of
+from provision.formulations.search.problem import Group
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.colocation import Colocation
+from provision.models.performance.igniter import IgniterProfiles
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import FleetEntry
+
+COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 29)
+"""Where the ranges of numbers of replicas begin that are told apart."""
+
+Floats = NDArray[np.float64]
+
+
+def capacities(instance: Instance, entry: FleetEntry, profile: str, data: IgniterProfiles | Colocation,
+               groups: Sequence[Group]) -> LevelCapacities | None:
+    """The capacities of whole GPUs; None for all other slices.
+
+    Among n replicas none is faster than beside n - 1 that demand as little cache and power as any can.
+    """
+    if profile != WHOLE:
+        return None
+    rule = instance.shared_rule
+    law = law_of(data, {model for group in groups for model in group.models}, rule.random_arrivals)
+    units = len(next(iter(law.grids.values())).batch)
+    most = min(units, entry.type.slice_mps_clients(WHOLE) if entry.mps else 1)
+    counts = [*(count for count in COUNTS if count <= most), most + 1]
+    number = np.array([following - 1 for _, following in pairwise(counts)])
+    tables = []
+    for beside in (tuple(min(float(getattr(one, what).min()) for one in law.grids.values())
+                         for what in ("cache", "power_w")), law.usual):
+        best = Best((len(counts) - 1, len(groups), units))
+        first: dict[object, int] = {}
+        for at, group in enumerate(groups):
+            if first.setdefault(group.workload_class, at) != at:
+                best.same(at, first[group.workload_class])
+                continue
+            budget_ms = instance.policy.budget_ms(group.slo_ms) * LOOSE
+            for model, name in enumerate(group.models):
+                if name not in data.models:
+                    continue
+                grid = law.grids[name]
+                hold_ms = np.stack([_beside_ms(law, grid, count, *beside) + grid.after_ms for count in counts[:-1]])
+                rps = rule.most_rps(grid.batch, 1, hold_ms, grid.load_ms + hold_ms, budget_ms) * LOOSE
+                for level, most_rps in enumerate(np.where(np.isfinite(hold_ms), rps, 0.0)):
+                    best.offer(level, at, model, most_rps, grid.batch[0].astype(int))
+        tables.append(Table(best.rps, best.model, best.batch, number, np.full(len(number), units), law.unit_share,
+                            np.full(len(groups), np.inf)))
+    least, likely = tables
+    return LevelCapacities(least, likely, range(1, data.max_batch + 1))
+
+
+def _beside_ms(law: Law, grid: Grid, count: int, cache: float, power_w: float) -> Floats:
+    """(units, batches) the time of a batch among ``count`` replicas of this cache demand and power each.
+
+    It is infinite where no clock remains.
+    """
+    delay_ms = law.delay_slope_ms * count + law.delay_intercept_ms if count > 1 else 0.0
+    cache, power_w = (count - 1) * cache, (count - 1) * power_w
+    clock = 1 - law.clock_loss * np.maximum(law.idle_w + grid.power_w + power_w - law.cap_w, 0)
+    busy_ms = grid.base_ms + grid.kernels * delay_ms
+    busy_ms = busy_ms + grid.cache_ms * cache**law.root + grid.power_ms * power_w**law.root
+    return np.divide(busy_ms, clock, out=np.full_like(busy_ms, np.inf), where=clock > 0)

@@ -1,0 +1,173 @@
+"""Cells, the nodes of the search for patterns: a number of members, and ranges of their total cache demand and power.
+
+A lower end of the ranges tells how much every member of the cell is slowed at least, so the value of each option is
+known there. The best pattern of a cell is then a knapsack: a given number of offers, within the units of the GPU and
+within the upper ends of cache demand and power. The last two constraints are relaxed with multipliers (Lagrangian
+relaxation, Geoffrion 1974), which are improved by Polyak's rule.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.pricing.mps.options import SLIGHT, Offers, Options
+from provision.formulations.pricing.mps.tables import PointTables
+from provision.models.base.arrays import Ints
+from provision.models.base.compiled import compiled
+
+NEVER = -(1 << 60)
+STEPS = 4
+"""How many multipliers are tried in a cell."""
+DEAREST = 1e10
+"""Most that all cache demand, or all power, may cost at the multipliers: rounding errors then stay below 1."""
+
+
+Range = tuple[float, float]
+"""The least and the most of a quantity."""
+
+
+class Cell(NamedTuple):
+    """``size`` members whose cache demand and power (W) lie in (least, most), and the multipliers to begin with."""
+
+    size: int
+    cache: Range
+    power_w: Range
+    cache_price: float
+    power_price: float
+
+
+class CellBound(NamedTuple):
+    """The knapsack of a cell, solved: no pattern in the cell is worth more than ``most``.
+
+    ``values`` (offers,) are the offers' values less the price of their cache demand and power at the multipliers;
+    ``best`` is as in ``fill``. The true value of a set of offers exceeds the sum of its ``values`` by at most
+    ``allowance``.
+    """
+
+    most: int
+    cell: Cell
+    values: Ints
+    best: Ints
+    allowance: int
+
+
+@compiled
+def first_cells(tables: PointTables, options: Options, count: int) -> tuple[Cell, Cell]:
+    """The two cells, below and above the power cap, that hold all patterns of ``count`` members."""
+    cache = (0.0, count * options.cache[1])
+    full_w = max(tables.cap_w - tables.idle_w, 0.0)
+    above_w = (full_w, max(count * options.power_w[1], full_w))
+    return Cell(count, cache, (0.0, full_w), 0.0, 0.0), Cell(count, cache, above_w, 0.0, 0.0)
+
+
+@compiled
+def halves(tables: PointTables, cell: Cell) -> tuple[Cell, Cell]:
+    """A cell cut in two along the range that slows replicas more; power below the cap slows nobody."""
+    cache, power_w = cell.cache, cell.power_w
+    capped = power_w[0] + tables.idle_w >= tables.cap_w
+    slower = _spread(tables, power_w) * tables.slows[1] if capped else 0.0
+    if _spread(tables, cache) * tables.slows[0] >= slower:
+        middle = _middle(tables, cache)
+        return (Cell(cell.size, (cache[0], middle), power_w, cell.cache_price, cell.power_price),
+                Cell(cell.size, (middle, cache[1]), power_w, cell.cache_price, cell.power_price))
+    middle = _middle(tables, power_w)
+    return (Cell(cell.size, cache, (power_w[0], middle), cell.cache_price, cell.power_price),
+            Cell(cell.size, cache, (middle, power_w[1]), cell.cache_price, cell.power_price))
+
+
+@compiled
+def _spread(tables: PointTables, side: Range) -> float:
+    """The difference between the ends of a range in how much they slow replicas."""
+    return side[1] ** tables.root - side[0] ** tables.root
+
+
+@compiled
+def _middle(tables: PointTables, side: Range) -> float:
+    """The demand that slows replicas halfway between the ends of a range."""
+    return ((side[0] ** tables.root + side[1] ** tables.root) / 2) ** (1 / tables.root)
+
+
+@compiled
+def relaxed(tables: PointTables, offers: Offers, cell: Cell, floor: int) -> CellBound:
+    """The CellBound of a cell at the best multipliers found; ``most`` is NEVER when no set fits the units."""
+    limit = tables.limit
+    if not len(offers.units) or cell.size * offers.units[-1] > limit:
+        return CellBound(NEVER, cell, offers.value, np.empty((0, 0, 0), np.int64), 0)
+    found = at = _priced(offers, cell, limit)
+    for _ in range(STEPS - 1):
+        if found.most <= floor:
+            break
+        cache, power_w = _brought(offers, at.best, cell.size, limit)
+        cache_off = _slope(cache - cell.cache[1], at.cell.cache_price) / tables.usual[0]
+        power_off = _slope(power_w - cell.power_w[1], at.cell.power_price) / tables.usual[1]
+        steep = cache_off**2 + power_off**2
+        if steep < SLIGHT:
+            break
+        step = (at.most - floor) / steep
+        cache_price = _within(at.cell.cache_price + step * cache_off / tables.usual[0], cell.cache[1])
+        power_price = _within(at.cell.power_price + step * power_off / tables.usual[1], cell.power_w[1])
+        at = _priced(offers, Cell(cell.size, cell.cache, cell.power_w, cache_price, power_price), limit)
+        if at.most < found.most:
+            found = at
+    return found
+
+
+@compiled
+def _slope(excess: float, price: float) -> float:
+    """The direction in which a multiplier moves; 0 for one that is 0 and would fall below it."""
+    return excess if excess > 0 or price > 0 else 0.0
+
+
+@compiled
+def _within(price: float, amount: float) -> float:
+    """A multiplier cut to at least 0 and to where ``amount`` costs no more than DEAREST."""
+    return min(max(price, 0.0), DEAREST / max(amount, 1 / DEAREST))
+
+
+@compiled
+def _priced(offers: Offers, cell: Cell, limit: int) -> CellBound:
+    """The CellBound of a cell at its multipliers. Rounding down what these take can only raise the bound."""
+    values = np.empty(len(offers.value), np.int64)
+    for at in range(len(values)):
+        taken = math.floor(cell.cache_price * offers.cache[at] + cell.power_price * offers.power_w[at])
+        values[at] = offers.value[at] - taken
+    best = np.empty((len(values) + 1, cell.size + 1, limit + 1), np.int64)
+    fill(offers.units, values, best)
+    most = best[0, cell.size, limit]
+    given = cell.cache_price * (cell.cache[1] + SLIGHT) + cell.power_price * (cell.power_w[1] + SLIGHT)
+    allowance = math.ceil(given) + 1
+    return CellBound(most + allowance if most > NEVER // 2 else NEVER, cell, values, best, allowance)
+
+
+@compiled
+def fill(units: Ints, values: Ints, best: Ints) -> None:
+    """Fill ``best``: entry [o, n, u] is the highest value of exactly n offers, all from o on, in at most u units."""
+    many, counts, limits = best.shape
+    for number in range(counts):
+        for total in range(limits):
+            best[many - 1, number, total] = NEVER if number else 0
+    for at in range(many - 2, -1, -1):
+        for number in range(counts):
+            for total in range(limits):
+                best[at, number, total] = best[at + 1, number, total]
+        need, value = units[at], values[at]
+        for number in range(1, counts):
+            for total in range(need, limits):
+                candidate = best[at, number - 1, total - need] + value
+                if candidate > best[at, number, total]:
+                    best[at, number, total] = candidate
+
+
+@compiled
+def _brought(offers: Offers, best: Ints, count: int, limit: int) -> tuple[float, float]:
+    """Cache demand and power (W) of the offers behind the entry ``best[0, count, limit]``."""
+    at, cache, power_w = 0, 0.0, 0.0
+    while count > 0:
+        while best[at + 1, count, limit] == best[at, count, limit]:
+            at += 1
+        cache += offers.cache[at]
+        power_w += offers.power_w[at]
+        limit -= offers.units[at]
+        count -= 1
+    return cache, power_w

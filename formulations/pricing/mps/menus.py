@@ -1,0 +1,137 @@
+"""The operating points of replicas when throughput counts: every batch and number of units, under iGniter's model.
+
+A replica of batch b on u units beside others answers a batch within
+
+    t_gpu = (t_sched + n_k delay(n) + k_act(b, u) (1 + alpha_cache S)) / clock(P)
+
+(eqs. 4-9; see ``tables``). It keeps SLO and rate exactly when t_gpu is no more than room(b). By the rules of papers it
+carries b / (t_gpu + t_feedback) requests/s (eq. 2); what the latency rule says in general is a line from bend to bend
+(``Bends``) of the time per request over the hold time t_gpu + t_feedback.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from provision.formulations.pricing.mps.laws import shares_of
+from provision.formulations.pricing.mps.tables import Demand
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import DUST, LOOSE
+from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.performance.igniter import Terms, igniter_data, solo_terms
+from provision.models.problem.instance import Instance
+from provision.models.traffic.rule import LatencyRule
+
+OF_MODEL = ("active_ms", "power_w", "cache", "feedback_ms", "scheduling_ms", "kernels", "sensitivity")
+OF_DEMAND = ("room_ms", "loose_ms", "hold_ms", "each_ms")
+"""The fields of a Menu with a row per model, and per demand."""
+
+
+class Menu(NamedTuple):
+    """The choices of all demands on one GPU type; units and batches count from 1, as positions from 0.
+
+    Arrays (models, units, batches): ``active_ms``, ``power_w``, ``cache``; (models, batches): ``feedback_ms``;
+    (models,): ``scheduling_ms``, ``kernels``, ``sensitivity``. Of demands: ``model``, (demands, batches) ``room_ms``
+    for plans and ``loose_ms`` for bounds, and (demands, batches, bends) ``hold_ms`` and ``each_ms``: hold times and the
+    time per request at each, infinite from where nothing is carried. Scalars of the GPU are those of PointTables.
+    """
+
+    active_ms: Floats
+    power_w: Floats
+    cache: Floats
+    feedback_ms: Floats
+    scheduling_ms: Floats
+    kernels: Floats
+    sensitivity: Floats
+    model: Ints
+    room_ms: Floats
+    loose_ms: Floats
+    hold_ms: Floats
+    each_ms: Floats
+    delay_slope_ms: float
+    delay_intercept_ms: float
+    idle_w: float
+    cap_w: float
+    clock_loss: float
+    most: int
+
+
+def menu_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Menu:
+    """The Menu of some demands ((model,), budget in ms, rate in requests/s) on whole GPUs of a type.
+
+    A demand whose model the data does not know has no room.
+    """
+    data = igniter_data(instance.performance)[gpu]
+    hardware, names = data.hardware, sorted(data.models)
+    batch, shares = np.arange(1, data.max_batch + 1), shares_of(data.hardware.unit_share)[:, None]
+    terms = [solo_terms(data, name, batch, shares) for name in names]
+    models = [data.models[name] for name in names]
+    known = [model in data.models for (model,), *_ in demands]
+    model = np.array([names.index(model) if knows else 0 for ((model,), *_), knows in zip(demands, known, strict=True)])
+    rule = instance.shared_rule
+    room, loose = (
+        np.array([_room_ms(rule, terms[one], demand, slack) if knows else np.full(len(batch), -np.inf)
+                  for one, demand, knows in zip(model, demands, known, strict=True)])
+        for slack in (1 + DUST, 1 + LOOSE)
+    )
+    hold_ms, each_ms = _bends_ms(rule, [terms[one] for one in model], [budget_ms for _, budget_ms, _ in demands])
+    power_w, cache = np.array([one.power_w for one in terms]), np.array([one.cache for one in terms])
+    if rule.random_arrivals:  # batches may be partly filled, and a smaller one may demand more
+        power_w, cache = np.maximum.accumulate(power_w, axis=2), np.maximum.accumulate(cache, axis=2)
+    return Menu(
+        active_ms=np.array([one.active_ms for one in terms]),
+        power_w=power_w,
+        cache=cache,
+        feedback_ms=np.array([one.feedback_ms[0] for one in terms]),
+        scheduling_ms=np.array([one.kernel_delay_ms * one.kernels for one in models], float),
+        kernels=np.array([one.kernels for one in models], float),
+        sensitivity=np.array([one.cache_sensitivity for one in models], float),
+        model=model,
+        room_ms=room,
+        loose_ms=loose,
+        hold_ms=hold_ms,
+        each_ms=each_ms,
+        delay_slope_ms=hardware.scheduling_slope_ms,
+        delay_intercept_ms=hardware.scheduling_intercept_ms,
+        idle_w=hardware.idle_power_w,
+        cap_w=hardware.power_cap_w,
+        clock_loss=-hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz,
+        most=min(hardware.units, gpu_type(gpu).slice_mps_clients(WHOLE)),
+    )
+
+
+def with_units(menu: Menu, fixed: Sequence[tuple[int, int]]) -> Menu:
+    """A Menu with further demands: each is one of the Menu's, by index, with its number of units given."""
+    if not fixed:
+        return menu
+    demand, units = np.array(fixed).T
+    of = menu.model[demand]
+    others = np.arange(1, menu.active_ms.shape[1] + 1) != units[:, None]
+    more: dict[str, Any] = {name: np.concatenate([getattr(menu, name), getattr(menu, name)[of]]) for name in OF_MODEL}
+    more["active_ms"][len(menu.active_ms) :][others] = np.inf
+    more |= {name: np.concatenate([getattr(menu, name), getattr(menu, name)[demand]]) for name in OF_DEMAND}
+    return menu._replace(model=np.append(menu.model, len(menu.active_ms) + np.arange(len(fixed))), **more)
+
+
+def _room_ms(rule: LatencyRule, terms: Terms, demand: Demand, slack: float) -> Floats:
+    """(batches,) longest time on the GPU that keeps the latency rule and the rate of a demand."""
+    _, budget_ms, rate_rps = demand
+    room_ms = rule.room_ms(terms.batch[0], np.float64(rate_rps / slack), terms.load_ms[0], budget_ms * slack)
+    return room_ms - terms.feedback_ms[0]
+
+
+def _bends_ms(rule: LatencyRule, terms: Sequence[Terms], budgets_ms: Sequence[float]) -> tuple[Floats, Floats]:
+    """(demands, batches, bends) hold times and the time per request at each, infinite beyond the last bend.
+
+    Budgets are those that bounds grant, so that no plan carries more.
+    """
+    found = [[rule.bends(batch, load_ms, budget_ms * (1 + LOOSE)) for batch, load_ms in enumerate(one.load_ms[0], 1)]
+             for one, budget_ms in zip(terms, budgets_ms, strict=True)]
+    most = max((len(bends.hold_ms) for several in found for bends in several), default=0) + 1
+
+    def filled(values: Floats) -> Floats:
+        return np.pad(values, (0, most - len(values)), constant_values=np.inf)
+
+    return (np.array([[filled(bends.hold_ms) for bends in several] for several in found]),
+            np.array([[filled(1000 / bends.rps) for bends in several] for several in found]))

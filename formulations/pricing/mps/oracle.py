@@ -1,0 +1,96 @@
+"""The content oracle of whole GPUs that replicas share under interference (iGniter's model, TPDS 2022).
+
+Batch times do not depend on the rates that are routed, and a further neighbour never shortens one. So a role's rate is
+a capacity: a content is valid exactly when every replica keeps its SLO and can carry its role's rate beside the others.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.pricing.mps.kernels import TRIES, arrange
+from provision.formulations.pricing.mps.laws import shares_of
+from provision.formulations.pricing.mps.options import options_of
+from provision.formulations.pricing.mps.pricing import hardened, search
+from provision.formulations.pricing.mps.tables import tables_of
+from provision.formulations.pricing.oracle import Content, Priced, Running
+from provision.formulations.search.roles import Role, dominance
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.catalogue import PerformanceFile
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import FleetEntry
+
+CELLS, MORE = 300, 3
+"""Cells of the space of contents that each thread opens in the quickest search, and the factor to the next effort."""
+THREADS = 2
+"""Threads that search side by side, each for contents of other sizes."""
+MOST_FOUND = 20_000
+"""Most contents from one search."""
+
+
+class InterferenceOracle:
+    """What may stand together on whole GPUs of one type.
+
+    Parameters
+    ----------
+    instance, entry, data
+        The problem, the fleet entry of the GPUs, and iGniter's coefficients of the GPU type.
+    roles
+        All roles, in ascending order of ``hardness``.
+    copies
+        (roles,) how many replicas may take a role; a content holds no more of it.
+    """
+
+    def __init__(self, instance: Instance, entry: FleetEntry, data: PerformanceFile, roles: Sequence[Role],
+                 copies: NDArray[np.int64]) -> None:
+        demands = [(role.models, instance.policy.budget_ms(role.slo_ms), role.rate_rps) for role in roles]
+        self.tables = tables_of(data, instance.shared_rule, demands)
+        self.options = options_of(self.tables, demands, copies)
+        self.shares = shares_of(self.tables.unit_share)
+        self.harder_first, self.harder = _next_harder(roles)
+        self.able = np.flatnonzero(self.tables.first[:, -1] > self.tables.first[:, 0])
+
+    def seeds(self) -> list[Content]:
+        """Each role alone, where the GPU can serve it."""
+        return [(int(one),) for one in self.able]
+
+    def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
+        """Contents worth more than a floor; see ``ContentOracle.price``."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            parts = list(pool.map(lambda part: self._priced(values, floor, effort, part), range(THREADS)))
+        most = max(part.most for part in parts)
+        return Priced([content for part in parts for content in part.contents], most,
+                      any(part.exhaustive and part.most == most for part in parts))
+
+    def _priced(self, values: NDArray[np.int64], floor: int, effort: int, part: int) -> Priced:
+        """Contents of every THREADS-th size."""
+        sizes = np.arange(1 + part, self.tables.most + 1, THREADS)
+        found = search(self.tables, self.options, values, floor, CELLS * MORE**effort, MOST_FOUND, sizes)
+        hardened(self.tables, found, self.harder_first, self.harder)
+        rows = zip(found.members.tolist(), found.size.tolist(), strict=True)
+        return Priced([tuple(sorted(members[:size])) for members, size in rows], int(found.most), found.exhaustive)
+
+    def running(self, content: Content) -> list[Running] | None:
+        """Operating points of a content's replicas; None when none are found."""
+        points, units = np.zeros((2, len(content)), int)
+        total = arrange(self.tables, np.array(content), len(content), units, points, TRIES)
+        if total <= 0:
+            return None
+        tables = self.tables
+        return [Running(int(tables.model[at]), int(tables.batch[at]), 1, float(self.shares[tables.units[at] - 1]))
+                for at in points]
+
+
+def oracle(instance: Instance, entry: FleetEntry, profile: str, data: PerformanceFile, roles: Sequence[Role],
+           copies: NDArray[np.int64]) -> InterferenceOracle | None:
+    """The oracle of a slice kind; None for all but whole GPUs."""
+    return InterferenceOracle(instance, entry, data, roles, copies) if profile == WHOLE else None
+
+
+def _next_harder(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each role where its next harder ones begin in a list of them, and the list."""
+    harder, easier = dominance(roles)
+    order = np.argsort(easier, kind="stable")
+    return np.searchsorted(easier[order], np.arange(len(roles) + 1)), harder[order]

@@ -1,0 +1,107 @@
+"""Sets of replicas that share a whole GPU under iGniter's model, one of each workload, and what they carry at most."""
+
+from time import perf_counter
+
+import numpy as np
+
+from provision.formulations.pricing.capacities import Member, Members
+from provision.formulations.pricing.listing import TooManyError
+from provision.formulations.pricing.mps.boxes import NOTHING, BestPoints, most_throughput
+from provision.formulations.pricing.mps.laws import shares_of
+from provision.formulations.pricing.mps.menus import Menu, menu_of
+from provision.formulations.pricing.oracle import Running
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.segments import SliceKind
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.igniter import IgniterProfiles
+
+MOST_SETS = 20_000
+"""No more sets than this are listed."""
+BOXES = (1, 200, 2000, 20_000)
+"""Boxes of the search for a set's operating points, by effort; a few hundred nearly always prove the best."""
+
+LADDER = (1, 5, 25, 125, 625, BOXES[-1])
+"""Boxes of the searches, one after another, for any operating points of a set that hold."""
+
+
+class InterferingSets:
+    """The ``Sets`` of whole GPUs of one type.
+
+    Parameters
+    ----------
+    menu
+        The operating points of all groups.
+    members
+        (groups,) the number of workloads of each.
+    unit_share
+        The SM share of a unit.
+    """
+
+    hardest = len(BOXES) - 1
+
+    def __init__(self, menu: Menu, members: list[int], unit_share: float) -> None:
+        self.menu, self.members, self.shares = menu, members, shares_of(unit_share)
+        self.known: dict[tuple[int, ...], tuple[BestPoints, int]] = {}
+        self.grown: list[tuple[int, ...]] = [()]
+        self.can_be, self.done = set(self.grown), 0
+        self.failing: set[tuple[int, ...]] = set()
+
+    def every(self, until: float) -> list[tuple[int, ...]] | None:
+        """See ``Sets.every``. Sets grow by one replica at a time, as every part of a set that fits must fit too."""
+        while self.done < len(self.grown) <= MOST_SETS and perf_counter() < until:
+            groups = self.grown[self.done]
+            for one in range(groups[-1] if groups else 0, len(self.members)):
+                larger = (*groups, one)
+                if groups.count(one) < self.members[one] and self._can_be(larger):
+                    self.grown.append(larger)
+                    self.can_be.add(larger)
+            self.done += 1
+        return self.grown[1:] if self.done == len(self.grown) else None
+
+    def best(self, groups: tuple[int, ...], effort: int) -> tuple[float, Members | None]:
+        """See ``Sets.best``."""
+        if groups not in self.known or self.known[groups][1] < effort:
+            self.known[groups] = most_throughput(self.menu, np.array(groups), BOXES[effort]), effort
+        found = self.known[groups][0]
+        if found.value <= NOTHING:
+            return found.bound, None
+        return found.bound, self._members(groups, found)
+
+    def _members(self, groups: tuple[int, ...], found: BestPoints) -> Members:
+        points = zip(groups, found.points.tolist(), strict=True)
+        return tuple(Member(one, Running(0, batch + 1, 1, float(self.shares[units]))) for one, (units, batch) in points)
+
+    def holds(self, groups: tuple[int, ...]) -> Members | None:
+        """A content of a set that holds; None where none does, nor any of a smaller set that was asked for before.
+
+        Raises
+        ------
+        TooManyError
+            When the hardest search cannot tell.
+        """
+        if any(groups[:at] + groups[at + 1 :] in self.failing for at in range(len(groups))):
+            self.failing.add(groups)
+            return None
+        for boxes in LADDER:
+            found = most_throughput(self.menu, np.array(groups), boxes)
+            if found.value > NOTHING:
+                return self._members(groups, found)
+            if found.bound <= NOTHING:
+                self.failing.add(groups)
+                return None
+        raise TooManyError
+
+    def _can_be(self, groups: tuple[int, ...]) -> bool:
+        """Whether a set can share a GPU; all smaller sets are known."""
+        smaller = (groups[:at] + groups[at + 1 :] for at in range(len(groups)))
+        return all(one in self.can_be for one in smaller) and self.best(groups, 0)[0] > NOTHING
+
+
+def sets(problem: Problem, kind: SliceKind, data: IgniterProfiles) -> InterferingSets | None:
+    """The sets of a slice kind; None where workloads have variants."""
+    groups, instance = problem.groups, problem.instance
+    if kind.profile != WHOLE or any(len(one.models) > 1 for one in groups):
+        return None
+    demands = [(one.models, instance.policy.budget_ms(one.slo_ms), one.rate_rps) for one in groups]
+    menu = menu_of(instance, data.gpu, demands)
+    return InterferingSets(menu, [len(one.members) for one in groups], data.hardware.unit_share)

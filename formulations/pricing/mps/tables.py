@@ -1,0 +1,245 @@
+"""Tables for planning under interference: classes of equal demands and the operating points worth considering.
+
+The points of a class are those of all its models, which are the variants of its workloads. A replica keeps its SLO and
+rate exactly when it needs no more time (see ``laws``) than its *room*: the shorter of its latency budget and the time
+that its rate leaves for a batch. Of two points with equal units and room, the one that demands less of both shared
+resources is better for all neighbours. Where neither does, points are ordered by their *burden*, an estimate of how
+much a point slows its neighbours.
+
+Plans made from these tables have one replica per workload, as in the paper, with its SM share in whole units. Only a
+workload that one GPU cannot serve is split, into the least number of equal parts.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.pricing.mps.kernels import unbeaten
+from provision.formulations.pricing.mps.laws import Grid, law_of
+from provision.formulations.search.segments import best_segments
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.identity import Identity
+from provision.models.base.tolerances import DUST, LOOSE
+from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.performance.catalogue import PerformanceFile
+from provision.models.performance.sm_shares import units_of
+from provision.models.problem.instance import Instance
+from provision.models.traffic.rule import LatencyRule
+
+POINTS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w", "burden")
+"""The columns that the points of a class take from the Grid of their model."""
+
+
+Demand = tuple[tuple[str, ...], float, float]
+"""What a replica is for: the models that may run, the latency budget in ms, the rate in requests/s."""
+Columns = dict[str, NDArray[Any]]
+"""Arrays over operating points, by name."""
+
+
+class PointTables(NamedTuple):
+    """Operating points of all classes on one GPU type, those of a class together, by units and then by burden.
+
+    Arrays over points: ``model`` counts in the models of the class, ``units``, ``batch``; ``base_ms`` to ``power_w`` as
+    in ``laws``; ``room_ms`` (for plans), ``loose_ms`` (for bounds). ``by_power`` lists the points of each class by
+    power, and ``least_cache`` is the least cache demand of those from there on. ``first`` is (classes, limit + 2): the
+    first point with at least so many units. Scalars of the GPU follow, as in ``Law``.
+    """
+
+    first: Ints
+    model: Ints
+    units: Ints
+    batch: Ints
+    base_ms: Floats
+    kernels: Floats
+    cache_ms: Floats
+    power_ms: Floats
+    cache: Floats
+    power_w: Floats
+    room_ms: Floats
+    loose_ms: Floats
+    by_power: Ints
+    least_cache: Floats
+    root: float
+    delay_slope_ms: float
+    delay_intercept_ms: float
+    idle_w: float
+    cap_w: float
+    clock_loss: float
+    unit_share: float
+    usual: tuple[float, float]
+    slows: tuple[float, float]
+    limit: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Distinct demands (models, budget in ms, rate in requests/s), hardest first, and the replicas of each.
+
+    ``parts`` are (workload index, rate) of every replica to place; ``members`` the parts of each class.
+    ``whole`` says that no workload had to be split.
+    """
+
+    demands: tuple[Demand, ...]
+    parts: tuple[tuple[int, float], ...]
+    members: tuple[tuple[int, ...], ...]
+    whole: bool
+
+    @property
+    def counts(self) -> Ints:
+        """(classes,) replicas to place."""
+        return np.array([len(parts) for parts in self.members])
+
+    @property
+    def of_part(self) -> Ints:
+        """(parts,) class of each part."""
+        found = np.empty(len(self.parts), int)
+        for index, parts in enumerate(self.members):
+            found[list(parts)] = index
+        return found
+
+
+def classes_of(instance: Instance) -> Classes:
+    """The Classes of an instance whose workloads can all meet their SLO on a GPU of their own."""
+    most_rps = _part_rps(instance)
+    parts: list[tuple[int, float]] = []
+    found: dict[Demand, list[int]] = {}
+    for index, workload in enumerate(instance.workloads):
+        planned = instance.planned_rps(workload)
+        pieces = max(math.ceil(planned / most_rps[index] * (1 - DUST)), 1)
+        for _ in range(pieces):
+            key = (workload.models, instance.budget_ms(workload), planned / pieces)
+            found.setdefault(key, []).append(len(parts))
+            parts.append((index, planned / pieces))
+    demands = tuple(sorted(found, key=hardness))
+    return Classes(demands, tuple(parts), tuple(tuple(found[demand]) for demand in demands),
+                   len(parts) == len(instance.workloads) and one_replica_each(instance))
+
+
+def _part_rps(instance: Instance) -> Floats:
+    """(workloads,) the rate up to which one replica carries a workload, in requests/s.
+
+    Where max_replicas is set, it is that of the fastest GPU type; else that of the type with the least price per
+    request/s, among types without a limited count where there are any.
+    """
+    segments = best_segments(instance)
+    rps, entries = segments.throughput_rps, [instance.fleet[kind.entry] for kind in segments.kinds]
+    price = np.array([instance.weight(entry) for entry in entries])
+    cost = np.divide(price, rps, out=np.full_like(rps, np.inf), where=rps > 0)
+    endless = np.where([entry.count is None for entry in entries], cost, np.inf)
+    chosen = np.where(np.isfinite(endless).any(axis=1), endless.argmin(axis=1), cost.argmin(axis=1))
+    free = [one.max_replicas is None for one in instance.workloads]
+    return np.where(free, rps[np.arange(len(rps)), chosen], rps.max(axis=1))
+
+
+def one_replica_each(instance: Instance) -> bool:
+    """Whether no workload may be split: only then do bounds on plans with one replica per workload hold."""
+    return all(one.max_replicas == 1 for one in instance.workloads)
+
+
+def hardness(demand: Demand) -> Demand:
+    """Sort key: a place for a demand can never serve a demand that sorts before it, unless they are equal."""
+    models, budget_ms, rate_rps = demand
+    return models, budget_ms, -rate_rps
+
+
+def serves(harder: Demand, easier: Demand) -> bool:
+    """Whether a place for one demand can take another: same models, no shorter budget, no higher rate."""
+    return harder[0] == easier[0] and harder[1] <= easier[1] and harder[2] >= easier[2]
+
+
+def models_apart(demands: Iterable[Demand]) -> Ints:
+    """(demands,) numbers that tell their models apart."""
+    numbers = {models: number for number, models in enumerate(sorted({demand[0] for demand in demands}))}
+    return np.array([numbers[demand[0]] for demand in demands])
+
+
+def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand]) -> PointTables:
+    """The tables of some demands on whole GPUs of a type, in the order of the demands; read-only.
+
+    A demand that the GPU type cannot serve has no points. ``rule`` is the latency rule that the points keep. The last
+    few tables are kept.
+    """
+    return _tables(Identity(data), Identity(rule), tuple(demands))
+
+
+@lru_cache(maxsize=4)
+def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands: Sequence[Demand]) -> PointTables:
+    data, rule = file.one, of.one
+    law = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
+    points = [_points(law.grids, rule, *demand) for demand in demands]
+    offsets = np.cumsum([0] + [len(one["units"]) for one in points])
+    by_power = [_order(one, "power_w", "cache", "units") for one in points]
+    limit = units_of(law.unit_share)
+    steps = np.arange(limit + 2)
+    return PointTables(
+        first=np.array([start + np.searchsorted(one["units"], steps)
+                        for start, one in zip(offsets, points, strict=False)]),
+        by_power=np.concatenate([start + order for start, order in zip(offsets, by_power, strict=False)]),
+        least_cache=np.concatenate([np.minimum.accumulate(one["cache"][order[::-1]])[::-1]
+                                    for one, order in zip(points, by_power, strict=True)]),
+        **_merged(points),
+        root=law.root,
+        delay_slope_ms=law.delay_slope_ms,
+        delay_intercept_ms=law.delay_intercept_ms,
+        idle_w=law.idle_w,
+        cap_w=law.cap_w,
+        clock_loss=law.clock_loss,
+        unit_share=law.unit_share,
+        usual=law.usual,
+        slows=law.slows,
+        limit=limit,
+        most=min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE)),
+    )
+
+
+def least_units(tables: PointTables) -> Ints:
+    """(classes,) units that each class needs at least; more than the GPU has where it cannot serve the class."""
+    return (tables.first == tables.first[:, :1]).sum(axis=1) - 1
+
+
+def _order(points: Columns, *names: str) -> Ints:
+    """The order of the points of a class by the named columns, of which the first counts most."""
+    return np.lexsort([points[name] for name in reversed(names)])
+
+
+def _merged(parts: Sequence[Columns]) -> Columns:
+    """The columns of several sets of points, joined end to end."""
+    return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
+
+
+def _points(
+    grids: Mapping[str, Grid], rule: LatencyRule, models: Sequence[str], budget_ms: float, rate_rps: float
+) -> Columns:
+    """The points of one demand that can hold alone and that no other dominates, as arrays by name.
+
+    A point is left out when another has no more units, power, cache demand, time alone and slowdown, and no less room.
+    """
+    known = [(number, grids[model]) for number, model in enumerate(models) if model in grids]
+    nothing = [_possible(0, next(iter(grids.values())), rule, 0.0, 0.0)]
+    flat = _merged([_possible(*one, rule, budget_ms, rate_rps) for one in known] or nothing)
+    order = _order(flat, "units", "burden", "base_ms")
+    flat = {name: column[order] for name, column in flat.items() if name != "burden"}
+    costs = [flat[name] for name in ("power_w", "cache", "base_ms", "kernels", "cache_ms", "power_ms")]
+    keep = unbeaten(np.stack([*costs, -flat["loose_ms"]], axis=1))
+    return {name: column[keep] for name, column in flat.items()}
+
+
+def _possible(number: int, grid: Grid, rule: LatencyRule, budget_ms: float, rate_rps: float) -> Columns:
+    """The points at which one model can hold alone; ``number`` is its index in the models of the class."""
+    batch, load_ms, after_ms = grid.batch[:1], grid.load_ms[:1], grid.after_ms[:1]
+    room, loose = (
+        np.broadcast_to(rule.room_ms(batch, rate_rps / slack, load_ms, budget_ms * slack) - after_ms, grid.batch.shape)
+        for slack in (1 + DUST, 1 + LOOSE)
+    )
+    possible = grid.alone_ms <= loose
+    units = np.broadcast_to(np.arange(1, len(possible) + 1)[:, None], possible.shape)
+    columns = {"model": np.full(possible.shape, number), "units": units, "batch": grid.batch.astype(int),
+               "room_ms": room, "loose_ms": loose}
+    columns |= {name: value for name, value in grid._asdict().items() if name in POINTS}
+    return {name: column[possible] for name, column in columns.items()}

@@ -1,0 +1,82 @@
+"""Plans of most throughput under interference: the throughput of replicas that share a GPU, and their plans."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from provision.formulations.pricing.mps.boxes import CLOSE, NOTHING, BestPoints, most_throughput
+from provision.formulations.pricing.mps.laws import shares_of
+from provision.formulations.pricing.mps.menus import Menu, menu_of
+from provision.formulations.pricing.mps.shared_plans import FEATURES as SHARED_FEATURES
+from provision.formulations.pricing.mps.shared_plans import Pattern, SharedProblem, shared_problem
+from provision.formulations.pricing.mps.supplies import GpuSupply
+from provision.models.base.arrays import Ints
+from provision.models.plans.plan import Replica
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import needs
+
+FEATURES = SHARED_FEATURES - {"variants"} | {"max_throughput", "full_batches"}
+"""What methods that plan throughput on shared GPUs can do."""
+BOXES = 20_000
+"""Boxes in which a set's best operating points are sought; a few hundred nearly always prove them."""
+
+
+@dataclass(frozen=True)
+class ThroughputProblem(SharedProblem):
+    """A SharedProblem whose patterns are worth their throughput; a Menu for every GpuSupply of its fleet.
+
+    ``known`` are the best BestPoints so far of patterns, and the boxes that these took.
+    """
+
+    menus: tuple[Menu, ...]
+    known: dict[Pattern, tuple[BestPoints, int]] = field(default_factory=dict)
+
+    def found(self, pattern: Pattern, boxes: int = BOXES) -> BestPoints:
+        """The best operating points of a pattern after a search of this many nodes (boxes), or of more."""
+        if pattern not in self.known or self.known[pattern][1] < boxes:
+            supply, members = pattern
+            found = most_throughput(self.menus[supply], np.array(members), boxes)
+            exact = found.bound <= found.value * (1 + CLOSE)
+            self.known[pattern] = found, BOXES if exact else boxes
+        return self.known[pattern][0]
+
+    def settled(self, pattern: Pattern) -> bool:
+        """Whether the best operating points of a pattern are proven, or the search has spent all its nodes."""
+        return pattern in self.known and self.known[pattern][1] >= BOXES
+
+    def value(self, patterns: Iterable[Pattern], boxes: int = BOXES) -> float:
+        """Requests/s of patterns together; where some have no operating points, NOTHING times the number of these."""
+        values = [self.found(pattern, boxes).value for pattern in patterns]
+        return NOTHING * values.count(NOTHING) if NOTHING in values else sum(values)
+
+    def chosen(self, pattern: Pattern) -> Ints:
+        """The best operating points known, (units, batch) as positions, or such as hold."""
+        found = self.found(pattern, 1)
+        if found.value > NOTHING:
+            return found.points
+        tables, points = self.fleet.supplies[pattern[0]].tables, super().chosen(pattern)
+        return np.column_stack([tables.units[points], tables.batch[points]]) - 1
+
+    def _replica(self, supply: GpuSupply, point: Any, part: int) -> Replica:
+        workload, rate_rps = self.classes.parts[part]
+        unit, batch = point.tolist()
+        shares = shares_of(supply.tables.unit_share)
+        return Replica(
+            workload=self.instance.workloads[workload].name, batch=batch + 1, sm_share=float(shares[unit]),
+            rate_rps=rate_rps,
+        )
+
+
+def throughput_problem(instance: Instance) -> ThroughputProblem:
+    """The ThroughputProblem of an instance that methods with FEATURES can do."""
+    plain = shared_problem(instance)
+    menus = tuple(menu_of(instance, supply.gpu, plain.classes.demands) for supply in plain.fleet.supplies)
+    return ThroughputProblem(instance, plain.classes, plain.fleet, menus)
+
+
+def is_shared_throughput(instance: Instance) -> bool:
+    """Whether the instance asks for throughput under interference, and for no more than FEATURES."""
+    asked = needs(instance)
+    return {"interference", "max_throughput"} <= asked <= FEATURES and not instance.policy.rule.random_arrivals

@@ -1,0 +1,48 @@
+"""The register of ways to share a slice: each kind of performance data names the oracle of its patterns."""
+
+from functools import cache
+from importlib.metadata import entry_points
+from typing import cast
+from weakref import WeakKeyDictionary
+
+from provision.formulations.pricing.oracle import ContentOracle, OracleFactory
+from provision.formulations.search.problem import Problem
+from provision.models.base.errors import InputError
+
+GROUP = "provision.patterns"
+"""Entry points, named after kinds of performance data; each names an OracleFactory."""
+
+_ORACLES: WeakKeyDictionary[Problem, dict[int, list[ContentOracle]]] = WeakKeyDictionary()
+
+
+@cache
+def factory_of(kind: str) -> OracleFactory:
+    """What makes the oracles for a kind of performance data; its module is imported when first asked for.
+
+    Raises
+    ------
+    InputError
+        If no entry point has the name of the kind.
+    """
+    for found in entry_points(group=GROUP, name=kind):
+        return cast(OracleFactory, found.load())
+    raise InputError(f"performance data of kind {kind!r} says that replicas share slices, but no entry point of "
+                     f"{GROUP} says what may run together there; declare one and install its package again")
+
+
+def oracles_of(problem: Problem) -> dict[int, list[ContentOracle]]:
+    """The oracles of every shareable slice kind of a problem; they are made once."""
+    if problem not in _ORACLES:
+        _ORACLES[problem] = _made(problem)
+    return _ORACLES[problem]
+
+
+def _made(problem: Problem) -> dict[int, list[ContentOracle]]:
+    found: dict[int, list[ContentOracle]] = {}
+    for one in problem.shareable if problem.roles else ():
+        kind = problem.segments.kinds[one.kind]
+        entry = problem.instance.fleet[kind.entry]
+        made = factory_of(one.data.kind)(problem.instance, entry, kind.profile, one.data, problem.roles, problem.copies)
+        if made is not None:
+            found.setdefault(one.kind, []).append(made)
+    return found

@@ -1,0 +1,83 @@
+"""What replicas could carry together on a slice that closed networks share: with all processes busy."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.pricing.capacities import LOOSE
+from provision.formulations.pricing.level_capacities import Best, LevelCapacities, Table
+from provision.formulations.pricing.shared_mig.levels import MORE_PROCESSES, MOST_PROCESSES
+from provision.formulations.pricing.shared_mig.ways import longest_work_ms
+from provision.formulations.search.problem import Group
+from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
+from provision.models.performance.fitted_networks import FittedNetworks
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import FleetEntry
+from provision.models.traffic.rule import LatencyRule
+
+Floats = NDArray[np.float64]
+LEAST_RPS = 1e-9
+"""What the time of a slice carries of a group that it cannot run, above 0."""
+
+
+def capacities(instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks, groups: Sequence[Group]
+               ) -> LevelCapacities | None:
+    """The capacities of a slice kind; None where the networks say nothing about sharing it.
+
+    Levels are numbers P of processes. Under a rule for random arrivals a batch takes Z + n S at least beside the n - 1
+    other processes of its replica, and the least slice time of any model more for each of the others; else Z + P S.
+    """
+    clients = entry.type.slice_mps_clients(profile)
+    if profile not in data.profiles or not entry.mps or clients < 2:
+        return None
+    rule, compute = instance.shared_rule, entry.type.slice_compute(profile)
+    memory_gib = entry.type.slice_memory_gib(profile) * LOOSE
+    least_gib = min(float(one.coefficients.memory_gib(1, 1)) for one in data.models.values())
+    clients = min(clients, int(memory_gib / least_gib))
+    counts = [*range(2, MOST_PROCESSES + 1), *MORE_PROCESSES] if rule.random_arrivals else range(2, clients + 1)
+    counts = [*(count for count in counts if count <= clients), clients + 1]
+    best = Best((max(len(counts) - 1, 0), len(groups), max(clients, 1)))
+    full_rps = np.full(len(groups), LEAST_RPS)
+    first: dict[object, int] = {}
+    for at, group in enumerate(groups):
+        if first.setdefault(group.workload_class, at) != at:
+            best.same(at, first[group.workload_class])
+            full_rps[at] = full_rps[first[group.workload_class]]
+            continue
+        budget_ms = instance.policy.budget_ms(group.slo_ms) * LOOSE
+        for number, name in enumerate(group.models):
+            if name in data.models:
+                network = data.models[name].coefficients
+                batch = np.array([size for size in data.batches if size <= network.max_batch])
+                full_rps[at] = max(full_rps[at], _full_rps(network, batch, compute))
+                least_ms = min(float(work_ms_array(one.coefficients, 1, 1, compute)[1]) for one in data.models.values())
+                for level, (count, following) in enumerate(pairwise(counts)):
+                    processes = np.arange(1, min(network.max_processes, following - 1) + 1)[:, None]
+                    rps = _carried_rps(network, batch, processes, count, compute, rule, budget_ms, least_ms)
+                    rps = np.where(network.memory_gib(batch, processes) <= memory_gib, rps, 0.0) * LOOSE
+                    best.offer(level, at, number, rps, batch)
+    if not rule.random_arrivals:  # P processes take P S of the slice's time, or more, for all their batches
+        full_rps = np.full(len(groups), np.inf)
+    units = np.array([following - 1 for _, following in pairwise(counts)], int)
+    return LevelCapacities(Table(best.rps, best.model, best.batch, units, units, 0.0, full_rps), None, data.batches)
+
+
+def _carried_rps(network: ClosedNetwork, batch: NDArray[np.int64], processes: NDArray[np.int64], count: int,
+                 compute: int, rule: LatencyRule, budget_ms: float, least_ms: float) -> Floats:
+    """(processes, batches) the most that a replica carries on a slice with ``count`` processes or more."""
+    if rule.random_arrivals:
+        think_ms, slice_ms = longest_work_ms(network, batch, np.array([count]), compute)
+        think_ms, slice_ms = think_ms[:, 0], slice_ms[:, 0]
+        others = np.maximum(count - processes, 0)
+        hold_ms = think_ms + processes * slice_ms + others * np.minimum(slice_ms, least_ms)
+    else:
+        think_ms, slice_ms = work_ms_array(network, batch, count, compute)
+        hold_ms = np.broadcast_to(think_ms + count * slice_ms, (len(processes), len(batch)))
+    return rule.most_rps(batch, processes, hold_ms, hold_ms, budget_ms)
+
+
+def _full_rps(network: ClosedNetwork, batch: NDArray[np.int64], compute: int) -> float:
+    """The most that all the time of a slice carries."""
+    return float((1000 * batch / work_ms_array(network, batch, 1, compute)[1]).max()) * LOOSE

@@ -1,0 +1,86 @@
+"""What processes do at best on slices that closed networks share, at levels that cover every way to share them.
+
+For a relaxation that divides rates freely and does not tell the slices of a kind apart. Rules for random arrivals are
+not covered: these are the networks' own mean times.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.pricing.shared_mig.levels import MOST_PROCESSES, Level, level_times_ms
+from provision.formulations.search.segments import Segments, SliceKind
+from provision.models.base.arrays import Floats
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.performance.closed_network import work_ms_array
+from provision.models.performance.fitted_networks import FittedNetworks
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import Workload
+
+UTILISATIONS = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9, 1 - 1 / (MOST_PROCESSES + 1))
+"""Lower ends of intervals of utilisation; at the last, more than MOST_PROCESSES slow no more than utilisation does."""
+ANY_NUMBER = 10**6
+"""More processes than any slice has."""
+
+
+def _levels() -> list[Level]:
+    """Up to MOST_PROCESSES by number; any number by the interval of utilisation, with the slowdown of its lower end."""
+    ends = zip(UTILISATIONS, (*UTILISATIONS[1:], 1.0), strict=True)
+    by_number = [Level(number, number, number, 1.0) for number in range(2, MOST_PROCESSES + 1)]
+    return by_number + [Level(1 / (1 - low), 2, ANY_NUMBER, high) for low, high in ends]
+
+
+LEVELS = _levels()
+"""Levels that cover every way to share a slice."""
+
+
+class Relaxed(NamedTuple):
+    """Arrays (workloads, slice kinds, levels): the highest rate of a process and the least slice time of a request.
+
+    ``rps`` is 0 where no batch is in the budget; ``busy`` is the utilisation that one request/s causes.
+    """
+
+    rps: Floats
+    busy: Floats
+
+
+def relaxed(instance: Instance, segments: Segments) -> Relaxed:
+    """Every workload on every kind of slice at LEVELS; budget and memory are exceeded by what the verifier tolerates.
+
+    Parameters
+    ----------
+    instance, segments
+        The problem, no more than one file of whose performance data describes shared slices of a GPU type, and its
+        Segments.
+    """
+    tables = np.zeros((2, len(instance.workloads), len(segments.kinds), len(LEVELS)))
+    for w, workload in enumerate(instance.workloads):
+        for k, kind in enumerate(segments.kinds):
+            tables[:, w, k] = _best(instance, workload, kind)
+    return Relaxed(*tables)
+
+
+def clients(instance: Instance, kind: SliceKind, level: Level) -> int:
+    """Processes that may share a slice of a kind at a level."""
+    return min(level.processes, instance.fleet[kind.entry].type.slice_mps_clients(kind.profile))
+
+
+def _best(instance: Instance, workload: Workload, kind: SliceKind) -> Floats:
+    """(2, levels) the highest rate and the least slice time per request; zeros where the data says nothing."""
+    entry, found = instance.fleet[kind.entry], np.zeros((2, len(LEVELS)))
+    data = instance.sharing_of(entry.gpu, [workload.model])
+    if not isinstance(data, FittedNetworks) or kind.profile not in data.profiles or not entry.mps:
+        return found
+    network, compute = data.models[workload.model].coefficients, entry.type.slice_compute(kind.profile)
+    batch = np.array([size for size in data.batches if size <= network.max_batch], np.int64)
+    latency_ms, _ = level_times_ms(network, batch, LEVELS, compute)
+    fits = latency_ms <= instance.budget_ms(workload) * (1 + TOLERANCE)
+    fits &= network.memory_gib(batch, 1) <= entry.type.slice_memory_gib(kind.profile) * (1 + TOLERANCE)
+    sizes = np.arange(1, network.max_batch + 1)
+    least_busy = np.minimum.accumulate(work_ms_array(network, sizes, 1, compute)[1] / (1000 * sizes))
+    fill_s = instance.policy.fill_ms(workload.slo_ms) / 1000
+    filled = np.minimum(batch, 1 + instance.planned_rps(workload) * fill_s * (1 + TOLERANCE)).astype(int)
+    found[0] = np.where(fits, 1000 * batch / latency_ms, 0.0).max(axis=1)
+    found[1] = np.where(fits, least_busy[filled - 1], np.inf).min(axis=1)
+    found[1, found[0] == 0] = 0.0
+    return found

@@ -1,0 +1,212 @@
+"""What every role takes of a slice that closed networks share, at each level.
+
+Utilisation is not monotone in a rate: as more requests come, batches fill better. So a role takes, for plans, the most
+that any smaller rate needs however well batches fill; for bounds, the least that any rate of the role needs.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.pricing.knapsacks import Levels
+from provision.formulations.pricing.shared_mig.levels import Level, level_times_ms
+from provision.formulations.search.roles import Role
+from provision.models.base.tolerances import FORGIVEN, SINGLE, TOLERANCE
+from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
+from provision.models.performance.fitted_networks import FittedNetworks
+from provision.models.problem.workload import Policy
+from provision.models.traffic.rule import LatencyRule
+
+
+class Ways(NamedTuple):
+    """Ways to have roles at levels.
+
+    Attributes
+    ----------
+    start
+        (roles + 1,) where the ways of each role begin.
+    batch, model
+        (levels, ways) batch size and index into the models of the role.
+    processes, use, memory_gib
+        (levels, ways) what a way takes: processes (-1: not allowed), part of the slice's time, memory.
+    """
+
+    start: NDArray[np.int64]
+    batch: NDArray[np.int64]
+    model: NDArray[np.int64]
+    processes: NDArray[np.int64]
+    use: NDArray[np.float64]
+    memory_gib: NDArray[np.float64]
+
+    def knapsacks(self, levels: Sequence[Level], units: int, relaxed: bool) -> Levels:
+        """The ways in whole units of utilisation, rounded up, or down when ``relaxed``."""
+        use = np.array([[level.use] for level in levels]) * (1 + FORGIVEN if relaxed else 1 - TOLERANCE)
+        parts = self.use / use * units
+        second = np.floor(parts * (1 - TOLERANCE)) if relaxed else np.ceil(parts)
+        room = np.array([level.processes for level in levels], np.int64)
+        kept = (self.processes >= 0) & (second <= units)
+        gib = self.memory_gib * (1 - SINGLE if relaxed else 1)
+        processes, second = np.where(kept, self.processes, -1), np.where(kept, second, 0)
+        return Levels(self.start, processes.astype(np.int32, "C"), second.astype(np.int32, "C"),
+                      gib.astype(np.float32, "C"), room, units)
+
+
+def ways_of(data: FittedNetworks, profile: str, policy: Policy, rule: LatencyRule, roles: Sequence[Role],
+            levels: Sequence[Level], relaxed: bool) -> Ways:
+    """The ways of all roles, those left out that are no better than another in any resource.
+
+    Parameters
+    ----------
+    data, profile
+        The networks, and the slice's profile.
+    policy, rule
+        Of the instance, and its latency rule for what is shared.
+    roles, levels
+        Roles and levels.
+    relaxed
+        Whether the ways are for bounds.
+    """
+    counts, parts = np.zeros((0, len(levels)), np.int64), np.zeros((0, len(levels)))
+    none = _Columns(counts, counts, counts, parts, parts, counts.astype(bool))
+    of_role = partial(_busy_columns, rule=rule) if rule.random_arrivals else _columns
+    columns = [_undominated(_joined([none, *of_role(data, profile, policy, role, levels, relaxed)])) for role in roles]
+    start = np.cumsum([0, *(len(one.use) for one in columns)])
+    found = _Columns._make(field.T for field in _joined([none, *columns]))
+    return Ways(start, found.batch, found.model, np.where(found.allowed, found.processes, -1), found.use,
+                found.memory_gib)
+
+
+def _joined(parts: Sequence["_Columns"]) -> "_Columns":
+    """Ways one after another."""
+    return _Columns._make(map(np.concatenate, zip(*parts, strict=True)))
+
+
+class _Columns(NamedTuple):
+    """(ways, levels) of one role."""
+
+    batch: NDArray[np.int64]
+    model: NDArray[np.int64]
+    processes: NDArray[np.int64]
+    use: NDArray[np.float64]
+    memory_gib: NDArray[np.float64]
+    allowed: NDArray[np.bool_]
+
+
+def _columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, levels: Sequence[Level], relaxed: bool
+             ) -> Iterator[_Columns]:
+    """For every model of a role, all batches at all levels.
+
+    For plans latencies cover a batch of one request as well, which may take longer than a few: a role's replica may be
+    routed less than the role's rate, too little to form larger ones.
+    """
+    gpu, forgiven = gpu_type(data.gpu), 1 + FORGIVEN if relaxed else 1.0
+    compute, memory_gib = gpu.slice_compute(profile), gpu.slice_memory_gib(profile) * forgiven
+    budget_ms, fill_s = policy.budget_ms(role.slo_ms) * forgiven, policy.fill_ms(role.slo_ms) / 1000
+    room = np.array([level.processes for level in levels])
+    used = least_use if relaxed else most_use
+    for number, name in enumerate(role.models if profile in data.profiles else ()):
+        if name not in data.models:
+            continue
+        network = data.models[name].coefficients
+        sizes = np.array([size for size in data.batches if size <= network.max_batch])
+        batch = np.broadcast_to(sizes[:, None], (len(sizes), len(levels)))
+        planned_ms = level_times_ms(network, sizes, levels, compute)[0].T
+        single_ms = level_times_ms(network, np.ones(1, int), levels, compute)[0].T
+        latency_ms = planned_ms if relaxed else np.maximum(planned_ms, single_ms)
+        rps = 1000 * batch / planned_ms * (forgiven if relaxed else 1 - TOLERANCE)
+        processes = np.maximum(np.ceil(role.rate_rps / rps), 1).astype(np.int64)
+        busy_s = busy_per_item_s(network, compute)
+        use = np.array([[used(busy_s, int(size), role, fill_s)] for size in sizes])
+        held_gib = processes * network.memory_gib(batch, 1)
+        allowed = ((latency_ms <= budget_ms) & (processes <= min(network.max_processes, gpu.mps_clients))
+                   & (processes <= room) & (held_gib <= memory_gib))
+        yield _Columns(batch, np.full_like(batch, number), processes, np.broadcast_to(use, batch.shape), held_gib,
+                       allowed)
+
+
+def _busy_columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, levels: Sequence[Level],
+                  relaxed: bool, rule: LatencyRule) -> Iterator[_Columns]:
+    """The same where all processes count as busy: the fewest processes with which the rule lets a replica carry a rate.
+
+    For plans a batch takes Z + P S, which none exceeds. For bounds the longest takes Z + n S at least beside the n - 1
+    other processes of its replica, and the least slice time of any model more for each of the others. Besides, n busy
+    processes whose batches never exceed a hold take n S / hold of the slice, and the rule says how long a hold may be.
+    """
+    gpu, forgiven = gpu_type(data.gpu), 1 + FORGIVEN if relaxed else 1.0
+    compute, memory_gib = gpu.slice_compute(profile), gpu.slice_memory_gib(profile) * forgiven
+    budget_ms = policy.budget_ms(role.slo_ms) * forgiven
+    launching, room = (np.array([getattr(level, what) for level in levels]) for what in ("launching", "processes"))
+    least_ms = min(float(work_ms_array(one.coefficients, 1, 1, compute)[1]) for one in data.models.values())
+    for number, name in enumerate(role.models if profile in data.profiles else ()):
+        if name not in data.models:
+            continue
+        network = data.models[name].coefficients
+        sizes = np.array([size for size in data.batches if size <= network.max_batch])
+        think_ms, slice_ms = longest_work_ms(network, sizes, launching, compute)
+        batch = np.broadcast_to(sizes[:, None], think_ms.shape)
+        most = min(network.max_processes, gpu.mps_clients)
+        rooms_ms = _rooms_ms(cast("Hashable", rule), tuple(sizes.tolist()), most, role.rate_rps, budget_ms) * forgiven
+        for count in range(1, min(most, int(room.max())) + 1):
+            others_ms = np.maximum(launching - count, 0) * np.minimum(slice_ms, least_ms)
+            beside_ms = count * slice_ms + others_ms if relaxed else launching * slice_ms
+            longest_ms = rooms_ms[:, [count - 1]]
+            held_gib = network.memory_gib(batch, count)
+            allowed = (think_ms + beside_ms <= longest_ms) & (count <= room) & (held_gib <= memory_gib)
+            with np.errstate(divide="ignore"):
+                use = count * slice_ms / longest_ms * relaxed / forgiven
+            yield _Columns(batch, np.full_like(batch, number), np.full_like(batch, count), use, held_gib, allowed)
+
+
+@lru_cache(maxsize=4096)
+def _rooms_ms(rule: Any, sizes: tuple[int, ...], most: int, rate_rps: float, budget_ms: float
+              ) -> NDArray[np.float64]:
+    """(batches, processes up to a number) the longest holds with which a replica keeps the rule at a rate, in ms."""
+    return rule.room_ms(np.array(sizes)[:, None], rate_rps, 0.0, budget_ms, np.arange(1, most + 1))
+
+
+def longest_work_ms(network: ClosedNetwork, sizes: NDArray[np.int64], launching: NDArray[np.int64], compute: int
+                     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(batches, levels) longest think and slice times of batches up to these sizes, in ms."""
+    every = np.broadcast_to(np.arange(1, sizes[-1] + 1)[:, None], (sizes[-1], len(launching)))
+    think_ms, slice_ms = work_ms_array(network, every, launching, compute)
+    return np.maximum.accumulate(think_ms)[sizes - 1], np.maximum.accumulate(slice_ms)[sizes - 1]
+
+
+def busy_per_item_s(network: ClosedNetwork, compute: int) -> NDArray[np.float64]:
+    """(batches,) slice time per request in batches of 1, 2, ..., in seconds."""
+    sizes = np.arange(1, network.max_batch + 1)
+    return work_ms_array(network, sizes, 1, compute)[1] / (1000 * sizes)
+
+
+def most_use(busy_s: NDArray[np.float64], batch: int, role: Role, fill_s: float) -> float:
+    """The most of the slice's time that any rate up to a role's takes, with batches filled as they are or better."""
+    filled = np.arange(batch)
+    here = filled <= role.rate_rps * fill_s * (1 + FORGIVEN)
+    longest_s = np.maximum.accumulate(busy_s[:batch][::-1])[::-1]
+    rates_rps = np.minimum(role.rate_rps, np.append((filled[:-1] + 1) / fill_s, np.inf))
+    return float((rates_rps * longest_s)[here].max())
+
+
+def least_use(busy_s: NDArray[np.float64], batch: int, role: Role, fill_s: float) -> float:
+    """The least of the slice's time that any rate of a role takes with batches up to a size."""
+    filled = np.arange(batch)
+    here = filled <= role.upto_rps * fill_s * (1 + FORGIVEN)
+    here &= (filled + 1 >= role.rate_rps * fill_s * (1 - FORGIVEN)) | (filled == batch - 1)
+    rates_rps = np.maximum(role.rate_rps, filled / fill_s)
+    return float((rates_rps * busy_s[:batch])[here].min()) * (1 - FORGIVEN)
+
+
+def _undominated(ways: _Columns) -> _Columns:
+    """At each level the allowed ways that no other one equals or betters in every resource, in as few rows as hold."""
+    resources = (ways.processes, ways.use, ways.memory_gib)
+    no_more = np.logical_and.reduce([field[:, None] <= field for field in resources])
+    first = np.tri(len(ways.use), k=-1, dtype=bool).T[:, :, None]
+    better = no_more & ways.allowed[:, None] & (~no_more.swapaxes(0, 1) | first)
+    kept = ways.allowed & ~better.any(axis=0)
+    order = np.argsort(~kept, axis=0, kind="stable")[: kept.sum(axis=0).max(initial=0)]
+    fields = [np.take_along_axis(field, order, axis=0) for field in ways[:-1]]
+    return _Columns._make([*fields, np.take_along_axis(kept, order, axis=0)])

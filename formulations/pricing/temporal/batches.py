@@ -1,0 +1,70 @@
+"""The batches that gpu-lets run with: the largest that hold (ATC 2022, Algorithm 1, line 27).
+
+Methods search with the smallest batches that carry the rates. A server takes the requests that wait, up to its batch
+size. So a larger size costs nothing while few requests wait, and after a burst it catches up in fewer rounds. But a
+larger batch also slows the other part of the GPU more, so plans made without interference keep the smallest batches.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from provision.formulations.pricing.temporal.tables import ALONE, Part, TurnTables
+from provision.models.base.arrays import Floats
+
+Batches = Sequence[Sequence[int]]
+"""For every part, the batches of its replicas as indices into ``TurnTables.batches``."""
+
+
+def largest_batches(tables: TurnTables, parts: Sequence[Part]) -> Batches:
+    """The largest batches for the parts of one GPU: no single batch can be one size larger.
+
+    Starting from the smallest batches, the replica whose batch is fullest at its rate gets the next size, as long as
+    every SLO and rate still holds.
+
+    Parameters
+    ----------
+    tables, parts
+        As for GpuletTables.settle, which must have an answer.
+    """
+    settled = tables.settle(parts)
+    assert settled is not None, "the parts hold"
+    batches: Batches = settled
+    if len(parts) > 1 and not tables.interference:
+        return batches
+    while grown := next((sizes for sizes in _grown(tables, parts, batches) if _holds(tables, parts, sizes)), None):
+        batches = grown
+    return batches
+
+
+def _grown(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> Iterator[Batches]:
+    """The batches with the next size for one replica, each replica in turn, the fullest first."""
+    full = [
+        (load_rps * busy_ms.sum() / tables.batches[size], part, at)
+        for part, ((_, load), busy_ms) in enumerate(zip(parts, _busy(tables, parts, batches), strict=True))
+        for at, ((_, load_rps), size) in enumerate(zip(load, batches[part], strict=True))
+    ]
+    for _, part, at in sorted(full, reverse=True):
+        sizes = [list(one) for one in batches]
+        sizes[part][at] += 1
+        if sizes[part][at] < len(tables.batches):
+            yield sizes
+
+
+def _holds(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> bool:
+    """Whether every replica keeps its latency at its rate."""
+    for (_, load), sizes, busy_ms in zip(parts, batches, _busy(tables, parts, batches), strict=True):
+        who, rates = np.array([one for one, _ in load]), np.array([rate for _, rate in load])
+        if (busy_ms.sum() > tables.room_ms(who, rates, np.array(sizes), busy_ms, len(load) > 1)).any():
+            return False
+    return True
+
+
+def _busy(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> list[Floats]:
+    """Executions (ms) of the replicas of every part beside the other part."""
+    felt = [tables.felt(share, load, sizes) for (share, load), sizes in zip(parts, batches, strict=True)]
+    received = felt[::-1] if len(parts) > 1 else [ALONE]
+    return [
+        tables.beside(share, pressure)[[one for one, _ in load], sizes]
+        for (share, load), sizes, pressure in zip(parts, batches, received, strict=True)
+    ]

@@ -1,0 +1,106 @@
+"""Levels of a part of a GPU on which replicas take turns: the length of its cycle, and the pressures across parts.
+
+In a cycle no longer than C every replica runs one batch. So a replica needs the smallest batch that keeps its latency
+at its rate in C, and its execution is what it takes of C. It also depends on the pressure that the other part exerts;
+what this part exerts in turn is limited, so that both parts can be planned apart and put together afterwards. One more
+level is for a replica that is alone on its part.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.pricing.knapsacks import Levels
+from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
+from provision.models.base.tolerances import DUST, FORGIVEN, SINGLE
+
+
+class Grid(NamedTuple):
+    """How finely levels are told apart: ``units`` of a cycle, ``step`` from one cycle to the next, ``pressures``."""
+
+    units: int
+    step: float
+    pressures: int
+
+
+class Pressures(NamedTuple):
+    """(ranges,) the least and most pressure of each range that a part may exert."""
+
+    least: NDArray[np.float64]
+    most: NDArray[np.float64]
+
+
+def pressures_of(tables: TurnTables, share: int, ranges: int) -> Pressures:
+    """Ranges of the pressures that replicas on a share exert."""
+    found = np.unique(tables.pressure[share])
+    last = np.unique(np.linspace(0, len(found) - 1, ranges + 1).round().astype(int)[1:])
+    return Pressures(found[np.append(0, last[:-1] + 1)], found[last])
+
+
+UNDISTURBED = Pressures(np.array([ALONE]), np.array([ALONE]))
+"""The pressures that a part with the GPU to itself receives: none."""
+UNLIMITED = Pressures(np.array([np.inf]), np.array([np.inf]))
+"""The pressures that such a part may exert: any."""
+
+
+def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received: Pressures, exerted: Pressures,
+              grid: Grid, relaxed: bool) -> Levels:
+    """The levels of a share, in the order (received, exerted, cycles and then alone).
+
+    Parameters
+    ----------
+    tables
+        Executions and pressures; its workloads are roles with one of their models each.
+    start
+        (roles + 1,) where those of each role begin.
+    share
+        Index of the share.
+    received, exerted
+        Ranges of the pressure from the other part, and of the most on it.
+    grid
+        How fine.
+    relaxed
+        Whether the levels are for bounds: then they are as short, and under as little pressure, as their lower ends.
+    """
+    cycles_ms = _cycles(tables, share, grid.step)
+    shortest_ms = cycles_ms[:-1] if relaxed else cycles_ms[1:]
+    forgiven = 1 + FORGIVEN if relaxed else 1.0
+    who = np.arange(len(tables.rates))
+    first, second = [], []
+    for pressure in received.least if relaxed else received.most:
+        busy_ms = tables.beside(share, pressure) / forgiven
+        size, there = _smallest(shortest_ms[:, None, None] <= _room_ms(tables, busy_ms, True, forgiven))
+        single, alone = _smallest((busy_ms <= _room_ms(tables, busy_ms, False, forgiven))[None])
+        parts = busy_ms[who, size] / cycles_ms[1:, None] * grid.units
+        units = np.floor(parts * (1 - DUST)) if relaxed else np.ceil(parts)
+        for most in exerted.most:
+            fits = there & (units <= grid.units) & (tables.pressure[share][who, size] <= most)
+            first.append(np.where(fits, 0, -1))
+            first.append(np.where(alone & (tables.pressure[share][who, single] <= most), 1, -1))
+            second += [units, np.zeros(single.shape)]
+    taken = np.concatenate(first).astype(np.int32)
+    memory_gib = np.broadcast_to(tables.memory_gib * (1 - SINGLE if relaxed else 1), taken.shape)
+    room = np.tile(np.append(np.zeros(len(cycles_ms) - 1, np.int64), 1), len(received.most) * len(exerted.most))
+    return Levels(start, taken, np.where(taken == 0, np.concatenate(second), 0).astype(np.int32),
+                  memory_gib.astype(np.float32, "C"), room, grid.units)
+
+
+def _room_ms(tables: TurnTables, busy_ms: NDArray[np.float64], in_turns: bool, forgiven: float
+             ) -> NDArray[np.float64]:
+    """(workloads, batches) the longest cycles that keep the latency of every replica, at its rate."""
+    who, size = np.arange(len(busy_ms))[:, None], np.arange(busy_ms.shape[1])
+    room_ms: NDArray[np.float64] = tables.room_ms(who, tables.rates[who], size, busy_ms, in_turns) * forgiven
+    return room_ms
+
+
+def _smallest(enough: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """(levels, workloads) the smallest of the batches that are enough, and whether there is one."""
+    return np.argmax(enough, axis=2), np.asarray(enough.any(axis=2))
+
+
+def _cycles(tables: TurnTables, share: int, step: float) -> NDArray[np.float64]:
+    """Ends of intervals of cycles, from the shortest execution to the longest that an SLO allows, in ms."""
+    shortest = float(tables.time_ms[share].min(initial=np.inf)) * (1 - FORGIVEN)
+    longest = max(float(tables.allowed_ms.max(initial=0.0)), shortest * step) * (1 + FORGIVEN)
+    return shortest * step ** np.arange(np.ceil(np.log(longest / shortest) / np.log(step)) + 1)

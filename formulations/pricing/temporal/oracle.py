@@ -1,0 +1,197 @@
+"""The content oracle of gpu-lets (ATC 2022): a GPU in one or two parts, replicas in turns on each.
+
+A replica can carry one batch per cycle, whatever rate is routed to it, so a role's rate is a capacity. Parts are priced
+as knapsacks at levels of cycle length and pressure; the best content is the best pair of parts whose pressures agree.
+Contents are never enumerated, so that many replicas on a part cost little. Bounds use intervals of cycle and pressure.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, content_at, worth_of
+from provision.formulations.pricing.oracle import Content, Priced, Running
+from provision.formulations.pricing.temporal.batches import largest_batches
+from provision.formulations.pricing.temporal.levels import UNDISTURBED, UNLIMITED, Grid, levels_of, pressures_of
+from provision.formulations.pricing.temporal.tables import TurnTables
+from provision.formulations.search.roles import Role
+from provision.models.base.tolerances import SINGLE
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.gpulets import Gpulets
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import FleetEntry
+
+GRIDS = (Grid(48, 1.12, 3), Grid(120, 1.05, 5))
+"""How fine the levels are in the quickest search, and in all others."""
+MOST_FOUND = 20
+"""Most contents from one search."""
+ALL = -1.0
+"""A threshold below which no level falls: none may be skipped, as the value of a pair shows in neither part alone."""
+
+Parts = tuple[tuple[int, tuple[int, ...]], ...]
+"""The parts of a GPU: an index of a share, and what takes turns there, each a role with one of its models."""
+
+
+class _Side(NamedTuple):
+    """One part of a split: its share, its levels, and the numbers of ranges of pressure received and exerted."""
+
+    share: int
+    levels: Levels
+    shape: tuple[int, int]
+
+
+class TurnsOracle:
+    """What may stand together on whole GPUs of one type.
+
+    Parameters
+    ----------
+    instance, data
+        The problem, and gpu-lets' data of the GPU type.
+    roles
+        All roles.
+    copies
+        (roles,) how many replicas may take a role; a part holds no more of it.
+    clients
+        Replicas that a GPU holds at most.
+    """
+
+    def __init__(self, instance: Instance, data: Gpulets, roles: Sequence[Role], copies: NDArray[np.int64],
+                 clients: int) -> None:
+        rows = [(at, number, name) for at, role in enumerate(roles) for number, name in enumerate(role.models)
+                if name in data.models]
+        self.role = np.array([at for at, _, _ in rows], int)
+        self.model = np.array([number for _, number, _ in rows], int)
+        self.start = np.searchsorted(self.role, np.arange(len(roles) + 1))
+        self.tables = TurnTables(data, [name for _, _, name in rows],
+                                 np.array([instance.policy.budget_ms(roles[at].slo_ms) for at in self.role]),
+                                 np.array([roles[at].rate_rps for at in self.role]), instance.shared_rule)
+        self.copies, self.clients = np.minimum(copies, clients), clients
+        self.memory_gib = self.tables.gpu.slice_memory_gib(WHOLE)
+        self.planned, self.bounded = ([_splits(self.tables, self.start, grid, relaxed) for grid in GRIDS]
+                                      for relaxed in (False, True))
+        self.known: dict[Content, Parts | None] = {}
+
+    def seeds(self) -> list[Content]:
+        """Each role alone, where the GPU can serve it."""
+        for row, role in enumerate(self.role.tolist()):
+            parts = ((self.tables.whole, (row,)),)
+            if self.known.get((role,)) is None:
+                self.known[(role,)] = parts if self._settles(parts) else None
+        return [content for content, parts in self.known.items() if len(content) == 1 and parts]
+
+    def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
+        """Contents worth more than a floor; see ``ContentOracle.price``."""
+        step = min(effort, len(GRIDS) - 1)
+        found = self._contents(self.planned[step], values, self.copies, floor)
+        worth = max((int(values[list(content)].sum()) for content in found), default=0)
+        most = max(self._most(self.bounded[step], values, floor), worth)
+        return Priced(found, most, most <= max(worth, floor) or step == len(GRIDS) - 1)
+
+    def running(self, content: Content) -> list[Running] | None:
+        """Operating points of a content's replicas, with the largest batches that hold; None when none are found."""
+        if content not in self.known:
+            counts = np.bincount(content, minlength=len(self.copies))
+            self._contents(self.planned[-1], (counts > 0).astype(np.int64), counts, len(content) - 1)
+            self.known.setdefault(content, None)
+        parts = self.known[content]
+        return None if parts is None else self._run(content, parts)
+
+    def _run(self, content: Content, parts: Parts) -> list[Running]:
+        """The operating points of replicas on the parts of a GPU, in the order of the content's roles."""
+        runs: dict[int, list[Running]] = {}
+        for turn, ((share, rows), batches) in enumerate(
+                zip(parts, largest_batches(self.tables, self._loads(parts)), strict=True)):
+            for row, size in zip(rows, batches, strict=True):
+                run = Running(int(self.model[row]), int(self.tables.batches[size]), 1, self.tables.shares[share],
+                              turn if len(rows) > 1 else None)
+                runs.setdefault(int(self.role[row]), []).append(run)
+        return [runs[role].pop() for role in content]
+
+    def _loads(self, parts: Parts) -> list[tuple[int, tuple[tuple[int, float], ...]]]:
+        """Parts as the tables take them: with the rates of the replicas."""
+        return [(share, tuple((row, float(self.tables.rates[row])) for row in rows)) for share, rows in parts]
+
+    def _settles(self, parts: Parts) -> bool:
+        """Whether some batches meet every SLO and carry every rate, and memory and clients suffice."""
+        number = sum(len(rows) for _, rows in parts)
+        return number <= self.clients and self.tables.settle(self._loads(parts)) is not None
+
+    def _contents(self, splits: list[list[_Side]], values: NDArray[np.int64], copies: NDArray[np.int64], floor: int
+                  ) -> list[Content]:
+        """Contents of the best pairs of parts; the price of memory rises while some of them do not fit."""
+        found: dict[Content, None] = {}
+        highest = 0
+        for part in (0.0, *PARTS_OF_WORTH):
+            gib_price, fitting = part * highest / self.memory_gib, True
+            pairs = sorted((pair for sides in splits for pair in self._pairs(sides, values, copies, gib_price)),
+                           key=lambda pair: -pair[0])
+            highest = highest or (pairs[0][0] if pairs else 0)
+            for most, sides, chosen in pairs[:MOST_FOUND]:
+                if most <= (0 if part else floor):
+                    break
+                ways = [content_at(side.levels, level, values, copies, gib_price)
+                        for side, level in zip(sides, chosen, strict=True)]
+                parts = tuple((side.share, tuple(rows)) for side, rows in zip(sides, ways, strict=True) if rows)
+                content = tuple(sorted(int(self.role[row]) for rows in ways for row in rows))
+                if not content or values[list(content)].sum() <= floor:
+                    continue
+                if content in found or self._settles(parts):
+                    self.known[content] = self.known.get(content) or parts
+                    found[content] = None
+                else:
+                    fitting = False
+            if fitting:
+                break
+        return list(found)
+
+    def _most(self, splits: list[list[_Side]], values: NDArray[np.int64], floor: int) -> int:
+        """An upper bound on the value of any content."""
+        least = self._highest(splits, values, 0.0)
+        for part in PARTS_OF_WORTH if least > floor else ():
+            gib_price = part * least / self.memory_gib
+            all_gib = int(np.ceil(gib_price * self.memory_gib * (1 + SINGLE)))
+            least = min(least, self._highest(splits, values, gib_price) + all_gib)
+        return least
+
+    def _highest(self, splits: list[list[_Side]], values: NDArray[np.int64], gib_price: float) -> int:
+        """The highest gain of a pair of parts, the price of memory subtracted."""
+        return max(pair[0] for sides in splits for pair in self._pairs(sides, values, self.copies, gib_price))
+
+    def _pairs(self, sides: list[_Side], values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
+               ) -> Iterator[tuple[int, list[_Side], list[int]]]:
+        """The joint gain of the parts of a split for every pair of pressures, and the levels that reach it."""
+        gained, levels = [], []
+        for side in sides:
+            most = worth_of(side.levels, values, copies, gib_price, ALL).reshape(*side.shape, -1)
+            gained.append(most.max(axis=2))
+            first = np.arange(side.shape[0] * side.shape[1]).reshape(side.shape) * most.shape[2]
+            levels.append(first + most.argmax(axis=2))
+        for at in np.ndindex(*sides[0].shape):
+            places = (at, at[::-1])[: len(sides)]
+            yield (sum(int(one[place]) for one, place in zip(gained, places, strict=True)), sides,
+                   [int(one[place]) for one, place in zip(levels, places, strict=True)])
+
+
+def _splits(tables: TurnTables, start: NDArray[np.int64], grid: Grid, relaxed: bool) -> list[list[_Side]]:
+    """The parts of every split, with their levels."""
+    pressures = {share: pressures_of(tables, share, grid.pressures) for share in range(len(tables.shares))}
+    found = []
+    for split in dict.fromkeys(tuple(sorted(one)) for one in tables.data.splits):
+        shares = [tables.shares.index(share) for share in split]
+        sides = []
+        for share, other in zip(shares, shares[::-1], strict=True):
+            pair = (pressures[other], pressures[share]) if len(shares) > 1 else (UNDISTURBED, UNLIMITED)
+            levels = levels_of(tables, start, share, *pair, grid, relaxed)
+            sides.append(_Side(share, levels, (len(pair[0].most), len(pair[1].most))))
+        found.append(sides)
+    return found
+
+
+def oracle(instance: Instance, entry: FleetEntry, profile: str, data: Gpulets, roles: Sequence[Role],
+           copies: NDArray[np.int64]) -> TurnsOracle | None:
+    """The oracle of a slice kind; None for all but whole GPUs, and where no role has a model that the data knows."""
+    if profile != WHOLE or not any(name in data.models for role in roles for name in role.models):
+        return None
+    return TurnsOracle(instance, data, roles, copies, entry.type.slice_mps_clients(profile) if entry.mps else 1)

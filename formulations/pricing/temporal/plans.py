@@ -1,0 +1,77 @@
+"""Plans of gpu-lets from the decisions of a method: the load of each part of every GPU."""
+
+from collections.abc import Iterable, Sequence
+from time import perf_counter
+
+from provision.formulations.pricing.temporal.batches import largest_batches
+from provision.formulations.pricing.temporal.tables import GpuletTables, Part
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.hardware.gpu import WHOLE
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
+from provision.models.problem.prediction import predict_slice
+from provision.models.problem.search import Outcome, Status
+
+FEATURES = frozenset({"limited_counts", "without_mig", "gpulets"})
+"""What methods for gpu-lets can do."""
+
+
+def gpulets_plan(tables: GpuletTables, gpus: Iterable[Sequence[Part]], method: str) -> Plan:
+    """The plan for GPUs given as lists of (share, load), with the largest batches that hold.
+
+    Shares are indices into ``tables.shares``; a load is a tuple of (workload, rate in requests/s).
+    """
+    return tables.instance.plan_of(method, (
+        PlannedGpu(gpu=tables.gpu.name, mig=False, slices=(Slice(profile=WHOLE, replicas=_replicas(tables, gpu)),))
+        for gpu in gpus
+    ))
+
+
+def _replicas(tables: GpuletTables, parts: Sequence[Part]) -> tuple[Replica, ...]:
+    """The replicas of one GPU; those of a part take turns where they are several."""
+    return tuple(
+        Replica(
+            workload=tables.instance.workloads[one].name,
+            batch=int(tables.batches[size]),
+            sm_share=tables.shares[share],
+            rate_rps=rate,
+            turn=number if len(load) > 1 else None,
+        )
+        for number, ((share, load), batches) in enumerate(zip(parts, largest_batches(tables, parts), strict=True))
+        for (one, rate), size in zip(load, batches, strict=True)
+    )
+
+
+def outcome(
+    tables: GpuletTables, gpus: Sequence[Sequence[Part]] | None, method: str, started: float, stuck: str = ""
+) -> Outcome:
+    """The Outcome of a method that found ``gpus``, lists of (share, load), or None and got ``stuck`` for a reason.
+
+    A plan that was made without regard to interference and misses an SLO or rate by the data is ``unknown``.
+    """
+    count, plan, reason = tables.instance.fleet[0].count, None, stuck
+    if gpus is not None and count is not None and len(gpus) > count:
+        reason = f"{method} needs {len(gpus)} GPUs and the fleet has {count}"
+    elif gpus is not None:
+        plan = gpulets_plan(tables, gpus, method)
+        missed = late(tables.instance, plan)
+        reason = f"{', '.join(missed)}: too slow beside others for the SLO or the rate" if missed else ""
+    status: Status = "unknown" if reason else "feasible"
+    return Outcome(status, "completed", plan, reason=reason, solve_seconds=perf_counter() - started)
+
+
+def late(instance: Instance, plan: Plan) -> list[str]:
+    """Names of the workloads that miss their SLO or rate in a plan, by the scalar path."""
+    missed = set()
+    for gpu in plan.gpus:
+        for piece in gpu.slices:
+            for replica, found in zip(piece.replicas, predict_slice(instance, gpu.gpu, piece), strict=True):
+                budget_ms = instance.budget_ms(instance.workload[replica.workload])
+                if found is None or _over(found.latency_ms, budget_ms) or _over(replica.rate_rps, found.throughput_rps):
+                    missed.add(replica.workload)
+    return [one.name for one in instance.workloads if one.name in missed]
+
+
+def _over(value: float, limit: float) -> bool:
+    """Whether a value exceeds a limit by more than rounding."""
+    return value > limit * (1 + TOLERANCE)

@@ -1,0 +1,272 @@
+"""All ways to use a GPU on which replicas take turns, with the rates that they carry.
+
+A way has replicas with their batches on one or two parts of a GPU. Each runs one batch in a cycle, whatever is routed
+to it, under the worst pressure that the replicas of the other part exert. A workload may have several replicas on a
+part. Only those ways are kept that no other one replaces: with as much carried under every pressure, no more pressure
+exerted, and no more memory and replicas. They are few, so that all of them can stand in an integer program.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from provision.formulations.pricing.capacities import Member, Promise
+from provision.formulations.pricing.listing import Listing, TooManyError, undominated
+from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.temporal.tables import ALONE, LEAST_RPS, TurnTables
+from provision.formulations.search.problem import Group, Problem
+from provision.formulations.search.segments import SliceKind
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import LOOSE
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.gpulets import Gpulets
+
+MOST_WAYS, MANY_WAYS = 2_000_000, 20_000
+"""Ways to use a part are tried up to the first number; where some rows keep more than the second, those that others
+replace are taken out before further rows are added."""
+MOST_SETS = 200
+"""Sets of replicas of one workload on a part are listed up to this number."""
+LONG_MS = 1e6
+"""Stands for the room that nobody needs, in ms."""
+LEAST_PRESSURE = -1e9
+"""Stands for the pressure of nobody: less than any."""
+
+
+class _Sets(NamedTuple):
+    """Sets of replicas of one row on a share, the first of them empty, under every pressure from the other part.
+
+    ``counts`` is (sets, batches): replicas by batch. ``busy_ms`` and ``longest_ms`` (pressures, sets) are their
+    executions together and the longest of them, ``requests`` (sets,) those of a cycle, ``emitted`` (sets,) the pressure
+    on the other part.
+    """
+
+    counts: Ints
+    busy_ms: Floats
+    longest_ms: Floats
+    requests: Ints
+    emitted: Floats
+
+    @property
+    def first(self) -> Self:
+        """The same under the least pressure alone."""
+        return self._replace(busy_ms=self.busy_ms[:1], longest_ms=self.longest_ms[:1])
+
+
+class _Part(NamedTuple):
+    """Ways to use a share: ``counts`` (ways, rows, batches) replicas, that exert the pressures ``emitted`` (ways,).
+
+    ``cycles`` (pressures, ways) are those of a second, 0 where some SLO breaks; ``memory_gib`` is (ways,).
+    """
+
+    share: int
+    counts: Ints
+    cycles: Floats
+    emitted: Floats
+    memory_gib: Floats
+
+
+Places = tuple[_Part, Ints, Ints]
+"""A part of GPUs, and (contents,) ways to use it and pressures that it receives, as indices."""
+
+
+class TurnWays:
+    """Lists the ways to use GPUs of one type.
+
+    Parameters
+    ----------
+    problem, data
+        The Problem, and gpu-lets' data of the GPU type.
+    clients
+        Replicas that a GPU holds at most.
+    running
+        Replicas that run, by group, model and share, and how many of each a GPU has at most: ways in which they go on
+        are kept as well.
+    """
+
+    def __init__(self, problem: Problem, data: Gpulets, clients: int,
+                 running: Mapping[tuple[int, int, float], int] | None = None) -> None:
+        groups, policy = problem.groups, problem.instance.policy
+        self.rows = [(at, number, name) for at, group in enumerate(groups) for number, name in enumerate(group.models)
+                     if name in data.models]
+        self.of_group = np.array([[at == one for one in range(len(groups))] for at, _, _ in self.rows], float)
+        self.asked_rps = np.array([_asked_rps(group) for group in groups])
+        self.limited = np.array([bool(np.isfinite(group.most)) for group in groups])
+        self.tables = TurnTables(
+            data, [name for _, _, name in self.rows], [policy.budget_ms(groups[at].slo_ms) for at, _, _ in self.rows],
+            [self.asked_rps[at] for at, _, _ in self.rows], problem.instance.shared_rule)
+        runs = running or {}
+        self.runs = np.array([[runs.get((at, number, share), 0) for at, number, _ in self.rows]
+                              for share in self.tables.shares])
+        self.allowed_ms, self.clients = self.tables.allowed_ms * (1 + LOOSE), clients
+        self.gib = self.tables.gpu.slice_memory_gib(WHOLE) * (1 + LOOSE)
+
+    def listing(self) -> Listing:
+        """All ways to use a GPU.
+
+        Raises
+        ------
+        TooManyError
+            When a part has too many ways.
+        """
+        found: list[tuple[list[Places], Floats, Floats]] = []
+        for split in dict.fromkeys(tuple(sorted(one)) for one in self.tables.data.splits):
+            shares = [self.tables.shares.index(share) for share in split]
+            found.append(self._wholes(*shares) if len(shares) == 1 else self._pairs(*shares))
+        ways, rps, number = zip(*found, strict=True)
+        of_split = np.repeat(np.arange(len(found)), [len(one) for one in rps])
+        first = np.cumsum([0, *(len(one) for one in rps)])
+
+        def promise(at: int) -> Promise:
+            place = at - first[of_split[at]]
+            return self._promise([(part, int(way[place]), int(pressure[place]))
+                                  for part, way, pressure in ways[of_split[at]]])
+
+        numbers = np.concatenate(number)
+        return Listing(np.concatenate(rps) * (1 + LOOSE), numbers[:, :-1], numbers[:, -1], promise)
+
+    def _wholes(self, share: int) -> tuple[list[Places], Floats, Floats]:
+        part = self._part(share, np.array([ALONE]))
+        every = np.arange(len(part.emitted))
+        return [(part, every, 0 * every)], self._rps(part)[0], self._number(part.counts)
+
+    def _pairs(self, one: int, other: int) -> tuple[list[Places], Floats, Floats]:
+        """Two parts beside each other, where neither breaks an SLO of the other and memory and clients suffice."""
+        felt = [np.unique(self.tables.pressure[share]) for share in (other, one)]
+        first = self._part(one, felt[0])
+        second = first if one == other else self._part(other, felt[1])
+        received = np.searchsorted(felt[0], second.emitted), np.searchsorted(felt[1], first.emitted)
+        numbers = self._number(first.counts)[:, None] + self._number(second.counts)
+        holds = (first.cycles[received[0]].T > 0) & (second.cycles[received[1]] > 0)
+        holds &= np.add.outer(first.memory_gib, second.memory_gib) <= self.gib
+        at, beside = np.nonzero(holds & (numbers[..., -1] <= self.clients))
+        rps = self._rps(first)[received[0][beside], at] + self._rps(second)[received[1][at], beside]
+        places = [(first, at, received[0][beside]), (second, beside, received[1][at])]
+        return places, rps, numbers[at, beside]
+
+    def _rps(self, part: _Part) -> Floats:
+        """(pressures, ways, groups) requests/s that the ways to use a part carry."""
+        rps: Floats = part.cycles[..., None] * (part.counts @ self.tables.batches @ self.of_group)
+        return rps
+
+    def _promise(self, places: Sequence[tuple[_Part, int, int]]) -> Promise:
+        """The replicas of a way to use a GPU, and what each carries."""
+        members: list[Member] = []
+        rps: list[float] = []
+        for turn, (part, at, pressure) in enumerate(places):
+            counts, cycles = part.counts[at], float(part.cycles[pressure, at]) * (1 + LOOSE)
+            for row, size in np.argwhere(counts).tolist():
+                group, model, _ = self.rows[row]
+                run = Running(model, int(self.tables.batches[size]), 1, self.tables.shares[part.share],
+                              turn if counts.sum() > 1 else None)
+                members += [Member(group, run)] * int(counts[row, size])
+                rps += [cycles * run.batch] * int(counts[row, size])
+        return Promise(tuple(members), tuple(rps))
+
+    def _part(self, share: int, pressures: Floats) -> _Part:
+        """The ways to use a share under every pressure that the other part may exert, rising."""
+        busy_ms = np.stack([self.tables.beside(share, pressure) for pressure in pressures])
+        sets = [self._sets(share, row, busy_ms[:, row]) for row in range(len(self.rows))]
+        way = np.zeros((1, 0), int)
+        for known in range(1, len(sets) + 1):
+            way = np.column_stack([np.repeat(way, len(sets[known - 1].counts), axis=0),
+                                   np.tile(np.arange(len(sets[known - 1].counts)), len(way))])
+            if len(way) > MOST_WAYS:
+                raise TooManyError
+            way = self._kept(share, sets[:known], way)
+        way = way[way.any(axis=1)]
+        busy, room = _together(sets, way, self.allowed_ms)
+        counts = np.stack([one.counts[way[:, row]] for row, one in enumerate(sets)], axis=1)
+        cycles = np.where(room >= 0, 1000 / busy, 0.0)
+        emitted = np.max([one.emitted[way[:, row]] for row, one in enumerate(sets)], axis=0)
+        part = _Part(share, counts, cycles, emitted, self._memory_gib(counts))
+        rps = np.minimum(self._rps(part) / self.asked_rps, 1)
+        kept = undominated(np.column_stack([*rps, -emitted, -part.memory_gib, -self._number(counts),
+                                            self._going_on(share, counts)]))
+        return _Part(share, counts[kept], cycles[:, kept], emitted[kept], part.memory_gib[kept])
+
+    def _kept(self, share: int, sets: Sequence[_Sets], way: Ints) -> Ints:
+        """The ways of some rows that keep SLOs under the least pressure.
+
+        Where they are many, those that another way replaces are left out.
+        """
+        replicas = np.stack([one.counts.sum(axis=1)[way[:, row]] for row, one in enumerate(sets)], axis=1)
+        memory_gib = replicas @ self.tables.memory_gib[: len(sets)]
+        way = way[(memory_gib <= self.gib) & (replicas.sum(axis=1) <= self.clients)]
+        way = way[_together([one.first for one in sets], way, self.allowed_ms)[1][0] >= 0]
+        if len(way) <= MANY_WAYS:
+            return way
+        busy, room = _together(sets, way, self.allowed_ms)
+        counts = np.stack([one.counts[way[:, row]] for row, one in enumerate(sets)], axis=1)
+        requests = [one.requests[way[:, row]] for row, one in enumerate(sets)]
+        emitted = np.max([one.emitted[way[:, row]] for row, one in enumerate(sets)], axis=0)
+        features = [*-busy, *np.minimum(room, LONG_MS), *requests, -emitted, -self._memory_gib(counts)]
+        return way[undominated(np.column_stack([*features, -self._number(counts), self._going_on(share, counts)]))]
+
+    def _memory_gib(self, counts: Ints) -> Floats:
+        """(ways,) memory of replicas, (ways, rows, batches)."""
+        memory_gib: Floats = counts.sum(axis=2) @ self.tables.memory_gib[: counts.shape[1]]
+        return memory_gib
+
+    def _number(self, counts: Ints) -> Floats:
+        """(ways, groups + 1) replicas of each group whose number is limited, and of all."""
+        rows = counts.sum(axis=2)
+        return np.column_stack([rows @ self.of_group[: rows.shape[1]] * self.limited, rows.sum(axis=1)])
+
+    def _going_on(self, share: int, counts: Ints) -> Ints:
+        """(ways, rows with replicas that run on this share) how many of these may go on."""
+        runs = self.runs[share, : counts.shape[1]]
+        going: Ints = np.minimum(counts.sum(axis=2), runs)[:, runs > 0]
+        return going
+
+    def _sets(self, share: int, row: int, busy_ms: Floats) -> _Sets:
+        """The sets of replicas of one row that keep its SLO and that no other set replaces; (pressures, batches)."""
+        batches, allowed_ms = self.tables.batches, self.allowed_ms[row]
+        enough = int(np.ceil(self.asked_rps[self.rows[row][0]] * allowed_ms / 1000))
+        found = newest = np.zeros((1, len(batches)), int)
+        while len(newest):
+            grown = np.unique((newest[:, None] + np.eye(len(batches), dtype=int)).reshape(-1, len(batches)), axis=0)
+            every = self._described(share, row, np.concatenate([found, grown]), busy_ms, enough)
+            room = allowed_ms - every.busy_ms - every.longest_ms
+            number = every.counts.sum(axis=1)
+            features = np.column_stack([*-every.busy_ms, *room, every.requests, -every.emitted, -number,
+                                        np.minimum(number, self.runs[share, row])])
+            kept = undominated(features[room[0] >= 0], MOST_SETS)
+            kept = np.flatnonzero(room[0] >= 0)[kept]
+            newest = every.counts[kept[kept >= len(found)]]
+            found = np.concatenate([found, newest])
+        return self._described(share, row, found, busy_ms, enough)
+
+    def _described(self, share: int, row: int, counts: Ints, busy_ms: Floats, enough: int) -> _Sets:
+        """Some sets, with no more requests than ``enough``."""
+        present = counts.any(axis=1)
+        largest = counts.shape[1] - 1 - (counts[:, ::-1] > 0).argmax(axis=1)
+        emitted = np.where(present, self.tables.pressure[share][row, largest], ALONE)
+        return _Sets(counts, busy_ms @ counts.T, np.where(present, busy_ms[:, largest], 0.0),
+                     np.minimum(counts @ self.tables.batches, enough), np.maximum(emitted, LEAST_PRESSURE))
+
+
+def _together(sets: Sequence[_Sets], way: Ints, allowed_ms: Floats) -> tuple[Floats, Floats]:
+    """(pressures, ways) the cycle of ways in ms, and by how much every replica in it keeps its SLO, negative if not."""
+    busy = np.sum([one.busy_ms[:, way[:, row]] for row, one in enumerate(sets)], axis=0)
+    room = np.min([np.where(way[:, row] > 0, allowed_ms[row] - one.longest_ms[:, way[:, row]], np.inf)
+                   for row, one in enumerate(sets)], axis=0)
+    return busy, room - busy
+
+
+def _asked_rps(group: Group) -> float:
+    """Requests/s of all workloads of a group."""
+    return max(group.rate_rps, LEAST_RPS) * len(group.members)
+
+
+def listing(problem: Problem, kind: SliceKind, data: Gpulets,
+            running: Mapping[tuple[int, int, float], int] | None = None) -> Listing | None:
+    """The ways to use a slice kind; None where rates decide what holds, where there are limits, or too many ways."""
+    instance, entry = problem.instance, problem.instance.fleet[kind.entry]
+    free = all(group.least <= 1 and not np.isfinite(group.cap_rps) for group in problem.groups)
+    if kind.profile != WHOLE or instance.policy.latency_budget != "half_slo" or instance.saturated or not free:
+        return None
+    try:
+        return TurnWays(problem, data, entry.type.slice_mps_clients(WHOLE) if entry.mps else 1, running).listing()
+    except TooManyError:
+        return None

@@ -1,0 +1,129 @@
+"""The running plan, seen from a new demand: how each slice could go on, and which states its GPUs can be brought to.
+
+A replica goes on as long as its workload, model, processes and SM share stay; another batch size or rate takes no
+restart (the only change that InSS's Algorithm 1 makes). Any other change starts server processes. A GPU is brought to
+a maximal state of its geometry: its slices that are in the state stay, the others are destroyed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from provision.formulations.search.segments import Segments
+from provision.models.base.errors import InputError
+from provision.models.hardware.geometry import geometry
+from provision.models.hardware.gpu import WHOLE
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
+
+APART = "plan: a GPU holds slices that cannot stand together; provision verify says which"
+SPELLED_OUT = -1
+"""Stands for the workload's own model where the plan names it: no plan that is made here would name it."""
+
+
+class Key(NamedTuple):
+    """What a replica has in common with the one that it continues: workload and model by index, processes, SM share."""
+
+    workload: int
+    model: int
+    processes: int
+    sm_share: float
+
+
+class Going(NamedTuple):
+    """What a slice of the running plan does: its kind and the keys of its replicas, ascending.
+
+    ``kind`` is -1 where no kind of the new problem fits; replicas that the new problem cannot have are left out.
+    """
+
+    kind: int
+    keys: tuple[Key, ...]
+
+
+class Turn(NamedTuple):
+    """A state that a GPU can be brought to: positions of its slices that stay, and (start, kind) places of new ones."""
+
+    kept: tuple[int, ...]
+    new: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class RunningPlan:
+    """A running plan on an instance: per GPU its fleet entry (-1: not in the fleet), slices and possible turns.
+
+    Where a type has several entries at different prices, its GPUs count for the first entry, and ``tiers`` maps that
+    entry to all of them: which GPU is given back makes no difference to the cost.
+    """
+
+    plan: Plan
+    entry: list[int]
+    tiers: dict[int, list[int]]
+    going: list[tuple[Going, ...]]
+    turns: list[tuple[Turn, ...]]
+
+
+def running(instance: Instance, segments: Segments, plan: Plan) -> RunningPlan:
+    """Look at a running plan from an instance.
+
+    Parameters
+    ----------
+    instance
+        The new problem.
+    segments
+        Its Segments.
+    plan
+        The Plan that runs, made for the same or an earlier demand.
+
+    Raises
+    ------
+    InputError
+        When a slice does not exist on its GPU.
+    """
+    rows = {workload.name: index for index, workload in enumerate(instance.workloads)}
+    kinds = {(kind.entry, kind.profile): index for index, kind in enumerate(segments.kinds)}
+    by_type: dict[tuple[str, bool], list[int]] = {}
+    for index, one in enumerate(instance.fleet):
+        by_type.setdefault((one.gpu, one.partitioned), []).append(index)
+    entry = [by_type.get((gpu.gpu, gpu.mig), [-1])[0] for gpu in plan.gpus]
+    going = [
+        tuple(_going(instance, piece, kinds.get((at, piece.profile), -1), rows) for piece in gpu.slices)
+        for at, gpu in zip(entry, plan.gpus, strict=True)
+    ]
+    turns = [_turns(instance, segments, at, gpu) if at >= 0 else () for at, gpu in zip(entry, plan.gpus, strict=True)]
+    return RunningPlan(plan, entry, {indices[0]: indices for indices in by_type.values()}, going, turns)
+
+
+def _going(instance: Instance, piece: Slice, kind: int, rows: Mapping[str, int]) -> Going:
+    keys = (_key(instance, one, rows[one.workload]) for one in piece.replicas if kind >= 0 and one.workload in rows)
+    return Going(kind, tuple(sorted(key for key in keys if key is not None)))
+
+
+def _key(instance: Instance, replica: Replica, workload: int) -> Key | None:
+    """The Key of a running replica; None where its workload no longer has its model."""
+    names = instance.workloads[workload].models
+    if replica.model is not None and replica.model not in names:
+        return None
+    model = 0 if replica.model is None else names.index(replica.model) or SPELLED_OUT
+    return Key(workload, model, replica.processes, replica.sm_share)
+
+
+def _turns(instance: Instance, segments: Segments, entry: int, gpu: PlannedGpu) -> tuple[Turn, ...]:
+    """Every Turn of one GPU; those that keep the most slices come first."""
+    kinds, places = segments.of_entry(entry), {(piece.start, piece.profile) for piece in gpu.slices}
+    if len(places) < len(gpu.slices) or not (gpu.mig or places <= {(0, WHOLE)}):
+        raise InputError(APART)
+    if not gpu.mig:
+        whole = Turn((0,), ()) if gpu.slices else Turn((), ((0, kinds[0]),)) if kinds else None
+        return (whole,) if whole else ()
+    names = list(dict.fromkeys([segments.kinds[kind].profile for kind in kinds] + [one.profile for one in gpu.slices]))
+    shape = geometry(instance.fleet[entry].type, tuple(names))
+    known = {segments.kinds[kind].profile: kind for kind in kinds}
+    here = {(piece.start, names.index(piece.profile)): at for at, piece in enumerate(gpu.slices)}
+    if tuple(sorted(here)) not in shape.states:
+        raise InputError(APART)
+    found = set()
+    for state in shape.maximal_states:
+        kept = tuple(sorted(here[place] for place in state if place in here))
+        new = tuple((start, known[names[at]]) for start, at in state if (start, at) not in here and names[at] in known)
+        found.add(Turn(kept, new))
+    return tuple(sorted(found, key=lambda turn: (-len(turn.kept), turn)))

@@ -1,0 +1,75 @@
+"""Workloads that no GPU of the fleet can serve within their SLO, and the shortest SLO that would work."""
+
+import math
+from time import perf_counter
+
+import numpy as np
+
+from provision.formulations.search.segments import Segments
+from provision.formulations.search.token_points import refused_tokens
+from provision.models.base.tolerances import DUST, TOLERANCE
+from provision.models.problem.instance import Instance
+from provision.models.problem.search import Outcome
+from provision.models.problem.workload import Workload
+
+
+def unservable(instance: Instance, segments: Segments) -> list[str]:
+    """One line for each workload that has no operating point inside its latency budget, or too few replicas allowed."""
+    best_rps = segments.throughput_rps.max(axis=1, initial=0)
+    slow = [_explain(instance, instance.workloads[index]) for index in np.flatnonzero(best_rps == 0)]
+    heavy = [
+        _too_much(workload, best, workload.max_replicas)
+        for workload, best in zip(instance.workloads, best_rps, strict=True)
+        if workload.max_replicas and 0 < best * workload.max_replicas < instance.planned_rps(workload) * (1 - TOLERANCE)
+    ]
+    return slow + heavy
+
+
+def refusal(instance: Instance, segments: Segments, started: float) -> Outcome | None:
+    """An infeasible Outcome when some workload cannot be served at all, else None; ``started`` is a perf_counter."""
+    reasons = unservable(instance, segments)
+    if not reasons:
+        return None
+    spent = perf_counter() - started
+    return Outcome("infeasible", "proved", reason="; ".join(reasons), build_seconds=spent)
+
+
+def _too_much(workload: Workload, best_rps: float, most_replicas: int) -> str:
+    most = math.floor(best_rps * most_replicas * 1000) / 1000
+    return (
+        f"workload {workload.name}: max_replicas {most_replicas} carry at most {most:.12g} requests/s "
+        "(headroom included); lower the rate to that or allow more replicas"
+    )
+
+
+def _explain(instance: Instance, workload: Workload) -> str:
+    if workload.tokens:
+        return refused_tokens(instance, workload)
+    latency = min(fastest_ms(instance, model) for model in workload.models)
+    if math.isinf(latency):
+        return f"workload {workload.name}: no slice of this fleet can run {' or '.join(workload.models)} at all"
+    enough = latency / instance.policy.budget_ms(1.0)
+    return (
+        f"workload {workload.name}: no slice meets slo_ms {workload.slo_ms:g} (batch latency at most "
+        f"{instance.budget_ms(workload):.4g} ms; the fastest takes {latency:.4g} ms); "
+        f"slo_ms {_rounded_up(enough)} or more would work"
+    )
+
+
+def _rounded_up(value_ms: float) -> str:
+    """A number of ms with three digits behind the point, not below the value."""
+    return f"{math.ceil(value_ms * 1000 * (1 + DUST)) / 1000:.3f}".rstrip("0").rstrip(".")
+
+
+def fastest_ms(instance: Instance, model: str) -> float:
+    """Shortest batch latency of a model on any slice of the fleet, in ms; infinite when it fits nowhere."""
+    found = [math.inf]
+    for entry in instance.fleet:
+        for profile in entry.profiles:
+            data = instance.performance_of(entry.gpu, model, profile)
+            if data is None:
+                continue
+            points = data.operating_points(model, profile)
+            limit = entry.type.slice_mps_clients(profile) if entry.mps else 1
+            found.extend(points.latency_ms[points.processes <= limit].tolist())
+    return min(found)

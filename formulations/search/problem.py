@@ -1,0 +1,332 @@
+"""What methods search: supplies of GPUs, groups of like workloads, roles, and the oracles of shared slices.
+
+It is built once from an instance. Prices are whole numbers of a common ``unit``, so that sums are exact.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.price_tiers import PriceTiers, price_tiers, prices_of
+from provision.formulations.search.roles import FEW, Role, dominance, hardness, pieces, split_rates
+from provision.formulations.search.segments import Segments, best_segments
+from provision.models.base.tolerances import DUST, FORGIVEN
+from provision.models.performance.catalogue import PerformanceFile
+from provision.models.problem.instance import Instance
+
+FULL = 1 - DUST
+"""The part of its highest rate that a replica is planned for; the rest leaves room for rounding."""
+LEAST_REST = 0.02
+"""Full replicas may leave a rest of a rate; it gets a role when it is above this part of what one replica carries."""
+ENDLESS = 10**6
+"""A number of replicas that stands for no limit."""
+
+
+class Group(NamedTuple):
+    """Workloads that are alike in everything that planning looks at; ``members`` are their indices.
+
+    ``rate_rps`` is the planned rate of each, ``least`` and ``most`` bound the number of its replicas, ``cap_rps`` is
+    the most of its rate that one GPU may carry.
+    """
+
+    models: tuple[str, ...]
+    slo_ms: float
+    rate_rps: float
+    least: int
+    most: float
+    cap_rps: float
+    members: tuple[int, ...]
+
+    @property
+    def workload_class(self) -> tuple[tuple[str, ...], float]:
+        """Its models and SLO."""
+        return self.models, self.slo_ms
+
+
+@dataclass(frozen=True)
+class Supply(PriceTiers):
+    """GPUs of one type: their prices, and how they can be partitioned.
+
+    ``entry`` is the first fleet entry of the type; ``kinds`` are its slice kinds; ``partitions`` is (partitions, all
+    slice kinds).
+    """
+
+    gpu: str
+    mig: bool
+    entry: int
+    kinds: tuple[int, ...]
+    partitions: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shareable:
+    """A slice kind that replicas may share, and the data that says what they do there."""
+
+    kind: int
+    data: PerformanceFile
+
+
+class Problem:
+    """An instance as methods search it.
+
+    Parameters
+    ----------
+    instance
+        The problem; every workload must be served by some slice of the fleet.
+    groups
+        Its groups, by default of workloads that are alike.
+    eased
+        Whether a group of different workloads counts as easy as its easiest one, for bounds, not as its hardest.
+    finer
+        Further rates, in requests/s, at which replicas are considered, by class of workloads.
+
+    Attributes
+    ----------
+    segments
+        The best way to run each workload alone on every slice kind.
+    single_rps
+        (groups, kinds) requests/s of a replica that is alone on a slice.
+    alone_rps
+        The same within the limit per GPU, as covers use it; 0 where an oracle plans single replicas as well.
+    """
+
+    def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, eased: bool = False,
+                 finer: Mapping[tuple[tuple[str, ...], float], frozenset[float]] | None = None) -> None:
+        self.instance = instance
+        self.finer = dict(finer or {})
+        self.segments: Segments = best_segments(instance)
+        self.groups = tuple(groups if groups is not None else groups_of(instance))
+        choose = np.max if eased else np.min
+        self.single_rps = np.array([choose(self.segments.throughput_rps[list(group.members)], axis=0)
+                                    for group in self.groups]).reshape(-1, len(self.segments.kinds))
+        self.unit, prices = prices_of(instance)
+        self.supplies = _supplies(instance, self.segments, prices, self.most_gpus)
+        self.dearest = max(prices) or 1
+        self.shareable = tuple(_shareable(instance, self.segments, self.supplies))
+        self.alone_rps = self._alone()
+
+    @cached_property
+    def replicas(self) -> int:
+        """The least number of replicas of all workloads: each on the slices on which a replica carries most."""
+        return sum(len(group.members) * max(group.least, pieces(group.rate_rps, float(most_rps)))
+                   for group, most_rps in zip(self.groups, self._carried(np.max), strict=True))
+
+    @cached_property
+    def most_gpus(self) -> int:
+        """An upper bound on the GPUs of any plan without idle GPUs."""
+        return sum(len(group.members) * (group.least + pieces(group.rate_rps, float(least_rps)))
+                   for group, least_rps in zip(self.groups, self._carried(_least), strict=True))
+
+    @property
+    def spread_over(self) -> int:
+        """The least number of GPUs that the limits on the share per GPU demand."""
+        return max((math.ceil(group.rate_rps / group.cap_rps - FORGIVEN) for group in self.groups), default=0)
+
+    def _carried(self, choose: Callable[[NDArray[np.float64]], float]) -> list[float]:
+        """(groups,) the least or most requests/s that a replica carries alone on a slice that it can run on."""
+        return [min(choose(row), group.cap_rps) for row, group in zip(self.single_rps, self.groups, strict=True)]
+
+    @cached_property
+    def roles(self) -> tuple[Role, ...]:
+        """All roles of replicas on shared slices, in ascending order of hardness."""
+        found = []
+        for (models, slo_ms), groups in self.classes.items():
+            least_rps, most_rps = self._shared_range(groups[0])
+            if most_rps > 0:
+                rests = self._rests(groups, most_rps) | self.finer.get((models, slo_ms), frozenset())
+                found += _roles_of(models, slo_ms, groups, least_rps, most_rps, self.fills, rests)
+        return tuple(sorted(found, key=hardness))
+
+    def _rests(self, groups: Sequence[Group], most_rps: float) -> set[float]:
+        """What is left of the rates after as many full replicas alone on one slice kind as fit, in requests/s."""
+        if len(groups) > FEW:
+            return set()
+        alone = [(group.rate_rps, rps) for group in groups for rps in self.alone_rps[self.position[group]] if rps]
+        return {rest for rate, rps in alone if LEAST_REST * rps < (rest := rate % rps) <= most_rps}
+
+    @cached_property
+    def position(self) -> dict[Group, int]:
+        """The index of every group."""
+        return {group: at for at, group in enumerate(self.groups)}
+
+    @cached_property
+    def classes(self) -> dict[tuple[tuple[str, ...], float], list[Group]]:
+        """Groups by workload class: workloads of one class can take each other's places."""
+        found: dict[tuple[tuple[str, ...], float], list[Group]] = {}
+        for group in self.groups:
+            found.setdefault(group.workload_class, []).append(group)
+        return found
+
+    @cached_property
+    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Harder and easier roles of the dominance order."""
+        return dominance(self.roles) if self.roles else (np.zeros(0, int), np.zeros(0, int))
+
+    @property
+    def fills(self) -> bool:
+        """Whether the objective counts what replicas could carry, rather than the rates that they are routed."""
+        return self.instance.saturated
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether no workload may have more than one replica where slices are shared."""
+        shared = {role.workload_class for role in self.roles}
+        return all(group.most == 1 for group in self.groups if group.workload_class in shared)
+
+    @cached_property
+    def class_caps_rps(self) -> dict[tuple[tuple[str, ...], float], float]:
+        """By class, the most requests/s that one GPU may carry of its workloads, where that is limited."""
+        caps = {one: sum(len(group.members) * group.cap_rps for group in groups)
+                for one, groups in self.classes.items()}
+        return {one: cap_rps for one, cap_rps in caps.items() if math.isfinite(cap_rps)}
+
+    def within_caps(self, content: tuple[int, ...]) -> tuple[int, ...]:
+        """A content without the replicas, easiest first, that exceed what a GPU may carry of a class."""
+        if not self.class_caps_rps:
+            return content
+        left_rps, kept = dict(self.class_caps_rps), []
+        for at in sorted(content):
+            role = self.roles[at]
+            rest_rps = left_rps.get(role.workload_class, math.inf) - role.rate_rps
+            if rest_rps >= -FORGIVEN * role.rate_rps:
+                kept.append(at)
+                left_rps[role.workload_class] = rest_rps
+        return tuple(kept)
+
+    def planned_rps(self, workload: int) -> float:
+        """The rate to provide for a workload, in requests/s."""
+        return self.instance.planned_rps(self.instance.workloads[workload])
+
+    def objective(self, units: float) -> float:
+        """The value that a number of price units adds to the objective."""
+        return float(int(units) * self.unit) if math.isfinite(units) else units
+
+    def _alone(self) -> NDArray[np.float64]:
+        caps_rps = np.array([group.cap_rps for group in self.groups])
+        rps = np.minimum(self.single_rps, caps_rps[:, None])
+        kept = np.zeros(len(self.segments.kinds), bool)
+        kept[[kind for supply in self.supplies for kind in supply.kinds]] = True
+        rps = np.where(kept, rps, 0.0)
+        for one in self.shareable:
+            if one.data.single_content:
+                kind = self.segments.kinds[one.kind]
+                entry = self.instance.fleet[kind.entry]
+                for at, group in enumerate(self.groups):
+                    model = self._alone_model(one.kind, group)
+                    if self.instance.performance_of(entry.gpu, model, kind.profile) is one.data:
+                        rps[at, one.kind] = 0.0
+        return rps
+
+    def _alone_model(self, kind: int, group: Group) -> str:
+        """The model that a workload of a group runs best alone on a slice kind."""
+        return group.models[self.segments.model[group.members[0], kind]]
+
+    def _shared_range(self, group: Group) -> tuple[float, float]:
+        """The least and the most that a replica of a group's class carries on shareable slices, in requests/s.
+
+        The least is for the smallest share of a slice that keeps the SLO. Both are 0 where no slice can run it.
+        """
+        at, smallest, most = self.position[group], math.inf, 0.0
+        budget_ms = self.instance.policy.budget_ms(group.slo_ms)
+        for one in self.shareable:
+            kind = self.segments.kinds[one.kind]
+            for model in set(group.models) & set(one.data.models):
+                points = one.data.operating_points(model, kind.profile)
+                smallest = min(smallest, points.least_rps(budget_ms))
+                most = max(most, float(self.single_rps[at, one.kind]))
+        return (min(smallest, most) * FULL, most * FULL)
+
+    @cached_property
+    def copies(self) -> NDArray[np.int64]:
+        """(roles,) how many replicas on one slice may take a role at once."""
+        if self.fills:
+            return np.full(len(self.roles), ENDLESS)
+        return np.array([_copies(role, self.classes[role.workload_class]) for role in self.roles], int)
+
+
+def _least(rps: NDArray[np.float64]) -> float:
+    """The least of some rates that is above 0."""
+    return float(rps[rps > 0].min())
+
+
+def _copies(role: Role, groups: Sequence[Group]) -> int:
+    """How many replicas of some groups' workloads may take a role on one slice.
+
+    Their rates, and what one GPU may carry of each, allow no more.
+    """
+    if all(group.most == 1 for group in groups):
+        return sum(len(group.members) for group in groups if group.rate_rps == role.rate_rps)
+    if role.rate_rps == 0:
+        return ENDLESS
+    return sum(len(group.members) * math.floor(min(group.rate_rps, group.cap_rps) / role.rate_rps * (1 + FORGIVEN))
+               for group in groups)
+
+
+def groups_of(instance: Instance) -> list[Group]:
+    """The groups of an instance's workloads, in the order of their first ones.
+
+    Workloads that need no replica have none, unless it is throughput that counts.
+    """
+    found: dict[tuple[Group, tuple[object, ...]], list[int]] = {}
+    for index, one in enumerate(instance.workloads):
+        planned = instance.planned_rps(one)
+        share = one.max_share_per_gpu if planned > 0 else 1.0
+        spread = math.ceil(1 / share - FORGIVEN) if share < 1 else int(planned > 0)
+        least = max(one.min_replicas, spread)
+        cap_rps = share * planned if share < 1 else math.inf
+        alike = Group(one.models, one.slo_ms, planned, least, one.max_replicas or math.inf, cap_rps, members=())
+        traffic = (*instance.policy.traffic_of(one), one.tokens, one.limits if one.tokens else None)
+        found.setdefault((alike, traffic), []).append(index)
+    kept = ((alike, members) for (alike, _), members in found.items() if alike.least > 0 or instance.saturated)
+    return [alike._replace(members=tuple(members)) for alike, members in kept]
+
+
+def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], least_rps: float, most_rps: float,
+              fills: bool, rests: Iterable[float]) -> list[Role]:
+    """The roles of one workload class: rates at which its workloads may be split, or else their planned rates.
+
+    Where ``fills``, the throughput of replicas counts, so that rates go up to ``most_rps``. ``rests`` are further rates
+    to include.
+    """
+    rates = {group.rate_rps for group in groups} | ({most_rps} if fills else set())
+    if all(group.most == 1 for group in groups) and not fills:
+        return [Role(models, slo_ms, rate, rate) for rate in sorted(rates)]
+    parts = [0.0, *rests, *split_rates(rates, least_rps, most_rps)]
+    parts += [group.rate_rps / max(group.least, pieces(group.rate_rps, most_rps)) for group in groups]
+    parts += [group.cap_rps for group in groups if group.cap_rps < most_rps]
+    parts = sorted(set(parts))
+    return [Role(models, slo_ms, rate, upto) for rate, upto in zip(parts, [*parts[1:], max(most_rps, parts[-1])],
+                                                                   strict=True)]
+
+
+def _supplies(instance: Instance, segments: Segments, prices: Sequence[int], replicas: int) -> tuple[Supply, ...]:
+    """The supplies of a fleet; GPUs without a slice that can serve some workload are left out."""
+    table = partitions_of(instance, segments)
+    found: dict[tuple[str, bool], list[tuple[int, int, int | None]]] = {}
+    for index, (entry, price) in enumerate(zip(instance.fleet, prices, strict=True)):
+        found.setdefault((entry.gpu, entry.partitioned), []).append((index, price, entry.count))
+    supplies = []
+    for (gpu, mig), entries in found.items():
+        first = entries[0][0]
+        partitions = table.slots[table.entry == first]
+        if len(partitions) and partitions.any():
+            priced = price_tiers([(price, many) for _, price, many in entries], replicas, max(prices) or 1)
+            kinds = tuple(segments.of_entry(first))
+            supplies.append(Supply(priced.tiers, priced.count, gpu, mig, first, kinds, partitions))
+    return tuple(supplies)
+
+
+def _shareable(instance: Instance, segments: Segments, supplies: Sequence[Supply]) -> list[Shareable]:
+    """Slice kinds that replicas may share, with the performance data that describes it."""
+    found = []
+    for supply in supplies:
+        entry = instance.fleet[supply.entry]
+        files = instance.sharing_files(entry.gpu) if entry.mps else ()
+        found += [Shareable(kind, data) for kind in supply.kinds for data in files]
+    return found

@@ -1,0 +1,178 @@
+"""Isolated segments: for every workload, the best way to run it alone on each kind of slice, its variant included."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.search.token_points import token_point
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.identity import Identity
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.hardware.geometry import Geometry, geometry
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import FleetEntry, Workload
+from provision.models.traffic.rule import Traffic
+
+
+class SliceKind(NamedTuple):
+    """A profile on the GPUs of one fleet entry; ``compute`` and ``memory`` count slices, 1 for a whole GPU."""
+
+    entry: int
+    profile: str
+    compute: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Best-throughput operating points under the latency budget (ParvaGPU's optimal triplets).
+
+    Arrays are (workloads, kinds); a throughput of 0 says that no operating point meets the budget. Under the queueing
+    policy throughput is the rate up to which tasks meet it. ``model`` is an index into the workload's ``models``.
+    """
+
+    kinds: tuple[SliceKind, ...]
+    throughput_rps: Floats
+    latency_ms: Floats
+    batch: Ints
+    processes: Ints
+    model: Ints
+
+    def of_entry(self, entry: int) -> list[int]:
+        """Indices of the kinds that the GPUs of a fleet entry offer."""
+        return [index for index, kind in enumerate(self.kinds) if kind.entry == entry]
+
+    def geometry(self, instance: Instance, entry: int) -> Geometry | None:
+        """MIG geometry over this entry's kinds, in their order; None for whole GPUs."""
+        gpu = instance.fleet[entry]
+        names = [self.kinds[index].profile for index in self.of_entry(entry)]
+        return geometry(gpu.type, names) if gpu.partitioned and names else None
+
+
+def best_segments(instance: Instance, max_processes: int | None = None) -> Segments:
+    """The segments of an instance, kinds in the order of the fleet and of its profiles; read-only.
+
+    The segments of the last few instances are kept. A kind on which no workload can run alone is listed only where
+    workloads may share its slices.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    max_processes
+        Use no operating point with more processes than this; None for no limit beyond the fleet's.
+    """
+    return _best_segments(Identity(instance), max_processes)
+
+
+@lru_cache(maxsize=4)
+def _best_segments(key: Identity[Instance], max_processes: int | None) -> Segments:
+    instance = key.one
+    budgets = np.array([instance.budget_ms(workload) for workload in instance.workloads]) * (1 + TOLERANCE)
+    rows: dict[tuple[str, int, Traffic], list[int]] = {}
+    for index, workload in enumerate(instance.workloads):
+        for number, model in enumerate(() if workload.tokens else workload.models):
+            rows.setdefault((model, number, instance.policy.traffic_of(workload)), []).append(index)
+    columns = [
+        (_kind(number, entry, profile), column)
+        for number, entry in enumerate(instance.fleet)
+        for profile in entry.profiles
+        if (column := _column(instance, entry, profile, rows, budgets, max_processes)).any()
+        or _shareable(instance, entry, profile)
+    ]
+    values = np.array([column for _, column in columns]).reshape(len(columns), len(budgets), 5)
+    throughput, latency, *chosen = values.transpose(2, 1, 0)
+    batch, processes, model_index = (column.astype(int) for column in chosen)
+    for table in (throughput, latency, batch, processes, model_index):
+        table.flags.writeable = False
+    return Segments(tuple(kind for kind, _ in columns), throughput, latency, batch, processes, model_index)
+
+
+def whole_gpus(instance: Instance, segments: Segments) -> list[int]:
+    """The slice kinds that are all of a GPU, by index."""
+    return [at for at, kind in enumerate(segments.kinds) if _fills_gpu(instance, kind)]
+
+
+def _fills_gpu(instance: Instance, kind: SliceKind) -> bool:
+    """Whether a slice is all of a GPU."""
+    entry = instance.fleet[kind.entry]
+    return not entry.partitioned or kind.compute == max(entry.type.slice_compute(one) for one in entry.profiles)
+
+
+def _kind(number: int, entry: FleetEntry, profile: str) -> SliceKind:
+    mig = entry.type.profiles.get(profile)
+    return SliceKind(number, profile, mig.compute if mig else 1, mig.memory if mig else 1)
+
+
+def _shareable(instance: Instance, entry: FleetEntry, profile: str) -> bool:
+    """Whether closed networks describe workloads that share a slice of this profile."""
+    files = (instance.sharing_of(entry.gpu, [workload.model]) for workload in instance.workloads)
+    return entry.mps and any(data.kind == "closed-network" and profile in data.profiles for data in files if data)
+
+
+def _column(
+    instance: Instance,
+    entry: FleetEntry,
+    profile: str,
+    rows: Mapping[tuple[str, int, Traffic], Sequence[int]],
+    budgets: Floats,
+    max_processes: int | None,
+) -> Floats:
+    """(workloads, 5) array of throughput, latency, batch, processes, model on one kind; zeros where none."""
+    column = np.zeros((len(budgets), 5))
+    limit = _most_processes(entry, profile)
+    limit = limit if max_processes is None else min(limit, max_processes)
+    for (model, number, traffic), served in rows.items():
+        data, indices = instance.performance_of(entry.gpu, model, profile), np.array(served)
+        if data is not None:
+            rule = instance.policy.rule.under(traffic)
+            found = rule.best_points(data.operating_points(model, profile), limit, budgets[indices])
+            better = found[:, 0] > column[indices, 0]
+            column[indices[better]] = np.insert(found[better], 4, number, axis=1)
+    for index, workload in enumerate(instance.workloads):
+        for number, model in enumerate(workload.models if workload.tokens else ()):
+            data = instance.performance_of(entry.gpu, model, profile)
+            point = token_point(instance, data, profile, workload, model)
+            if point[0] > column[index, 0]:
+                column[index] = (*point, number)
+    return column
+
+
+def best_point(
+    instance: Instance, entry: FleetEntry, profile: str, workload: Workload, model: str, processes: int
+) -> tuple[float, float, int, int]:
+    """A model's best operating point with a given number of processes; zeros where none meets the budget.
+
+    Returns
+    -------
+    tuple
+        Throughput in requests/s, latency in ms, batch, processes.
+    """
+    data = instance.performance_of(entry.gpu, model, profile)
+    if data is None or processes > _most_processes(entry, profile):
+        return 0.0, 0.0, 0, processes
+    if workload.tokens:
+        return token_point(instance, data, profile, workload, model)
+    points = data.operating_points(model, profile).where_processes(processes)
+    budgets_ms = np.array([instance.budget_ms(workload) * (1 + TOLERANCE)])
+    throughput_rps, latency_ms, batch, most = instance.policy.rule_for(workload).best_points(
+        points, processes, budgets_ms
+    )[0].tolist()
+    return throughput_rps, latency_ms, int(batch), int(most)
+
+
+def _most_processes(entry: FleetEntry, profile: str) -> int:
+    return entry.type.slice_mps_clients(profile) if entry.mps else 1
+
+
+def cap_rps(instance: Instance) -> Floats:
+    """(workloads,) most that may be routed to one GPU, requests/s; infinite where there is no limit."""
+    return np.array(
+        [
+            one.max_share_per_gpu * instance.planned_rps(one) if one.max_share_per_gpu < 1 and one.rate_rps else np.inf
+            for one in instance.workloads
+        ]
+    )

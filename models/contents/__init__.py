@@ -1,1 +1,0 @@
-"""What may stand in one slice, one room per way of sharing."""

@@ -1,0 +1,236 @@
+"""Oracles of shared slices against the scalar path: what they offer holds, what they bound is not exceeded."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from provision.formulations.pricing.register import oracles_of
+from provision.formulations.pricing.shared_mig.ways import least_use, most_use
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.roles import Role
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.catalogue import load_performance
+from provision.models.performance.operating_points import Member
+from provision.models.problem.instance import Instance
+
+NETWORK = {"fleet": [{"gpu": "a100-80gb"}], "performance": "parvagpu-a100", "policy": {"share_slices": True}}
+RANDOM = {"version": 2, "policy": {"share_slices": True}}
+TURNS = {"fleet": [{"gpu": "rtx2080ti"}], "performance": "gpulets-2080ti"}
+NETWORK_MODELS = ("resnet50", "mobilenetv2", "vgg19", "inceptionv3", "densenet121", "bert")
+TURNS_MODELS = ("lenet", "resnet50", "vgg16", "googlenet", "ssd-mobilenetv1")
+ROUNDING = 1e-9
+
+
+def _problem(data, rest, models):
+    """Two or three workloads drawn at random, the first with a variant or without."""
+    workloads = []
+    for at in range(data.draw(st.integers(2, 3))):
+        drawn = data.draw(st.lists(st.sampled_from(models), min_size=1, max_size=2, unique=True))
+        workloads.append({"name": f"w{at}", "model": drawn[0], "variants": drawn[1:] if at == 0 else [],
+                          "slo_ms": data.draw(st.floats(60, 400)), "rate_rps": data.draw(st.floats(1, 300))})
+    return Problem(Instance(**{"version": 1, "name": "drawn", "workloads": workloads} | rest))
+
+
+def _oracle(problem, data):
+    kind = data.draw(st.sampled_from(sorted(oracles_of(problem))))
+    [oracle] = oracles_of(problem)[kind]
+    return problem.segments.kinds[kind].profile, oracle
+
+
+def _values(problem, data):
+    values = data.draw(st.lists(st.integers(0, 1000), min_size=len(problem.roles), max_size=len(problem.roles)))
+    return np.array(values)
+
+
+def _member(problem, role, run, rate_rps, model=None):
+    fill_ms = problem.instance.policy.fill_ms(role.slo_ms)
+    return Member(model or role.models[run.model], run.batch, run.processes, run.sm_share, rate_rps, run.turn, fill_ms,
+                  problem.instance.policy.rule.random_arrivals)
+
+
+def _holds(problem, profile, roles, members):
+    """Whether the verifier's rules hold for replicas on one slice."""
+    [performance] = problem.instance.performance
+    entry = problem.instance.fleet[0]
+    found = performance.predict(profile, members)
+    if None in found or sum(member.processes for member in members) > entry.type.slice_mps_clients(profile):
+        return False
+    held_gib = sum(one.memory_gib for one in found)
+    return held_gib <= entry.type.slice_memory_gib(profile) * (1 + ROUNDING) and all(
+        _tail_ms(problem, role, member, one) <= problem.instance.policy.budget_ms(role.slo_ms) * (1 + ROUNDING)
+        and member.rate_rps <= one.throughput_rps * (1 + ROUNDING)
+        for role, member, one in zip(roles, members, found, strict=True))
+
+
+def _tail_ms(problem, role, member, found):
+    """What of a replica must keep its latency budget: the percentile, or the time of a batch."""
+    rule, policy = problem.instance.shared_rule, problem.instance.policy
+    delay_ms = policy.queue_delay_ms(role.slo_ms, found.latency_ms)
+    tail_ms = rule.tail_ms(member.batch, member.processes, found, member.rate_rps, delay_ms)
+    return found.latency_ms if tail_ms is None else max(tail_ms, found.latency_ms)
+
+
+@pytest.mark.parametrize(("rest", "models"), [(NETWORK, NETWORK_MODELS), (TURNS, TURNS_MODELS)],
+                         ids=["network", "turns"])
+@given(data=st.data())
+@settings(max_examples=6, deadline=None)
+def test_contents_hold_at_their_rates_and_below(rest, models, data):
+    """Every content that is offered has operating points that hold, whatever part of the rates is routed."""
+    _contents_hold(_problem(data, rest, models), data)
+
+
+@pytest.mark.parametrize(("rest", "models"), [(NETWORK | RANDOM, NETWORK_MODELS), (TURNS | RANDOM, TURNS_MODELS)],
+                         ids=["network", "turns"])
+@given(data=st.data())
+@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+def test_contents_keep_their_percentiles_under_queueing(rest, models, data):
+    """The same for the percentile of requests; searches there are slower, so that failures are not made smaller."""
+    _contents_hold(_problem(data, rest, models), data)
+
+
+def _contents_hold(problem, data):
+    """Check contents that an oracle offers against the scalar path."""
+    profile, oracle = _oracle(problem, data)
+    values = _values(problem, data)
+    found = oracle.price(values, 0, data.draw(st.integers(0, 1)))
+    for content in (*found.contents[:5], *oracle.seeds()[:2]):
+        assert values[list(content)].sum() <= found.most or content in oracle.seeds()
+        roles = [problem.roles[at] for at in content]
+        runs = oracle.running(content)
+        assert runs is not None
+        for _ in range(3):
+            parts = data.draw(st.lists(st.floats(0, 1) | st.just(1.0), min_size=len(roles), max_size=len(roles)))
+            alone = len(roles) == 1
+            alone &= not problem.instance.policy.rule.random_arrivals
+            members = [_member(problem, role, run, 0.0 if alone else role.rate_rps * part)
+                       for role, run, part in zip(roles, runs, parts, strict=True)]
+            assert _holds(problem, profile, roles, members)
+
+
+def test_single_requests_that_take_longer_than_a_batch_are_planned_for():
+    """Two of a model that takes longer over one request than over two: pairs hold at rates that form single ones."""
+    network = load_performance("parvagpu-a100").models["inceptionv3"].coefficients
+    budget_ms = 1.001 * (network.exposed_host_ms(2, 2, 1) + 2 * network.gpu_ms(2, 1))
+    assert network.gpu_ms(1, 1) > 1.5 * network.gpu_ms(2, 1)
+    problem = Problem(Instance(version=1, name="single", **NETWORK, workloads=[
+        {"name": name, "model": "inceptionv3", "slo_ms": 2 * budget_ms, "rate_rps": 950 / budget_ms} for name in "ab"]))
+    pairs = list(itertools.combinations_with_replacement(range(len(problem.roles)), 2))
+    found = [(problem.segments.kinds[kind].profile, [problem.roles[at] for at in pair], oracle.running(pair))
+             for kind, [oracle] in oracles_of(problem).items() for pair in pairs]
+    running = [one for one in found if one[2]]
+    assert running
+    for profile, roles, runs in running:
+        members = [_member(problem, role, run, role.rate_rps) for role, run in zip(roles, runs, strict=True)]
+        assert _holds(problem, profile, roles, members)
+
+
+@given(data=st.data())
+@settings(max_examples=8, deadline=None, phases=[Phase.generate])
+def test_no_shared_slice_is_worth_more_than_the_bound(data):
+    """Replicas drawn at random, at rates of their roles, that hold by the scalar path are worth no more than told."""
+    problem = _problem(data, NETWORK, NETWORK_MODELS)
+    for _ in range(8):
+        _no_more_than_the_bound(problem, data)
+
+
+@given(data=st.data())
+@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+def test_no_shared_slice_is_worth_more_than_the_bound_under_queueing(data):
+    """The same for the percentile of requests."""
+    problem = _problem(data, NETWORK | RANDOM, NETWORK_MODELS)
+    for _ in range(10):
+        _no_more_than_the_bound(problem, data)
+
+
+def _no_more_than_the_bound(problem, data):
+    """Replicas drawn at random, at rates of their roles, against the oracle's bound where they hold."""
+    profile, oracle = _oracle(problem, data)
+    [performance] = problem.instance.performance
+    members, content = [], []
+    for _ in range(data.draw(st.integers(2, 4))):
+        at = data.draw(st.integers(0, len(problem.roles) - 1))
+        role = problem.roles[at]
+        rate_rps = role.rate_rps + (role.upto_rps - role.rate_rps) * data.draw(st.floats(0, 0.999999))
+        model, batch = data.draw(st.sampled_from(role.models)), data.draw(st.sampled_from(performance.batches[:9]))
+        members.append(Member(model, batch, data.draw(st.integers(1, 2)), 1.0, rate_rps, None,
+                              problem.instance.policy.fill_ms(role.slo_ms),
+                              problem.instance.policy.rule.random_arrivals))
+        content.append(at)
+    counts = np.bincount(content, minlength=len(problem.roles))
+    if _holds(problem, profile, [problem.roles[at] for at in content], members) and (counts <= oracle.copies).all():
+        values = (counts > 0) * 100
+        assert oracle.price(values, 0, data.draw(st.integers(0, 1))).most >= values[content].sum()
+
+
+@given(data=st.data())
+@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+def test_no_gpu_in_turns_is_worth_more_than_the_bound_under_queueing(data):
+    """Parts drawn at random that keep their percentiles at the rates of their roles are worth no more than told."""
+    problem = _problem(data, TURNS | RANDOM, TURNS_MODELS)
+    for _ in range(10):
+        _no_more_in_turns_than_the_bound(problem, data)
+
+
+def _no_more_in_turns_than_the_bound(problem, data):
+    """Parts drawn at random, at rates of their roles, against the oracle's bound where they hold."""
+    _, oracle = _oracle(problem, data)
+    [performance] = problem.instance.performance
+    split = data.draw(st.sampled_from(performance.splits))
+    members, content = [], []
+    for turn in range(len(split)):
+        for _ in range(data.draw(st.integers(1, 2))):
+            content.append(data.draw(st.integers(0, len(problem.roles) - 1)))
+            role = problem.roles[content[-1]]
+            model, batch = data.draw(st.sampled_from(role.models)), data.draw(st.sampled_from(performance.batches))
+            members.append(Member(model, batch, 1, split[turn], role.rate_rps, turn, partly_filled=True))
+    counts = np.bincount(content, minlength=len(problem.roles))
+    if _holds(problem, WHOLE, [problem.roles[at] for at in content], members) and (counts <= oracle.copies).all():
+        values = _values(problem, data)
+        assert oracle.price(values, 0, data.draw(st.integers(0, 1))).most >= values[content].sum()
+
+
+@given(data=st.data())
+@settings(max_examples=12, deadline=None)
+def test_no_gpu_in_turns_is_worth_more_than_the_bound(data):
+    """Parts drawn at random are worth no more than told at the roles that their capacities reach."""
+    problem = _problem(data, TURNS, TURNS_MODELS)
+    _, oracle = _oracle(problem, data)
+    [performance] = problem.instance.performance
+    split = data.draw(st.sampled_from(performance.splits))
+    members, classes = [], []
+    for turn in range(len(split)):
+        for _ in range(data.draw(st.integers(1, 2))):
+            role = data.draw(st.sampled_from(problem.roles))
+            model, batch = data.draw(st.sampled_from(role.models)), data.draw(st.sampled_from(performance.batches))
+            members.append(Member(model, batch, 1, split[turn], 0.0, turn))
+            classes.append(role)
+    if not _holds(problem, WHOLE, classes, members):
+        return
+    values, worth, content = _values(problem, data), 0, []
+    for role, one in zip(classes, performance.predict(WHOLE, members), strict=True):
+        reached = [at for at, other in enumerate(problem.roles) if other.workload_class == role.workload_class
+                   and other.rate_rps <= one.throughput_rps]
+        content.append(max(reached, key=lambda at: values[at]))
+        worth += int(values[content[-1]])
+    if (np.bincount(content, minlength=len(values)) <= oracle.copies).all():
+        assert oracle.price(values, 0, data.draw(st.integers(0, 1))).most >= worth
+
+
+@given(times_ms=st.lists(st.floats(0.1, 50), min_size=1, max_size=12), rate_rps=st.floats(0.1, 500),
+       upto=st.floats(1, 2), part=st.floats(0, 1), fill_s=st.floats(0.005, 0.5))
+@settings(max_examples=200, deadline=None)
+def test_utilisation_lies_between_the_least_and_the_most(times_ms, rate_rps, upto, part, fill_s):
+    """The scalar path's busy time of a rate is no more than plans and no less than bounds reckon with."""
+    role, batch = Role(("m",), 1.0, rate_rps, rate_rps * upto), len(times_ms)
+    busy_s = np.array(times_ms) / 1000 / np.arange(1, batch + 1)
+
+    def use(rate):
+        filled = Member("m", batch, 1, 1.0, rate, None, 1000 * fill_s).filled
+        return rate * busy_s[filled - 1]
+
+    assert use(rate_rps * part) <= most_use(busy_s, batch, role, fill_s) * (1 + ROUNDING)
+    higher = rate_rps * (1 + (upto - 1) * part)
+    assert use(higher) >= least_use(busy_s, batch, role, fill_s) * (1 - ROUNDING)

@@ -1,0 +1,212 @@
+"""Most throughput on a fixed fleet: optima are those of brute force, bounds hold, plans verify."""
+
+import math
+from dataclasses import replace
+from importlib import import_module
+from itertools import combinations
+
+import numpy as np
+import pytest
+from every_feature import faults_of, throughput_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sharing_oracle import random_sharing
+from throughput_oracle import instance_serves, most_isolated, most_shared
+
+import provision
+from provision.cli import main
+from provision.formulations.pricing.capacities import sets_of
+from provision.formulations.pricing.mps.boxes import most_throughput
+from provision.formulations.pricing.mps.menus import menu_of
+from provision.formulations.pricing.mps.throughput_plans import throughput_problem
+from provision.formulations.search.problem import Problem
+from provision.instances.generators.synthetic import random_instance
+from provision.models.performance.operating_points import Member
+from provision.models.plans.plan import Plan
+from provision.models.problem.search import Outcome
+
+SMALL = (("a30",), ("t4",), ("a30", "t4"), ("v100", "t4"))
+INSS = provision.read("inss")
+solving = import_module("provision.solving.solve")
+
+
+def isolated(seed):
+    """A small instance of isolated slices on a fixed fleet, at times with limits on replicas."""
+    plain = random_instance(seed, workloads=1 + seed % 3, gpus=SMALL[seed % len(SMALL)], gpus_each=0.9)
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 3, len(plain.fleet)).tolist()
+    fleet = [one.model_copy(update={"count": many}) for one, many in zip(plain.fleet, counts, strict=True)]
+    limits = [{"min_replicas": int(rng.integers(0, 3)), "max_replicas": int(rng.integers(2, 5))} if rng.random() < 0.5
+              else {} for _ in plain.workloads]
+    workloads = [one.model_copy(update=limit) for one, limit in zip(plain.workloads, limits, strict=True)]
+    return plain.replace(objective="max_throughput", fleet=fleet, workloads=workloads)
+
+
+def shared(seed):
+    """A small instance under interference, on GPUs of 5 units with batches up to 4."""
+    plain = random_sharing(seed, workloads=2 + seed % 3, gpus=("v100", "t4")[: 1 + seed % 2], hot=seed % 3 > 0)
+    coarse = [
+        data.model_copy(update={"max_batch": 4, "hardware": data.hardware.model_copy(update={"unit_share": 0.2})})
+        for data in plain.performance
+    ]
+    fleet = [one.model_copy(update={"count": 1 + (seed + at) % 2}) for at, one in enumerate(plain.fleet)]
+    workloads = [one.model_copy(update={"rate_rps": one.rate_rps / 3}) for one in plain.workloads]
+    return plain.replace(objective="max_throughput", performance=coarse, fleet=fleet, workloads=workloads)
+
+
+def agrees(result, best):
+    """Whether a proof is that of brute force."""
+    if best is None:
+        return result.status == "infeasible"
+    close = math.isclose(result.objective, best, rel_tol=2e-6)
+    return result.status == "optimal" and result.verified and close and result.bound >= best * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_isolated_optima_are_those_of_brute_force(seed):
+    instance = isolated(seed)
+    best = most_isolated(instance)
+    assert agrees(provision.solve(instance, "partition-counts"), best)
+
+
+def test_the_isolated_sample_has_answers_of_both_kinds():
+    found = [most_isolated(isolated(seed)) for seed in range(24)]
+    assert None in found and sum(one is not None for one in found) >= 12
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_shared_optima_are_those_of_brute_force(seed):
+    instance = shared(seed)
+    best = most_shared(instance)
+    assert agrees(provision.solve(instance, "master"), best)
+    greedy = provision.solve(instance, "greedy")
+    assert greedy.plan is None or (greedy.verified and greedy.objective <= best * (1 + 1e-9))
+
+
+def test_the_shared_sample_has_answers_of_both_kinds():
+    found = [most_shared(shared(seed)) for seed in range(12)]
+    assert None in found and sum(one is not None for one in found) >= 6
+
+
+@pytest.mark.parametrize("inss", [INSS, INSS.with_policy(latency_budget="queueing")], ids=["half_slo", "queueing"])
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sets(st.integers(0, 7), min_size=1, max_size=4), st.randoms(use_true_random=False), st.integers(1, 40))
+def test_no_points_beat_the_bound_of_a_set(inss, chosen, random, boxes):
+    """Random points that hold by the scalar path are worth no more; the points found are worth what is said."""
+    group, rule = [inss.workloads[at] for at in sorted(chosen)], inss.shared_rule
+    data, units = inss.performance[0], inss.performance[0].hardware.units
+    menu = menu_of(inss, "v100", [((one.model,), inss.budget_ms(one), inss.planned_rps(one)) for one in group])
+    found = most_throughput(menu, np.arange(len(group)), boxes)
+
+    def worth(points):
+        members = [Member(one.model, batch, 1, many / units, partly_filled=rule.random_arrivals)
+                   for one, (many, batch) in zip(group, points, strict=True)]
+        told = data.predict("whole", members)
+        if sum(many for many, _ in points) > units or not all(map(instance_serves(inss), group, told)):
+            return None
+        rps = [rule.carried_rps(batch, 1, one, inss.budget_ms(each))
+               for (_, batch), one, each in zip(points, told, group, strict=True)]
+        holds = all(one >= inss.planned_rps(each) * (1 - 1e-9) for one, each in zip(rps, group, strict=True))
+        return sum(rps) if holds else None
+
+    for _ in range(30):
+        cuts = sorted(random.sample(range(1, units), len(group) - 1))
+        shares = [high - low for low, high in zip([0, *cuts], [*cuts, units], strict=True)]
+        tried = worth([(many, random.randint(1, data.max_batch)) for many in shares])
+        assert tried is None or tried <= found.bound * (1 + 1e-9)
+    if found.value > 0:
+        assert worth((found.points + 1).tolist()) == pytest.approx(found.value)
+        assert found.value <= found.bound
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_no_method_contradicts_another(block):
+    """On random instances of all features every plan is verified and none beats a bound."""
+    instances = [one for seed in range(block, 1024, 97) if (one := throughput_of(seed))]
+    found = [faults_of(one, list(provision.methods()), 3) for one in instances]
+    assert not [fault for faults, _ in found for fault in faults]
+    assert sum(plans for _, plans in found) >= 5
+
+
+def test_sets_prove_the_most_that_keeps_a_percentile():
+    """With random arrivals, too: half of the SLO with twice the rates, which holds in replays, carries half as much."""
+    found = provision.solve(INSS.with_policy(latency_budget="queueing"), "master", replay=False)
+    assert found.status == "optimal" and found.verified and found.objective > 2 * 5520
+
+
+def test_auto_is_the_best_of_all_and_proves_it():
+    results = {name: provision.solve(INSS, name) for name in ("auto", "greedy", "igniter", "ffd++")}
+    assert results["auto"].status == "optimal" and all(one.verified for one in results.values())
+    assert max(one.objective for one in results.values()) == results["auto"].objective
+    assert all(one.objective == one.report.throughput_rps for one in results.values())
+
+
+def test_sets_are_listed_up_to_a_number_and_a_time(monkeypatch):
+    [sets] = sets_of(Problem(INSS)).values()
+    assert sets.every(0.0) is None and len(sets.every(math.inf)) > 8
+    monkeypatch.setattr("provision.formulations.pricing.mps.sets.MOST_SETS", 5)
+    [few] = sets_of(Problem(INSS)).values()
+    assert few.every(math.inf) is None
+
+
+def test_a_set_without_operating_points_is_worth_nothing():
+    problem = throughput_problem(INSS)
+    one, all_ = (0, (0,)), (0, tuple(range(len(problem.classes.demands))))
+    assert problem.points(all_) is None and problem.found(all_).bound == problem.value([one, all_]) == -1
+    assert problem.value([one, all_, all_]) == -2 and problem.value([one]) > 0
+
+
+def test_where_the_search_finds_no_points_a_plan_has_such_as_hold():
+    """The points of a least packing serve for plans too; they are worth no more than the best."""
+    problem = throughput_problem(INSS)
+    pattern = next((0, pair) for pair in combinations(range(8), 2) if problem.points((0, pair)) is not None)
+    problem.known[pattern] = most_throughput(problem.menus[0], np.array(pattern[1]), 1)._replace(value=-1.0), 1
+    held = problem.chosen(pattern)
+    assert (held >= 0).all() and held[:, 0].sum() + 2 <= INSS.performance[0].hardware.units
+    del problem.known[pattern]
+    assert (problem.chosen(pattern) >= 0).all() and problem.found(pattern).value > 0
+
+
+def test_replicas_that_share_a_slice_count_as_busy():
+    """Two replicas together carry less than each by itself would, whatever is routed to them."""
+    instance = provision.read("parvagpu-s1-shared")
+    instance = instance.replace(objective="max_throughput",
+                                fleet=[{"gpu": "a100-80gb", "price_per_hour": 5.12, "count": 1}])
+    both = [{"workload": name, "batch": 4, "rate_rps": rate} for name, rate in (("resnet50", 10.0), ("bert", 5.0))]
+
+    def value(replicas):
+        gpu = {"gpu": "a100-80gb", "mig": True, "slices": [{"profile": "7g.80gb", "replicas": replicas}]}
+        return instance.value(Plan(version=1, instance=instance.name, gpus=[gpu]))
+
+    assert value(both) == value([one | {"rate_rps": 1.0} for one in both])
+    assert value(both[1:]) < value(both) < value(both[:1]) + value(both[1:])
+
+
+def test_too_small_a_fleet_is_infeasible():
+    one = INSS.replace(fleet=[INSS.fleet[0].model_copy(update={"count": 1})])
+    result = provision.solve(one, "master")
+    assert result.status == "infeasible" and "min_gpus" in result.reason
+    assert provision.solve(one, "igniter").plan is None
+
+
+def test_a_plan_that_beats_its_bound_is_a_defect(monkeypatch):
+    plan = provision.solve(INSS, "igniter").plan
+    false = replace(provision.methods()["igniter"], run=lambda *_: Outcome("optimal", "proved", plan, bound=1.0))
+    monkeypatch.setattr(solving, "find_method", lambda name: false)
+    with pytest.raises(provision.MethodError, match="claims a bound of 1, and its plan has"):
+        provision.solve(INSS, "false")
+
+
+def test_the_terminal_tells_the_throughput(capsys):
+    assert main(["solve", "inss"]) == 0
+    told = capsys.readouterr().out.splitlines()[0]
+    assert "requests/s on 4 GPUs" in told and "optimal (proved), bound" in told and "gap 0.0%" in told
+    assert main(["what-if", "inss", "--vary", "rate=1.1"]) == 0
+    assert "requests/s on 4 GPUs instead of" in capsys.readouterr().out
+
+
+def test_an_upper_bound_is_better_when_lower():
+    fewest = INSS.replace(objective="min_gpus")
+    assert INSS.better(2.0, 1.0) and INSS.tighter(1.0, 2.0) and INSS.better(1.0, None) and not INSS.tighter(None, 1.0)
+    assert fewest.better(1.0, 2.0) and fewest.tighter(2.0, 1.0)
+    assert INSS.proved(1.0, 1.0) and not INSS.proved(1.0, 1.01) and not fewest.proved(1.01, 1.0)
