@@ -1,4 +1,4 @@
-"""Importers on a few lines of what is published, which stand in ``tests/data`` with their licences."""
+"""Importers on a few lines of what is published, in ``../shared/data/excerpts`` with their licences."""
 
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from provision.instances.importers.tokens.vllm_bench import read_vllm_bench
 from provision.models.base.errors import InputError
 from provision.models.performance.tokens.loads import TokenCounts
 
-DATA = Path(__file__).resolve().parents[2] / "data"
+DATA = Path(__file__).resolve().parents[4] / "shared/data/excerpts"
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the public excerpts are not in shared/")
 GPU = "a100-80gb"
 
 

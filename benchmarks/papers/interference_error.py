@@ -1,9 +1,9 @@
 """How far models of interference are from measured pairs on a V100 (iGniter, TPDS 2022, section 5.2).
 
-Run as ``python benchmarks/interference_error.py SOLO PAIRS``: tables of models alone and of models side by side, as
-iGniter published them. Every system is judged on the same latencies, those of pairs that the shipped co-location data
-was not fitted to. When a file has no such pair, all pairs are judged, co-location by cross-validation. The last line is
-``pairs N mean E p95 E`` (relative errors in percent) for co-location.
+Run as ``python benchmarks/papers/interference_error.py SOLO PAIRS``: tables of models alone and of models side by
+side, as iGniter published them. Every system is judged on the same latencies, those of pairs that the shipped co-
+location data was not fitted to. When a file has no such pair, all pairs are judged, co-location by cross-validation.
+The last line is ``pairs N mean E p95 E`` (relative errors in percent) for co-location.
 
 - iGniter: the shipped coefficients, fitted to its profile of 11 configurations per model.
 - gpu-lets: measured latencies alone times a slowdown linear in L2 and DRAM utilisations, fitted to the other pairs.
