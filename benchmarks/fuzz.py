@@ -13,6 +13,7 @@ from pathlib import Path
 import provision
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support/oracles"))
 from every_feature import COMBINATIONS, KINDS, faults_of, instance_of
 
 

@@ -67,15 +67,18 @@ def main() -> None:
     parser.add_argument("table", metavar="SPLITWISE_CSV", type=Path)
     parser.add_argument("traces", metavar="AZURE_DIR", type=Path)
     parser.add_argument("--rates", type=float, nargs="+", default=RATES_RPS, metavar="RPS")
+    parser.add_argument("--requests", type=int, default=REQUESTS, metavar="N", help="of a replay, per server")
+    parser.add_argument("--first", type=int, metavar="N", help="only the first N combinations of requests and limits")
     arguments = parser.parse_args()
     kinds = _kinds(arguments.table)
     conv, code = (_traced(arguments.traces / f"{name}.csv") for name in ("conv", "code"))
     print("| requests | limits | requests/s | method | A100s, H100s | cost per hour | bound | P99 TTFT, TPOT, ms | "
           "late |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    for name, tokens, limits in (("conv", conv, "server"), ("code", code, "server"), ("OpenOrca", OPEN_ORCA, "server"),
-                                 ("OpenOrca", OPEN_ORCA, "interactive")):
-        _compare(f"| {name} | {limits}", kinds, tokens, LIMITS[limits], arguments.rates)
+    cases = [("conv", conv, "server"), ("code", code, "server"), ("OpenOrca", OPEN_ORCA, "server"),
+             ("OpenOrca", OPEN_ORCA, "interactive")]
+    for name, tokens, limits in cases[: arguments.first]:
+        _compare(f"| {name} | {limits}", kinds, tokens, LIMITS[limits], arguments)
 
 
 def _kinds(path: Path) -> list[Kind]:
@@ -96,19 +99,20 @@ def _traced(path: Path) -> RequestTokens:
     return RequestTokens(input=Lengths(quantiles=pairs[0]), output=Lengths(quantiles=pairs[1]))
 
 
-def _compare(row: str, kinds: list[Kind], tokens: RequestTokens, limits: Limits, rates_rps: list[float]) -> None:
+def _compare(row: str, kinds: list[Kind], tokens: RequestTokens, limits: Limits, arguments: argparse.Namespace
+             ) -> None:
     """Print what every method plans for some requests under some limits."""
     mixed_rps = np.array([_highest_rps(one, tokens, limits) for one in kinds])
     buckets = buckets_of(tokens)
     sized_rps = np.array([[_highest_rps(kind, _one_size(one.prompt, one.output), limits) for kind in kinds]
                           for one in buckets])
-    for rate_rps in rates_rps:
+    for rate_rps in arguments.rates:
         for plan in _plans(kinds, mixed_rps, sized_rps, np.array([one.share for one in buckets]), rate_rps):
             gpus = [sum(many * kind.pool.gpus for many, kind in zip(plan.servers, kinds, strict=True)
                         if kind.pool.entry == entry) for entry in (0, 1)]
             cost = sum(many * kind.pool.cost for many, kind in zip(plan.servers, kinds, strict=True))
             print(f"{row} | {rate_rps:g} | {plan.method} | {gpus[0]}, {gpus[1]} | {cost:,.2f} | {plan.bound} | "
-                  f"{_replayed(plan, kinds, mixed_rps, tokens, limits, rate_rps)} |", flush=True)
+                  f"{_replayed(plan, kinds, mixed_rps, tokens, limits, rate_rps, arguments.requests)} |", flush=True)
 
 
 def _one_size(prompt: float, output: float) -> RequestTokens:
@@ -147,9 +151,9 @@ def _optimum(kinds: list[Kind], mixed_rps: np.ndarray, rate_rps: float) -> Plan:
 
 
 def _replayed(plan: Plan, kinds: list[Kind], mixed_rps: np.ndarray, tokens: RequestTokens, limits: Limits,
-              rate_rps: float) -> str:
+              rate_rps: float, requests: int) -> str:
     """P99 of the times of all requests, and how many are late; every server is an engine of its own."""
-    random, count = np.random.default_rng(7), REQUESTS * int(plan.servers.sum())
+    random, count = np.random.default_rng(7), requests * int(plan.servers.sum())
     sent_ms = np.cumsum(random.exponential(1000 / rate_rps, count))
     prompt, output = tokens.input.counts.sample(count, 7), tokens.output.counts.sample(count, 8)
     kind = _routed(plan, mixed_rps, prompt, output, tokens, random)

@@ -23,7 +23,7 @@ import provision
 from provision.instances.generators.families import repeated
 from provision.models.hardware.gpu import gpu_type
 
-SCENARIOS, TIMES = range(1, 7), range(1, 11)
+SCENARIOS = range(1, 7)
 SLOWDOWNS = (1.0, 1.1, 1.2)
 METHODS = ("parvagpu", "parvagpu-single", "parvagpu-unoptimized", "mig-serving-fast")
 CHANGED = 4
@@ -33,11 +33,13 @@ def main():
     """Print all parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
-    instances = [scenario(parser.parse_args().folder, number) for number in SCENARIOS]
+    parser.add_argument("--times", type=int, default=10, metavar="N", help="of figure 11: the most copies of S5")
+    options = parser.parse_args()
+    instances = [scenario(options.folder, number) for number in SCENARIOS]
     print_saved(instances)
     print_slack(instances)
     print_delays("figure 9", {f"S{number}": one for number, one in zip(SCENARIOS, instances, strict=True)})
-    print_delays("figure 11", {f"S5 x {times}": repeated(instances[4], times) for times in TIMES})
+    print_delays("figure 11", {f"S5 x {times}": repeated(instances[4], times) for times in range(1, options.times + 1)})
     print_changed(instances[CHANGED - 1])
 
 

@@ -7,6 +7,7 @@ versions.
 """
 
 import argparse
+from itertools import islice
 
 import numpy as np
 
@@ -24,9 +25,10 @@ def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queries", type=int, default=2000)
-    queries = parser.parse_args().queries
+    parser.add_argument("--first", type=int, metavar="N", help="only the first N variants")
+    options = parser.parse_args()
     columns = ["variant", "layers of several versions", "layer-wise rps", *SCHEDULERS]
-    print_table(columns, [row(*variant, queries) for variant in variants()])
+    print_table(columns, [row(*variant, options.queries) for variant in islice(variants(), options.first)])
 
 
 def variants():

@@ -22,8 +22,9 @@ def main():
     parser.add_argument("folder", nargs="?")
     parser.add_argument("--time-limit", type=float, default=60.0)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--instances", nargs="+", default=shipped_instances(), metavar="NAME")
     options = parser.parse_args()
-    instances = [provision.read(name) for name in shipped_instances()]
+    instances = [provision.read(name) for name in options.instances]
     if options.folder:
         instances += [sharing(import_scenario(options.folder, row, 0.9)) for row in range(1, 7)]
     rows = []

@@ -28,10 +28,11 @@ def main():
     parser.add_argument("--requests", type=float, default=1e7)
     parser.add_argument("--time-limit", type=float, default=20.0)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--instances", nargs="+", default=provision.shipped_instances(), metavar="NAME")
     options = parser.parse_args()
     print_table(["what", "requests", "CPU s", "requests/s"], [speed(*case, options.requests) for case in cases()])
     rows = []
-    for name in provision.shipped_instances():
+    for name in options.instances:
         instance = provision.read(name)
         plan = provision.solve(instance, time_limit_s=options.time_limit).plan
         rows += [[name, len(plan.gpus), *fate(instance, plan, cv, options.seconds)] for cv in (1.0, 0.0)]

@@ -1,0 +1,78 @@
+"""Every script under ``benchmarks/`` starts and ends well on its smallest case."""
+
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "benchmarks"
+SAMPLES = ROOT / "tests/data"
+SHARED = ROOT.parent / "shared/data"
+CASES = {
+    "agreement.py": "--instances 1 --time-limit 1 --workers 1",
+    "combinations.py": "--method greedy --only 'MIG, half_slo, own, min_gpus, free'",
+    "faults.py": "--sample 1 --workers 1",
+    "few_points.py": "{samples}/parvagpu",
+    "fit_colocation.py": "{shared}/igniter/v100_solo.csv {shared}/igniter/v100_pairs.csv "
+                         "{shared}/igniter/v100_profile.jsonl --out {out}/data.yaml",
+    "fit_gpulets.py": "{shared}/gpulets --out {out}/data.yaml",
+    "fit_igniter.py": "{samples}/igniter/profile.jsonl --out {out}",
+    "fit_parvagpu.py": "{samples}/parvagpu --out {out}/data.yaml",
+    "fit_veltair.py": "{samples}/veltair",
+    "fuzz.py": "--instances 1 --workers 1 --time-limit 1",
+    "interference.py": "--sizes 3 --methods greedy --time-limit 1",
+    "isolated.py": "--first 1 --time-limit 1",
+    "mixed_fleets.py": "--fleets 1 --time-limit 1",
+    "mlperf.py": "{samples}/mlperf/server.csv",
+    "mutation.py": "geometry --sample 1 --seconds 1",
+    "scale.py": "greedy-s5x100",
+    "token_error.py": "{samples}/guidellm {samples}/guidellm",
+    "token_speed.py": "--requests 1000",
+    "transitions.py": "--states 1 --targets 1 --workers 1",
+    "papers/both_rules.py": "--families igniter --cases testbed-12 --methods greedy --rules half_slo --seconds 1",
+    "papers/gpulets_grid.py": "--scalings 0.5 --methods gpulets --every 1000 --jobs 1 --time-limit 1",
+    "papers/inferno.py": "{samples}/inferno",
+    "papers/inss.py": "--states 1 --proven 0 --seconds 1 --time-limit 1",
+    "papers/inss_training.py": "--episodes 1 --seeds 0",
+    "papers/inss_workflow.py": "--runs 1",
+    "papers/interference_error.py": "{shared}/igniter/v100_solo.csv {shared}/igniter/v100_pairs.csv",
+    "papers/melange.py": "{shared}/llm/splitwise_perf_model.csv {samples}/azure-llm --rates 1 --first 1 --requests 100",
+    "papers/model_error.py": "{table}",
+    "papers/parvagpu_figures.py": "{samples}/parvagpu --times 1",
+    "papers/systems.py": "--families igniter --methods igniter --time-limit 1 --seconds 1",
+    "papers/veltair.py": "--queries 10 --first 1",
+    "service/hostile.py": "--requests 10",
+    "service/load.py": "--clients 1 --jobs 1 --method greedy",
+    "traffic/certainty.py": "igniter-motivation --only half_slo --half-limit 1 --seconds 1 --seeds 1",
+    "traffic/queue_sharpness.py": "--sizes 1 --processes 1 --turns 1",
+    "traffic/replays.py": "--time-limit 1 --seconds 1 --instances parvagpu-s1",
+    "traffic/simulator.py": "--requests 1000 --time-limit 1 --seconds 1 --instances parvagpu-s1",
+}
+"""By script: the options of its smallest case."""
+LIBRARIES = {"mutation.py": "cosmic_ray", "papers/inss_training.py": "torch"}
+"""What scripts need beside the package and what its tests need."""
+
+
+def test_every_script_has_a_case():
+    scripts = {str(path.relative_to(SCRIPTS)) for path in SCRIPTS.rglob("*.py") if "__main__" in path.read_text()}
+    assert scripts == set(CASES)
+
+
+@pytest.mark.parametrize("script", CASES)
+def test_it_starts(script, tmp_path):
+    options = CASES[script]
+    if script in LIBRARIES and find_spec(LIBRARIES[script]) is None:
+        pytest.skip(f"{LIBRARIES[script]} is not installed")
+    if ("{shared}" in options or "{table}" in options) and not SHARED.is_dir():
+        pytest.skip("the public data are not in shared/")
+    if "{table}" in options:
+        (tmp_path / "prof_data").mkdir()
+        (tmp_path / "prof_data/resnet50.csv").symlink_to(SHARED / "parvagpu/prof_data/resnet50.csv")
+    words = shlex.split(options.format(samples=SAMPLES, shared=SHARED, out=tmp_path, table=tmp_path))
+    ran = subprocess.run([sys.executable, str(SCRIPTS / script), *words], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.stdout
