@@ -61,9 +61,9 @@ TARGETS = {
         ("tests/models/traffic/test_queueing.py", "tests/models/traffic/test_rules.py"),
     ),
     "bounds": Target(
-        ("formulations/bounds/cover_bound.py", "formulations/pricing/alone/cover.py",
+        ("formulations/bounds/replica_set_bound.py", "formulations/pricing/alone/replica_sets.py",
          "formulations/search/aggregation.py"),
-        ("tests/formulations/isolated", "tests/formulations/pricing/test_cover.py",
+        ("tests/formulations/isolated", "tests/formulations/pricing/test_replica_sets.py",
          "tests/formulations/search/test_aggregation.py"),
     ),
     "applier": Target(
@@ -76,8 +76,8 @@ NAMED = {
         ("provision/verification/verify.py", "times_ms[-1]", "times_ms[0]"),
     ),
     "bounds": (
-        ("formulations/bounds/cover_bound.py", "return max(bounds), needed[0]", "return 0.0, needed[0]"),
-        ("formulations/bounds/cover_bound.py", "return max(bounds), needed[0]", "return min(bounds), needed[0]"),
+        ("formulations/bounds/replica_set_bound.py", "return max(bounds), needed[0]", "return 0.0, needed[0]"),
+        ("formulations/bounds/replica_set_bound.py", "return max(bounds), needed[0]", "return min(bounds), needed[0]"),
     ),
     "latency rules": (
         ("models/traffic/queueing.py", "gammaincinv(batch - 1,", "gammaincinv(batch,"),

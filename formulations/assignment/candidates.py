@@ -1,4 +1,4 @@
-"""The contents that GPUs of a fleet may hold, as tables over slice kinds, and the plan from a choice of them."""
+"""The patterns that GPUs of a fleet may hold, as tables over slice types, and the plan from a choice of them."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,38 +8,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.assignment import interference, network
-from provision.formulations.assignment.contents import SliceContent, Worth, alone, kinds_of, most_slices
 from provision.formulations.assignment.dealt import Held, plan_of
 from provision.formulations.assignment.gpus import Candidates, Program
-from provision.formulations.assignment.slices import ContentRows
-from provision.formulations.bounds.cover_bound import cover_bound
+from provision.formulations.assignment.patterns import SlicePattern, Worth, alone, most_slices, slice_types_of
+from provision.formulations.assignment.slices import PatternRows
+from provision.formulations.bounds.replica_set_bound import replica_set_bound
 from provision.formulations.search.feasibility import fastest_ms
 from provision.formulations.search.partitions import partitions_of
-from provision.formulations.search.segments import SliceKind, best_segments, cap_rps
+from provision.formulations.search.segments import SliceType, best_segments, cap_rps
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Status
 
 
-class ContentCandidates(Candidates):
-    """The contents of every slice kind; ``part`` and ``replicas`` are (contents, workloads) of a kind.
+class PatternCandidates(Candidates):
+    """The patterns of every slice type; ``part`` and ``replicas`` are (patterns, workloads) of a kind.
 
-    ``relaxed`` bounds what shared slices of a kind carry where their contents are not all listed.
+    ``relaxed`` bounds what shared slices of a kind carry where their patterns are not all listed.
     """
 
     too_small: tuple[Status, str] = "infeasible", "proved: no plan fits the fleet; allow more GPUs, or fewer replicas"
 
     def __init__(self, instance: Instance) -> None:
         self.instance, self.worth = instance, Worth(instance)
-        self.kinds = kinds_of(instance)
+        self.slice_types = slice_types_of(instance)
         every = range(len(instance.workloads))
-        routed = [network.shared(instance, kind) for kind in self.kinds]
-        self.contents = [self.worth.undominated([*self._unrouted(kind, every), *found])
-                         for kind, (found, _) in zip(self.kinds, routed, strict=True)]
-        self.relaxed = [None if complete else network.relaxed(instance, kind)
-                        for kind, (_, complete) in zip(self.kinds, routed, strict=True)]
-        tables = [self._table(contents) for contents in self.contents]
+        routed = [network.shared(instance, slice_type) for slice_type in self.slice_types]
+        self.patterns = [self.worth.undominated([*self._unrouted(slice_type, every), *found])
+                         for slice_type, (found, _) in zip(self.slice_types, routed, strict=True)]
+        self.relaxed = [None if complete else network.relaxed(instance, slice_type)
+                        for slice_type, (_, complete) in zip(self.slice_types, routed, strict=True)]
+        tables = [self._table(patterns) for patterns in self.patterns]
         self.part, self.replicas = [one for one, _ in tables], [one for _, one in tables]
         pairs = [[self._own(w, e) for e in range(len(instance.fleet))] for w in range(len(instance.workloads))]
         self.own = np.array([[own for own, _ in row] for row in pairs])
@@ -53,47 +53,48 @@ class ContentCandidates(Candidates):
     @property
     def bound(self) -> float:
         """A bound on the objective (as a loss) before any search."""
-        return -math.inf if self.worth.counted else self.covers[0]
+        return -math.inf if self.worth.counted else self.replica_sets[0]
 
     @cached_property
-    def covers(self) -> tuple[float, list[float]]:
-        """Cover bound, and the compute slices that each workload needs at least; zeros where workloads may share."""
-        shared = any(len(content.replicas) > 1 for contents in self.contents for content in contents)
+    def replica_sets(self) -> tuple[float, list[float]]:
+        """Replica-set bound, and the compute slices that each workload needs at least; zeros where workloads may share.
+        """
+        shared = any(len(pattern.replicas) > 1 for patterns in self.patterns for pattern in patterns)
         if self.loose or shared or self.worth.counted or any(
             data.kind == "igniter" for data in self.instance.performance
         ):
             return 0.0, [0.0] * len(self.worth.planned_rps)
         segments = best_segments(self.instance)
         useful_rps = np.minimum(segments.throughput_rps, cap_rps(self.instance)[:, None])
-        found = cover_bound(self.instance, useful_rps, segments, partitions_of(self.instance, segments))
+        found = replica_set_bound(self.instance, useful_rps, segments, partitions_of(self.instance, segments))
         return found[0], list(found[1].cost)
 
     def of_entry(self, entry: int) -> list[int]:
         """The kinds of a fleet entry."""
-        return [k for k, kind in enumerate(self.kinds) if kind.entry == entry]
+        return [k for k, slice_type in enumerate(self.slice_types) if slice_type.entry == entry]
 
-    def most(self, kind: int) -> int:
+    def most(self, slice_type: int) -> int:
         """Slots of a kind on one GPU."""
-        return most_slices(self.instance, self.kinds[kind])
+        return most_slices(self.instance, self.slice_types[slice_type])
 
-    def _unrouted(self, kind: SliceKind, workloads: Sequence[int]) -> list[SliceContent]:
-        """The contents of some workloads that hold at any routed rates up to their capacities."""
-        return [*alone(self.instance, kind, workloads),
-                *interference.shared(self.instance, kind, workloads, self.worth)]
+    def _unrouted(self, slice_type: SliceType, workloads: Sequence[int]) -> list[SlicePattern]:
+        """The patterns of some workloads that hold at any routed rates up to their capacities."""
+        return [*alone(self.instance, slice_type, workloads),
+                *interference.shared(self.instance, slice_type, workloads, self.worth)]
 
-    def _table(self, contents: list[SliceContent]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        parts, replicas = np.zeros((2, len(contents), len(self.worth.planned_rps)))
-        for q, content in enumerate(contents):
-            for one in content.replicas:
+    def _table(self, patterns: list[SlicePattern]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        parts, replicas = np.zeros((2, len(patterns), len(self.worth.planned_rps)))
+        for q, pattern in enumerate(patterns):
+            for one in pattern.replicas:
                 planned = self.worth.planned_rps[one.workload]
                 parts[q, one.workload] += one.capacity_rps / planned if planned else 1.0
                 replicas[q, one.workload] += 1
-        return parts if not len(parts) else np.minimum(parts, np.where(self._fixed(contents), np.inf, 1.0)), \
+        return parts if not len(parts) else np.minimum(parts, np.where(self._fixed(patterns), np.inf, 1.0)), \
             replicas.astype(int)
 
     @staticmethod
-    def _fixed(contents: list[SliceContent]) -> NDArray[np.bool_]:
-        return np.array([[one.routed] for one in contents])
+    def _fixed(patterns: list[SlicePattern]) -> NDArray[np.bool_]:
+        return np.array([[one.routed] for one in patterns])
 
     def can(self, workload: int, entry: int) -> bool:
         """Whether GPUs of an entry can be of use to a workload."""
@@ -108,14 +109,14 @@ class ContentCandidates(Candidates):
         one = self.instance.workloads[w]
         if not self.can(w, e):
             return math.inf, 0
-        own = min((self._alike(w, k, content) for k in self.of_entry(e)
-                   for content in self._unrouted(self.kinds[k], [w])), default=math.inf)
+        own = min((self._alike(w, k, pattern) for k in self.of_entry(e)
+                   for pattern in self._unrouted(self.slice_types[k], [w])), default=math.inf)
         return own, own if one.max_replicas is None else min(own, one.max_replicas)
 
-    def _alike(self, w: int, k: int, content: SliceContent) -> float:
-        """The number of GPUs with one content in all slices that serves a workload; infinite where its limits break."""
-        one, each = self.instance.workloads[w], len(content.replicas)
-        part = float(self._table([content])[0][0, w])
+    def _alike(self, w: int, k: int, pattern: SlicePattern) -> float:
+        """The number of GPUs with one pattern in all slices that serves a workload; infinite where its limits break."""
+        one, each = self.instance.workloads[w], len(pattern.replicas)
+        part = float(self._table([pattern])[0][0, w])
         carried = min(one.max_share_per_gpu, self.most(k) * part)
         for_rate = math.ceil(1 / carried - TOLERANCE) if self.worth.planned_rps[w] else 0
         gpus = max(for_rate, math.ceil(one.min_replicas / (each * self.most(k))))
@@ -140,10 +141,10 @@ class ContentCandidates(Candidates):
         return (f"workload {one.name}: no slice meets slo_ms {one.slo_ms:g}; the fastest takes {least_ms:.4g} ms: "
                 f"slo_ms {enough_ms:g} or more would work")
 
-    def rows(self, copies: NDArray[np.int64], program: Program, name: str) -> ContentRows:
+    def rows(self, copies: NDArray[np.int64], program: Program, name: str) -> PatternRows:
         """The model over these GPUs, in a program."""
-        return ContentRows(self, copies, program, name)
+        return PatternRows(self, copies, program, name)
 
     def plan(self, copies: Iterable[int], held: list[Held], name: str) -> Plan | None:
-        """The plan of chosen contents; see ``dealt.plan_of``."""
+        """The plan of chosen patterns; see ``dealt.plan_of``."""
         return plan_of(self.worth, copies, held, name)

@@ -1,22 +1,22 @@
-"""From contents in the slices of GPUs to a plan: the rate of every workload is dealt out to its replicas."""
+"""From patterns in the slices of GPUs to a plan: the rate of every workload is dealt out to its replicas."""
 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from provision.formulations.assignment.contents import ContentReplica, SliceContent, Worth
+from provision.formulations.assignment.patterns import PatternReplica, SlicePattern, Worth
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 
-Held = list[tuple[str, int, SliceContent]]
-"""Slices of a GPU: profile, start and content."""
+Held = list[tuple[str, int, SlicePattern]]
+"""Slices of a GPU: profile, start and pattern."""
 Place = tuple[int, int, int]
 """A replica by its GPU, slice and number."""
 
 
 def plan_of(worth: Worth, entries: Iterable[int], held: Iterable[Held], name: str) -> Plan | None:
-    """The plan of contents, with rates for replicas; None where they do not carry the planned rates.
+    """The plan of patterns, with rates for replicas; None where they do not carry the planned rates.
 
     Parameters
     ----------
@@ -28,11 +28,11 @@ def plan_of(worth: Worth, entries: Iterable[int], held: Iterable[Held], name: st
         The method's, for the plan.
     """
     kept = [(int(e), slices) for e, slices in zip(entries, held, strict=True) if slices]
-    places: list[list[tuple[Place, ContentReplica, bool]]] = [[] for _ in worth.planned_rps]
+    places: list[list[tuple[Place, PatternReplica, bool]]] = [[] for _ in worth.planned_rps]
     for g, (_, slices) in enumerate(kept):
-        for s, (_, _, content) in enumerate(slices):
-            for r, one in enumerate(content.replicas):
-                places[one.workload].append(((g, s, r), one, content.routed))
+        for s, (_, _, pattern) in enumerate(slices):
+            for r, one in enumerate(pattern.replicas):
+                places[one.workload].append(((g, s, r), one, pattern.routed))
     rates: dict[Place, float] = {}
     for w, mine in enumerate(places):
         dealt = _dealt(worth, w, [(g, one, routed) for (g, _, _), one, routed in mine])
@@ -43,7 +43,7 @@ def plan_of(worth: Worth, entries: Iterable[int], held: Iterable[Held], name: st
                                          for g, (e, slices) in enumerate(kept)))
 
 
-def _dealt(worth: Worth, w: int, places: Sequence[tuple[int, ContentReplica, bool]]) -> list[float] | None:
+def _dealt(worth: Worth, w: int, places: Sequence[tuple[int, PatternReplica, bool]]) -> list[float] | None:
     """Rates of a workload's replicas, each given with its GPU; None where they cannot carry the planned rate.
 
     Routed replicas get exactly their capacities; the rest is dealt out in proportion to capacity, up to the largest
@@ -69,14 +69,14 @@ def _dealt(worth: Worth, w: int, places: Sequence[tuple[int, ContentReplica, boo
 def _gpu(instance: Instance, g: int, e: int, slices: Held, rates: dict[Place, float]) -> PlannedGpu:
     pieces = [
         Slice(profile=profile, start=start, replicas=tuple(
-            _replica(instance, one, rates[g, s, r]) for r, one in enumerate(content.replicas)))
-        for s, (profile, start, content) in enumerate(slices)
+            _replica(instance, one, rates[g, s, r]) for r, one in enumerate(pattern.replicas)))
+        for s, (profile, start, pattern) in enumerate(slices)
     ]
     entry = instance.fleet[e]
     return PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(sorted(pieces, key=lambda one: one.start)))
 
 
-def _replica(instance: Instance, one: ContentReplica, rate_rps: float) -> Replica:
+def _replica(instance: Instance, one: PatternReplica, rate_rps: float) -> Replica:
     workload = instance.workloads[one.workload]
     return Replica(workload=workload.name, batch=one.batch, processes=one.processes, sm_share=one.sm_share,
                    rate_rps=rate_rps, turn=one.turn, model=workload.named(one.model))

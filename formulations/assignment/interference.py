@@ -1,4 +1,4 @@
-"""Contents of whole GPUs that replicas share under MPS, by iGniter's model: every set of operating points that holds.
+"""Patterns of whole GPUs that replicas share under MPS, by iGniter's model: every set of operating points that holds.
 
 Neighbours only slow a replica down, so a set that does not hold is not enlarged. Batch times do not depend on routed
 rates: a replica carries anything up to its throughput beside its neighbours.
@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.assignment.contents import (
-    ContentReplica,
-    SliceContent,
+from provision.formulations.assignment.patterns import (
+    PatternReplica,
+    SlicePattern,
     Worth,
     capacity_rps,
     clients_of,
     undominated,
 )
-from provision.formulations.search.segments import SliceKind
+from provision.formulations.search.segments import SliceType
 from provision.models.base.errors import UnsupportedError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterProfiles, Terms, solo_terms, together
@@ -53,16 +53,16 @@ class Kept(NamedTuple):
     most: int
 
 
-def shared(instance: Instance, kind: SliceKind, workloads: Sequence[int], worth: Worth, kept: Sequence[Kept] = (),
-           most_sets: int = MOST_SETS) -> list[SliceContent]:
-    """The best contents of some workloads on whole GPUs of a kind; none where there is no data of iGniter's.
+def shared(instance: Instance, slice_type: SliceType, workloads: Sequence[int], worth: Worth, kept: Sequence[Kept] = (),
+           most_sets: int = MOST_SETS) -> list[SlicePattern]:
+    """The best patterns of some workloads on whole GPUs of a kind; none where there is no data of iGniter's.
 
     Parameters
     ----------
     instance, kind, workloads, worth
-        The problem, the slice kind, workloads by index, and what contents are worth.
+        The problem, the slice type, workloads by index, and what patterns are worth.
     kept
-        Replicas that run: it counts as well how many of each a content has.
+        Replicas that run: it counts as well how many of each a pattern has.
     most_sets
         Most sets of operating points with one number of replicas.
 
@@ -71,27 +71,29 @@ def shared(instance: Instance, kind: SliceKind, workloads: Sequence[int], worth:
     UnsupportedError
         When there are too many sets of operating points to list.
     """
-    entry = instance.fleet[kind.entry]
-    if kind.profile != WHOLE:
+    entry = instance.fleet[slice_type.entry]
+    if slice_type.profile != WHOLE:
         return []
     files = [data for data in instance.performance if data.gpu == entry.gpu and data.kind == "igniter"]
-    return [content for data in files for content in _listed(instance, kind, data, workloads, worth, kept, most_sets)]
+    return [
+        pattern for data in files for pattern in _listed(instance, slice_type, data, workloads, worth, kept, most_sets)
+    ]
 
 
 def _listed(
-    instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads: Sequence[int], worth: Worth,
+    instance: Instance, slice_type: SliceType, data: IgniterProfiles, workloads: Sequence[int], worth: Worth,
     kept: Sequence[Kept], most_sets: int,
-) -> Iterator[SliceContent]:
-    """The contents that no other content with as many replicas dominates."""
-    ways = _ways(instance, kind, data, workloads)
-    most = min(data.hardware.units, clients_of(instance.fleet[kind.entry], WHOLE))
+) -> Iterator[SlicePattern]:
+    """The patterns that no other pattern with as many replicas dominates."""
+    ways = _ways(instance, slice_type, data, workloads)
+    most = min(data.hardware.units, clients_of(instance.fleet[slice_type.entry], WHOLE))
     for sets, rates in _sets(instance, data, ways, most, most_sets):
         told = ways.lone[sets[:, 0]] if sets.shape[1] == 1 else ~ways.elsewhere[:, sets].all(axis=2).any(axis=0)
         sets, rates = sets[told], rates[told]
         if len(sets):
             costs = worth.costs(*worth.table(ways.workload[sets], rates), rates.sum(axis=1))
             for row in undominated(np.column_stack([costs, *(-_going_on(ways, sets, one) for one in kept)])):
-                yield _content(data, ways, sets[row], rates[row])
+                yield _pattern(data, ways, sets[row], rates[row])
 
 
 def _going_on(ways: Ways, sets: NDArray[np.int64], kept: Kept) -> NDArray[np.int64]:
@@ -101,9 +103,9 @@ def _going_on(ways: Ways, sets: NDArray[np.int64], kept: Kept) -> NDArray[np.int
     return going_on
 
 
-def _ways(instance: Instance, kind: SliceKind, data: IgniterProfiles, workloads: Sequence[int]) -> Ways:
+def _ways(instance: Instance, slice_type: SliceType, data: IgniterProfiles, workloads: Sequence[int]) -> Ways:
     """Every batch and number of units of every model; without MPS a replica has all units."""
-    entry, every = instance.fleet[kind.entry], data.hardware.units
+    entry, every = instance.fleet[slice_type.entry], data.hardware.units
     batch, units = (axis.ravel() for axis in np.meshgrid(
         np.arange(1, data.max_batch + 1), np.arange(1 if entry.mps else every, every + 1)
     ))
@@ -173,12 +175,12 @@ def _enlarged(sets: NDArray[np.int64], units: NDArray[np.int64], limit: int, mos
     return np.concatenate(grown)
 
 
-def _content(
+def _pattern(
     data: IgniterProfiles, ways: Ways, chosen: NDArray[np.int64], rates: NDArray[np.float64]
-) -> SliceContent:
+) -> SlicePattern:
     replicas = tuple(
-        ContentReplica(int(ways.workload[at]), int(ways.model[at]), int(ways.batch[at]), 1,
+        PatternReplica(int(ways.workload[at]), int(ways.model[at]), int(ways.batch[at]), 1,
                 min(round(float(ways.units[at]) * data.hardware.unit_share, 9), 1.0), float(rate))
         for at, rate in zip(chosen, rates, strict=True)
     )
-    return SliceContent(replicas, float(rates.sum()))
+    return SlicePattern(replicas, float(rates.sum()))

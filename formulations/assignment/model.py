@@ -12,13 +12,13 @@ from dataclasses import replace
 from functools import lru_cache
 from time import perf_counter
 
-from provision.formulations.assignment.candidates import ContentCandidates
-from provision.formulations.assignment.contents import kinds_of
+from provision.formulations.assignment.candidates import PatternCandidates
 from provision.formulations.assignment.gpus import Ended, Program
 from provision.formulations.assignment.network import networks_of
+from provision.formulations.assignment.patterns import slice_types_of
 from provision.formulations.assignment.points import PointCandidates
 from provision.formulations.assignment.sharing import SharingRows
-from provision.formulations.assignment.slices import ContentRows
+from provision.formulations.assignment.slices import PatternRows
 from provision.models.base.errors import UnsupportedError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -50,7 +50,9 @@ class SmallInstances(Method):
         if len(instance.workloads) > MOST_WORKLOADS:
             raise UnsupportedError(f"method {self.name} takes at most {MOST_WORKLOADS} workloads, here are "
                                    f"{len(instance.workloads)}; use --method auto")
-        if instance.objective == THROUGHPUT and any(networks_of(instance, kind) for kind in kinds_of(instance)):
+        if instance.objective == THROUGHPUT and any(
+            networks_of(instance, slice_type) for slice_type in slice_types_of(instance)
+        ):
             raise UnsupportedError(f"method {self.name} lists slices that workloads share up to their stated rates, "
                                    f"and {THROUGHPUT} asks for more; use --method auto")
         candidates = candidates_of(instance)
@@ -71,22 +73,22 @@ class _ByDigest:
         return hash(self.instance.digest)
 
 
-def candidates_of(instance: Instance) -> PointCandidates | ContentCandidates:
-    """The candidates of an instance: points under interference with one replica of each workload, else contents.
+def candidates_of(instance: Instance) -> PointCandidates | PatternCandidates:
+    """The candidates of an instance: points under interference with one replica of each workload, else patterns.
 
     Those of the last instances are kept.
 
     Raises
     ------
     UnsupportedError
-        When there are too many contents to list.
+        When there are too many patterns to list.
     """
     return _candidates(_ByDigest(instance))
 
 
 @lru_cache(maxsize=2)
-def _candidates(key: _ByDigest) -> PointCandidates | ContentCandidates:
-    return (PointCandidates if one_point_each(key.instance) else ContentCandidates)(key.instance)
+def _candidates(key: _ByDigest) -> PointCandidates | PatternCandidates:
+    return (PointCandidates if one_point_each(key.instance) else PatternCandidates)(key.instance)
 
 
 def one_point_each(instance: Instance) -> bool:
@@ -131,7 +133,7 @@ class _Search:
 
     def __init__(
         self,
-        candidates: PointCandidates | ContentCandidates,
+        candidates: PointCandidates | PatternCandidates,
         control: Search,
         program: Callable[[Search, bool], Program],
         name: str,
@@ -142,7 +144,7 @@ class _Search:
         self.bound: float = candidates.bound
         self.until = perf_counter() + control.time_limit_s
 
-    def rows(self, safe: bool) -> SharingRows | ContentRows:
+    def rows(self, safe: bool) -> SharingRows | PatternRows:
         """The model, begun at the plan that is given."""
         copies = self.candidates.copies(self.control.start)
         rows = self.candidates.rows(copies, self.program(self.control, safe), self.name)
@@ -150,7 +152,7 @@ class _Search:
             rows.hint(self.control.start)
         return rows
 
-    def run(self, rows: SharingRows | ContentRows) -> Outcome:
+    def run(self, rows: SharingRows | PatternRows) -> Outcome:
         """Search in favour of plans, then where none of these holds against them; Ctrl-C keeps the best."""
         self._tell()
         limit_s = self.until - perf_counter()
@@ -164,7 +166,7 @@ class _Search:
             ended = "stopped"
         return self._outcome(ended)
 
-    def _improve(self, rows: SharingRows | ContentRows, limit_s: float) -> Ended:
+    def _improve(self, rows: SharingRows | PatternRows, limit_s: float) -> Ended:
         """How the solver ended: optimal, infeasible, stopped, or time_limit."""
         ended, bound = rows.program.solve(limit_s, lambda value: self._consider(rows.plan(value)))
         if not rows.program.safe and bound is not None:

@@ -1,6 +1,6 @@
-"""Contents of slices that different workloads share, by closed networks: batch times depend on the routed rates.
+"""Patterns of slices that different workloads share, by closed networks: batch times depend on the routed rates.
 
-Plans take contents at rates on a grid, each of which holds; that leaves some plans out. Bounds take a relaxation: the
+Plans take patterns at rates on a grid, each of which holds; that leaves some plans out. Bounds take a relaxation: the
 slice's time is shared out, a request takes at least the least slice time that some batch gives it.
 """
 
@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.assignment.contents import ContentReplica, SliceContent, clients_of
-from provision.formulations.search.segments import SliceKind
+from provision.formulations.assignment.patterns import PatternReplica, SlicePattern, clients_of
+from provision.formulations.search.segments import SliceType
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedNetworks
@@ -24,7 +24,7 @@ from provision.models.problem.instance import SHARED, Instance
 GRIDS = {2: 4, 3: 2}
 """By the number of replicas on a slice, into how many equal parts a workload's rate is split, where that is allowed."""
 MOST_PREDICTIONS = 10_000
-"""So many sets of replicas at rates are tried on one kind of slice, those of fewer replicas first."""
+"""So many sets of replicas at rates are tried on one slice type, those of fewer replicas first."""
 
 
 class SharedSliceBound(NamedTuple):
@@ -48,19 +48,19 @@ class Way(NamedTuple):
     processes: int
 
 
-def networks_of(instance: Instance, kind: SliceKind) -> list[FittedNetworks]:
+def networks_of(instance: Instance, slice_type: SliceType) -> list[FittedNetworks]:
     """The closed networks by which workloads may share slices of a kind.
 
     None where other data of the GPU type gives every replica a part of the SMs, which these do not.
     """
-    entry = instance.fleet[kind.entry]
+    entry = instance.fleet[slice_type.entry]
     files = [data for data in instance.performance if data.gpu == entry.gpu]
     if not (instance.policy.share_slices and entry.mps) or any(data.kind in SHARED for data in files):
         return []
-    return [data for data in files if data.kind == "closed-network" and kind.profile in data.profiles]
+    return [data for data in files if data.kind == "closed-network" and slice_type.profile in data.profiles]
 
 
-def relaxed(instance: Instance, kind: SliceKind) -> SharedSliceBound | None:
+def relaxed(instance: Instance, slice_type: SliceType) -> SharedSliceBound | None:
     """What no plan exceeds on shared slices of a kind; None where workloads do not share it.
 
     Closed networks give a batch of f requests a slice time S(f), and a replica's batches fill to f <= b. While the
@@ -68,15 +68,15 @@ def relaxed(instance: Instance, kind: SliceKind) -> SharedSliceBound | None:
     1000 p b / (P S(b)), so that the same sum with b in the place of f is below 1. Either way the least S(f) / f over
     f <= b gives a sum of at most 1. A batch takes no less than Z + S(b), with one more process that launches.
     """
-    files, clients = networks_of(instance, kind), clients_of(instance.fleet[kind.entry], kind.profile)
+    files, clients = networks_of(instance, slice_type), clients_of(instance.fleet[slice_type.entry], slice_type.profile)
     if not files or clients < 2:
         return None
     time, most = np.full(len(instance.workloads), np.inf), np.zeros(len(instance.workloads))
     for data in files:
-        for way in _ways(instance, kind, data, clients - 1):
+        for way in _ways(instance, slice_type, data, clients - 1):
             workload = instance.workloads[way.workload]
             network = data.models[workload.models[way.model]].coefficients
-            compute = instance.fleet[kind.entry].type.slice_compute(kind.profile)
+            compute = instance.fleet[slice_type.entry].type.slice_compute(slice_type.profile)
             batch_ms, planned = _least_ms(network, way, compute), instance.planned_rps(workload)
             least_ms = min(network.gpu_ms(filled, compute) / filled for filled in range(1, way.batch + 1))
             carried = 1000 * way.processes * way.batch / batch_ms
@@ -90,13 +90,13 @@ def _least_ms(network: ClosedNetwork, way: Way, compute: int) -> float:
     return network.exposed_host_ms(way.batch, way.processes + 1, compute) + network.gpu_ms(way.batch, compute)
 
 
-def _ways(instance: Instance, kind: SliceKind, data: FittedNetworks, clients: int) -> Iterator[Way]:
+def _ways(instance: Instance, slice_type: SliceType, data: FittedNetworks, clients: int) -> Iterator[Way]:
     """The operating points with at most so many processes that keep latency budgets beside one idle process."""
-    compute = instance.fleet[kind.entry].type.slice_compute(kind.profile)
+    compute = instance.fleet[slice_type.entry].type.slice_compute(slice_type.profile)
     for number, workload in enumerate(instance.workloads):
         for at, model in enumerate(workload.models):
             if model in data.models:
-                points = data.operating_points(model, kind.profile)
+                points = data.operating_points(model, slice_type.profile)
                 for batch, processes in zip(points.batch.tolist(), points.processes.tolist(), strict=True):
                     way, network = Way(number, at, batch, processes), data.models[model].coefficients
                     budget_ms = instance.budget_ms(workload) * (1 + TOLERANCE)
@@ -104,29 +104,33 @@ def _ways(instance: Instance, kind: SliceKind, data: FittedNetworks, clients: in
                         yield way
 
 
-def shared(instance: Instance, kind: SliceKind) -> tuple[list[SliceContent], bool]:
-    """Contents of several replicas that hold, and whether no others matter.
+def shared(instance: Instance, slice_type: SliceType) -> tuple[list[SlicePattern], bool]:
+    """Patterns of several replicas that hold, and whether no others matter.
 
     Workloads with one replica each have it at their whole rates, and one batch size that holds is as good as another.
     Where rates may be split, they are tried on a grid.
     """
-    found: list[SliceContent] = []
+    found: list[SlicePattern] = []
     whole = all(one.max_replicas == 1 for one in instance.workloads)
-    clients, left = clients_of(instance.fleet[kind.entry], kind.profile), MOST_PREDICTIONS
-    for data in networks_of(instance, kind):
-        ways = list(_ways(instance, kind, data, clients - 1))
-        contents = _whole(instance, kind, data, ways, clients) if whole else _split(instance, kind, data, ways, clients)
-        for content in contents:
+    clients, left = clients_of(instance.fleet[slice_type.entry], slice_type.profile), MOST_PREDICTIONS
+    for data in networks_of(instance, slice_type):
+        ways = list(_ways(instance, slice_type, data, clients - 1))
+        patterns = (
+            _whole(instance, slice_type, data, ways, clients)
+            if whole
+            else _split(instance, slice_type, data, ways, clients)
+        )
+        for pattern in patterns:
             if left == 0:
                 return found, False
             left -= 1
-            found += [] if content is None else [content]
-    return found, whole or not networks_of(instance, kind)
+            found += [] if pattern is None else [pattern]
+    return found, whole or not networks_of(instance, slice_type)
 
 
-def _whole(instance: Instance, kind: SliceKind, data: FittedNetworks, ways: Sequence[Way], clients: int
-           ) -> Iterator[SliceContent | None]:
-    """Contents at whole rates, for all sets of workloads with all numbers of processes; None for each that fails.
+def _whole(instance: Instance, slice_type: SliceType, data: FittedNetworks, ways: Sequence[Way], clients: int
+           ) -> Iterator[SlicePattern | None]:
+    """Patterns at whole rates, for all sets of workloads with all numbers of processes; None for each that fails.
 
     What does not hold does not hold beside a further replica either.
     """
@@ -139,39 +143,41 @@ def _whole(instance: Instance, kind: SliceKind, data: FittedNetworks, ways: Sequ
         sets, kept = kept, []
         for fewer, more in itertools.product(sets, replicas):
             chosen = (*fewer, more)
-            if more.workload <= fewer[-1].workload or not _may_be(instance, kind, data, chosen, clients):
+            if more.workload <= fewer[-1].workload or not _may_be(instance, slice_type, data, chosen, clients):
                 continue
             for tried in itertools.product(*(batches[one] for one in chosen)):
-                content = _holding(instance, kind, data, tried, _planned(instance, tried))
-                yield content
-                if content is not None:
+                pattern = _holding(instance, slice_type, data, tried, _planned(instance, tried))
+                yield pattern
+                if pattern is not None:
                     kept.append(chosen)
                     break
 
 
-def _split(instance: Instance, kind: SliceKind, data: FittedNetworks, ways: Sequence[Way], clients: int
-           ) -> Iterator[SliceContent | None]:
-    """Contents of few replicas at rates on a grid, None for each that fails."""
+def _split(instance: Instance, slice_type: SliceType, data: FittedNetworks, ways: Sequence[Way], clients: int
+           ) -> Iterator[SlicePattern | None]:
+    """Patterns of few replicas at rates on a grid, None for each that fails."""
     for many, steps in GRIDS.items():
         for chosen in itertools.combinations_with_replacement(ways, many):
-            if _may_be(instance, kind, data, chosen, clients):
+            if _may_be(instance, slice_type, data, chosen, clients):
                 for rates in _grid(instance, chosen, steps):
-                    yield _holding(instance, kind, data, chosen, rates)
+                    yield _holding(instance, slice_type, data, chosen, rates)
 
 
-def _holding(instance: Instance, kind: SliceKind, data: FittedNetworks, chosen: tuple[Way, ...],
-             rates: tuple[float, ...]) -> SliceContent | None:
-    """The content of some replicas at some rates where it holds."""
-    found = _predicted(instance, kind, data, chosen, rates)
-    return _content(chosen, rates) if _holds(instance, kind, chosen, rates, found) else None
+def _holding(instance: Instance, slice_type: SliceType, data: FittedNetworks, chosen: tuple[Way, ...],
+             rates: tuple[float, ...]) -> SlicePattern | None:
+    """The pattern of some replicas at some rates where it holds."""
+    found = _predicted(instance, slice_type, data, chosen, rates)
+    return _pattern(chosen, rates) if _holds(instance, slice_type, chosen, rates, found) else None
 
 
-def _may_be(instance: Instance, kind: SliceKind, data: FittedNetworks, chosen: tuple[Way, ...], clients: int) -> bool:
+def _may_be(
+    instance: Instance, slice_type: SliceType, data: FittedNetworks, chosen: tuple[Way, ...], clients: int
+) -> bool:
     """Whether a slice has so many processes, and this data describes the replicas together."""
     if sum(one.processes for one in chosen) > clients:
         return False
     models = [instance.workloads[one.workload].models[one.model] for one in chosen]
-    return instance.sharing_of(instance.fleet[kind.entry].gpu, models) is data
+    return instance.sharing_of(instance.fleet[slice_type.entry].gpu, models) is data
 
 
 def _grid(instance: Instance, chosen: tuple[Way, ...], steps: int) -> Iterator[tuple[float, ...]]:
@@ -188,10 +194,10 @@ def _planned(instance: Instance, chosen: tuple[Way, ...]) -> tuple[float, ...]:
 
 
 def _predicted(
-    instance: Instance, kind: SliceKind, data: FittedNetworks, chosen: tuple[Way, ...], rates: tuple[float, ...]
+    instance: Instance, slice_type: SliceType, data: FittedNetworks, chosen: tuple[Way, ...], rates: tuple[float, ...]
 ) -> list[Prediction | None]:
     owners = [instance.workloads[one.workload] for one in chosen]
-    return data.predict(kind.profile, [
+    return data.predict(slice_type.profile, [
         Member(owner.models[one.model], one.batch, one.processes, 1.0, math.inf if instance.saturated else rate,
                fill_ms=instance.policy.fill_ms(owner.slo_ms))
         for owner, one, rate in zip(owners, chosen, rates, strict=True)
@@ -199,10 +205,10 @@ def _predicted(
 
 
 def _holds(
-    instance: Instance, kind: SliceKind, chosen: tuple[Way, ...], rates: tuple[float, ...],
+    instance: Instance, slice_type: SliceType, chosen: tuple[Way, ...], rates: tuple[float, ...],
     found: list[Prediction | None],
 ) -> bool:
-    held_gib = instance.fleet[kind.entry].type.slice_memory_gib(kind.profile)
+    held_gib = instance.fleet[slice_type.entry].type.slice_memory_gib(slice_type.profile)
     if sum(one.memory_gib or 0 for one in found if one) > held_gib:
         return False
     return all(
@@ -212,6 +218,6 @@ def _holds(
     )
 
 
-def _content(chosen: tuple[Way, ...], rates: tuple[float, ...]) -> SliceContent:
-    replicas = tuple(ContentReplica(*way, 1.0, rate) for way, rate in zip(chosen, rates, strict=True))
-    return SliceContent(replicas, sum(rates), routed=True)
+def _pattern(chosen: tuple[Way, ...], rates: tuple[float, ...]) -> SlicePattern:
+    replicas = tuple(PatternReplica(*way, 1.0, rate) for way, rate in zip(chosen, rates, strict=True))
+    return SlicePattern(replicas, sum(rates), routed=True)

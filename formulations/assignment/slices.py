@@ -1,4 +1,4 @@
-"""The rows of slices and their contents: placements, how often each content stands, rates, replicas, shares per GPU."""
+"""The rows of slices and their patterns: placements, how often each pattern stands, rates, replicas, shares per GPU."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from provision.formulations.assignment.candidates import ContentCandidates
+    from provision.formulations.assignment.candidates import PatternCandidates
     from provision.formulations.assignment.dealt import Held
 
 
 
-class ContentRows(Rows):
-    """GPU g has a slice of kind k at memory slice s: ``place[g, k, s]``; ``count[g, k, q]`` of them hold content q.
+class PatternRows(Rows):
+    """GPU g has a slice of kind k at memory slice s: ``place[g, k, s]``; ``count[g, k, q]`` of them hold pattern q.
 
-    Where contents of shared slices are not all known, a program that is not safe may take ``open[g, k]`` slices more,
+    Where patterns of shared slices are not all known, a program that is not safe may take ``open[g, k]`` slices more,
     which give ``offer[k, w]`` parts of a rate to ``extra[k, w]`` replicas.
     """
 
-    def __init__(self, candidates: ContentCandidates, copies: Ints, program: Program, name: str) -> None:
+    def __init__(self, candidates: PatternCandidates, copies: Ints, program: Program, name: str) -> None:
         super().__init__(candidates, copies, program, name)
         self.candidates = candidates
-        self.kinds = {g: candidates.of_entry(e) for g, e in enumerate(copies)}
+        self.slice_types = {g: candidates.of_entry(e) for g, e in enumerate(copies)}
         self.place = {(g, k, s): program.whole(f"place_{g}_{k}_{s}", 1)
-                      for g in self.gpus for k in self.kinds[g] for s in self._starts(g, k)}
+                      for g in self.gpus for k in self.slice_types[g] for s in self._starts(g, k)}
         self.count = {(g, k, q): program.whole(f"count_{g}_{k}_{q}", candidates.most(k))
-                      for g in self.gpus for k in self.kinds[g] for q in range(len(candidates.contents[k]))}
+                      for g in self.gpus for k in self.slice_types[g] for q in range(len(candidates.patterns[k]))}
         self.of_gpu: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for at in self.count:
             self.of_gpu[at[0]].append(at)
@@ -47,7 +47,7 @@ class ContentRows(Rows):
         self.fit_slices()
         self.carry_rates()
         self.keep_replicas()
-        self.cover()
+        self.replica_set()
         self.order_gpus()
         if candidates.worth.counted:
             self.maximise_throughput()
@@ -55,7 +55,7 @@ class ContentRows(Rows):
             self.minimise_weight(candidates.bound)
 
     def _starts(self, g: int, k: int) -> tuple[int, ...]:
-        profile = self.candidates.kinds[k].profile
+        profile = self.candidates.slice_types[k].profile
         return (0,) if profile == WHOLE else self.entry[g].type.profiles[profile].starts
 
     def share_out(self) -> None:
@@ -64,7 +64,7 @@ class ContentRows(Rows):
             if relaxed is None:
                 continue
             mine = {g: self.program.whole(f"open_{g}_{k}", self.candidates.most(k)) for g in self.gpus
-                    if k in self.kinds[g]}
+                    if k in self.slice_types[g]}
             if not mine:
                 continue
             self.open |= {(g, k): slices for g, slices in mine.items()}
@@ -83,27 +83,30 @@ class ContentRows(Rows):
         """No two slices of a used GPU stand on one memory slice; compute slices and instances are not exceeded."""
         for g in self.gpus:
             mine = {(k, s): place for (at, k, s), place in self.place.items() if at == g}
-            kinds, mig = self.candidates.kinds, self.entry[g].type.mig if self.entry[g].partitioned else None
+            slice_types, mig = (
+                self.candidates.slice_types,
+                self.entry[g].type.mig if self.entry[g].partitioned else None,
+            )
             for slot in range(mig.memory_slices if mig else 1):
-                here = [(1, place) for (k, s), place in mine.items() if s <= slot < s + kinds[k].memory]
+                here = [(1, place) for (k, s), place in mine.items() if s <= slot < s + slice_types[k].memory]
                 self.program.at_most([*here, (-1, self.used[g])], 0)
             if mig:
-                held = [(kinds[k].compute, place) for (k, _), place in mine.items()]
+                held = [(slice_types[k].compute, place) for (k, _), place in mine.items()]
                 self.program.at_most([*held, (-mig.compute_slices, self.used[g])], 0)
-            for k in self.kinds[g]:
+            for k in self.slice_types[g]:
                 alike = [(1, place) for (other, _), place in mine.items() if other == k]
                 self.program.at_most(alike, self.candidates.most(k))
 
     def fit_slices(self) -> None:
-        """There are no more contents of a kind than slices of it."""
+        """There are no more patterns of a kind than slices of it."""
         for g in self.gpus:
-            for k in self.kinds[g]:
-                held = [(1, count) for (at, kind, _), count in self._on(g) if kind == k]
+            for k in self.slice_types[g]:
+                held = [(1, count) for (at, slice_type, _), count in self._on(g) if slice_type == k]
                 held += [(1, self.open[g, k])] if (g, k) in self.open else []
                 self.program.at_most([*held, *((-1, self.place[g, k, s]) for s in self._starts(g, k))], 0)
 
     def carry_rates(self) -> None:
-        """The contents carry every workload's planned rate, on no GPU more than its largest share."""
+        """The patterns carry every workload's planned rate, on no GPU more than its largest share."""
         for w, workload in enumerate(self.instance.workloads):
             if self.candidates.worth.planned_rps[w] == 0:
                 continue
@@ -118,13 +121,15 @@ class ContentRows(Rows):
             self.program.at_most([*carried, *wasted, *offers], (RELAXED if offers else 3 * TOLERANCE) - 1)
 
     def _parts(self, w: int, g: int, routed: bool = False) -> LinearTerms:
-        """The part of a workload's rate that contents on a GPU carry, as linear terms; only routed ones if asked."""
+        """The part of a workload's rate that patterns on a GPU carry, as linear terms; only routed ones if asked."""
         return [(float(self.candidates.part[k][q, w]), count) for (_, k, q), count in self._on(g)
-                if self.candidates.part[k][q, w] and (self.candidates.contents[k][q].routed or not routed)]
+                if self.candidates.part[k][q, w] and (self.candidates.patterns[k][q].routed or not routed)]
 
     def _wasted(self, w: int, g: int, on_gpu: LinearTerms) -> Level:
         """Part of a workload's rate on a GPU beyond its largest share there."""
-        most = sum(self.candidates.most(k) * float(self.candidates.part[k][:, w].max(initial=0)) for k in self.kinds[g])
+        most = sum(
+            self.candidates.most(k) * float(self.candidates.part[k][:, w].max(initial=0)) for k in self.slice_types[g]
+        )
         return self.program.level(f"wasted_{w}_{g}", on_gpu, self.instance.workloads[w].max_share_per_gpu, most)
 
     def keep_replicas(self) -> None:
@@ -137,15 +142,16 @@ class ContentRows(Rows):
             if workload.max_replicas is not None:
                 self.program.at_most(replicas, workload.max_replicas)
 
-    def cover(self) -> None:
-        """A workload's slices have at least the compute slices of its cheapest cover (implied in whole numbers)."""
-        for w, needed in enumerate(self.candidates.covers[1]):
+    def replica_set(self) -> None:
+        """A workload's slices have at least the compute slices of its cheapest replica set (implied in whole numbers).
+        """
+        for w, needed in enumerate(self.candidates.replica_sets[1]):
             if needed > 0:
-                self.program.at_most([(-self.candidates.kinds[k].compute, count) for (_, k, q), count
+                self.program.at_most([(-self.candidates.slice_types[k].compute, count) for (_, k, q), count
                                       in self.count.items() if self.candidates.replicas[k][q, w]], -int(needed))
 
     def order_gpus(self) -> None:
-        """Break symmetry: GPUs of one entry stand in descending order of a sum over contents, or used ones first."""
+        """Break symmetry: GPUs of one entry stand in descending order of a sum over patterns, or used ones first."""
         keys = {(k, q): 1 + number for number, (k, q) in enumerate(sorted({at[1:] for at in self.count}))}
         for g in self.gpus:
             before = self.alike(g)
@@ -158,22 +164,24 @@ class ContentRows(Rows):
 
     def maximise_throughput(self) -> None:
         """Objective: requests/s that all replicas could carry."""
-        contents = self.candidates.contents
-        self.program.minimise([(-contents[k][q].throughput_rps, count) for (_, k, q), count in self.count.items()])
+        patterns = self.candidates.patterns
+        self.program.minimise([(-patterns[k][q].throughput_rps, count) for (_, k, q), count in self.count.items()])
 
     def _on(self, g: int) -> list[tuple[tuple[int, int, int], Variable]]:
         """((g, k, q), count) of a GPU."""
         return [(at, self.count[at]) for at in self.of_gpu[g]]
 
     def hint(self, plan: Plan) -> None:
-        """Begin with the slices of a plan, and with contents of the same workloads."""
+        """Begin with the slices of a plan, and with patterns of the same workloads."""
         index = {one.name: w for w, one in enumerate(self.instance.workloads)}
         placed: set[tuple[int, int, int]] = set()
         chosen: Counter[tuple[int, int, int]] = Counter()
         for g, gpu in self.numbered(plan, lambda gpu: -len(gpu.slices)):
             for piece in gpu.slices:
                 owners = Counter(index[one.workload] for one in piece.replicas)
-                k = next((k for k in self.kinds[g] if self.candidates.kinds[k].profile == piece.profile), None)
+                k = next(
+                    (k for k in self.slice_types[g] if self.candidates.slice_types[k].profile == piece.profile), None
+                )
                 if k is None:
                     continue
                 q = next((q for q, table in enumerate(self.candidates.replicas[k])
@@ -196,6 +204,8 @@ class ContentRows(Rows):
         return self.candidates.plan(self.copies, [self._placed(g, held[g], value) for g in self.gpus], self.name)
 
     def _placed(self, g: int, held: Sequence[tuple[int, int]], value: Value) -> Held:
-        """(profile, start, content) of the slices of a GPU."""
-        starts = {k: [s for s in self._starts(g, k) if value(self.place[g, k, s]) > 0.5] for k in self.kinds[g]}
-        return [(self.candidates.kinds[k].profile, starts[k].pop(), self.candidates.contents[k][q]) for k, q in held]
+        """(profile, start, pattern) of the slices of a GPU."""
+        starts = {k: [s for s in self._starts(g, k) if value(self.place[g, k, s]) > 0.5] for k in self.slice_types[g]}
+        return [
+            (self.candidates.slice_types[k].profile, starts[k].pop(), self.candidates.patterns[k][q]) for k, q in held
+        ]

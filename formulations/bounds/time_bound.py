@@ -40,16 +40,16 @@ def time_bound(problem: Problem) -> float:
     """
     rates = np.array([group.rate_rps for group in problem.groups])
     found = []
-    for supply in problem.supplies:
-        files = problem.instance.sharing_files(supply.gpu)
+    for pool in problem.pools:
+        files = problem.instance.sharing_files(pool.gpu)
         turns = [data for data in files if isinstance(data, Gpulets)]
         if any(not isinstance(data, Gpulets | FittedNetworks) for data in files) or (turns and len(files) > 1):
             return 0.0
         if turns:
             most, partitions = _on_parts(problem, turns[0])
         else:
-            most, partitions = _on_slices(problem, supply.kinds), supply.partitions[:, list(supply.kinds)]
-        price = min((price for price, _ in supply.offered), default=0)
+            most, partitions = _on_slices(problem, pool.slice_types), pool.partitions[:, list(pool.slice_types)]
+        price = min((price for price, _ in pool.offered), default=0)
         found.append((most, partitions, np.full(len(partitions), float(price))))
     most, partitions, prices = zip(*found, strict=True)
     units = least_cost(rates, np.hstack(most) * LOOSE, block_diag(*partitions), np.concatenate(prices))
@@ -64,17 +64,17 @@ def least_cost(rates_rps: Floats, most_rps: Floats, partitions: Floats, prices: 
     rates_rps
         (groups,) rates to carry.
     most_rps
-        (groups, kinds) what a slice carries of a group that has all its time; every group has one above 0.
+        (groups, slice types) what a slice carries of a group that has all its time; every group has one above 0.
     partitions, prices
-        (partitions, kinds) numbers of slices, and (partitions,) prices.
+        (partitions, slice types) numbers of slices, and (partitions,) prices.
     """
-    groups, kinds = most_rps.shape
+    groups, slice_types = most_rps.shape
     priced = csr_array(np.hstack([np.zeros((len(prices), groups)), partitions]))
-    each = csr_array((most_rps.ravel(), (np.arange(groups * kinds), np.repeat(np.arange(groups), kinds))))
-    worthless = hstack([each, -kron(np.ones((groups, 1)), eye_array(kinds))])
+    each = csr_array((most_rps.ravel(), (np.arange(groups * slice_types), np.repeat(np.arange(groups), slice_types))))
+    worthless = hstack([each, -kron(np.ones((groups, 1)), eye_array(slice_types))])
     rows = vstack([priced, worthless])
-    found = linprog(np.concatenate([-rates_rps, np.zeros(kinds)]), A_ub=rows,
-                    b_ub=np.concatenate([prices, np.zeros(groups * kinds)]))
+    found = linprog(np.concatenate([-rates_rps, np.zeros(slice_types)]), A_ub=rows,
+                    b_ub=np.concatenate([prices, np.zeros(groups * slice_types)]))
     if found.status or found.x is None:
         return 0.0
     worth = np.maximum(found.x[:groups], 0.0)
@@ -82,14 +82,14 @@ def least_cost(rates_rps: Floats, most_rps: Floats, partitions: Floats, prices: 
     return float(worth @ rates_rps) * float((prices[held > 0] / held[held > 0]).min(initial=1.0))
 
 
-def _on_slices(problem: Problem, kinds: Sequence[int]) -> Floats:
-    """(groups, kinds) what MIG slices carry of each group, alone or shared."""
-    most = problem.single_rps[:, list(kinds)].copy()
+def _on_slices(problem: Problem, slice_types: Sequence[int]) -> Floats:
+    """(groups, slice types) what MIG slices carry of each group, alone or shared."""
+    most = problem.single_rps[:, list(slice_types)].copy()
     for one in problem.shareable:
-        if one.kind in kinds and isinstance(one.data, FittedNetworks):
-            profile = problem.segments.kinds[one.kind].profile
+        if one.slice_type in slice_types and isinstance(one.data, FittedNetworks):
+            profile = problem.segments.slice_types[one.slice_type].profile
             shared = [_network_rps(problem.instance, one.data, profile, group) for group in problem.groups]
-            at = kinds.index(one.kind)
+            at = slice_types.index(one.slice_type)
             most[:, at] = np.maximum(most[:, at], shared)
     return most
 

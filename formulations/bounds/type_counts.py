@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ortools.sat.python import cp_model
 
-from provision.formulations.search.problem import Supply
+from provision.formulations.search.problem import Pool
 
 MOST_S = 1.0
 """Seconds for one solution; the bound proven by then is used."""
@@ -24,7 +24,7 @@ class TypeCounts:
     the least number of GPUs.
     """
 
-    def __init__(self, supplies: Sequence[Supply], replicas: int) -> None:
+    def __init__(self, pools: Sequence[Pool], replicas: int) -> None:
         self.bound: float = 0
         self.counts: tuple[int, ...] | None = None
         self.needed = 0
@@ -32,7 +32,7 @@ class TypeCounts:
         self.solver.parameters.num_workers = 1
         self.solver.parameters.max_time_in_seconds = MOST_S
         tiers = [[(price, self.model.new_int_var(0, replicas if count is None else min(count, replicas), ""))
-                  for price, count in supply.offered] for supply in supplies]
+                  for price, count in pool.offered] for pool in pools]
         self.gpus: list[cp_model.LinearExprT] = [sum(many for _, many in offered) for offered in tiers]
         self.cost: cp_model.LinearExprT = sum(price * many for offered in tiers for price, many in offered)
         self.model.minimize(self.cost)

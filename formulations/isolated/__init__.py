@@ -1,1 +1,1 @@
-"""Isolated slices: the integer program over partitions and segments, and the bound by covers."""
+"""Isolated slices: the integer program over partitions and segments, and the bound by replica sets."""

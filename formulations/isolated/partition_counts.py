@@ -3,8 +3,8 @@
 Exact for isolated segments, whatever the number of GPUs, because GPUs of equal partition are never told apart.
 Integer variables: ``y[c]`` GPUs with partition c, ``x[w, k]`` segments of workload w on slices of kind k, each
 at its best-throughput operating point under the latency budget. Each method of the class adds the rows of its name. In
-whole numbers the rate rows imply the cheapest-cover rows, in fractions they do not: so these close most of the gap
-before any branching.
+whole numbers the rate rows imply the cheapest-replica set rows, in fractions they do not: so these close most of the
+gap before any branching.
 """
 
 import math
@@ -15,13 +15,13 @@ from time import perf_counter
 import numpy as np
 import pulp
 
-from provision.formulations.bounds.cover_bound import cover_bound
+from provision.formulations.bounds.replica_set_bound import replica_set_bound
 from provision.formulations.isolated.spread import spread_out
 from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
 from provision.formulations.linear.dual_bound import dual_bound, highs, safe_most
 from provision.formulations.pricing.alone.assemble import Layout, assemble
-from provision.formulations.pricing.alone.cover import SegmentCovers, cheapest_cover
 from provision.formulations.pricing.alone.deal import deal
+from provision.formulations.pricing.alone.replica_sets import SegmentSets, cheapest_replica_sets
 from provision.formulations.search.feasibility import refusal
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import Segments, best_segments, cap_rps
@@ -56,23 +56,27 @@ class PartitionCounts:
         self.problem = pulp.LpProblem("partition_counts", sense)
         self.y = [self._count(f"y_{c}") for c in range(len(self.partitions.entry))]
         self.x = {(w, k): self._count(f"x_{w}_{k}") for w, k in zip(*np.nonzero(self.useful_rps), strict=True)}
-        self.kinds_of = [np.flatnonzero(row) for row in self.useful_rps]
+        self.slice_types_of = [np.flatnonzero(row) for row in self.useful_rps]
 
     @cached_property
-    def covers(self) -> tuple[float, SegmentCovers]:
-        """The cover bound on the objective, and the cheapest covers by compute slices; every workload must have one."""
-        return cover_bound(self.instance, self.useful_rps, self.segments, self.partitions)
+    def replica_sets(self) -> tuple[float, SegmentSets]:
+        """The replica-set bound on the objective, and the cheapest replica sets by compute slices; every workload must
+        have one.
+        """
+        return replica_set_bound(self.instance, self.useful_rps, self.segments, self.partitions)
 
     @property
     def bound(self) -> float:
-        """Lower bound on the objective, from the cheapest covers."""
-        return self.covers[0]
+        """Lower bound on the objective, from the cheapest replica sets."""
+        return self.replica_sets[0]
 
     def cheapest(self, rows: Bools) -> Ints:
-        """(rows, kinds) segments of cheapest covers by compute slices that carry the rates of some workloads."""
-        compute = np.array([kind.compute for kind in self.segments.kinds])
+        """(rows, slice types) segments of cheapest replica sets by compute slices that carry the rates of some
+        workloads.
+        """
+        compute = np.array([slice_type.compute for slice_type in self.segments.slice_types])
         least = np.array([one.min_replicas for one in self.instance.workloads])
-        return cheapest_cover(self.useful_rps[rows], compute, self.rate_rps[rows], least[rows]).counts
+        return cheapest_replica_sets(self.useful_rps[rows], compute, self.rate_rps[rows], least[rows]).counts
 
     def _count(self, name: str) -> pulp.LpVariable:
         return self.problem.add_variable(name, 0, None, cat="Integer")
@@ -95,26 +99,26 @@ class PartitionCounts:
         """The segments of a workload carry its planned rate, or a share of it that is itself a variable."""
         for w, rate in enumerate(self.rate_rps):
             if rate > 0:
-                terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.kinds_of[w]]
+                terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.slice_types_of[w]]
                 self.problem += pulp.lpSum(terms) >= share
 
     def keep_replicas(self) -> None:
         """The number of a workload's segments is between its min_replicas and its max_replicas."""
         for w, workload in enumerate(self.instance.workloads):
-            replicas = pulp.lpSum(self.x[w, k] for k in self.kinds_of[w])
+            replicas = pulp.lpSum(self.x[w, k] for k in self.slice_types_of[w])
             self.problem += replicas >= workload.min_replicas
             if workload.max_replicas is not None:
                 self.problem += replicas <= workload.max_replicas
 
-    def cover(self) -> None:
-        """A workload's segments have at least the compute slices of its cheapest cover."""
-        for w, needed in enumerate(self.covers[1].cost):
-            held = [self.segments.kinds[k].compute * self.x[w, k] for k in self.kinds_of[w]]
+    def replica_set(self) -> None:
+        """A workload's segments have at least the compute slices of its cheapest replica set."""
+        for w, needed in enumerate(self.replica_sets[1].cost):
+            held = [self.segments.slice_types[k].compute * self.x[w, k] for k in self.slice_types_of[w]]
             self.problem += pulp.lpSum(held) >= int(needed)
 
     def fit_slots(self) -> None:
         """There are no more segments of a kind than slots for it."""
-        for k in range(len(self.segments.kinds)):
+        for k in range(len(self.segments.slice_types)):
             taken = pulp.lpSum(self.x[w, k] for w in range(len(self.rate_rps)) if (w, k) in self.x)
             self.problem += taken <= pulp.lpDot(self.partitions.slots[:, k].tolist(), self.y)
 
@@ -135,7 +139,7 @@ class PartitionCounts:
         return np.array([round(variable.value() or 0) for variable in self.y], int)
 
     def chosen(self) -> Ints:
-        """(workloads, kinds) segments in the solver's solution."""
+        """(workloads, slice types) segments in the solver's solution."""
         chosen = np.zeros(self.useful_rps.shape, int)
         for at, variable in self.x.items():
             chosen[at] = round(variable.value() or 0)
@@ -188,7 +192,7 @@ def _model(instance: Instance, segments: Segments) -> PartitionCounts:
     model.aim()
     model.carry_rates()
     model.keep_replicas()
-    model.cover()
+    model.replica_set()
     model.fit_slots()
     model.respect_fleet()
     model.spread()
@@ -217,8 +221,8 @@ def _outcome(model: PartitionCounts, until: float) -> Outcome:
 def _layouts(model: PartitionCounts, until: float) -> list[Layout] | None:
     """The solution's segments on its GPUs; None when the fleet has no GPU left for workloads that must be spread.
 
-    Solvers meet rows only within a tolerance. A workload whose rate they leave short gets its cheapest cover instead;
-    there is no plan when that cover has too many replicas.
+    Solvers meet rows only within a tolerance. A workload whose rate they leave short gets its cheapest replica set
+    instead; there is no plan when that replica set has too many replicas.
     """
     chosen = model.chosen()
     short = (chosen * model.useful_rps).sum(axis=1) < model.rate_rps * (1 - TOLERANCE)

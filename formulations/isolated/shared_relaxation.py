@@ -25,7 +25,7 @@ GENEROUS = 1 + FORGIVEN
 NETWORK, ALONE = "closed-network", "measured-segments"
 
 Way = tuple[int, int, int]
-"""A workload on a shared slice: its index, the slice kind, the level."""
+"""A workload on a shared slice: its index, the slice type, the level."""
 
 
 class Relaxation(PartitionCounts):
@@ -57,22 +57,22 @@ class Relaxation(PartitionCounts):
         """Segments and shared slices together carry every workload's planned rate."""
         for w, rate in enumerate(self.rate_rps):
             if rate > 0:
-                terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.kinds_of[w]]
+                terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.slice_types_of[w]]
                 terms += [self.share[at] for at in self.of_workload[w]]
                 self.problem += pulp.lpSum(terms) >= share / GENEROUS
 
     def keep_replicas(self) -> None:
         """A workload has at least its least number of replicas; on a shared slice a process may be one."""
         for w, workload in enumerate(self.instance.workloads):
-            replicas = [self.x[w, k] for k in self.kinds_of[w]]
+            replicas = [self.x[w, k] for k in self.slice_types_of[w]]
             replicas += [self.n[at] for at in self.of_workload[w]]
             self.problem += pulp.lpSum(replicas) >= workload.min_replicas
 
     def fit_slots(self) -> None:
         """Segments and shared slices of a kind are no more than its slots."""
-        for k in range(len(self.segments.kinds)):
+        for k in range(len(self.segments.slice_types)):
             taken = [self.x[w, k] for w in range(len(self.rate_rps)) if (w, k) in self.x]
-            taken += [slices for (kind, _), slices in self.m.items() if kind == k]
+            taken += [slices for (slice_type, _), slices in self.m.items() if slice_type == k]
             self.problem += pulp.lpSum(taken) <= pulp.lpDot(self.partitions.slots[:, k].tolist(), self.y)
 
     def keep_levels(self) -> None:
@@ -87,7 +87,7 @@ class Relaxation(PartitionCounts):
             carried = self.shared.rps[at] / max(self.rate_rps[at[0]], 1e-9)
             self.problem += part <= min(GENEROUS * float(carried), 1) * self.n[at]
         for (k, level), slices in self.m.items():
-            most = clients(self.instance, self.segments.kinds[k], LEVELS[level])
+            most = clients(self.instance, self.segments.slice_types[k], LEVELS[level])
             self.problem += pulp.lpSum(self.n[at] for at in self.on[k, level]) <= most * slices
 
     def state(self) -> None:
@@ -104,7 +104,10 @@ class Relaxation(PartitionCounts):
 def most_alone_or_shared(instance: Instance) -> Segments:
     """The segments, with more than any replica carries on a shared slice where that is more."""
     segments = best_segments(instance)
-    clients = [instance.fleet[kind.entry].type.slice_mps_clients(kind.profile) for kind in segments.kinds]
+    clients = [
+        instance.fleet[slice_type.entry].type.slice_mps_clients(slice_type.profile)
+        for slice_type in segments.slice_types
+    ]
     most_rps = relaxed(instance, segments).rps.max(axis=2, initial=0) * np.array(clients)
     return replace(segments, throughput_rps=np.maximum(segments.throughput_rps, most_rps))
 
@@ -132,9 +135,9 @@ def further_bound(instance: Instance, limit_s: float) -> float:
 def is_relaxed(instance: Instance) -> bool:
     """Whether the relaxation covers all plans."""
     gpus = {entry.gpu for entry in instance.fleet}
-    kinds = {data.kind for data in instance.performance if data.gpu in gpus}
+    slice_types = {data.kind for data in instance.performance if data.gpu in gpus}
     varied = any(workload.variants for workload in instance.workloads)
     if varied or instance.objective == THROUGHPUT or instance.policy.rule.random_arrivals:
         return False
     one_file = all(len(instance.sharing_files(gpu)) == 1 for gpu in gpus)
-    return one_file and NETWORK in kinds and kinds <= {NETWORK, ALONE}
+    return one_file and NETWORK in slice_types and slice_types <= {NETWORK, ALONE}

@@ -31,7 +31,7 @@ MOST_SECONDS = 20.0
 
 
 Counts = dict[tuple[int, int, int], cp_model.IntVar]
-"""Variables by (workload, slice kind, GPU): how many segments stand there."""
+"""Variables by (workload, slice type, GPU): how many segments stand there."""
 
 
 def spread_out(model: PartitionCounts, gpus: Ints, until: float) -> list[Layout] | None:

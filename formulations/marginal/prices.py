@@ -81,12 +81,12 @@ def relaxed(instance: Instance) -> RatePrices:
     useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
     rate_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
     weights = [instance.weight(instance.fleet[entry]) for entry in partitions.entry]
-    rows, kinds = np.nonzero(useful_rps)
+    rows, slice_types = np.nonzero(useful_rps)
     if not len(rows):
         return RatePrices(np.inf if rate_rps.any() else 0.0, np.zeros(len(rate_rps)))
     count = np.arange(len(rows))
-    carried = coo_array((-useful_rps[rows, kinds], (rows, count)), (len(rate_rps), len(rows)))
-    taken = coo_array((np.ones(len(rows)), (kinds, count)), (len(segments.kinds), len(rows)))
+    carried = coo_array((-useful_rps[rows, slice_types], (rows, count)), (len(rate_rps), len(rows)))
+    taken = coo_array((np.ones(len(rows)), (slice_types, count)), (len(segments.slice_types), len(rows)))
     limited = [index for index, entry in enumerate(instance.fleet) if entry.count is not None]
     used = csr_array(np.array([partitions.entry == index for index in limited], float).reshape(-1, len(weights)))
     no_rate, no_use = csr_array((len(rate_rps), len(weights))), csr_array((len(limited), len(rows)))
@@ -94,7 +94,9 @@ def relaxed(instance: Instance) -> RatePrices:
     found = linprog(
         np.concatenate([np.zeros(len(rows)), weights]),
         A_ub=vstack([hstack([carried, no_rate]), hstack([taken, slots]), hstack([no_use, used])]),
-        b_ub=np.concatenate([-rate_rps, np.zeros(len(segments.kinds)), [instance.fleet[at].count for at in limited]]),
+        b_ub=np.concatenate(
+            [-rate_rps, np.zeros(len(segments.slice_types)), [instance.fleet[at].count for at in limited]]
+        ),
         method="highs",
     )
     if found.status != 0:

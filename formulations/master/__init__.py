@@ -1,1 +1,1 @@
-"""The master program over partitions, contents and covers."""
+"""The master program over partitions, patterns and replica sets."""

@@ -1,7 +1,7 @@
 """Diving: a whole-number solution by fixing columns of the linear program step by step.
 
 Each step fixes columns that are whole or nearly so, and solves the linear program for what is left. Where that costs
-more GPUs, contents are priced for what is left, and if these do not help, the step is taken back and a smaller or other
+more GPUs, patterns are priced for what is left, and if these do not help, the step is taken back and a smaller or other
 one is tried. A dive that gets stuck begins again with fewer GPUs fixed. The last few GPUs are for the integer program.
 """
 
@@ -38,10 +38,10 @@ class Dive(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """How often contents and covers are taken at least, for the first columns of a program."""
+    """How often patterns and replica sets are taken at least, for the first columns of a program."""
 
-    contents: NDArray[np.int64]
-    covers: NDArray[np.int64]
+    patterns: NDArray[np.int64]
+    replica_sets: NDArray[np.int64]
 
 
 def dive(columns: Generation, end: float, draw: np.random.Generator, below: float) -> Iterator[Dive]:
@@ -64,16 +64,16 @@ def dive(columns: Generation, end: float, draw: np.random.Generator, below: floa
     pace, failures, begun, at = PACE, 0, 0, program.relaxed(strict=True)
     goal = 0.0 if at is None else max(columns.bound, _aim(columns.units(at), below))
     while at is not None and goal < below and perf_counter() < end:
-        contents, covers = program.parts(at)
-        left = _left(columns, at, contents, held)
+        patterns, replica_sets = program.parts(at)
+        left = _left(columns, at, patterns, held)
         start = held if left >= SOME_GPUS else start
         if left <= FEW_GPUS:
             least = _least(program, held)
             most = goal if goal + step >= below else goal + step
             yield Dive(least, (at.reduced <= most / step - at.value + SLACK) | (least > 0))
             failures = FAILURES
-        up = _nearly(contents, pace, noise, 1, tried)
-        fixed = Fixed(_taken(contents, up), _taken(covers, _nearly(covers, pace, noise, 0, tried[:0])))
+        up = _nearly(patterns, pace, noise, 1, tried)
+        fixed = Fixed(_taken(patterns, up), _taken(replica_sets, _nearly(replica_sets, pace, noise, 0, tried[:0])))
         found = _priced(columns, fixed, goal)
         if found is not None and columns.units(found) <= goal and left > FEW_GPUS:
             at, held, tried = found, fixed, tried[:0]
@@ -82,7 +82,7 @@ def dive(columns: Generation, end: float, draw: np.random.Generator, below: floa
         tried = np.concatenate([tried, up[:1]]) if len(up) == 1 else tried
         if failures > FAILURES:
             failures, pace, tried, begun = 0, PACE, tried[:0], begun + 1
-            held, noise = start, draw.uniform(0, NOISE, len(contents))
+            held, noise = start, draw.uniform(0, NOISE, len(patterns))
             if begun % BEGUN == 0 and goal + step < below:
                 goal += step
         at = program.relaxed(strict=True, least=_least(program, held))
@@ -101,10 +101,10 @@ def _priced(columns: Generation, fixed: Fixed, goal: float) -> MasterDuals | Non
     return found
 
 
-def _left(columns: Generation, at: MasterDuals, contents: NDArray[np.float64], held: Fixed) -> float:
-    """The cost of the contents that are not fixed, in prices of the dearest GPU."""
-    worth = np.array([at.kinds[kind] for kind, _ in columns.program.contents])
-    return float((contents - _padded(held.contents, len(contents))) @ worth)
+def _left(columns: Generation, at: MasterDuals, patterns: NDArray[np.float64], held: Fixed) -> float:
+    """The cost of the patterns that are not fixed, in prices of the dearest GPU."""
+    worth = np.array([at.slice_types[slice_type] for slice_type, _ in columns.program.patterns])
+    return float((patterns - _padded(held.patterns, len(patterns))) @ worth)
 
 
 def _nearly(parts: NDArray[np.float64], pace: float, noise: NDArray[np.float64], least: int,
@@ -132,5 +132,5 @@ def _padded(numbers: NDArray[np.int64], many: int) -> NDArray[np.int64]:
 
 def _least(program: Program, fixed: Fixed) -> NDArray[np.int64]:
     """How often every column of a program is taken at least."""
-    return np.concatenate([np.zeros(program.others, int), _padded(fixed.contents, len(program.contents)),
-                           _padded(fixed.covers, len(program.covers))])
+    return np.concatenate([np.zeros(program.others, int), _padded(fixed.patterns, len(program.patterns)),
+                           _padded(fixed.replica_sets, len(program.replica_sets))])

@@ -21,7 +21,7 @@ UNKNOWN = Running(0, 1, 1, 1.0)
 """Stands for how a replica runs while that does not matter."""
 
 Place = tuple[int, tuple[int, ...]]
-"""A slice kind, and the groups of the replicas on it in ascending order."""
+"""A slice type, and the groups of the replicas on it in ascending order."""
 
 
 class EverySet:
@@ -32,7 +32,7 @@ class EverySet:
     fleet
         The FullFleet, whose bound is tightened.
     sets
-        The sets of the slice kinds that replicas share.
+        The sets of the slice types that replicas share.
 
     Attributes
     ----------
@@ -43,21 +43,21 @@ class EverySet:
     def __init__(self, fleet: FullFleet, sets: Mapping[int, Sets]) -> None:
         self.fleet, self.sets, self.impossible = fleet, sets, False
         self.held: dict[Place, Column] = {
-            (one.kind, (one.members[0].group,)): one for one in fleet.columns if len(one.members) == 1}
+            (one.slice_type, (one.members[0].group,)): one for one in fleet.columns if len(one.members) == 1}
         self.effort: dict[Place, int] = {}
         self.places: list[Place] = []
         self.most = np.zeros(0)
 
     def listed(self, until: float) -> bool:
         """Whether all sets are listed by the time ``until``; the next call goes on from there."""
-        every = {kind: one.every(until) for kind, one in self.sets.items()}
+        every = {slice_type: one.every(until) for slice_type, one in self.sets.items()}
         if None in every.values():
             return False
         worth: dict[Place, float] = {
-            (kind, (at,)): float(self.fleet.single_rps[at, kind]) * LOOSE
-            for at, kind in np.argwhere(self.fleet.single_rps > 0).tolist()}
-        shared = {(kind, groups): self.sets[kind].best(groups, 0)[0]
-                  for kind, several in every.items() for groups in several or ()}
+            (slice_type, (at,)): float(self.fleet.single_rps[at, slice_type]) * LOOSE
+            for at, slice_type in np.argwhere(self.fleet.single_rps > 0).tolist()}
+        shared = {(slice_type, groups): self.sets[slice_type].best(groups, 0)[0]
+                  for slice_type, several in every.items() for groups in several or ()}
         worth |= shared
         self.places, self.most, self.effort = list(worth), np.array(list(worth.values())), dict.fromkeys(shared, 0)
         return True
@@ -65,8 +65,10 @@ class EverySet:
     def rounds(self, until: float) -> Iterator[Filled | None]:
         """Solutions until a time, or until all that they carry is known; None for one with a set that does not run."""
         rates = [group.rate_rps for group in self.fleet.problem.groups]
-        columns = [Column(kind, tuple(Member(one, UNKNOWN) for one in groups), tuple(rates[one] for one in groups))
-                   for kind, groups in self.places]
+        columns = [
+            Column(slice_type, tuple(Member(one, UNKNOWN) for one in groups), tuple(rates[one] for one in groups))
+            for slice_type, groups in self.places
+        ]
         rows, many = self.fleet.rows(columns, missing=False), len(columns)
         while perf_counter() < until:
             rows.cost[:many], rows.most[:many] = -self.most, np.where(self.most > 0, np.inf, 0.0)
@@ -82,12 +84,12 @@ class EverySet:
 
     def _settle(self, at: int, until: float) -> bool:
         """Find out what a set carries, as long as there is time; returns whether that was known."""
-        kind, groups = place = self.places[at]
-        known, hardest = True, self.sets[kind].hardest if place in self.effort else 0
+        slice_type, groups = place = self.places[at]
+        known, hardest = True, self.sets[slice_type].hardest if place in self.effort else 0
         while self.effort.get(place, 0) < hardest and perf_counter() < until:
             self.effort[place] += 1
-            self.most[at], members = self.sets[kind].best(groups, self.effort[place])
-            held = None if members is None else self.fleet.judge.held(kind, members, ())
+            self.most[at], members = self.sets[slice_type].best(groups, self.effort[place])
+            held = None if members is None else self.fleet.judge.held(slice_type, members, ())
             known = False
             if held is not None:
                 self.held[place] = held

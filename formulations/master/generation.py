@@ -1,9 +1,10 @@
 """Column generation for the master program: rounds of linear program and pricing, and the bound that these prove.
 
-Take any prices of slices and roles. A plan's GPUs are together worth at least the cheapest covers of all workloads, and
-no GPU is worth more than its dearest partition: that bounds the number of GPUs (Lagrangian bound; for one GPU type
-Farley 1990). `type_counts` turns it into a bound for several types, tiers and counts. Prices are rounded down to whole
-numbers before covers and contents are priced, so that all sums are exact; oracles tolerate more than the verifier does.
+Take any prices of slices and roles. A plan's GPUs are together worth at least the cheapest replica sets of all
+workloads, and no GPU is worth more than its dearest partition: that bounds the number of GPUs (Lagrangian bound; for
+one GPU type Farley 1990). `type_counts` turns it into a bound for several types, tiers and counts. Prices are rounded
+down to whole numbers before replica sets and patterns are priced, so that all sums are exact; oracles tolerate more
+than the verifier does.
 """
 
 import math
@@ -16,20 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.bounds.type_counts import TypeCounts
-from provision.formulations.master.covers import cheapest_covers, forced_roles, menus_of
-from provision.formulations.master.inner import NOTHING, Inner, averaged, drawn, inner_of
-from provision.formulations.master.knots import Knots
+from provision.formulations.master.breakpoints import Breakpoints
+from provision.formulations.master.centre import NOTHING, Centre, averaged, centre_of, drawn
 from provision.formulations.master.program import MasterDuals, Program
+from provision.formulations.master.replica_sets import choices_by_group, forced_roles, priced_replica_sets
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Group, Problem
 from provision.models.base.tolerances import TOLERANCE
 
 FINE = 10**6
-"""The price of the dearest GPU in whole-number units, where no cover has several replicas."""
+"""The price of the dearest GPU in whole-number units, where no replica set has several replicas."""
 COARSE, REFINED = 1500, (6_000, 24_000)
-"""The same where covers have several replicas, as the knapsack's table has a column for each unit; and later steps."""
+"""The same where replica sets have several replicas, as the knapsack's table has a column for each unit; and later
+steps.
+"""
 SLIGHT = 2e-5
-"""A content gets a column only if it is worth this much more than its slice's price, in GPUs."""
+"""A pattern gets a column only if it is worth this much more than its slice's price, in GPUs."""
 FIRM = 1
 """The oracles' effort to begin with, where every workload that shares slices has one replica."""
 FEW, EASY = 0.05, 2
@@ -40,26 +43,27 @@ LONGER = 3
 HARDEST = 7
 """The greatest effort of an oracle."""
 INWARD, FURTHEST = 0.3, 0.7
-"""How far prices are drawn from those of the linear program towards the inner ones, before contents are priced: at
-first, and at most. They are drawn further, and last the effort rises, while oracles cannot bound what contents are
+"""How far prices are drawn from those of the linear program towards the inner ones, before patterns are priced: at
+first, and at most. They are drawn further, and last the effort rises, while oracles cannot bound what patterns are
 worth."""
 WEAK = 0.5
-"""An oracle's bound is weak that is above the contents found by this part of what the inner prices lack."""
+"""An oracle's bound is weak that is above the patterns found by this part of what the central prices lack."""
 NEARLY = 0.02
-"""At drawn prices contents get a column that are worth this much less than their slice's price, in GPUs, or more."""
+"""At drawn prices patterns get a column that are worth this much less than their slice's price, in GPUs, or more."""
 CUTS = (0.3, 0.7)
-"""How far prices are drawn inward where further covers are sought."""
+"""How far prices are drawn inward where further replica sets are sought."""
 TURNS, SAME, SMALL = 20, 4, 30
-"""Linear programs solved at most for further covers before contents are priced, and so often without a lower value.
+"""Linear programs solved at most for further replica sets before patterns are priced, and so often without a lower
+value.
 
-They take too long where more than SMALL groups of workloads have covers.
+They take too long where more than SMALL groups of workloads have replica sets.
 """
 NEAR = 0.985
 """The part of the linear program's value that a bound reaches before steps of rates are cut finer."""
 AHEAD = 0.001
 """By how much the linear program's value is above a whole price of GPUs that is worth proving with these steps."""
 ENOUGH = 0.5
-"""The part of the distance to the next whole price of GPUs within which no content is missing for the bound."""
+"""The part of the distance to the next whole price of GPUs within which no pattern is missing for the bound."""
 
 MOST_GPUS = 10**9
 """More GPUs of a type than any plan has."""
@@ -79,32 +83,32 @@ class Generation:
         Prices to begin with, and the bound that they prove.
     """
 
-    def __init__(self, problem: Problem, proves: bool = True, inner: Inner = NOTHING) -> None:
-        self.problem, self.sharp = problem, proves and len(problem.supplies) > 1
-        self.kinds = len(problem.segments.kinds)
+    def __init__(self, problem: Problem, proves: bool = True, centre: Centre = NOTHING) -> None:
+        self.problem, self.sharp = problem, proves and len(problem.pools) > 1
+        self.slice_types = len(problem.segments.slice_types)
         single = forced_roles(problem)
-        self.menus = menus_of(problem, frozenset(single))
+        self.choices_of_groups = choices_by_group(problem, frozenset(single))
         forced, wanted = np.zeros(len(problem.roles), int), np.zeros(len(problem.groups), int)
         for at, group in enumerate(problem.groups):
             if at in single:
                 forced[single[at]] += len(group.members)
             else:
                 wanted[at] = len(group.members)
-        self.forced, self.covered = forced, np.flatnonzero(wanted)
-        self.program, self.knots = Program(problem, forced, wanted), Knots(problem)
-        self.scale = COARSE if len(self.covered) else FINE
-        self.proof = TypeCounts(problem.supplies, min(problem.most_gpus, MOST_GPUS))
+        self.forced, self.demanding = forced, np.flatnonzero(wanted)
+        self.program, self.breakpoints = Program(problem, forced, wanted), Breakpoints(problem)
+        self.scale = COARSE if len(self.demanding) else FINE
+        self.proof = TypeCounts(problem.pools, min(problem.most_gpus, MOST_GPUS))
         self.proof.at_least(problem.spread_over)
         self.aim: tuple[int, ...] | None = None
-        self.effort = 0 if len(self.covered) else FIRM
+        self.effort = 0 if len(self.demanding) else FIRM
         self.took_s, self.converged, self.round, self.excess = 0.0, False, 0, 0.0
         self.impossible = self.enough = False
         self.last: MasterDuals | None = None
-        self.inner, self.inward = inner, INWARD
-        for kind, oracles in oracles_of(problem).items():
+        self.centre, self.inward = centre, INWARD
+        for slice_type, oracles in oracles_of(problem).items():
             for oracle in oracles:
-                self.program.add_contents(kind, oracle.seeds())
-        self._cover_all(self._first_prices())
+                self.program.add_patterns(slice_type, oracle.seeds())
+        self._add_replica_sets(self._first_prices())
 
     @property
     def bound(self) -> float:
@@ -117,15 +121,15 @@ class Generation:
 
     @property
     def gap(self) -> float:
-        """By how much the inner prices fall short of the last linear program, as a part of its value."""
-        return 1.0 if self.last is None else 1 - self.inner.value / self.last.value
+        """By how much the central prices fall short of the last linear program, as a part of its value."""
+        return 1.0 if self.last is None else 1 - self.centre.value / self.last.value
 
     @property
     def near(self) -> bool:
         """Whether finer steps of rates promise to raise the bound by more than further columns do."""
         value = 0.0 if self.last is None else self.last.value
         ahead = value * self.problem.dearest > self.bound * (1 + AHEAD)
-        return self.converged or (0 < NEAR * value <= self.inner.value and not ahead)
+        return self.converged or (0 < NEAR * value <= self.centre.value and not ahead)
 
     def rounds(self, end: float) -> Iterator[float]:
         """Add columns until none is missing or the time ``end`` would pass; yields the bound after every round.
@@ -144,19 +148,19 @@ class Generation:
 
     def _round(self) -> bool:
         """One round; returns whether the next should look harder."""
-        found = self._covered()
+        found = self._with_replica_sets()
         if found is None:
             self.impossible = True
             return False
         self.last, self.round = found, self.round + 1
         units = self.units(found)
         exhaustive, new = self._priced(found, SLIGHT if self.enough or self.aim is not None else self._slight(units))
-        split = self.knots.split(found.spare)
+        split = self.breakpoints.split(found.spare)
         settled = not new and exhaustive
         if self.aim is None:
             done = not split and (settled or self.bound >= units)
             finer = next((scale for scale in REFINED if scale > self.scale), None)
-            reached = self.bound >= math.ceil(units) and not (split and len(self.covered))
+            reached = self.bound >= math.ceil(units) and not (split and len(self.demanding))
             if not self.enough and (reached or (done and finer is None)):
                 self.enough = True
                 return False
@@ -168,23 +172,24 @@ class Generation:
         else:
             aimed, self.aim = self.aim, self.proof.counts
             self.converged = self.aim is None or (self.aim == aimed and settled and not split)
-        few = FEW * (len(self.forced) + len(self.covered)) if self.effort < EASY else 0
+        few = FEW * (len(self.forced) + len(self.demanding)) if self.effort < EASY else 0
         weak, self.inward = self.inward > FURTHEST, min(self.inward, FURTHEST)
         return not exhaustive and (weak or new < max(few, 1))
 
-    def _covered(self) -> MasterDuals | None:
-        """The linear program with the covers that its own prices ask for; None when the columns cannot meet demand.
+    def _with_replica_sets(self) -> MasterDuals | None:
+        """The linear program with the replica sets that its own prices ask for; None when the columns cannot meet
+        demand.
 
         Its value is often the same at many prices; averages of these are better prices than any one of them.
         """
-        found = central = self.program.relaxed(at=self.aim, knots=self.knots)
+        found = central = self.program.relaxed(at=self.aim, breakpoints=self.breakpoints)
         same = 0
-        for _ in range(TURNS if len(self.covered) <= SMALL else 0):
-            if found is None or central is None or same == SAME or not self._cover_all(self._whole(found))[1]:
+        for _ in range(TURNS if len(self.demanding) <= SMALL else 0):
+            if found is None or central is None or same == SAME or not self._add_replica_sets(self._whole(found))[1]:
                 break
-            for inward in CUTS if self.inner.value > 0 else ():
-                self._cover_all(self._whole(drawn(found, self.inner, inward)))
-            value, found = found.value, self.program.relaxed(at=self.aim, knots=self.knots)
+            for inward in CUTS if self.centre.value > 0 else ():
+                self._add_replica_sets(self._whole(drawn(found, self.centre, inward)))
+            value, found = found.value, self.program.relaxed(at=self.aim, breakpoints=self.breakpoints)
             if found is None or found.value < value * (1 - SLIGHT):
                 same, central = 0, found
             else:
@@ -192,14 +197,14 @@ class Generation:
         return central
 
     def _priced(self, found: MasterDuals, slight: float) -> tuple[bool, int]:
-        """Price between the linear program and inner prices, and at the linear program where that finds nothing.
+        """Price between the linear program and central prices, and at the linear program where that finds nothing.
 
-        Where covers are no columns, prices of the linear program alone take fewer rounds.
+        Where replica sets are no columns, prices of the linear program alone take fewer rounds.
         """
-        if self.inner.value > 0 and self.aim is None and len(self.covered):
-            many = len(self.program.contents), len(self.program.covers)
+        if self.centre.value > 0 and self.aim is None and len(self.demanding):
+            many = len(self.program.patterns), len(self.program.replica_sets)
             nearly = NEARLY if len(self.problem.groups) <= SMALL else 0.0
-            exhaustive, _ = self.price(drawn(found, self.inner, self.inward), slight - nearly, self.effort)
+            exhaustive, _ = self.price(drawn(found, self.centre, self.inward), slight - nearly, self.effort)
             weak = self.excess > WEAK * self.gap
             self.inward = (1 + self.inward) / 2 if weak else INWARD
             new = self._missing(found, slight, *many)
@@ -207,103 +212,109 @@ class Generation:
                 return exhaustive, new
         return self.price(found, slight, self.effort)
 
-    def _missing(self, found: MasterDuals, slight: float, contents: int, covers: int) -> int:
-        """How many contents and covers after the first ones are missing in a solution of the linear program."""
-        worth, rows = found.roles, np.concatenate([found.kinds, found.roles])
-        dear = [sum(worth[role] for role in content) > found.kinds[kind] + slight
-                for kind, content in islice(self.program.contents, contents, None)]
-        cheap = [sum(rows[row] * many for row, many in cover.uses) < found.groups[cover.group] - SLIGHT
-                 for cover in islice(self.program.covers, covers, None)]
+    def _missing(self, found: MasterDuals, slight: float, patterns: int, replica_sets: int) -> int:
+        """How many patterns and replica sets after the first ones are missing in a solution of the linear program."""
+        worth, rows = found.roles, np.concatenate([found.slice_types, found.roles])
+        dear = [sum(worth[role] for role in pattern) > found.slice_types[slice_type] + slight
+                for slice_type, pattern in islice(self.program.patterns, patterns, None)]
+        cheap = [sum(rows[row] * many for row, many in replica_set.uses) < found.groups[replica_set.group] - SLIGHT
+                 for replica_set in islice(self.program.replica_sets, replica_sets, None)]
         return int(sum(dear) + sum(cheap))
 
-    def _whole(self, found: MasterDuals | Inner) -> NDArray[np.int64]:
+    def _whole(self, found: MasterDuals | Centre) -> NDArray[np.int64]:
         """The prices of slices and roles in whole-number units."""
-        return np.floor(np.concatenate([found.kinds, found.roles]) * self.scale + 1e-9).astype(np.int64)
+        return np.floor(np.concatenate([found.slice_types, found.roles]) * self.scale + 1e-9).astype(np.int64)
 
     def _slight(self, units: float) -> float:
-        """How much more than its slice's price a content must be worth, in GPUs, to matter for the bound."""
-        if not len(self.covered):
+        """How much more than its slice's price a pattern must be worth, in GPUs, to matter for the bound."""
+        if not len(self.demanding):
             return SLIGHT
         below = math.ceil(units) - 1
-        slices = max(int(supply.partitions.sum(axis=1).max()) for supply in self.problem.supplies)
+        slices = max(int(pool.partitions.sum(axis=1).max()) for pool in self.problem.pools)
         return max(SLIGHT, ENOUGH * (units / below - 1) / slices) if below > 0 else SLIGHT
 
-    def price(self, duals: MasterDuals | Inner, slight: float, effort: int) -> tuple[bool, int]:
+    def price(self, duals: MasterDuals | Centre, slight: float, effort: int) -> tuple[bool, int]:
         """Add columns at some duals and prove a bound; returns whether pricing was exhaustive, and how many are new.
 
-        Contents count that are worth more than their slice's price by ``slight``, which may be negative.
+        Patterns count that are worth more than their slice's price by ``slight``, which may be negative.
         """
-        kinds, roles = np.split(prices := self._whole(duals), [self.kinds])
-        needed, new = self._cover_all(prices)
-        most, exhaustive, self.excess = kinds.copy(), True, 0.0
-        for kind, oracles in oracles_of(self.problem).items():
+        slice_types, roles = np.split(prices := self._whole(duals), [self.slice_types])
+        needed, new = self._add_replica_sets(prices)
+        most, exhaustive, self.excess = slice_types.copy(), True, 0.0
+        for slice_type, oracles in oracles_of(self.problem).items():
             for oracle in oracles:
-                floor = int(duals.kinds[kind] * self.scale) + (max(1, int(slight * self.scale)) if slight > 0
-                                                               else math.floor(slight * self.scale))
+                floor = int(duals.slice_types[slice_type] * self.scale) + (
+                    max(1, int(slight * self.scale)) if slight > 0 else math.floor(slight * self.scale)
+                )
                 found = oracle.price(roles, floor, effort)
-                new += self.program.add_contents(kind, found.contents)
-                most[kind] = max(most[kind], found.most)
-                highest = max((int(roles[list(one)].sum()) for one in found.contents), default=floor)
-                self.excess = max(self.excess, (found.most - max(highest, kinds[kind])) / self.scale)
+                new += self.program.add_patterns(slice_type, found.patterns)
+                most[slice_type] = max(most[slice_type], found.most)
+                highest = max((int(roles[list(one)].sum()) for one in found.patterns), default=floor)
+                self.excess = max(self.excess, (found.most - max(highest, slice_types[slice_type])) / self.scale)
                 exhaustive &= found.exhaustive
-        worth = [int((supply.partitions @ most).max()) for supply in self.problem.supplies]
+        worth = [int((pool.partitions @ most).max()) for pool in self.problem.pools]
         if needed is not None:
             needed += int(roles @ self.forced)
             self.proof.add(needed, worth)
-            self.inner = max(inner_of(needed, most, roles, self.problem.supplies), self.inner, key=attrgetter("value"))
+            self.centre = max(centre_of(needed, most, roles, self.problem.pools), self.centre, key=attrgetter("value"))
         return exhaustive, new
 
     def price_strictly(self, rounds: int, end: float) -> None:
-        """Columns for the linear program of plans, where its covers differ from those of bounds."""
-        for _ in range(0 if all(self.program.covers.values()) else rounds):
+        """Columns for the linear program of plans, where its replica sets differ from those of bounds."""
+        for _ in range(0 if all(self.program.replica_sets.values()) else rounds):
             found = self.program.relaxed(strict=True)
             if found is None or perf_counter() > end or not self.price(found, SLIGHT, 0)[1]:
                 break
 
     def vary(self, draw: np.random.Generator) -> None:
-        """Columns for whole-number plans: covers at prices around the last ones, contents of some of the roles."""
-        prices = self._first_prices()[self.kinds :]
+        """Columns for whole-number plans: replica sets at prices around the last ones, patterns of some of the roles.
+        """
+        prices = self._first_prices()[self.slice_types :]
         if self.last is not None:
-            drawn = np.concatenate([self.last.kinds, self.last.roles]) * COARSE
-            self._cover_all((drawn * draw.uniform(0.9, 1.1, len(drawn))).astype(np.int64))
-        for kind, oracles in oracles_of(self.problem).items():
+            drawn = np.concatenate([self.last.slice_types, self.last.roles]) * COARSE
+            self._add_replica_sets((drawn * draw.uniform(0.9, 1.1, len(drawn))).astype(np.int64))
+        for slice_type, oracles in oracles_of(self.problem).items():
             for oracle in oracles:
                 drawn = prices * np.exp(draw.normal(0, 0.5, len(prices))) * (draw.random(len(prices)) < draw.random())
                 found = oracle.price(drawn.astype(np.int64), 0, 0)
-                self.program.add_contents(kind, found.contents)
+                self.program.add_patterns(slice_type, found.patterns)
 
-    def _cover_all(self, prices: NDArray[np.int64]) -> tuple[int | None, int]:
-        """Add the cheapest covers of every group.
+    def _add_replica_sets(self, prices: NDArray[np.int64]) -> tuple[int | None, int]:
+        """Add the cheapest replica sets of every group.
 
-        Returns a lower bound on the price of all covers together (None when some group has no cover), and the number
-        of new covers.
+        Returns a lower bound on the price of all replica sets together (None when some group has no replica set), and
+        the number of new replica sets.
         """
         needed, new = 0, 0
-        for priced in cheapest_covers(self.problem, self.menus, prices):
+        for priced in priced_replica_sets(self.problem, self.choices_of_groups, prices):
             if priced is None:
                 return None, new
             needed += priced.bound * len(self.problem.groups[priced.group].members)
             if priced.loose != priced.strict:
-                new += self.program.add_cover(priced.loose, strict=False)
+                new += self.program.add_replica_set(priced.loose, strict=False)
             if priced.strict is not None:
-                new += self.program.add_cover(priced.strict, strict=True)
+                new += self.program.add_replica_set(priced.strict, strict=True)
         return needed, new
 
     def _first_prices(self) -> NDArray[np.int64]:
         """First prices: of a slice by its part of a GPU, of a role by its part of the highest rate of its class."""
-        kinds = np.ones(self.kinds)
-        for supply in self.problem.supplies:
-            size = np.array([self.problem.segments.kinds[kind].compute for kind in supply.kinds], float)
-            kinds[list(supply.kinds)] = size / max(float((supply.partitions[:, list(supply.kinds)] @ size).max()), 1.0)
+        slice_types = np.ones(self.slice_types)
+        for pool in self.problem.pools:
+            size = np.array(
+                [self.problem.segments.slice_types[slice_type].compute for slice_type in pool.slice_types], float
+            )
+            slice_types[list(pool.slice_types)] = size / max(
+                float((pool.partitions[:, list(pool.slice_types)] @ size).max()), 1.0
+            )
         most: dict[object, float] = {}
         for role in self.problem.roles:
             most[role.workload_class] = max(most.get(role.workload_class, 0.0), role.upto_rps)
         roles = [role.rate_rps / (most[role.workload_class] or 1.0) for role in self.problem.roles]
-        return np.maximum(np.concatenate([kinds, roles]) * self.scale, 1).astype(np.int64)
+        return np.maximum(np.concatenate([slice_types, roles]) * self.scale, 1).astype(np.int64)
 
 
 def hand_on(source: Generation, target: Generation) -> None:
-    """Give a Generation the contents of another one of the same instance, as far as they are valid there.
+    """Give a Generation the patterns of another one of the same instance, as far as they are valid there.
 
     A role is replaced by the role of the groups that its workloads are in, of several by the one of the least rate.
     """
@@ -315,12 +326,12 @@ def hand_on(source: Generation, target: Generation) -> None:
         found = [roles.get((one.models, one.slo_ms, one.rate_rps)) for one in sorted(others, key=_by_rate)]
         by_role[group.models, group.slo_ms, group.rate_rps] = next((one for one in found if one is not None), None)
     to = [by_role.get(role[:3]) for role in source.problem.roles]
-    for kind, content in list(source.program.contents):
-        handed = [to[role] for role in content]
+    for slice_type, pattern in list(source.program.patterns):
+        handed = [to[role] for role in pattern]
         if None not in handed:
             row = tuple(sorted(role for role in handed if role is not None))
-            if any(oracle.running(row) is not None for oracle in oracles_of(target.problem).get(kind, [])):
-                target.program.add_contents(kind, [row])
+            if any(oracle.running(row) is not None for oracle in oracles_of(target.problem).get(slice_type, [])):
+                target.program.add_patterns(slice_type, [row])
 
 
 def _by_rate(group: Group) -> float:

@@ -1,4 +1,4 @@
-"""Contents that hold for most throughput, judged by the models' scalar path."""
+"""Patterns that hold for most throughput, judged by the models' scalar path."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,39 +15,39 @@ from provision.models.problem.prediction import carried_rps, predict_slice, toke
 
 
 class Column(NamedTuple):
-    """A content of a slice kind, and the requests/s that each of its replicas carries."""
+    """A pattern of a slice type, and the requests/s that each of its replicas carries."""
 
-    kind: int
+    slice_type: int
     members: Members
     rps: tuple[float, ...]
 
 
 class Judge:
-    """Judges contents of one Problem, each once; what replicas carry at a prediction is worked out once, too."""
+    """Judges patterns of one Problem, each once; what replicas carry at a prediction is worked out once, too."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.known: dict[tuple[int, Running, Prediction], float] = {}
         self.judged: dict[tuple[int, Members], tuple[list[int], list[float]]] = {}
 
-    def held(self, kind: int, members: Members, batches: Sequence[int]) -> Column | None:
-        """A content with ever smaller batches for members that are late, until none is; None when that does not help.
+    def held(self, slice_type: int, members: Members, batches: Sequence[int]) -> Column | None:
+        """A pattern with ever smaller batches for members that are late, until none is; None when that does not help.
 
         A workload with one replica needs it to carry its whole rate.
         """
         taken: Members | None = members
         while taken:
-            if (kind, taken) not in self.judged:
-                self.judged[kind, taken] = self._judged(kind, taken)
-            late, rps = self.judged[kind, taken]
+            if (slice_type, taken) not in self.judged:
+                self.judged[slice_type, taken] = self._judged(slice_type, taken)
+            late, rps = self.judged[slice_type, taken]
             if not late:
-                return Column(kind, taken, tuple(rps))
+                return Column(slice_type, taken, tuple(rps))
             taken = lowered(taken, late, batches)
         return None
 
-    def _judged(self, kind: int, members: Members) -> tuple[list[int], list[float]]:
+    def _judged(self, slice_type: int, members: Members) -> tuple[list[int], list[float]]:
         """The members whose batches must be lowered, none when all hold, and what they carry."""
-        instance, place = self.problem.instance, self.problem.segments.kinds[kind]
+        instance, place = self.problem.instance, self.problem.segments.slice_types[slice_type]
         entry, groups = instance.fleet[place.entry], [self.problem.groups[one.group] for one in members]
         piece = Slice(profile=place.profile, replicas=tuple(
             replica_of(self.problem, one, group.members[0]) for one, group in zip(members, groups, strict=True)))

@@ -1,7 +1,7 @@
-"""The cheapest cover of a rate by roles at whole-number prices: a covering knapsack.
+"""The cheapest replica set of a rate by roles at whole-number prices: a covering knapsack.
 
 A table for a class of workloads holds the highest rate that replicas carry at every price and number of replicas. The
-cheapest cover of a rate is at the first price at which the table reaches the rate. Workloads of a class share the
+cheapest replica set of a rate is at the first price at which the table reaches the rate. Workloads of a class share the
 table. A rate that needs very many replicas is carried by the role of the least price per request/s, up to a rest.
 """
 
@@ -20,8 +20,10 @@ SAME, START = -1, -2
 """Entries in place of a role: a lower price carries as much; or nothing is taken yet."""
 
 
-class Cover(NamedTuple):
-    """A cover: its price, a lower bound on the price of any cover, and (roles,) how many replicas take each role."""
+class CheapestSet(NamedTuple):
+    """A replica set: its price, a lower bound on the price of any replica set, and (roles,) how many replicas take each
+    role.
+    """
 
     cost: int
     bound: int
@@ -29,7 +31,7 @@ class Cover(NamedTuple):
 
 
 class Knapsack:
-    """Cheapest covers of one class.
+    """Cheapest replica sets of one class.
 
     Parameters
     ----------
@@ -40,15 +42,15 @@ class Knapsack:
     counted
         The number up to which the table counts replicas.
     exact
-        Whether a cover may have no more replicas than ``counted``; otherwise it may have any number above it.
+        Whether a replica set may have no more replicas than ``counted``; otherwise it may have any number above it.
     """
 
     def __init__(self, credit_rps: NDArray[np.float64], costs: NDArray[np.int64], counted: int, exact: bool) -> None:
         self.credit_rps, self.costs, self.counted, self.exact = credit_rps, costs, counted, exact
         self.carried, self.chosen = np.zeros((counted + 1, 0)), np.zeros((counted + 1, 0), np.int64)
 
-    def cheapest(self, rate_rps: float, least: int) -> Cover | None:
-        """The cheapest cover of a rate by at least ``least`` replicas; None when there is none."""
+    def cheapest(self, rate_rps: float, least: int) -> CheapestSet | None:
+        """The cheapest replica set of a rate by at least ``least`` replicas; None when there is none."""
         if not len(self.costs):
             return None
         rate_rps *= 1 - DUST
@@ -67,10 +69,10 @@ class Knapsack:
         counts[best] += bulk
         exact = cost + bulk * int(self.costs[best])
         bound = exact if not bulk else math.floor(rate_rps * float((self.costs / self.credit_rps).min()) * (1 - 1e-12))
-        return Cover(exact, bound, counts)
+        return CheapestSet(exact, bound, counts)
 
-    def _counted(self, rate_rps: float, least: int) -> Cover | None:
-        """The cheapest cover whose replicas are no more than those counted."""
+    def _counted(self, rate_rps: float, least: int) -> CheapestSet | None:
+        """The cheapest replica set whose replicas are no more than those counted."""
         if least > self.counted or self.credit_rps.max() * self.counted < rate_rps:
             return None
         number = np.maximum(np.ceil(rate_rps / self.credit_rps), least)
@@ -79,17 +81,17 @@ class Knapsack:
         rows = self.carried[least:, : reach + 1]
         first = [int(np.searchsorted(row, rate_rps)) for row in rows]
         best = int(np.argmin(first))
-        return Cover(first[best], first[best], self._trace(first[best], best + least))
+        return CheapestSet(first[best], first[best], self._trace(first[best], best + least))
 
-    def _alike(self, role: int, rate_rps: float, least: int) -> Cover:
-        """The cover whose replicas all have one role."""
+    def _alike(self, role: int, rate_rps: float, least: int) -> CheapestSet:
+        """The replica set whose replicas all have one role."""
         counts = np.zeros(len(self.costs), np.int64)
         counts[role] = max(math.ceil(rate_rps / self.credit_rps[role]), least)
         cost = int(counts[role] * self.costs[role])
-        return Cover(cost, cost, counts)
+        return CheapestSet(cost, cost, counts)
 
     def _reach(self, rate_rps: float, least: int) -> int:
-        """The price of the cheapest cover whose replicas all have one role."""
+        """The price of the cheapest replica set whose replicas all have one role."""
         number = np.maximum(np.ceil(rate_rps / self.credit_rps), least)
         return int((number * self.costs).min())
 

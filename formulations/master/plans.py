@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from provision.formulations.master.program import Chosen, CoverUse, Program
+from provision.formulations.master.program import Chosen, Program, ReplicaSet
 from provision.formulations.pricing.alone.assemble import Layout, assemble
 from provision.formulations.pricing.alone.deal import deal
-from provision.formulations.pricing.oracle import Content, ContentOracle, Running
+from provision.formulations.pricing.oracle import Pattern, PatternOracle, Running
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.partitions import Partitions
 from provision.formulations.search.problem import Problem
@@ -24,7 +24,7 @@ from provision.models.problem.instance import Instance
 
 
 class _Use(NamedTuple):
-    """A replica that a cover asks for on a shared slice: its workload, its role, and the rate that it gets."""
+    """A replica that a replica set asks for on a shared slice: its workload, its role, and the rate that it gets."""
 
     workload: int
     role: int
@@ -46,14 +46,14 @@ def plan_of(problem: Problem, chosen: Chosen, forced: dict[int, int], method: st
         The name to write into the plan.
     """
     gpus = [int(many.sum()) for many in chosen.partitions]
-    if any(supply.count is not None and many > supply.count
-           for supply, many in zip(problem.supplies, gpus, strict=True)):
+    if any(pool.count is not None and many > pool.count
+           for pool, many in zip(problem.pools, gpus, strict=True)):
         return None
     alone, uses = _replicas(problem, chosen, forced)
     slices = list(_slices(problem, chosen, uses))
     rows = np.zeros((len(slices), alone.shape[1]), int)
-    for at, (kind, _) in enumerate(slices):
-        rows[at, kind] = 1
+    for at, (slice_type, _) in enumerate(slices):
+        rows[at, slice_type] = 1
     layouts = dealt(problem, chosen.partitions, np.concatenate([alone, rows]))
     if layouts is None:
         return None
@@ -69,19 +69,25 @@ def dealt(problem: Problem, partitions: Sequence[NDArray[np.int64]], rows: NDArr
     problem
         What was solved.
     partitions
-        (partitions,) GPUs of each supply.
+        (partitions,) GPUs of each pool.
     rows
-        (rows, kinds) segments of each workload, and then shared slices.
+        (rows, slice types) segments of each workload, and then shared slices.
     """
-    entries = np.concatenate([np.full(len(supply.partitions), supply.entry) for supply in problem.supplies])
-    table = Partitions(entries, np.concatenate([supply.partitions for supply in problem.supplies]))
+    entries = np.concatenate([np.full(len(pool.partitions), pool.entry) for pool in problem.pools])
+    table = Partitions(entries, np.concatenate([pool.partitions for pool in problem.pools]))
     return deal(problem.instance, problem.segments, table, np.concatenate(partitions), rows)
 
 
 def add_plan(program: Program, problem: Problem, plan: Plan) -> None:
-    """Add the contents and covers of a plan to a program, as far as its roles can express them."""
-    kinds = {(problem.instance.fleet[kind.entry].gpu, problem.instance.fleet[kind.entry].partitioned, kind.profile): at
-             for at, kind in reversed(list(enumerate(problem.segments.kinds)))}
+    """Add the patterns and replica sets of a plan to a program, as far as its roles can express them."""
+    slice_types = {
+        (
+            problem.instance.fleet[slice_type.entry].gpu,
+            problem.instance.fleet[slice_type.entry].partitioned,
+            slice_type.profile,
+        ): at
+        for at, slice_type in reversed(list(enumerate(problem.segments.slice_types)))
+    }
     group_of = {problem.instance.workloads[member].name: at for at, group in enumerate(problem.groups)
                 for member in group.members}
     by_class: dict[object, list[tuple[float, int]]] = {}
@@ -90,22 +96,22 @@ def add_plan(program: Program, problem: Problem, plan: Plan) -> None:
     uses: dict[str, Counter[int]] = {}
     for gpu in plan.gpus:
         for piece in gpu.slices:
-            kind = kinds.get((gpu.gpu, gpu.mig, piece.profile), -1)
+            slice_type = slice_types.get((gpu.gpu, gpu.mig, piece.profile), -1)
             groups = [group_of.get(one.workload) for one in piece.replicas]
             roles = [_easiest(by_class.get(problem.groups[group].workload_class, []) if group is not None else [],
                               one.rate_rps) for group, one in zip(groups, piece.replicas, strict=True)]
-            if kind in oracles_of(problem) and roles and None not in roles:
-                content = tuple(sorted(role for role in roles if role is not None))
-                if _first(oracles_of(problem)[kind], content) is not None:
-                    program.add_contents(kind, [content])
+            if slice_type in oracles_of(problem) and roles and None not in roles:
+                pattern = tuple(sorted(role for role in roles if role is not None))
+                if _first(oracles_of(problem)[slice_type], pattern) is not None:
+                    program.add_patterns(slice_type, [pattern])
                 for one, role in zip(piece.replicas, roles, strict=True):
-                    uses.setdefault(one.workload, Counter())[len(problem.segments.kinds) + (role or 0)] += 1
-            elif len(piece.replicas) == 1 and kind >= 0:
-                uses.setdefault(piece.replicas[0].workload, Counter())[kind] += 1
+                    uses.setdefault(one.workload, Counter())[len(problem.segments.slice_types) + (role or 0)] += 1
+            elif len(piece.replicas) == 1 and slice_type >= 0:
+                uses.setdefault(piece.replicas[0].workload, Counter())[slice_type] += 1
     for name, rows in uses.items():
-        at, cover = group_of.get(name, -1), tuple(sorted(rows.items()))
-        if at >= 0 and program.wanted[at] and carries(problem, at, cover):
-            program.add_cover(CoverUse(at, cover), strict=True)
+        at, replica_set = group_of.get(name, -1), tuple(sorted(rows.items()))
+        if at >= 0 and program.wanted[at] and carries(problem, at, replica_set):
+            program.add_replica_set(ReplicaSet(at, replica_set), strict=True)
 
 
 def shared_rates(instance: Instance, plan: Plan) -> dict[tuple[tuple[str, ...], float], frozenset[float]]:
@@ -119,7 +125,7 @@ def shared_rates(instance: Instance, plan: Plan) -> dict[tuple[tuple[str, ...], 
 
 
 def carries(problem: Problem, at: int, uses: tuple[tuple[int, int], ...]) -> bool:
-    """Whether a cover carries the rate of a group within its replica limits."""
+    """Whether a replica set carries the rate of a group within its replica limits."""
     group, number = problem.groups[at], sum(many for _, many in uses)
     return group.least <= number <= group.most and _credit(problem, at, uses) >= group.rate_rps * (1 - 2 * DUST)
 
@@ -131,52 +137,54 @@ def _easiest(roles: Sequence[tuple[float, int]], rate_rps: float) -> int | None:
 
 
 def _replicas(problem: Problem, chosen: Chosen, forced: dict[int, int]) -> tuple[NDArray[np.int64], list[_Use]]:
-    """(workloads, kinds) replicas that stand alone, and the uses of shared slices, by the covers of a solution."""
-    kinds = len(problem.segments.kinds)
-    alone, uses = np.zeros((len(problem.instance.workloads), kinds), int), []
+    """(workloads, slice types) replicas that stand alone, and the uses of shared slices, by the replica sets of a
+    solution.
+    """
+    slice_types = len(problem.segments.slice_types)
+    alone, uses = np.zeros((len(problem.instance.workloads), slice_types), int), []
     waiting = [list(group.members) for group in problem.groups]
     for at, role in forced.items():
         uses += [_Use(member, role, problem.planned_rps(member)) for member in waiting[at]]
         waiting[at] = []
-    for cover, many in chosen.covers.items():
-        group = problem.groups[cover.group]
-        for _ in range(min(many, len(waiting[cover.group]))):
-            member = waiting[cover.group].pop()
-            factor = _factor(problem, cover, problem.planned_rps(member))
-            for row, number in cover.uses:
-                if row < kinds:
+    for replica_set, many in chosen.replica_sets.items():
+        group = problem.groups[replica_set.group]
+        for _ in range(min(many, len(waiting[replica_set.group]))):
+            member = waiting[replica_set.group].pop()
+            factor = _factor(problem, replica_set, problem.planned_rps(member))
+            for row, number in replica_set.uses:
+                if row < slice_types:
                     alone[member, row] += number
                 else:
-                    credit = min(problem.roles[row - kinds].rate_rps, group.cap_rps)
-                    uses += [_Use(member, row - kinds, credit * factor)] * number
+                    credit = min(problem.roles[row - slice_types].rate_rps, group.cap_rps)
+                    uses += [_Use(member, row - slice_types, credit * factor)] * number
     return alone, uses
 
 
-def _factor(problem: Problem, cover: CoverUse, rate_rps: float) -> float:
-    """The rate routed to the replicas of a cover, as a part of what they are credited with."""
-    total = _credit(problem, cover.group, cover.uses)
+def _factor(problem: Problem, replica_set: ReplicaSet, rate_rps: float) -> float:
+    """The rate routed to the replicas of a replica set, as a part of what they are credited with."""
+    total = _credit(problem, replica_set.group, replica_set.uses)
     return min(1.0, rate_rps / total) if total > 0 else 0.0
 
 
 def _credit(problem: Problem, at: int, uses: tuple[tuple[int, int], ...]) -> float:
-    """Requests/s that the replicas of a cover of a group carry in a plan."""
-    kinds, cap_rps = len(problem.segments.kinds), problem.groups[at].cap_rps
-    return sum(number * (float(problem.alone_rps[at, row]) if row < kinds
-                         else min(problem.roles[row - kinds].rate_rps, cap_rps)) for row, number in uses)
+    """Requests/s that the replicas of a replica set of a group carry in a plan."""
+    slice_types, cap_rps = len(problem.segments.slice_types), problem.groups[at].cap_rps
+    return sum(number * (float(problem.alone_rps[at, row]) if row < slice_types
+                         else min(problem.roles[row - slice_types].rate_rps, cap_rps)) for row, number in uses)
 
 
 def _slices(problem: Problem, chosen: Chosen, uses: list[_Use]) -> Iterator[tuple[int, tuple[Replica, ...]]]:
-    """Slice kind and replicas of every shared slice that is used."""
-    contents = [one for one, many in chosen.contents.items() for _ in range(many)]
-    offered = Counter(role for _, content in contents for role in content)
+    """Slice type and replicas of every shared slice that is used."""
+    patterns = [one for one, many in chosen.patterns.items() for _ in range(many)]
+    offered = Counter(role for _, pattern in patterns for role in pattern)
     takers = _takers(problem, offered, uses)
-    for kind, content in contents:
+    for slice_type, pattern in patterns:
         taken: list[_Use | None] = []
-        for role in content:
+        for role in pattern:
             taken.append(_next(takers.get(role, []), taken))
-        replicas = _running(problem, kind, content, taken)
+        replicas = _running(problem, slice_type, pattern, taken)
         if replicas:
-            yield kind, replicas
+            yield slice_type, replicas
 
 
 def _next(waiting: list[_Use], beside: list[_Use | None]) -> _Use | None:
@@ -212,8 +220,8 @@ def _takers(problem: Problem, offered: Counter[int], uses: list[_Use]) -> dict[i
     return found
 
 
-def _running(problem: Problem, kind: int, content: Content, taken: list[_Use | None]) -> tuple[Replica, ...]:
-    """The replicas of a content for the uses that take its places.
+def _running(problem: Problem, slice_type: int, pattern: Pattern, taken: list[_Use | None]) -> tuple[Replica, ...]:
+    """The replicas of a pattern for the uses that take its places.
 
     Their operating points are those of the roles that the uses ask for, or else those of the places' own roles.
     """
@@ -221,16 +229,16 @@ def _running(problem: Problem, kind: int, content: Content, taken: list[_Use | N
     if not used:
         return ()
     used.sort(key=lambda use: use.role)
-    runs = _first(oracles_of(problem)[kind], tuple(use.role for use in used))
+    runs = _first(oracles_of(problem)[slice_type], tuple(use.role for use in used))
     if runs is None:
-        pairs = zip(_first(oracles_of(problem)[kind], content) or (), taken, strict=True)
+        pairs = zip(_first(oracles_of(problem)[slice_type], pattern) or (), taken, strict=True)
         runs, used = map(list, zip(*((run, use) for run, use in pairs if use is not None), strict=True))
     return tuple(_replica(problem, use, run) for use, run in zip(used, runs, strict=True))
 
 
-def _first(oracles: list[ContentOracle], content: Content) -> list[Running] | None:
+def _first(oracles: list[PatternOracle], pattern: Pattern) -> list[Running] | None:
     """Operating points from the first oracle that finds some; None when none does."""
-    return next((found for oracle in oracles if (found := oracle.running(content)) is not None), None)
+    return next((found for oracle in oracles if (found := oracle.running(pattern)) is not None), None)
 
 
 def _replica(problem: Problem, use: _Use, run: Running) -> Replica:

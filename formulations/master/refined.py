@@ -12,9 +12,9 @@ from collections import defaultdict
 
 import numpy as np
 
+from provision.formulations.master.centre import NOTHING, Centre
 from provision.formulations.master.generation import Generation
-from provision.formulations.master.inner import NOTHING, Inner
-from provision.formulations.master.program import CoverUse
+from provision.formulations.master.program import ReplicaSet
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import Role
 
@@ -23,7 +23,7 @@ FINE = 0.005
 PIECES = 2
 """Parts into which a step is cut."""
 USED = 0.002
-"""Covers may be used whose reduced cost is at most this, in prices of the dearest GPU."""
+"""Replica sets may be used whose reduced cost is at most this, in prices of the dearest GPU."""
 HARD = 1
 """The effort of the oracles to begin with, at most."""
 MOST_ROLES = 2000
@@ -47,25 +47,30 @@ def refined(coarse: Generation) -> Generation | None:
         return None
     finer = {one: cuts.get(one, frozenset()) | problem.finer.get(one, frozenset()) for one in {*cuts, *problem.finer}}
     finest = Problem(problem.instance, problem.groups, finer=finer)
-    fine = Generation(finest, inner=_inner(coarse, finest) if coarse.inner.value > 0 else NOTHING)
+    fine = Generation(finest, centre=_inner(coarse, finest) if coarse.centre.value > 0 else NOTHING)
     _hand_on(coarse, fine)
-    kept = {_key(problem.roles[at]) for at in np.flatnonzero(coarse.knots.jumps)}
-    fine.knots.jump([at for at, role in enumerate(finest.roles) if _key(role) in kept])
+    kept = {_key(problem.roles[at]) for at in np.flatnonzero(coarse.breakpoints.jumps)}
+    fine.breakpoints.jump([at for at, role in enumerate(finest.roles) if _key(role) in kept])
     fine.effort, fine.scale = min(coarse.effort, HARD), coarse.scale
     return fine
 
 
 def _cuts(generation: Generation) -> Finer:
-    """Rates that cut the wide steps of roles in covers that the linear program uses, or might use as well."""
+    """Rates that cut the wide steps of roles in replica sets that the linear program uses, or might use as well."""
     problem, program = generation.problem, generation.program
-    kinds, found = len(problem.segments.kinds), program.relaxed()
+    slice_types, found = len(problem.segments.slice_types), program.relaxed()
     if found is None:
         return {}
     highest_rps = {one: max(group.rate_rps for group in groups) for one, groups in problem.classes.items()}
     cuts: defaultdict[tuple[tuple[str, ...], float], set[float]] = defaultdict(set)
-    reduced = found.reduced[program.others + len(program.contents) :]
-    for at in {row - kinds for cover, cost in zip(program.covers, reduced, strict=True) if cost <= USED
-               for row, _ in cover.uses if row >= kinds}:
+    reduced = found.reduced[program.others + len(program.patterns) :]
+    for at in {
+        row - slice_types
+        for replica_set, cost in zip(program.replica_sets, reduced, strict=True)
+        if cost <= USED
+        for row, _ in replica_set.uses
+        if row >= slice_types
+    }:
         role = problem.roles[at]
         end_rps = min(role.upto_rps, highest_rps[role.workload_class])
         if end_rps - role.rate_rps > FINE * end_rps:
@@ -73,25 +78,28 @@ def _cuts(generation: Generation) -> Finer:
     return {one: frozenset(rates) for one, rates in cuts.items()}
 
 
-def _inner(coarse: Generation, fine: Problem) -> Inner:
-    """The inner prices of a Generation for finer steps: each role has the price of the step that it is cut from."""
+def _inner(coarse: Generation, fine: Problem) -> Centre:
+    """The central prices of a Generation for finer steps: each role has the price of the step that it is cut from."""
     order = sorted(range(len(coarse.problem.roles)), key=lambda at: _key(coarse.problem.roles[at]))
     keys = [_key(coarse.problem.roles[at]) for at in order]
     at = [order[bisect_right(keys, _key(role)) - 1] for role in fine.roles]
-    return coarse.inner._replace(roles=coarse.inner.roles[at])
+    return coarse.centre._replace(roles=coarse.centre.roles[at])
 
 
 def _hand_on(source: Generation, target: Generation) -> None:
-    """Give contents, and covers that plans may use, to a Generation that has all roles of the source."""
+    """Give patterns, and replica sets that plans may use, to a Generation that has all roles of the source."""
     number = {_key(role): at for at, role in enumerate(target.problem.roles)}
     to = [number[_key(role)] for role in source.problem.roles]
-    kinds = len(source.problem.segments.kinds)
-    for kind, content in list(source.program.contents):
-        target.program.add_contents(kind, [tuple(sorted(to[role] for role in content))])
-    for cover, strict in source.program.covers.items():
+    slice_types = len(source.problem.segments.slice_types)
+    for slice_type, pattern in list(source.program.patterns):
+        target.program.add_patterns(slice_type, [tuple(sorted(to[role] for role in pattern))])
+    for replica_set, strict in source.program.replica_sets.items():
         if strict:
-            uses = ((row if row < kinds else kinds + to[row - kinds], many) for row, many in cover.uses)
-            target.program.add_cover(CoverUse(cover.group, tuple(sorted(uses))), strict=True)
+            uses = (
+                (row if row < slice_types else slice_types + to[row - slice_types], many)
+                for row, many in replica_set.uses
+            )
+            target.program.add_replica_set(ReplicaSet(replica_set.group, tuple(sorted(uses))), strict=True)
 
 
 def _key(role: Role) -> tuple[tuple[str, ...], float, float]:

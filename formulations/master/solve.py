@@ -9,7 +9,6 @@ import numpy as np
 from provision.formulations.bounds.time_bound import time_bound
 from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.isolated.shared_relaxation import further_bound
-from provision.formulations.master.covers import forced_roles
 from provision.formulations.master.dive import dive
 from provision.formulations.master.first_answers import first_answers, shares_networks
 from provision.formulations.master.generation import FIRM, REFINED, SLIGHT, Generation, hand_on
@@ -17,8 +16,9 @@ from provision.formulations.master.listed import ListedProgram
 from provision.formulations.master.plans import add_plan, plan_of, shared_rates
 from provision.formulations.master.program import Chosen
 from provision.formulations.master.refined import refined
+from provision.formulations.master.replica_sets import forced_roles
+from provision.formulations.master.temporal_bound import temporal_bound
 from provision.formulations.master.throughput import fill_fleet
-from provision.formulations.master.turn_bound import turn_bound
 from provision.formulations.master.whole import first_prices, keeps_limits, unsplit
 from provision.formulations.pricing.listing import listings_of
 from provision.formulations.pricing.register import oracles_of
@@ -42,11 +42,11 @@ FIRST_SHARE = 0.1
 """Part of the time that a first plan from the columns to begin with may take."""
 STRICT_SHARE = 0.3
 """Part of the time left that columns for plans alone may take."""
-MIP_SHARE, QUICK_SHARE, RIPE_SHARE = 0.5, 0.25, 0.9
+MIP_SHARE, QUICK_SHARE, NEAR_COMPLETE_SHARE = 0.5, 0.25, 0.9
 """Parts of the time left that an integer program may take: over the finest steps of rates, before, and for many
 workloads with one replica each."""
 LISTED_SHARE = 0.7
-"""Part of the time left that plans and bounds from a list of all contents may take."""
+"""Part of the time left that plans and bounds from a list of all patterns may take."""
 FEW_GROUPS = 30
 """With more groups steps of rates are not cut finer, but for many workloads that may be split."""
 REDUCED_COST, LEAST_COLUMNS = (0.02, 0.01), (4000, 1500)
@@ -58,7 +58,7 @@ dives."""
 DIVE_FROM, REST_S, DIVE_SHARE = 200, 10.0, 0.7
 """From this number of replicas on, some of which share slices, dives fix most columns while some may be missing or
 workloads may be split; seconds for the rest of each, and the part of the time left that dives may take."""
-RIPE, FAIR = 0.004, 0.01
+NEAR_COMPLETE, FAIR = 0.004, 0.01
 """The gaps between the linear program and the bound that its prices prove, below which columns are as good as complete
 for a plan of many workloads with one replica each, and good enough for a brief search."""
 ENOUGH_S = 30.0
@@ -70,7 +70,7 @@ VARIED = 20
 FURTHER_SHARE = 0.2
 """Part of the time left that a further bound (``shared_relaxation``) may take."""
 STRICT_ROUNDS = 12
-"""Rounds of pricing for plans, where plans and bounds have different covers."""
+"""Rounds of pricing for plans, where plans and bounds have different replica sets."""
 
 
 class Run:
@@ -104,35 +104,37 @@ class Run:
     def __init__(self, problem: Problem, progress: Progress, name: str, whole: Generation | None = None,
                  brief: bool = False) -> None:
         self.progress, self.search, self.name, self.brief = progress, progress.search, name, brief
-        self.problem = self.eased = problem
+        self.problem = self.relaxed_problem = problem
         if problem.roles and len(problem.groups) > BOUND_GROUPS:
-            self.eased = Problem(problem.instance, rounded(problem.groups, BOUND_GROUPS, up=False), eased=True)
+            self.relaxed_problem = Problem(
+                problem.instance, rounded(problem.groups, BOUND_GROUPS, up=False), relaxed_problem=True
+            )
             self.problem = Problem(problem.instance, rounded(problem.groups, PLAN_GROUPS, up=True))
-        self.bounds = Generation(self.eased)
-        self.columns = self.bounds if self.eased is self.problem else Generation(self.problem, proves=False)
+        self.bounds = Generation(self.relaxed_problem)
+        self.columns = self.bounds if self.relaxed_problem is self.problem else Generation(self.problem, proves=False)
         self.forced, self.draw = forced_roles(self.problem), np.random.default_rng(self.search.seed)
-        self.large = bool(oracles_of(self.eased)) and problem.replicas >= DIVE_FROM
+        self.large = bool(oracles_of(self.relaxed_problem)) and problem.replicas >= DIVE_FROM
         self.tried = False
         split = self.large and not problem.single
         self.share = SPLIT_SHARE if split else PRICING_SHARE
-        self.finest = self.eased is not self.problem or (len(problem.groups) > FEW_GROUPS and not split)
+        self.finest = self.relaxed_problem is not self.problem or (len(problem.groups) > FEW_GROUPS and not split)
         if progress.plan is not None:
             for columns in {self.bounds, self.columns}:
                 add_plan(columns.program, columns.problem, progress.plan)
         if whole is not None and self.large:
             hand_on(whole, self.bounds)
-            self.bounds.price(first_prices(whole, self.eased), SLIGHT, 0)
+            self.bounds.price(first_prices(whole, self.relaxed_problem), SLIGHT, 0)
             self.bounds.effort, self.bounds.scale = FIRM, REFINED[0]
 
     @property
-    def ripe(self) -> bool:
+    def near_complete(self) -> bool:
         """Whether hardly a column is missing for a plan of many workloads with one replica each."""
-        return self.large and self.problem.single and self.bounds.gap <= RIPE
+        return self.large and self.problem.single and self.bounds.gap <= NEAR_COMPLETE
 
     @property
     def dives(self) -> bool:
         """Whether the next plan is that of a dive, which is sooner there than that of the integer program alone."""
-        return self.large and (self.tried or not self.ripe or self.problem.replicas >= FIX_FROM)
+        return self.large and (self.tried or not self.near_complete or self.problem.replicas >= FIX_FROM)
 
     @property
     def infeasible(self) -> bool:
@@ -165,7 +167,7 @@ class Run:
                     pass
             if self.search.left_s <= self.progress.writing_s:
                 return "time_limit"
-            share = (QUICK_SHARE if not self.finest else DIVE_SHARE if self.dives else RIPE_SHARE if self.large
+            share = (QUICK_SHARE if not self.finest else DIVE_SHARE if self.dives else NEAR_COMPLETE_SHARE if self.large
                      else MIP_SHARE)
             improved = self.improve(share=share)
             if self.brief and self.large and self.search.left_s < ENOUGH_S:
@@ -186,7 +188,7 @@ class Run:
         if fine is None:
             return False
         self.bounds = self.columns = fine
-        self.problem = self.eased = fine.problem
+        self.problem = self.relaxed_problem = fine.problem
         self.forced = forced_roles(fine.problem)
         return True
 
@@ -235,8 +237,8 @@ class Run:
 
     def _cost(self, found: Chosen) -> int:
         """The price of a solution's GPUs, in units."""
-        pairs = zip(self.problem.supplies, found.partitions, strict=True)
-        return sum(supply.cost(int(many.sum())) for supply, many in pairs)
+        pairs = zip(self.problem.pools, found.partitions, strict=True)
+        return sum(pool.cost(int(many.sum())) for pool, many in pairs)
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
@@ -305,7 +307,7 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
     """Prove bounds that need no columns."""
     instance, left_s = problem.instance, progress.search.left_s
     if instance.policy.rule.random_arrivals:
-        found = [time_bound(problem), turn_bound(problem, left_s * LISTED_SHARE)]
+        found = [time_bound(problem), temporal_bound(problem, left_s * LISTED_SHARE)]
     else:
         found = [] if progress.bound is not None else [further_bound(instance, left_s * FURTHER_SHARE)]
     for bound in found:
@@ -313,7 +315,7 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
 
 
 def _listed(problem: Problem, progress: Progress) -> TypeCounts | None:
-    """Plan with all contents, where these can be listed; the proof of the bound, None where they cannot."""
+    """Plan with all patterns, where these can be listed; the proof of the bound, None where they cannot."""
     listings = listings_of(problem) if problem.shareable else None
     if listings is None:
         return None
@@ -329,18 +331,18 @@ def _listed(problem: Problem, progress: Progress) -> TypeCounts | None:
 
 def _too_small(problem: Problem, needed: int) -> str:
     """A sentence: how many GPUs the fleet lacks, and what would help."""
-    held = [f"{supply.count} {supply.gpu}" for supply in problem.supplies if supply.count is not None]
+    held = [f"{pool.count} {pool.gpu}" for pool in problem.pools if pool.count is not None]
     remedy = "allow more GPUs or lower the rates"
-    if len(problem.supplies) == 1 and needed:
-        supply = problem.supplies[0]
-        return f"at least {needed} {supply.gpu} GPUs are needed and the fleet has {supply.count}; {remedy}"
+    if len(problem.pools) == 1 and needed:
+        pool = problem.pools[0]
+        return f"at least {needed} {pool.gpu} GPUs are needed and the fleet has {pool.count}; {remedy}"
     return f"the fleet ({', '.join(held)}) has too few GPUs for any plan; {remedy}"
 
 
 METHODS = (
     Method(
         name=NAME,
-        summary="one program for every way of sharing: column generation over contents and covers, proven",
+        summary="one program for every way of sharing: column generation over patterns and replica sets, proven",
         run=solve,
         compiled=True,
         exact=True,

@@ -1,6 +1,6 @@
-"""Most throughput on a fixed fleet by the master program: bound, contents, and plans from them.
+"""Most throughput on a fixed fleet by the master program: bound, patterns, and plans from them.
 
-A linear program mixes contents as no whole GPU can, and its prices miss contents that a plan needs. So some contents of
+A linear program mixes patterns as no whole GPU can, and its prices miss patterns that a plan needs. So some patterns of
 the best plan are kept, and others are sought at the prices of what is left of the fleet and of the demand.
 """
 
@@ -24,12 +24,12 @@ from provision.models.problem.search import Outcome, Progress, Search, Terminati
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
 BOUND_SHARE, SEEK_SHARE, CHOOSE_SHARE = 0.3, 0.3, 0.5
-"""Parts of the time left that the bound, each search for contents and each integer program may take."""
+"""Parts of the time left that the bound, each search for patterns and each integer program may take."""
 TURNS = 10
-"""Searches for contents in a row without a better plan after which none is expected."""
+"""Searches for patterns in a row without a better plan after which none is expected."""
 DRAWN = 3
-"""How often prices are drawn around those of a linear program that finds no more contents. Only rates that are asked
-are dear then, so that contents are found which give a workload no more of these than it needs, and the rest to others.
+"""How often prices are drawn around those of a linear program that finds no more patterns. Only rates that are asked
+are dear then, so that patterns are found which give a workload no more of these than it needs, and the rest to others.
 """
 REST_SHARE = 0.05
 """Part of the time limit that is too short for another such search."""
@@ -37,7 +37,7 @@ FEW_SETS_SHARE, SETS_SHARE = 0.1, 0.5
 """Parts of the time left that listing all sets of replicas may take, where workloads have one each: before the bound,
 and after it; the search over them takes another such part."""
 SERVE_SHARE = 0.5
-"""Part of the time left that a plan which serves all rates on few GPUs may take, where the contents have none."""
+"""Part of the time left that a plan which serves all rates on few GPUs may take, where the patterns have none."""
 TOO_SMALL = "the workloads do not fit on so few GPUs; objective min_gpus tells how many they take"
 
 
@@ -99,9 +99,9 @@ def _close(problem: Problem, every: EverySet, progress: Progress, name: str) -> 
 
 
 def _improve(problem: Problem, fleet: FullFleet, progress: Progress, name: str) -> None:
-    """Seek contents and make plans of them in turn until proved, out of time, or some turns without a better plan.
+    """Seek patterns and make plans of them in turn until proved, out of time, or some turns without a better plan.
 
-    Where the contents of the first turn make no plan, that is the last.
+    Where the patterns of the first turn make no plan, that is the last.
     """
     search, sought = progress.search, Sought(fleet, progress.search.seed)
     present: list[Column] = []
@@ -119,14 +119,14 @@ def _improve(problem: Problem, fleet: FullFleet, progress: Progress, name: str) 
 
 
 class Sought:
-    """Seeks contents for a FullFleet.
+    """Seeks patterns for a FullFleet.
 
     Parameters
     ----------
     fleet
-        The FullFleet that gets the contents.
+        The FullFleet that gets the patterns.
     seed
-        For what is drawn: prices, and the contents of a plan that are kept.
+        For what is drawn: prices, and the patterns of a plan that are kept.
     """
 
     def __init__(self, fleet: FullFleet, seed: int) -> None:
@@ -134,14 +134,14 @@ class Sought:
         self.tried: set[Column] = set()
 
     def seek(self, until: float, present: Sequence[Column] = ()) -> bool:
-        """Add contents that hold until a perf_counter, or until there are none; returns whether some were added.
+        """Add patterns that hold until a perf_counter, or until there are none; returns whether some were added.
 
         Parameters
         ----------
         until
             When to end, in seconds.
         present
-            The contents of a plan: some of them, drawn anew in each call, are kept.
+            The patterns of a plan: some of them, drawn anew in each call, are kept.
         """
         kept = [one for one in present if self.draw.random() < 0.5]
         asked_rps = self.fleet.demand_rps.copy()
@@ -150,18 +150,18 @@ class Sought:
         asked_rps = np.maximum(asked_rps, 0)
         before, left, like = len(self.fleet.columns), DRAWN, set(present)
         while perf_counter() < until:
-            contents = list(self.fleet.columns)
-            rows = self.fleet.rows(contents, missing=True)
-            rows.least[: len(contents)] = _number(contents, kept)
+            patterns = list(self.fleet.columns)
+            rows = self.fleet.rows(patterns, missing=True)
+            rows.least[: len(patterns)] = _number(patterns, kept)
             found = solve_linear(rows)
             if found is None:
                 break
             self.fleet.price(found.duals, until)
-            like |= {one for one, part in zip(contents, found.x, strict=False) if part > 0}
+            like |= {one for one, part in zip(patterns, found.x, strict=False) if part > 0}
             for one in like - self.tried:
                 self.tried.add(one)
                 self.fleet.add_near(one, until)
-            if len(contents) == len(self.fleet.columns):
+            if len(patterns) == len(self.fleet.columns):
                 if not left:
                     break
                 left -= 1
@@ -169,6 +169,6 @@ class Sought:
         return len(self.fleet.columns) > before
 
 
-def _number(contents: Sequence[Column], kept: Sequence[Column]) -> NDArray[np.int64]:
-    """(contents,) how often each is kept."""
-    return np.array([kept.count(one) for one in contents])
+def _number(patterns: Sequence[Column], kept: Sequence[Column]) -> NDArray[np.int64]:
+    """(patterns,) how often each is kept."""
+    return np.array([kept.count(one) for one in patterns])

@@ -1,7 +1,7 @@
 """Whole workloads first: the instance with one replica for each workload, whose plan and columns others begin with.
 
 Splitting seldom saves many GPUs that replicas share, but makes a larger program whose prices converge slowly. So the
-program without splits is solved first: its plan holds, its contents are columns, and its prices are first prices.
+program without splits is solved first: its plan holds, its patterns are columns, and its prices are first prices.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from provision.formulations.master.centre import Centre
 from provision.formulations.master.generation import Generation
-from provision.formulations.master.inner import Inner
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.models.plans.plan import Plan
@@ -42,14 +42,15 @@ def keeps_limits(instance: Instance, plan: Plan) -> bool:
     return all(one.max_replicas is None or replicas[one.name] <= one.max_replicas for one in instance.workloads)
 
 
-def first_prices(whole: Generation, problem: Problem) -> Inner:
-    """Prices for a program with splits from the inner prices of the one without; the bound that they prove is unknown.
+def first_prices(whole: Generation, problem: Problem) -> Centre:
+    """Prices for a program with splits from the central prices of the one without; the bound that they prove is
+    unknown.
 
     Within a workload class a role's price lies between those of its neighbours in rate. A role of less than the least
-    rate costs its part of that one's price, so that covers by small roles are no cheaper.
+    rate costs its part of that one's price, so that replica sets by small roles are no cheaper.
     """
     known = sorted((role.workload_class, role.rate_rps, price)
-                   for role, price in zip(whole.problem.roles, whole.inner.roles.tolist(), strict=True))
+                   for role, price in zip(whole.problem.roles, whole.centre.roles.tolist(), strict=True))
     ends = [0, *(at for at, (one, other) in enumerate(pairwise(known), 1) if one[0] != other[0]), len(known)]
     by_class = {known[start][0]: np.array([(0.0, 0.0), *(one[1:] for one in known[start:end])]).T
                 for start, end in pairwise(ends)}
@@ -59,4 +60,4 @@ def first_prices(whole: Generation, problem: Problem) -> Inner:
             rates_rps, prices = by_class[role.workload_class]
             rate_rps = max(role.rate_rps, min(role.upto_rps, rates_rps[1]))
             roles[at] = np.interp(rate_rps, rates_rps, prices)
-    return Inner(0.0, whole.inner.kinds, roles)
+    return Centre(0.0, whole.centre.slice_types, roles)

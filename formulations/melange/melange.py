@@ -30,7 +30,7 @@ SLICE_FACTOR = 8
 def plan(instance: Instance, search: Search) -> Outcome:
     """Whole GPUs of the types that the program chooses for every workload."""
     def choose(segments: Segments, whole: list[int]) -> Chosen:
-        entries = [segments.kinds[at].entry for at in whole]
+        entries = [segments.slice_types[at].entry for at in whole]
         pools = [Pool(instance.weight(instance.fleet[entry]), entry) for entry in entries]
         services = [Service(_loads(instance, segments, at, whole), one.min_replicas)
                     for at, one in enumerate(instance.workloads)]
@@ -63,21 +63,22 @@ def _loads(instance: Instance, segments: Segments, at: int, whole: list[int]) ->
         buckets = buckets_of(workload.tokens)
         shares = np.array([one.share for one in buckets])
         rates = np.array([[
-            _bucket_rps(instance, workload, segments, at, kind, workload.tokens.model_copy(update={
+            _bucket_rps(instance, workload, segments, at, slice_type, workload.tokens.model_copy(update={
                 "input": Lengths(mean=one.prompt), "output": Lengths(mean=one.output)}))
-            for kind in whole] for one in buckets])
+            for slice_type in whole] for one in buckets])
     usable = (rates > 0) & (mixed_rps > 0)
     return np.where(usable, planned_rps * shares[:, None] / np.where(usable, rates, 1.0), math.inf)
 
 
-def _bucket_rps(instance: Instance, workload: Workload, segments: Segments, at: int, kind: int, tokens: RequestTokens
-                ) -> float:
-    """The highest rate of requests of one size on a slice kind, in requests/s: Mélange's profile."""
-    model = workload.models[segments.model[at, kind]]
-    entry = instance.fleet[segments.kinds[kind].entry]
+def _bucket_rps(
+    instance: Instance, workload: Workload, segments: Segments, at: int, slice_type: int, tokens: RequestTokens
+) -> float:
+    """The highest rate of requests of one size on a slice type, in requests/s: Mélange's profile."""
+    model = workload.models[segments.model[at, slice_type]]
+    entry = instance.fleet[segments.slice_types[slice_type].entry]
     data = instance.performance_of(entry.gpu, model)
     sized = workload.model_copy(update={"tokens": tokens})
-    return token_point(instance, data, segments.kinds[kind].profile, sized, model)[0]
+    return token_point(instance, data, segments.slice_types[slice_type].profile, sized, model)[0]
 
 
 METHODS = (

@@ -1,7 +1,7 @@
-"""What replicas could carry together on one slice, whatever is routed to them: contents for the most throughput.
+"""What replicas could carry together on one slice, whatever is routed to them: patterns for the most throughput.
 
-At prices of requests/s and of replicas, the capacities of a slice kind tell what no content is worth more than, and
-which contents may come near; these are then made to hold.
+At prices of requests/s and of replicas, the capacities of a slice type tell what no pattern is worth more than, and
+which patterns may come near; these are then made to hold.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.oracle import ContentOracle, Running
+from provision.formulations.pricing.oracle import PatternOracle, Running
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.models.base.tolerances import FORGIVEN
@@ -21,9 +21,9 @@ Ints = NDArray[np.int64]
 LOOSE = 1 + FORGIVEN
 """What tables grant to rates and latency budgets: more than the verifier's tolerances add up to."""
 TRIED = 12
-"""Levels, the best ones, from which contents are taken."""
-PROMISED = 3
-"""Promises from one search."""
+"""Levels, the best ones, from which patterns are taken."""
+MOST_RATED = 3
+"""Rated patterns from one search."""
 MODULES = {
     "closed-network": "provision.formulations.pricing.shared_mig.capacities",
     "igniter": "provision.formulations.pricing.mps.capacities",
@@ -33,13 +33,13 @@ MODULES = {
 SETS = {"igniter": "provision.formulations.pricing.mps.sets"}
 """Where the sets of a kind of performance data are made."""
 STEPS = 1000
-"""Whole-number worth of the dearest role, where contents are priced by roles."""
+"""Whole-number worth of the dearest role, where patterns are priced by roles."""
 EFFORT = 1
-"""How hard such oracles look for the best content."""
+"""How hard such oracles look for the best pattern."""
 
 
 class Member(NamedTuple):
-    """One replica of a content: its group and how it runs."""
+    """One replica of a pattern: its group and how it runs."""
 
     group: int
     run: Running
@@ -48,8 +48,8 @@ class Member(NamedTuple):
 Members = tuple[Member, ...]
 
 
-class Promise(NamedTuple):
-    """A content, and the requests/s that its replicas carry at most."""
+class RatedPattern(NamedTuple):
+    """A pattern, and the requests/s that its replicas carry at most."""
 
     members: Members
     rps: tuple[float, ...]
@@ -74,19 +74,21 @@ class Worth(NamedTuple):
 
 
 class Capacities(Protocol):
-    """The contents of several replicas on a slice kind by what these could carry, all at once.
+    """The patterns of several replicas on a slice type by what these could carry, all at once.
 
     ``batches`` are those of its data, ascending.
     """
 
     batches: Sequence[int]
 
-    def price(self, worth: Worth) -> tuple[float, list[Promise], list[Members]]:
-        """An upper bound on the worth of any content, promises of about that worth, contents that may come near it."""
+    def price(self, worth: Worth) -> tuple[float, list[RatedPattern], list[Members]]:
+        """An upper bound on the worth of any pattern, rated patterns of about that worth, patterns that may come near
+        it.
+        """
         ...
 
     def near(self, members: Members) -> list[Members]:
-        """Contents like a given one: some of a replica's part is another's or a new one's, or batch or group differ."""
+        """Patterns like a given one: some of a replica's part is another's or a new one's, or batch or group differ."""
         ...
 
 
@@ -101,7 +103,7 @@ class Sets(Protocol):
         ...
 
     def best(self, groups: tuple[int, ...], effort: int) -> tuple[float, Members | None]:
-        """What a set carries together at most, in requests/s, and the best content found; None where none was.
+        """What a set carries together at most, in requests/s, and the best pattern found; None where none was.
 
         Parameters
         ----------
@@ -123,12 +125,12 @@ class RoleCapacities:
 
     batches: Sequence[int] = ()
 
-    def __init__(self, problem: Problem, oracle: ContentOracle) -> None:
+    def __init__(self, problem: Problem, oracle: PatternOracle) -> None:
         self.problem, self.oracle = problem, oracle
         self.groups = [[at for at, group in enumerate(problem.groups) if group.workload_class == role.workload_class]
                        for role in problem.roles]
 
-    def price(self, worth: Worth) -> tuple[float, list[Promise], list[Members]]:
+    def price(self, worth: Worth) -> tuple[float, list[RatedPattern], list[Members]]:
         """See ``Capacities.price``."""
         upto = np.array([role.upto_rps for role in self.problem.roles]) * LOOSE
         each = np.maximum(worth.of(np.broadcast_to(upto, (len(worth.bonus), len(upto)))), 0.0)
@@ -136,14 +138,14 @@ class RoleCapacities:
         values = each[best, np.arange(len(best))]
         scale = STEPS / max(values.max(initial=0.0), 1e-9)
         priced = self.oracle.price(np.ceil(values * scale).astype(np.int64), 0, EFFORT)
-        contents = sorted(priced.contents, key=lambda one: -int(values[list(one)].sum()))[:TRIED]
+        patterns = sorted(priced.patterns, key=lambda one: -int(values[list(one)].sum()))[:TRIED]
         found = []
-        for content in contents:
-            runs = self.oracle.running(content)
+        for pattern in patterns:
+            runs = self.oracle.running(pattern)
             if runs:
-                members = tuple(Member(best[role], run) for role, run in zip(content, runs, strict=True))
-                found.append(Promise(members, tuple(upto[list(content)].tolist())))
-        return priced.most / scale, found[:PROMISED], [one.members for one in found]
+                members = tuple(Member(best[role], run) for role, run in zip(pattern, runs, strict=True))
+                found.append(RatedPattern(members, tuple(upto[list(pattern)].tolist())))
+        return priced.most / scale, found[:MOST_RATED], [one.members for one in found]
 
     def near(self, members: Members) -> list[Members]:
         """See ``Capacities.near``; roles know none."""
@@ -151,7 +153,7 @@ class RoleCapacities:
 
 
 def lowered(members: Members, late: Sequence[int], batches: Sequence[int]) -> Members | None:
-    """A content with the next smaller batches for some members; None when one has the smallest already."""
+    """A pattern with the next smaller batches for some members; None when one has the smallest already."""
     found = list(members)
     for at in late:
         smaller = [batch for batch in batches if batch < members[at].run.batch]
@@ -161,35 +163,37 @@ def lowered(members: Members, late: Sequence[int], batches: Sequence[int]) -> Me
     return tuple(found)
 
 
-def running_alone(problem: Problem, at: int, kind: int) -> Running:
+def running_alone(problem: Problem, at: int, slice_type: int) -> Running:
     """How a replica of a group runs best with a slice to itself."""
     segments, one = problem.segments, problem.groups[at].members[0]
-    return Running(int(segments.model[one, kind]), int(segments.batch[one, kind]),
-                   int(segments.processes[one, kind]), 1.0)
+    return Running(int(segments.model[one, slice_type]), int(segments.batch[one, slice_type]),
+                   int(segments.processes[one, slice_type]), 1.0)
 
 
 def sets_of(problem: Problem) -> dict[int, Sets] | None:
-    """The sets of every slice kind that replicas may share; None where they are not to be told apart on some kind."""
+    """The sets of every slice type that replicas may share; None where they are not to be told apart on some kind."""
     found: dict[int, Sets] = {}
     for shared in problem.shareable:
-        kind, data = problem.segments.kinds[shared.kind], shared.data
-        made = import_module(SETS[data.kind]).sets(problem, kind, data) if data.kind in SETS else None
-        if made is None or shared.kind in found:
+        slice_type, data = problem.segments.slice_types[shared.slice_type], shared.data
+        made = import_module(SETS[data.kind]).sets(problem, slice_type, data) if data.kind in SETS else None
+        if made is None or shared.slice_type in found:
             return None
-        found[shared.kind] = made
+        found[shared.slice_type] = made
     return found
 
 
 def capacities_of(problem: Problem) -> dict[int, list[Capacities]]:
-    """What the slices that replicas may share could carry, by slice kind."""
+    """What the slices that replicas may share could carry, by slice type."""
     found: dict[int, list[Capacities]] = {}
     for shared in problem.shareable:
-        kind, data = problem.segments.kinds[shared.kind], shared.data
+        slice_type, data = problem.segments.slice_types[shared.slice_type], shared.data
         if data.kind in MODULES:
-            entry = problem.instance.fleet[kind.entry]
-            made = import_module(MODULES[data.kind]).capacities(problem.instance, entry, kind.profile, data,
+            entry = problem.instance.fleet[slice_type.entry]
+            made = import_module(MODULES[data.kind]).capacities(problem.instance, entry, slice_type.profile, data,
                                                                 problem.groups)
-            found.setdefault(shared.kind, []).extend([] if made is None else [made])
+            found.setdefault(shared.slice_type, []).extend([] if made is None else [made])
         else:
-            found[shared.kind] = [RoleCapacities(problem, one) for one in oracles_of(problem).get(shared.kind, [])]
+            found[shared.slice_type] = [
+                RoleCapacities(problem, one) for one in oracles_of(problem).get(shared.slice_type, [])
+            ]
     return found

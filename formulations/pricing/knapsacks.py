@@ -1,8 +1,8 @@
-"""Knapsacks by levels: the most valuable content within two resources, at each of many levels.
+"""Knapsacks by levels: the most valuable pattern within two resources, at each of many levels.
 
 A level fixes how replicas affect each other (by a slowdown, or by the length of a cycle), so that each role takes fixed
 amounts of the resources there. A level without utilisation, or without a limit on processes, has only one resource.
-Memory is a third resource, charged at a price per GiB. At any price, no content that fits is worth more than the gain
+Memory is a third resource, charged at a price per GiB. At any price, no pattern that fits is worth more than the gain
 of the knapsack plus the price of all memory (Lagrangian relaxation).
 """
 
@@ -17,7 +17,7 @@ from provision.models.base.compiled import compiled
 Units = NDArray[np.int32]
 
 PARTS_OF_WORTH = (0.25, 0.5, 1.0)
-"""Prices of a slice's whole memory to try where a content does not fit, as parts of what the content is worth."""
+"""Prices of a slice's whole memory to try where a pattern does not fit, as parts of what the pattern is worth."""
 
 
 class Levels(NamedTuple):
@@ -47,7 +47,7 @@ class Levels(NamedTuple):
 
 def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float, near: float
              ) -> NDArray[np.int64]:
-    """(levels,) the highest gain of a content at these values of roles, the price of its memory subtracted.
+    """(levels,) the highest gain of a pattern at these values of roles, the price of its memory subtracted.
 
     Parameters
     ----------
@@ -63,10 +63,10 @@ def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64
     return np.asarray(_most(*levels, values, copies, gib_price, near))
 
 
-def content_at(levels: Levels, level: int, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
+def pattern_at(levels: Levels, level: int, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
                ) -> list[int]:
-    """The ways of a content of highest gain at a level, each as often as it is taken."""
-    taken = _content(*levels, level, values, copies, gib_price)
+    """The ways of a pattern of highest gain at a level, each as often as it is taken."""
+    taken = _pattern(*levels, level, values, copies, gib_price)
     return [int(way) for way in taken]
 
 
@@ -101,7 +101,7 @@ def _most(
 
 
 @compiled
-def _content(
+def _pattern(
     start: Ints,
     first: Units,
     second: Units,

@@ -1,8 +1,8 @@
 """What replicas could carry together on a slice, by levels of sharing: tables, and knapsacks over them.
 
 A *level* bounds how much neighbours slow each other: so many replicas, or so many processes, share the slice. At a
-level a replica of some size (units of a GPU, or processes) carries no more than a table tells, and the best content is
-a knapsack over sizes. The most over all levels bounds every content.
+level a replica of some size (units of a GPU, or processes) carries no more than a table tells, and the best pattern is
+a knapsack over sizes. The most over all levels bounds every pattern.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.capacities import PROMISED, TRIED, Floats, Ints, Member, Members, Promise, Worth
+from provision.formulations.pricing.capacities import (
+    MOST_RATED,
+    TRIED,
+    Floats,
+    Ints,
+    Member,
+    Members,
+    RatedPattern,
+    Worth,
+)
 from provision.formulations.pricing.oracle import Running
 
 TIME_PARTS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
@@ -27,9 +36,9 @@ SLIGHT = 1e-9
 class Table(NamedTuple):
     """Levels: (levels, groups, sizes) the most that a replica carries, with its model and batch; sizes from 1.
 
-    ``number`` and ``units`` (levels,) are the most replicas of a content and their most units together. A unit is
+    ``number`` and ``units`` (levels,) are the most replicas of a pattern and their most units together. A unit is
     ``share`` of the slice's SMs, or a process where ``share`` is 0. ``full_rps`` (groups,) is what all the time of the
-    slice carries of each group, which no content exceeds.
+    slice carries of each group, which no pattern exceeds.
     """
 
     rps: Floats
@@ -47,9 +56,9 @@ class LevelCapacities:
     Parameters
     ----------
     table
-        What bounds every content.
+        What bounds every pattern.
     likely
-        The same as it is beside usual neighbours, from which further contents are taken.
+        The same as it is beside usual neighbours, from which further patterns are taken.
     batches
         Those of the data, ascending.
     """
@@ -57,14 +66,14 @@ class LevelCapacities:
     def __init__(self, table: Table, likely: Table | None, batches: Sequence[int]) -> None:
         self.table, self.likely, self.batches = table, likely, batches
 
-    def price(self, worth: Worth) -> tuple[float, list[Promise], list[Members]]:
+    def price(self, worth: Worth) -> tuple[float, list[RatedPattern], list[Members]]:
         """See ``Capacities.price``."""
         full = np.max(worth.per_rps * self.table.full_rps, initial=0.0)
         parts = TIME_PARTS if np.isfinite(full) else (0.0,)
         tried = [_filled(self.table, worth, part * full) if part else _filled(self.table, worth, 0.0) for part in parts]
-        most, promises = min(tried, key=lambda one: one[0])
-        likely = promises if self.likely is None else [*promises[:2], *_filled(self.likely, worth, 0.0)[1]]
-        return most, [_in_time(self.table, one) for one in promises[:PROMISED]], [one.members for one in likely]
+        most, rated_patterns = min(tried, key=lambda one: one[0])
+        likely = rated_patterns if self.likely is None else [*rated_patterns[:2], *_filled(self.likely, worth, 0.0)[1]]
+        return most, [_in_time(self.table, one) for one in rated_patterns[:MOST_RATED]], [one.members for one in likely]
 
     def near(self, members: Members) -> list[Members]:
         """See ``Capacities.near``."""
@@ -83,7 +92,7 @@ class LevelCapacities:
         return [*(one for one in found if one), *self._with_batches(members)]
 
     def _with_batches(self, members: Members) -> Iterator[Members]:
-        """Contents in which one replica has a batch that is so many steps larger or smaller."""
+        """Patterns in which one replica has a batch that is so many steps larger or smaller."""
         for at, one in enumerate(members):
             place = int(np.searchsorted(self.batches, one.run.batch))
             for step in (place + sign * further for further in STEPS for sign in (-1, 1)):
@@ -93,7 +102,7 @@ class LevelCapacities:
 
 
 def _resized(table: Table, level: int, members: Members, sizes: dict[int, tuple[int, int]]) -> Members | None:
-    """A content with other groups and sizes in some places, new ones at the end, size 0 for none.
+    """A pattern with other groups and sizes in some places, new ones at the end, size 0 for none.
 
     None where some cannot run so.
     """
@@ -110,8 +119,8 @@ def _member(table: Table, at: tuple[int, int, int]) -> Member:
     return Member(at[1], Running(int(table.model[at]), int(table.batch[at]), processes, share))
 
 
-def _filled(table: Table, worth: Worth, time: float) -> tuple[float, list[Promise]]:
-    """An upper bound on the worth of any content, and contents of the best levels, at a price of the slice's time."""
+def _filled(table: Table, worth: Worth, time: float) -> tuple[float, list[RatedPattern]]:
+    """An upper bound on the worth of any pattern, and patterns of the best levels, at a price of the slice's time."""
     each = _gained(table, worth, time)
     group, best = each.argmax(axis=1), each.max(axis=1)
     number, units = int(table.number.max(initial=0)), int(table.units.max(initial=0))
@@ -119,14 +128,14 @@ def _filled(table: Table, worth: Worth, time: float) -> tuple[float, list[Promis
     levels = np.arange(len(best))
     most = totals[np.minimum(table.number, len(totals) - 1), levels, table.units]
     chosen = np.argsort(-most, kind="stable")[:TRIED]
-    found = [_promise(table, level, group[level], taken[:, level]) for level in chosen.tolist() if most[level] > 0]
+    found = [_rated(table, level, group[level], taken[:, level]) for level in chosen.tolist() if most[level] > 0]
     return float(most.max(initial=0.0)) + time, list(dict.fromkeys(found))
 
 
-def _in_time(table: Table, promise: Promise) -> Promise:
-    """A promise scaled down until the slice has time for it."""
-    taken = sum(rps / float(table.full_rps[one.group]) for one, rps in zip(*promise, strict=True))
-    return promise if taken <= 1 else promise._replace(rps=tuple(rps / taken for rps in promise.rps))
+def _in_time(table: Table, rated: RatedPattern) -> RatedPattern:
+    """A rated pattern scaled down until the slice has time for it."""
+    taken = sum(rps / float(table.full_rps[one.group]) for one, rps in zip(*rated, strict=True))
+    return rated if taken <= 1 else rated._replace(rps=tuple(rps / taken for rps in rated.rps))
 
 
 def _gained(table: Table, worth: Worth, time: float) -> Floats:
@@ -141,7 +150,7 @@ def _gained(table: Table, worth: Worth, time: float) -> Floats:
     return np.where(table.rps > 0, extra + worth.bonus[columns], -np.inf)
 
 
-def _promise(table: Table, level: int, group: Ints, taken: Ints) -> Promise:
+def _rated(table: Table, level: int, group: Ints, taken: Ints) -> RatedPattern:
     """What stands behind the knapsack of a level."""
     found, rps = [], []
     number, units = min(int(table.number[level]), len(taken) - 1), int(table.units[level])
@@ -153,7 +162,7 @@ def _promise(table: Table, level: int, group: Ints, taken: Ints) -> Promise:
             rps.append(float(table.rps[at]))
             units -= size
         number -= 1 if len(taken) > 2 or not size else 0
-    return Promise(tuple(found), tuple(rps))
+    return RatedPattern(tuple(found), tuple(rps))
 
 
 def _knapsacks(worth: Floats, number: int, units: int) -> tuple[Floats, Ints]:

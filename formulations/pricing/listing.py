@@ -1,4 +1,4 @@
-"""All contents of slices, each with the requests/s that its replicas carry at once, whatever is routed to them."""
+"""All patterns of slices, each with the requests/s that its replicas carry at once, whatever is routed to them."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.capacities import LOOSE, Member, Promise, running_alone
+from provision.formulations.pricing.capacities import LOOSE, Member, RatedPattern, running_alone
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
 
-MODULES = {"gpulets": "provision.formulations.pricing.temporal.ways"}
-"""Where the contents of a kind of performance data are listed."""
+MODULES = {"gpulets": "provision.formulations.pricing.temporal.listing"}
+"""Where the patterns of a kind of performance data are listed."""
 MOST_KEPT = 2000
 """Rows that no other row replaces are sought up to this number."""
 DIGITS = 12
@@ -19,46 +19,49 @@ DIGITS = 12
 
 
 class TooManyError(Exception):
-    """Raised when there are more contents than can be listed."""
+    """Raised when there are more patterns than can be listed."""
 
 
 class Listing(NamedTuple):
-    """Contents: (contents, groups) requests/s that they carry, as bounds grant them, and numbers of replicas.
+    """Patterns: (patterns, groups) requests/s that they carry, as bounds grant them, and numbers of replicas.
 
-    ``number`` is that of groups whose number is limited, ``replicas`` (contents,) is of all. ``promise`` gives a
-    content by its index.
+    ``number`` is that of groups whose number is limited, ``replicas`` (patterns,) is of all. ``rated pattern`` gives a
+    pattern by its index.
     """
 
     rps: Floats
     number: Floats
     replicas: Floats
-    promise: Callable[[int], Promise]
+    rated: Callable[[int], RatedPattern]
 
 
 def listings_of(problem: Problem) -> list[tuple[int, Listing]] | None:
-    """All contents that may be needed to serve all rates, by slice kind; None where they cannot be listed."""
-    found = [(kind, _alone(problem, kind)) for kind in np.flatnonzero((problem.single_rps > 0).any(axis=0)).tolist()]
+    """All patterns that may be needed to serve all rates, by slice type; None where they cannot be listed."""
+    found = [
+        (slice_type, _alone(problem, slice_type))
+        for slice_type in np.flatnonzero((problem.single_rps > 0).any(axis=0)).tolist()
+    ]
     for shared in problem.shareable:
-        kind, data, listing = problem.segments.kinds[shared.kind], shared.data, None
+        slice_type, data, listing = problem.segments.slice_types[shared.slice_type], shared.data, None
         if data.kind in MODULES:
-            listing = import_module(MODULES[data.kind]).listing(problem, kind, data)
+            listing = import_module(MODULES[data.kind]).listing(problem, slice_type, data)
         if listing is None:
             return None
-        found.append((shared.kind, listing))
+        found.append((shared.slice_type, listing))
     return found
 
 
-def _alone(problem: Problem, kind: int) -> Listing:
+def _alone(problem: Problem, slice_type: int) -> Listing:
     """A replica of each group on a slice of its own."""
-    groups = np.flatnonzero(problem.single_rps[:, kind])
+    groups = np.flatnonzero(problem.single_rps[:, slice_type])
     rps = np.zeros((len(groups), len(problem.groups)))
-    rps[np.arange(len(groups)), groups] = problem.single_rps[groups, kind] * LOOSE
+    rps[np.arange(len(groups)), groups] = problem.single_rps[groups, slice_type] * LOOSE
 
-    def promise(at: int) -> Promise:
+    def rated(at: int) -> RatedPattern:
         group = int(groups[at])
-        return Promise((Member(group, running_alone(problem, group, kind)),), (float(rps[at, group]),))
+        return RatedPattern((Member(group, running_alone(problem, group, slice_type)),), (float(rps[at, group]),))
 
-    return Listing(rps, (rps > 0).astype(float), np.ones(len(groups)), promise)
+    return Listing(rps, (rps > 0).astype(float), np.ones(len(groups)), rated)
 
 
 def undominated(features: Floats, most: int = MOST_KEPT) -> Ints:

@@ -11,12 +11,12 @@ from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
-Content = tuple[int, ...]
+Pattern = tuple[int, ...]
 """Everything in one slice: the roles of its replicas as indices, in ascending order, a role as often as it occurs."""
 
 
 class Running(NamedTuple):
-    """How one replica of a content runs.
+    """How one replica of a pattern runs.
 
     ``model`` counts in the models of its role, ``sm_share`` is the part of the slice's SMs of each process, ``turn``
     the part of the slice on which replicas take turns (None: the replica has a share of its own).
@@ -32,49 +32,49 @@ class Running(NamedTuple):
 class Priced(NamedTuple):
     """What a pricing round found.
 
-    ``contents`` are valid for plans. No content, even one that is valid only within the verifier's tolerances, or at
+    ``patterns`` are valid for plans. No pattern, even one that is valid only within the verifier's tolerances, or at
     any rates up to ``upto_rps`` of its roles, is worth more than ``most``. The search was ``exhaustive`` when ``most``
-    is reached by a content that was found, no content exceeds the floor, or a harder search would find no more.
+    is reached by a pattern that was found, no pattern exceeds the floor, or a harder search would find no more.
     """
 
-    contents: list[Content]
+    patterns: list[Pattern]
     most: int
     exhaustive: bool
 
 
-class ContentOracle(Protocol):
-    """The contents of one slice kind: what is valid together, and what is worth most at given prices of roles."""
+class PatternOracle(Protocol):
+    """The patterns of one slice type: what is valid together, and what is worth most at given prices of roles."""
 
-    def seeds(self) -> list[Content]:
-        """Contents to begin with: each role alone, where it can stand."""
+    def seeds(self) -> list[Pattern]:
+        """Patterns to begin with: each role alone, where it can stand."""
         ...
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
-        """Contents worth more than a floor.
+        """Patterns worth more than a floor.
 
         Parameters
         ----------
         values
             (roles,) whole-number prices, not negative.
         floor
-            Contents that are worth no more are of no interest.
+            Patterns that are worth no more are of no interest.
         effort
             0 for the quickest search; every further step looks harder.
         """
         ...
 
-    def running(self, content: Content) -> list[Running] | None:
-        """Operating points of a content's replicas, in the order of its roles; None when it is not valid."""
+    def running(self, pattern: Pattern) -> list[Running] | None:
+        """Operating points of a pattern's replicas, in the order of its roles; None when it is not valid."""
         ...
 
 
 class OracleFactory(Protocol):
-    """Makes the oracle of a slice kind; None where the data says nothing about sharing it.
+    """Makes the oracle of a slice type; None where the data says nothing about sharing it.
 
     ``copies`` (roles,) is how many replicas may take each role.
     """
 
     def __call__(self, instance: Instance, entry: FleetEntry, profile: str, data: PerformanceFile,
-                 roles: Sequence[Role], copies: NDArray[np.int64]) -> ContentOracle | None:
-        """The oracle of a slice kind; None for kinds that have none."""
+                 roles: Sequence[Role], copies: NDArray[np.int64]) -> PatternOracle | None:
+        """The oracle of a slice type; None for kinds that have none."""
         ...

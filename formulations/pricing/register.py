@@ -5,14 +5,14 @@ from importlib.metadata import entry_points
 from typing import cast
 from weakref import WeakKeyDictionary
 
-from provision.formulations.pricing.oracle import ContentOracle, OracleFactory
+from provision.formulations.pricing.oracle import OracleFactory, PatternOracle
 from provision.formulations.search.problem import Problem
 from provision.models.base.errors import InputError
 
 GROUP = "provision.patterns"
 """Entry points, named after kinds of performance data; each names an OracleFactory."""
 
-_ORACLES: WeakKeyDictionary[Problem, dict[int, list[ContentOracle]]] = WeakKeyDictionary()
+_ORACLES: WeakKeyDictionary[Problem, dict[int, list[PatternOracle]]] = WeakKeyDictionary()
 
 
 @cache
@@ -30,19 +30,21 @@ def factory_of(kind: str) -> OracleFactory:
                      f"{GROUP} says what may run together there; declare one and install its package again")
 
 
-def oracles_of(problem: Problem) -> dict[int, list[ContentOracle]]:
-    """The oracles of every shareable slice kind of a problem; they are made once."""
+def oracles_of(problem: Problem) -> dict[int, list[PatternOracle]]:
+    """The oracles of every shareable slice type of a problem; they are made once."""
     if problem not in _ORACLES:
         _ORACLES[problem] = _made(problem)
     return _ORACLES[problem]
 
 
-def _made(problem: Problem) -> dict[int, list[ContentOracle]]:
-    found: dict[int, list[ContentOracle]] = {}
+def _made(problem: Problem) -> dict[int, list[PatternOracle]]:
+    found: dict[int, list[PatternOracle]] = {}
     for one in problem.shareable if problem.roles else ():
-        kind = problem.segments.kinds[one.kind]
-        entry = problem.instance.fleet[kind.entry]
-        made = factory_of(one.data.kind)(problem.instance, entry, kind.profile, one.data, problem.roles, problem.copies)
+        slice_type = problem.segments.slice_types[one.slice_type]
+        entry = problem.instance.fleet[slice_type.entry]
+        made = factory_of(one.data.kind)(
+            problem.instance, entry, slice_type.profile, one.data, problem.roles, problem.copies
+        )
         if made is not None:
-            found.setdefault(one.kind, []).append(made)
+            found.setdefault(one.slice_type, []).append(made)
     return found

@@ -1,6 +1,6 @@
 """Replanning: from a running plan to one for new demand, at the least sum of cost and disturbance, proven.
 
-The integer program (``program``) is exact wherever all contents of slices can be listed (``options``): slices of one
+The integer program (``program``) is exact wherever all patterns of slices can be listed (``options``): slices of one
 replica each, shared MIG slices and GPUs under interference with one replica of each workload, gpu-lets' turns, and
 other sharing where there are few operating points. Elsewhere it gives a bound and a plan, or it is left.
 """
@@ -24,7 +24,7 @@ ALLOWED = ("batches", "replicas", "slices")
 """What may change: only batch sizes and rates; also replicas, new slices and new GPUs; or everything."""
 
 LISTED = 0.8
-"""The part of the time in which all contents must be listed."""
+"""The part of the time in which all patterns must be listed."""
 
 
 class Replanned(NamedTuple):
@@ -61,7 +61,7 @@ def replan_counts(
     Returns
     -------
     Replanned
-        Its status is unknown, with a bound of 0, where contents of slices cannot be listed.
+        Its status is unknown, with a bound of 0, where patterns of slices cannot be listed.
 
     Raises
     ------

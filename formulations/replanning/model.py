@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.contents import Worth
-from provision.formulations.bounds.cover_bound import cover_bound
+from provision.formulations.assignment.patterns import Worth
+from provision.formulations.bounds.replica_set_bound import replica_set_bound
 from provision.formulations.replanning.options import Options
 from provision.formulations.replanning.placed import Choice, placed
 from provision.formulations.replanning.program import GIVEN_BACK, Program, Solved
@@ -44,7 +44,7 @@ class Model:
     Attributes
     ----------
     loose
-        Whether not all contents of shared slices are listed: then there is one model for bounds and one for plans.
+        Whether not all patterns of shared slices are listed: then there is one model for bounds and one for plans.
     new
         (pool, fleet entry) of GPUs that may be added; where every GPU is a pool of its own, one for each of them.
     many
@@ -59,13 +59,13 @@ class Model:
         self.options, self.weights, self.worth = options, weights, Worth(instance)
         self.loose = any(options.relaxed)
         self.partitions = partitions_of(instance, segments)
-        routed = any(content.routed for contents in options.anew for content in contents)
+        routed = any(pattern.routed for patterns in options.anew for pattern in patterns)
         several = routed or bool((self.partitions.slots.sum(axis=1) > 1).any())
         self.apart = several and bool((self.worth.share < 1).any())
         self.compute = None
         if not options.shared:
             useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
-            self.compute = cover_bound(instance, useful_rps, segments, self.partitions)[1].cost
+            self.compute = replica_set_bound(instance, useful_rps, segments, self.partitions)[1].cost
         self.layouts: dict[RunningLayout, list[int]] = defaultdict(list)
         for gpu, entry in enumerate(now.entry):
             if entry >= 0:
@@ -94,7 +94,7 @@ class Model:
     def solve(self, limit_s: float, gap: float, share: float = 1.0, bounds: bool = False) -> Solved:
         """The best choices within the time; replicas carry ``share`` of the planned rates.
 
-        For ``bounds`` slices may also hold contents that are not listed, as far as these are bounded.
+        For ``bounds`` slices may also hold patterns that are not listed, as far as these are bounded.
         """
         return Program(self, share, bounds).solve(limit_s, gap)
 

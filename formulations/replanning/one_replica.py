@@ -1,6 +1,6 @@
-"""Contents of whole GPUs under iGniter's model, where every workload has one replica, given what runs there.
+"""Patterns of whole GPUs under iGniter's model, where every workload has one replica, given what runs there.
 
-Such a replica carries the whole rate of its workload. So what matters of a content is only which workloads it has, and
+Such a replica carries the whole rate of its workload. So what matters of a pattern is only which workloads it has, and
 which of their replicas go on with the units that they have: one choice of operating points that holds is as good as
 another. A branch and bound (``boxes``) tells whether there is one.
 """
@@ -9,26 +9,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from time import perf_counter
 
-from provision.formulations.assignment.contents import ContentReplica, SliceContent
+from provision.formulations.assignment.patterns import PatternReplica, SlicePattern
 from provision.formulations.pricing.capacities import Members
 from provision.formulations.pricing.listing import TooManyError
-from provision.formulations.pricing.mps.menus import menu_of, with_units
+from provision.formulations.pricing.mps.choices import choices_of, with_units
 from provision.formulations.pricing.mps.sets import InterferingSets
 from provision.formulations.replanning.running import Going, Key
-from provision.formulations.search.segments import SliceKind
+from provision.formulations.search.segments import SliceType
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.sm_shares import units_of
 from provision.models.problem.instance import Instance
 
 
-def one_replica_each(instance: Instance, kind: SliceKind, data: IgniterProfiles, here: Sequence[Going],
-                     until: float) -> list[SliceContent] | None:
-    """The contents; None where workloads may have several replicas or variants, or arrivals are random.
+def one_replica_each(instance: Instance, slice_type: SliceType, data: IgniterProfiles, here: Sequence[Going],
+                     until: float) -> list[SlicePattern] | None:
+    """The patterns; None where workloads may have several replicas or variants, or arrivals are random.
 
     Parameters
     ----------
     instance, kind, data
-        The problem, the slice kind, and the data that describes it.
+        The problem, the slice type, and the data that describes it.
     here
         What runs on GPUs of this kind.
     until
@@ -43,18 +43,18 @@ def one_replica_each(instance: Instance, kind: SliceKind, data: IgniterProfiles,
     if not free or instance.random_arrivals or instance.sharing_files(data.gpu) != [data]:
         return None
     demands = [((one.model,), instance.budget_ms(one), instance.planned_rps(one)) for one in instance.workloads]
-    menu, unit_share = menu_of(instance, data.gpu, demands), data.hardware.unit_share
-    sets = InterferingSets(menu, [1] * len(demands), unit_share)
+    choices, unit_share = choices_of(instance, data.gpu, demands), data.hardware.unit_share
+    sets = InterferingSets(choices, [1] * len(demands), unit_share)
     found = {groups: members for groups in _timely(sets.every(until), until)
              if (members := sets.holds(groups)) is not None}
-    contents = [_content(instance, members) for members in found.values()]
+    patterns = [_pattern(instance, members) for members in found.values()]
     for going in here:
         keys = [key for key in dict.fromkeys(going.keys) if _units(key, unit_share) <= units_of(unit_share)]
-        fixed = InterferingSets(with_units(menu, [(key.workload, _units(key, unit_share)) for key in keys]),
+        fixed = InterferingSets(with_units(choices, [(key.workload, _units(key, unit_share)) for key in keys]),
                                 [1] * (len(demands) + len(keys)), unit_share)
-        contents += [_content(instance, members, keys) for groups in _timely(found, until)
+        patterns += [_pattern(instance, members, keys) for groups in _timely(found, until)
                      for members in _most_going_on(fixed, groups, keys, len(demands))]
-    return contents
+    return patterns
 
 
 def _timely(sets: Iterable[tuple[int, ...]] | None, until: float) -> Iterator[tuple[int, ...]]:
@@ -73,7 +73,7 @@ def _units(key: Key, unit_share: float) -> int:
 
 def _most_going_on(sets: InterferingSets, groups: tuple[int, ...], keys: Sequence[Key], workloads: int
                    ) -> Iterator[Members]:
-    """Contents of a set of workloads in which as many replicas go on as can; of any that hold the largest alone."""
+    """Patterns of a set of workloads in which as many replicas go on as can; of any that hold the largest alone."""
     mine = [at for at, key in enumerate(keys) if key.workload in groups]
     held: list[frozenset[int]] = []
     for size in range(len(mine), 0, -1):
@@ -88,11 +88,11 @@ def _most_going_on(sets: InterferingSets, groups: tuple[int, ...], keys: Sequenc
                 yield members
 
 
-def _content(instance: Instance, members: Members, keys: Sequence[Key] = ()) -> SliceContent:
-    """The content of some members, of which those beyond the workloads are replicas that go on."""
+def _pattern(instance: Instance, members: Members, keys: Sequence[Key] = ()) -> SlicePattern:
+    """The pattern of some members, of which those beyond the workloads are replicas that go on."""
     replicas = []
     for group, run in members:
         at = group - len(instance.workloads)
         w, share = (group, run.sm_share) if at < 0 else (keys[at].workload, keys[at].sm_share)
-        replicas.append(ContentReplica(w, 0, run.batch, 1, share, instance.planned_rps(instance.workloads[w])))
-    return SliceContent(tuple(replicas), sum(one.capacity_rps for one in replicas))
+        replicas.append(PatternReplica(w, 0, run.batch, 1, share, instance.planned_rps(instance.workloads[w])))
+    return SlicePattern(tuple(replicas), sum(one.capacity_rps for one in replicas))

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from provision.formulations.assignment.contents import SliceContent, Worth
 from provision.formulations.assignment.dealt import plan_of
+from provision.formulations.assignment.patterns import SlicePattern, Worth
 from provision.formulations.replanning.running import RunningPlan, Turn
 from provision.formulations.search.partitions import Partitions
 from provision.formulations.search.segments import Segments
@@ -13,7 +13,7 @@ from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 
 NAME = "replan"
-EMPTY = SliceContent((), 0.0)
+EMPTY = SlicePattern((), 0.0)
 
 
 class Choice(NamedTuple):
@@ -24,24 +24,26 @@ class Choice(NamedTuple):
     turns
         (pool, GPU of the running plan, its Turn) for the GPUs that stay.
     on
-        Contents of slices (GPU, position) some of whose replicas go on.
+        Patterns of slices (GPU, position) some of whose replicas go on.
     anew
-        Contents whose replicas are all started, by pool and slice kind.
+        Patterns whose replicas are all started, by pool and slice type.
     opened
         (pool, partition) of new GPUs.
     """
 
     turns: list[tuple[int, int, Turn]]
-    on: Mapping[tuple[int, int], SliceContent]
-    anew: Mapping[tuple[int, int], list[SliceContent]]
+    on: Mapping[tuple[int, int], SlicePattern]
+    anew: Mapping[tuple[int, int], list[SlicePattern]]
     opened: list[tuple[int, int]]
 
 
 class _Slot:
     """A slice of the new plan: its kind and place, whether it exists already, and what it holds."""
 
-    def __init__(self, kind: int, profile: str, start: int, kept: bool = False, content: SliceContent = EMPTY) -> None:
-        self.kind, self.profile, self.start, self.kept, self.content = kind, profile, start, kept, content
+    def __init__(
+        self, slice_type: int, profile: str, start: int, kept: bool = False, pattern: SlicePattern = EMPTY
+    ) -> None:
+        self.slice_type, self.profile, self.start, self.kept, self.pattern = slice_type, profile, start, kept, pattern
 
 
 def placed(instance: Instance, segments: Segments, partitions: Partitions, now: RunningPlan, choice: Choice
@@ -61,40 +63,40 @@ def placed(instance: Instance, segments: Segments, partitions: Partitions, now: 
         entries.append(int(partitions.entry[partition]))
         slots.append(_new(segments, _places(segments, instance, partitions, partition)))
     _start(pools, slots, choice.anew)
-    held = [[(slot.profile, slot.start, slot.content) for slot in mine if slot.kept or slot.content.replicas]
+    held = [[(slot.profile, slot.start, slot.pattern) for slot in mine if slot.kept or slot.pattern.replicas]
             for mine in slots]
     return plan_of(Worth(instance), entries, held, NAME)
 
 
-def _kept(now: RunningPlan, gpu: int, position: int, on: Mapping[tuple[int, int], SliceContent]) -> _Slot:
+def _kept(now: RunningPlan, gpu: int, position: int, on: Mapping[tuple[int, int], SlicePattern]) -> _Slot:
     """The slot of a slice that is kept."""
     piece = now.plan.gpus[gpu].slices[position]
-    content = on.get((gpu, position), EMPTY)
-    return _Slot(now.going[gpu][position].kind, piece.profile, piece.start, kept=True, content=content)
+    pattern = on.get((gpu, position), EMPTY)
+    return _Slot(now.going[gpu][position].slice_type, piece.profile, piece.start, kept=True, pattern=pattern)
 
 
 def _new(segments: Segments, places: Iterable[tuple[int, int]]) -> list[_Slot]:
     """Slots at places (start, kind) where there is no slice yet."""
-    return [_Slot(kind, segments.kinds[kind].profile, start) for start, kind in places]
+    return [_Slot(slice_type, segments.slice_types[slice_type].profile, start) for start, slice_type in places]
 
 
 def _places(segments: Segments, instance: Instance, partitions: Partitions, partition: int) -> list[tuple[int, int]]:
     """(start, kind) of every slot of a new GPU."""
     entry = int(partitions.entry[partition])
-    geometry, kinds = segments.geometry(instance, entry), segments.of_entry(entry)
+    geometry, slice_types = segments.geometry(instance, entry), segments.of_entry(entry)
     if geometry is None:
-        return [(0, kinds[0])]
-    state = geometry.state_of(partitions.slots[partition][kinds])
-    return [(start, kinds[at]) for start, at in state]
+        return [(0, slice_types[0])]
+    state = geometry.state_of(partitions.slots[partition][slice_types])
+    return [(start, slice_types[at]) for start, at in state]
 
 
-def _start(pools: Sequence[int], slots: Sequence[list[_Slot]], anew: Mapping[tuple[int, int], list[SliceContent]]
+def _start(pools: Sequence[int], slots: Sequence[list[_Slot]], anew: Mapping[tuple[int, int], list[SlicePattern]]
            ) -> None:
-    """Put the contents that start into free slots of their pool and kind, existing slices first, then running GPUs."""
+    """Put the patterns that start into free slots of their pool and kind, existing slices first, then running GPUs."""
     free: dict[tuple[int, int], list[_Slot]] = defaultdict(list)
-    idle = [(pool, slot) for pool, mine in zip(pools, slots, strict=True) for slot in mine if slot.content is EMPTY]
+    idle = [(pool, slot) for pool, mine in zip(pools, slots, strict=True) for slot in mine if slot.pattern is EMPTY]
     for pool, slot in sorted(idle, key=lambda one: not one[1].kept):
-        free[pool, slot.kind].append(slot)
-    for place, contents in anew.items():
-        for content, slot in zip(contents, free[place], strict=False):
-            slot.content = content
+        free[pool, slot.slice_type].append(slot)
+    for place, patterns in anew.items():
+        for pattern, slot in zip(patterns, free[place], strict=False):
+            slot.pattern = pattern

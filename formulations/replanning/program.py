@@ -1,9 +1,9 @@
-"""The integer program of replanning: running GPUs by layout, new ones by partition, contents of their slices.
+"""The integer program of replanning: running GPUs by layout, new ones by partition, patterns of their slices.
 
 Integer variables: ``z[l, t]`` GPUs of layout l that take turn t (some slices stay, there is room for new ones) or are
-given back; ``y[c]`` new GPUs with partition c; ``on[s, q]`` slices that now do s and go on with content q;
+given back; ``y[c]`` new GPUs with partition c; ``on[s, q]`` slices that now do s and go on with pattern q;
 ``anew[k, q]`` slices of kind k whose replicas are all started; ``n[e]`` GPUs paid at the price of fleet entry e. Rows:
-the turns of a layout add up to its GPUs, slices that go on are kept, contents find slots, rates are carried, the fleet
+the turns of a layout add up to its GPUs, slices that go on are kept, patterns find slots, rates are carried, the fleet
 suffices. It is written in PuLP and solved by SciPy's HiGHS.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pulp
 
-from provision.formulations.assignment.contents import SliceContent
+from provision.formulations.assignment.patterns import SlicePattern
 from provision.formulations.linear.dual_bound import highs, safe_bound
 from provision.formulations.replanning.placed import Choice
 from provision.formulations.replanning.running import Going, Turn
@@ -38,12 +38,12 @@ class Solved(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """Slices that hold one content: their number as a variable, pool, kind, and how many replicas each starts."""
+    """Slices that hold one pattern: their number as a variable, pool, kind, and how many replicas each starts."""
 
     number: pulp.LpVariable
     pool: int
-    kind: int
-    content: SliceContent
+    slice_type: int
+    pattern: SlicePattern
     started: int
 
 
@@ -57,7 +57,7 @@ class Program:
     share
         The part of all planned rates that replicas carry.
     bounds
-        Whether slices may also hold contents that are not listed, as far as these are bounded.
+        Whether slices may also hold patterns that are not listed, as far as these are bounded.
     """
 
     def __init__(self, model: Model, share: float, bounds: bool) -> None:
@@ -72,14 +72,17 @@ class Program:
         self.kept, self.slots = self._kept_and_slots()
         batches = model.weights.allow == "batches"
         self.on = {
-            (pool, going, at): _Held(self._count(f"on_{number}_{at}"), pool, going.kind, content, started)
+            (pool, going, at): _Held(self._count(f"on_{number}_{at}"), pool, going.slice_type, pattern, started)
             for number, (pool, going) in enumerate(self.kept)
-            for at, (content, started) in enumerate(self.options.on.get(going, ())) if not (batches and started)
+            for at, (pattern, started) in enumerate(self.options.on.get(going, ())) if not (batches and started)
         }
         self.anew = {
-            (pool, kind, at): _Held(self._count(f"anew_{pool}_{kind}_{at}"), pool, kind, content,
-                                    len(content.replicas))
-            for pool, kind in self.slots if not batches for at, content in enumerate(self.options.anew[kind])
+            (pool, slice_type, at): _Held(
+                self._count(f"anew_{pool}_{slice_type}_{at}"), pool, slice_type, pattern, len(pattern.replicas)
+            )
+            for pool, slice_type in self.slots
+            if not batches
+            for at, pattern in enumerate(self.options.anew[slice_type])
         }
         self.cost: LinearTerms = []
         self.mine: dict[int, list[tuple[_Held, float, int]]] = defaultdict(list)
@@ -91,16 +94,16 @@ class Program:
         return self.problem.add_variable(name, 0, most, cat="Integer" if whole else "Continuous")
 
     def _describe(self) -> None:
-        """By workload, the contents that have it, each with the part of the rate that it carries, and its replicas."""
+        """By workload, the patterns that have it, each with the part of the rate that it carries, and its replicas."""
         planned_rps = self.model.worth.planned_rps
         for held in (*self.on.values(), *self.anew.values()):
-            content, parts, number = held.content, defaultdict[int, float](float), Counter[int]()
-            for one in content.replicas:
+            pattern, parts, number = held.pattern, defaultdict[int, float](float), Counter[int]()
+            for one in pattern.replicas:
                 planned = planned_rps[one.workload]
                 parts[one.workload] += one.capacity_rps / planned if planned else 1.0
                 number[one.workload] += 1
             for w, part in parts.items():
-                most = 1.0 if content.routed else float(self.model.worth.share[w])
+                most = 1.0 if pattern.routed else float(self.model.worth.share[w])
                 self.mine[w].append((held, min(part, most), number[w]))
 
     def _chosen(self) -> Iterator[tuple[pulp.LpVariable, RunningLayout, Turn]]:
@@ -114,15 +117,15 @@ class Program:
         kept: dict[tuple[int, Going], LinearTerms] = defaultdict(list)
         slots: dict[tuple[int, int], LinearTerms] = defaultdict(list)
         for variable, (pool, _, going, _), turn in self._chosen():
-            for one, number in Counter(going[at] for at in turn.kept if going[at].kind >= 0).items():
+            for one, number in Counter(going[at] for at in turn.kept if going[at].slice_type >= 0).items():
                 kept[pool, one].append(number * variable)
-                slots[pool, one.kind].append(number * variable)
-            for kind, number in Counter(kind for _, kind in turn.new).items():
-                slots[pool, kind].append(number * variable)
+                slots[pool, one.slice_type].append(number * variable)
+            for slice_type, number in Counter(slice_type for _, slice_type in turn.new).items():
+                slots[pool, slice_type].append(number * variable)
         for (at, c), variable in self.y.items():
             row = self.model.partitions.slots[c]
-            for kind in np.flatnonzero(row).tolist():
-                slots[self.model.new[at][0], kind].append(int(row[kind]) * variable)
+            for slice_type in np.flatnonzero(row).tolist():
+                slots[self.model.new[at][0], slice_type].append(int(row[slice_type]) * variable)
         return kept, slots
 
     def _rows(self, share: float, bounds: bool) -> None:
@@ -135,9 +138,9 @@ class Program:
         taken: dict[tuple[int, int], LinearTerms] = defaultdict(list)
         for (pool, going, _), held in self.on.items():
             going_on[pool, going].append(held.number)
-            taken[pool, going.kind].append(held.number)
-        for (pool, kind, _), held in self.anew.items():
-            taken[pool, kind].append(held.number)
+            taken[pool, going.slice_type].append(held.number)
+        for (pool, slice_type, _), held in self.anew.items():
+            taken[pool, slice_type].append(held.number)
         offers, extra = self._unlisted(taken) if bounds else ({}, {})
         for place, variables in going_on.items():
             add(pulp.lpSum(variables) <= pulp.lpSum(self.kept[place]))
@@ -154,8 +157,8 @@ class Program:
         if self.model.worth.planned_rps[w] > 0:
             self.problem += pulp.lpSum([*self._carried(w), *offers]) >= share
         if self.model.compute is not None:
-            kinds = self.model.segments.kinds
-            self.problem += pulp.lpSum(kinds[held.kind].compute * held.number for held, *_ in mine) >= \
+            slice_types = self.model.segments.slice_types
+            self.problem += pulp.lpSum(slice_types[held.slice_type].compute * held.number for held, *_ in mine) >= \
                 int(self.model.compute[w])
         number = pulp.lpSum([*(many * held.number for held, _, many in mine), *extra])
         self.problem += number >= workload.min_replicas
@@ -163,7 +166,7 @@ class Program:
             self.problem += number <= workload.max_replicas
 
     def _carried(self, w: int) -> LinearTerms:
-        """The parts of a workload's rate that contents carry."""
+        """The parts of a workload's rate that patterns carry."""
         terms = [part * held.number for held, part, _ in self.mine[w]]
         limit = float(self.model.worth.share[w])
         if limit == 1 or not self.model.apart:
@@ -176,32 +179,32 @@ class Program:
             carried.append(self._count(f"carried_{w}_{pool}", whole=False))
             self.problem += carried[-1] <= limit
             self.problem += carried[-1] <= pulp.lpSum(part * held.number for held, part in several)
-            self.problem += pulp.lpSum(part * held.number for held, part in several if held.content.routed) <= limit
+            self.problem += pulp.lpSum(part * held.number for held, part in several if held.pattern.routed) <= limit
         return carried
 
     def _unlisted(self, taken: Mapping[tuple[int, int], LinearTerms]
                   ) -> tuple[dict[int, LinearTerms], dict[int, LinearTerms]]:
-        """By workload, what slices of unlisted contents carry of its rate, and their replicas.
+        """By workload, what slices of unlisted patterns carry of its rate, and their replicas.
 
         The time of such a slice is shared out (``network.relaxed``). As many replicas as run on slices that are kept
         may go on there; all others are started.
         """
         offers: dict[int, LinearTerms] = defaultdict(list)
         extra: dict[int, LinearTerms] = defaultdict(list)
-        for kind, relaxed in enumerate(self.options.relaxed):
-            pools = [pool for pool, of in self.slots if of == kind]
+        for slice_type, relaxed in enumerate(self.options.relaxed):
+            pools = [pool for pool, of in self.slots if of == slice_type]
             if relaxed is None or not pools:
                 continue
             slices = []
             for pool in pools:
-                slices.append(self._count(f"open_{pool}_{kind}"))
-                taken[pool, kind].append(slices[-1])
+                slices.append(self._count(f"open_{pool}_{slice_type}"))
+                taken[pool, slice_type].append(slices[-1])
             time = []
             for w in np.flatnonzero(np.isfinite(relaxed.time)).tolist():
-                offer = self._count(f"offer_{kind}_{w}", 1, whole=False)
-                stay, start = self._count(f"stay_{kind}_{w}"), self._count(f"start_{kind}_{w}")
+                offer = self._count(f"offer_{slice_type}_{w}", 1, whole=False)
+                stay, start = self._count(f"stay_{slice_type}_{w}"), self._count(f"start_{slice_type}_{w}")
                 runs = [sum(key.workload == w for key in going.keys) * pulp.lpSum(terms)
-                        for (_, going), terms in self.kept.items() if going.kind == kind]
+                        for (_, going), terms in self.kept.items() if going.slice_type == slice_type]
                 self.problem += stay <= pulp.lpSum(runs)
                 self.problem += stay + start <= relaxed.clients * pulp.lpSum(slices)
                 self.problem += offer <= float(relaxed.most[w]) * (stay + start)
@@ -239,9 +242,9 @@ class Program:
         return Solved(status, safe_bound(found) + self.problem.objective.constant, self._choice(value))
 
     def _choice(self, value: Mapping[str, int]) -> Choice:
-        anew: dict[tuple[int, int], list[SliceContent]] = defaultdict(list)
-        for (pool, kind, _), held in self.anew.items():
-            anew[pool, kind] += [held.content] * value[held.number.name]
+        anew: dict[tuple[int, int], list[SlicePattern]] = defaultdict(list)
+        for (pool, slice_type, _), held in self.anew.items():
+            anew[pool, slice_type] += [held.pattern] * value[held.number.name]
         opened = [(self.model.new[at][0], c) for (at, c), one in self.y.items() for _ in range(value[one.name])]
         turns = list(self._taken(value))
         return Choice(turns, self._going_on(value, turns), anew, opened)
@@ -257,10 +260,10 @@ class Program:
                         yield layout[0], gpu, turn
 
     def _going_on(self, value: Mapping[str, int], turns: list[tuple[int, int, Turn]]
-                  ) -> dict[tuple[int, int], SliceContent]:
-        """The contents of slices (GPU, position) some of whose replicas go on."""
-        left: dict[tuple[int, Going], list[SliceContent]] = defaultdict(list)
+                  ) -> dict[tuple[int, int], SlicePattern]:
+        """The patterns of slices (GPU, position) some of whose replicas go on."""
+        left: dict[tuple[int, Going], list[SlicePattern]] = defaultdict(list)
         for (pool, going, _), held in self.on.items():
-            left[pool, going] += [held.content] * value[held.number.name]
+            left[pool, going] += [held.pattern] * value[held.number.name]
         places = [(gpu, at, left[pool, self.model.now.going[gpu][at]]) for pool, gpu, turn in turns for at in turn.kept]
-        return {(gpu, at): contents.pop() for gpu, at, contents in places if contents}
+        return {(gpu, at): patterns.pop() for gpu, at, patterns in places if patterns}

@@ -36,7 +36,7 @@ class Going(NamedTuple):
     ``kind`` is -1 where no kind of the new problem fits; replicas that the new problem cannot have are left out.
     """
 
-    kind: int
+    slice_type: int
     keys: tuple[Key, ...]
 
 
@@ -80,22 +80,26 @@ def running(instance: Instance, segments: Segments, plan: Plan) -> RunningPlan:
         When a slice does not exist on its GPU.
     """
     rows = {workload.name: index for index, workload in enumerate(instance.workloads)}
-    kinds = {(kind.entry, kind.profile): index for index, kind in enumerate(segments.kinds)}
+    slice_types = {
+        (slice_type.entry, slice_type.profile): index for index, slice_type in enumerate(segments.slice_types)
+    }
     by_type: dict[tuple[str, bool], list[int]] = {}
     for index, one in enumerate(instance.fleet):
         by_type.setdefault((one.gpu, one.partitioned), []).append(index)
     entry = [by_type.get((gpu.gpu, gpu.mig), [-1])[0] for gpu in plan.gpus]
     going = [
-        tuple(_going(instance, piece, kinds.get((at, piece.profile), -1), rows) for piece in gpu.slices)
+        tuple(_going(instance, piece, slice_types.get((at, piece.profile), -1), rows) for piece in gpu.slices)
         for at, gpu in zip(entry, plan.gpus, strict=True)
     ]
     turns = [_turns(instance, segments, at, gpu) if at >= 0 else () for at, gpu in zip(entry, plan.gpus, strict=True)]
     return RunningPlan(plan, entry, {indices[0]: indices for indices in by_type.values()}, going, turns)
 
 
-def _going(instance: Instance, piece: Slice, kind: int, rows: Mapping[str, int]) -> Going:
-    keys = (_key(instance, one, rows[one.workload]) for one in piece.replicas if kind >= 0 and one.workload in rows)
-    return Going(kind, tuple(sorted(key for key in keys if key is not None)))
+def _going(instance: Instance, piece: Slice, slice_type: int, rows: Mapping[str, int]) -> Going:
+    keys = (
+        _key(instance, one, rows[one.workload]) for one in piece.replicas if slice_type >= 0 and one.workload in rows
+    )
+    return Going(slice_type, tuple(sorted(key for key in keys if key is not None)))
 
 
 def _key(instance: Instance, replica: Replica, workload: int) -> Key | None:
@@ -109,15 +113,20 @@ def _key(instance: Instance, replica: Replica, workload: int) -> Key | None:
 
 def _turns(instance: Instance, segments: Segments, entry: int, gpu: PlannedGpu) -> tuple[Turn, ...]:
     """Every Turn of one GPU; those that keep the most slices come first."""
-    kinds, places = segments.of_entry(entry), {(piece.start, piece.profile) for piece in gpu.slices}
+    slice_types, places = segments.of_entry(entry), {(piece.start, piece.profile) for piece in gpu.slices}
     if len(places) < len(gpu.slices) or not (gpu.mig or places <= {(0, WHOLE)}):
         raise InputError(APART)
     if not gpu.mig:
-        whole = Turn((0,), ()) if gpu.slices else Turn((), ((0, kinds[0]),)) if kinds else None
+        whole = Turn((0,), ()) if gpu.slices else Turn((), ((0, slice_types[0]),)) if slice_types else None
         return (whole,) if whole else ()
-    names = list(dict.fromkeys([segments.kinds[kind].profile for kind in kinds] + [one.profile for one in gpu.slices]))
+    names = list(
+        dict.fromkeys(
+            [segments.slice_types[slice_type].profile for slice_type in slice_types]
+            + [one.profile for one in gpu.slices]
+        )
+    )
     shape = geometry(instance.fleet[entry].type, tuple(names))
-    known = {segments.kinds[kind].profile: kind for kind in kinds}
+    known = {segments.slice_types[slice_type].profile: slice_type for slice_type in slice_types}
     here = {(piece.start, names.index(piece.profile)): at for at, piece in enumerate(gpu.slices)}
     if tuple(sorted(here)) not in shape.states:
         raise InputError(APART)

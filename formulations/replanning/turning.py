@@ -1,31 +1,31 @@
-"""Contents of whole GPUs on which replicas take turns (gpu-lets), given what runs there."""
+"""Patterns of whole GPUs on which replicas take turns (gpu-lets), given what runs there."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
-from provision.formulations.assignment.contents import ContentReplica, SliceContent
+from provision.formulations.assignment.patterns import PatternReplica, SlicePattern
 from provision.formulations.pricing.listing import TooManyError, undominated
+from provision.formulations.pricing.temporal.listing import listing
 from provision.formulations.pricing.temporal.tables import LEAST_RPS
-from provision.formulations.pricing.temporal.ways import listing
 from provision.formulations.replanning.running import Going, Key
 from provision.formulations.search.problem import Problem, groups_of
-from provision.formulations.search.segments import SliceKind
+from provision.formulations.search.segments import SliceType
 from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.instance import Instance
 
-MOST_CONTENTS = 20_000
-"""More contents than these are too many, where some replicas may go on."""
+MOST_PATTERNS = 20_000
+"""More patterns than these are too many, where some replicas may go on."""
 
 
-def turning(instance: Instance, kind: SliceKind, data: Gpulets, here: Sequence[Going]) -> list[SliceContent]:
-    """The contents.
+def turning(instance: Instance, slice_type: SliceType, data: Gpulets, here: Sequence[Going]) -> list[SlicePattern]:
+    """The patterns.
 
     Parameters
     ----------
     instance, kind, data
-        The problem, the slice kind, and the data that describes it.
+        The problem, the slice type, and the data that describes it.
     here
         What runs on GPUs of this kind.
 
@@ -40,19 +40,19 @@ def turning(instance: Instance, kind: SliceKind, data: Gpulets, here: Sequence[G
     for going in here:
         most |= Counter(key for key in going.keys if key.workload in at)
     running = {(at[key.workload], key.model, key.sm_share): many for key, many in most.items()}
-    found = listing(Problem(instance, groups), kind, data, running)
+    found = listing(Problem(instance, groups), slice_type, data, running)
     if found is None:
         raise TooManyError
     kept = np.arange(len(found.rps))
     if not running:
         asked = np.array([max(group.rate_rps, LEAST_RPS) for group in groups])
         kept = undominated(np.column_stack([np.minimum(found.rps / asked, 1), -found.number, -found.replicas]))
-    elif len(kept) > MOST_CONTENTS:
+    elif len(kept) > MOST_PATTERNS:
         raise TooManyError
-    contents = []
+    patterns = []
     for one in kept.tolist():
-        members, rps = found.promise(one)
-        contents.append(SliceContent(tuple(
-            ContentReplica(groups[group].members[0], run.model, run.batch, run.processes, run.sm_share, rate, run.turn)
+        members, rps = found.rated(one)
+        patterns.append(SlicePattern(tuple(
+            PatternReplica(groups[group].members[0], run.model, run.batch, run.processes, run.sm_share, rate, run.turn)
             for (group, run), rate in zip(members, rps, strict=True)), sum(rps)))
-    return contents
+    return patterns

@@ -11,7 +11,7 @@ from provision.models.problem.instance import Instance
 
 @dataclass(frozen=True)
 class Partitions:
-    """The undominated partitions of a fleet: (partitions,) fleet entries, and (partitions, kinds) slots."""
+    """The undominated partitions of a fleet: (partitions,) fleet entries, and (partitions, slice types) slots."""
 
     entry: Ints
     slots: Ints
@@ -21,12 +21,12 @@ def partitions_of(instance: Instance, segments: Segments) -> Partitions:
     """Undominated partitions over the kinds of an instance's segments, fleet entries in order."""
     entries, rows = [], []
     for entry in range(len(instance.fleet)):
-        kinds = segments.of_entry(entry)
+        slice_types = segments.of_entry(entry)
         geometry = segments.geometry(instance, entry)
-        found = geometry.undominated_partitions if geometry else (((1,),) if kinds else ())
+        found = geometry.undominated_partitions if geometry else (((1,),) if slice_types else ())
         for counts in found:
-            row = np.zeros(len(segments.kinds), int)
-            row[kinds] = counts
+            row = np.zeros(len(segments.slice_types), int)
+            row[slice_types] = counts
             entries.append(entry)
             rows.append(row)
-    return Partitions(np.array(entries, int), np.array(rows, int).reshape(len(rows), len(segments.kinds)))
+    return Partitions(np.array(entries, int), np.array(rows, int).reshape(len(rows), len(segments.slice_types)))

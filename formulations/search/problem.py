@@ -1,4 +1,4 @@
-"""What methods search: supplies of GPUs, groups of like workloads, roles, and the oracles of shared slices.
+"""What methods search: pools of GPUs, groups of like workloads, roles, and the oracles of shared slices.
 
 It is built once from an instance. Prices are whole numbers of a common ``unit``, so that sums are exact.
 """
@@ -50,25 +50,25 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Supply(PriceTiers):
+class Pool(PriceTiers):
     """GPUs of one type: their prices, and how they can be partitioned.
 
-    ``entry`` is the first fleet entry of the type; ``kinds`` are its slice kinds; ``partitions`` is (partitions, all
-    slice kinds).
+    ``entry`` is the first fleet entry of the type; ``kinds`` are its slice types; ``partitions`` is (partitions, all
+    slice types).
     """
 
     gpu: str
     mig: bool
     entry: int
-    kinds: tuple[int, ...]
+    slice_types: tuple[int, ...]
     partitions: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Shareable:
-    """A slice kind that replicas may share, and the data that says what they do there."""
+    """A slice type that replicas may share, and the data that says what they do there."""
 
-    kind: int
+    slice_type: int
     data: PerformanceFile
 
 
@@ -89,26 +89,26 @@ class Problem:
     Attributes
     ----------
     segments
-        The best way to run each workload alone on every slice kind.
+        The best way to run each workload alone on every slice type.
     single_rps
-        (groups, kinds) requests/s of a replica that is alone on a slice.
+        (groups, slice types) requests/s of a replica that is alone on a slice.
     alone_rps
-        The same within the limit per GPU, as covers use it; 0 where an oracle plans single replicas as well.
+        The same within the limit per GPU, as replica sets use it; 0 where an oracle plans single replicas as well.
     """
 
-    def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, eased: bool = False,
+    def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, relaxed_problem: bool = False,
                  finer: Mapping[tuple[tuple[str, ...], float], frozenset[float]] | None = None) -> None:
         self.instance = instance
         self.finer = dict(finer or {})
         self.segments: Segments = best_segments(instance)
         self.groups = tuple(groups if groups is not None else groups_of(instance))
-        choose = np.max if eased else np.min
+        choose = np.max if relaxed_problem else np.min
         self.single_rps = np.array([choose(self.segments.throughput_rps[list(group.members)], axis=0)
-                                    for group in self.groups]).reshape(-1, len(self.segments.kinds))
+                                    for group in self.groups]).reshape(-1, len(self.segments.slice_types))
         self.unit, prices = prices_of(instance)
-        self.supplies = _supplies(instance, self.segments, prices, self.most_gpus)
+        self.pools = _pools(instance, self.segments, prices, self.most_gpus)
         self.dearest = max(prices) or 1
-        self.shareable = tuple(_shareable(instance, self.segments, self.supplies))
+        self.shareable = tuple(_shareable(instance, self.segments, self.pools))
         self.alone_rps = self._alone()
 
     @cached_property
@@ -144,7 +144,7 @@ class Problem:
         return tuple(sorted(found, key=hardness))
 
     def _rests(self, groups: Sequence[Group], most_rps: float) -> set[float]:
-        """What is left of the rates after as many full replicas alone on one slice kind as fit, in requests/s."""
+        """What is left of the rates after as many full replicas alone on one slice type as fit, in requests/s."""
         if len(groups) > FEW:
             return set()
         alone = [(group.rate_rps, rps) for group in groups for rps in self.alone_rps[self.position[group]] if rps]
@@ -186,12 +186,12 @@ class Problem:
                 for one, groups in self.classes.items()}
         return {one: cap_rps for one, cap_rps in caps.items() if math.isfinite(cap_rps)}
 
-    def within_caps(self, content: tuple[int, ...]) -> tuple[int, ...]:
-        """A content without the replicas, easiest first, that exceed what a GPU may carry of a class."""
+    def within_caps(self, pattern: tuple[int, ...]) -> tuple[int, ...]:
+        """A pattern without the replicas, easiest first, that exceed what a GPU may carry of a class."""
         if not self.class_caps_rps:
-            return content
+            return pattern
         left_rps, kept = dict(self.class_caps_rps), []
-        for at in sorted(content):
+        for at in sorted(pattern):
             role = self.roles[at]
             rest_rps = left_rps.get(role.workload_class, math.inf) - role.rate_rps
             if rest_rps >= -FORGIVEN * role.rate_rps:
@@ -210,22 +210,22 @@ class Problem:
     def _alone(self) -> NDArray[np.float64]:
         caps_rps = np.array([group.cap_rps for group in self.groups])
         rps = np.minimum(self.single_rps, caps_rps[:, None])
-        kept = np.zeros(len(self.segments.kinds), bool)
-        kept[[kind for supply in self.supplies for kind in supply.kinds]] = True
+        kept = np.zeros(len(self.segments.slice_types), bool)
+        kept[[slice_type for pool in self.pools for slice_type in pool.slice_types]] = True
         rps = np.where(kept, rps, 0.0)
         for one in self.shareable:
-            if one.data.single_content:
-                kind = self.segments.kinds[one.kind]
-                entry = self.instance.fleet[kind.entry]
+            if one.data.single_pattern:
+                slice_type = self.segments.slice_types[one.slice_type]
+                entry = self.instance.fleet[slice_type.entry]
                 for at, group in enumerate(self.groups):
-                    model = self._alone_model(one.kind, group)
-                    if self.instance.performance_of(entry.gpu, model, kind.profile) is one.data:
-                        rps[at, one.kind] = 0.0
+                    model = self._alone_model(one.slice_type, group)
+                    if self.instance.performance_of(entry.gpu, model, slice_type.profile) is one.data:
+                        rps[at, one.slice_type] = 0.0
         return rps
 
-    def _alone_model(self, kind: int, group: Group) -> str:
-        """The model that a workload of a group runs best alone on a slice kind."""
-        return group.models[self.segments.model[group.members[0], kind]]
+    def _alone_model(self, slice_type: int, group: Group) -> str:
+        """The model that a workload of a group runs best alone on a slice type."""
+        return group.models[self.segments.model[group.members[0], slice_type]]
 
     def _shared_range(self, group: Group) -> tuple[float, float]:
         """The least and the most that a replica of a group's class carries on shareable slices, in requests/s.
@@ -235,11 +235,11 @@ class Problem:
         at, smallest, most = self.position[group], math.inf, 0.0
         budget_ms = self.instance.policy.budget_ms(group.slo_ms)
         for one in self.shareable:
-            kind = self.segments.kinds[one.kind]
+            slice_type = self.segments.slice_types[one.slice_type]
             for model in set(group.models) & set(one.data.models):
-                points = one.data.operating_points(model, kind.profile)
+                points = one.data.operating_points(model, slice_type.profile)
                 smallest = min(smallest, points.least_rps(budget_ms))
-                most = max(most, float(self.single_rps[at, one.kind]))
+                most = max(most, float(self.single_rps[at, one.slice_type]))
         return (min(smallest, most) * FULL, most * FULL)
 
     @cached_property
@@ -305,28 +305,28 @@ def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], l
                                                                    strict=True)]
 
 
-def _supplies(instance: Instance, segments: Segments, prices: Sequence[int], replicas: int) -> tuple[Supply, ...]:
-    """The supplies of a fleet; GPUs without a slice that can serve some workload are left out."""
+def _pools(instance: Instance, segments: Segments, prices: Sequence[int], replicas: int) -> tuple[Pool, ...]:
+    """The pools of a fleet; GPUs without a slice that can serve some workload are left out."""
     table = partitions_of(instance, segments)
     found: dict[tuple[str, bool], list[tuple[int, int, int | None]]] = {}
     for index, (entry, price) in enumerate(zip(instance.fleet, prices, strict=True)):
         found.setdefault((entry.gpu, entry.partitioned), []).append((index, price, entry.count))
-    supplies = []
+    pools = []
     for (gpu, mig), entries in found.items():
         first = entries[0][0]
         partitions = table.slots[table.entry == first]
         if len(partitions) and partitions.any():
             priced = price_tiers([(price, many) for _, price, many in entries], replicas, max(prices) or 1)
-            kinds = tuple(segments.of_entry(first))
-            supplies.append(Supply(priced.tiers, priced.count, gpu, mig, first, kinds, partitions))
-    return tuple(supplies)
+            slice_types = tuple(segments.of_entry(first))
+            pools.append(Pool(priced.tiers, priced.count, gpu, mig, first, slice_types, partitions))
+    return tuple(pools)
 
 
-def _shareable(instance: Instance, segments: Segments, supplies: Sequence[Supply]) -> list[Shareable]:
-    """Slice kinds that replicas may share, with the performance data that describes it."""
+def _shareable(instance: Instance, segments: Segments, pools: Sequence[Pool]) -> list[Shareable]:
+    """Slice types that replicas may share, with the performance data that describes it."""
     found = []
-    for supply in supplies:
-        entry = instance.fleet[supply.entry]
+    for pool in pools:
+        entry = instance.fleet[pool.entry]
         files = instance.sharing_files(entry.gpu) if entry.mps else ()
-        found += [Shareable(kind, data) for kind in supply.kinds for data in files]
+        found += [Shareable(slice_type, data) for slice_type in pool.slice_types for data in files]
     return found

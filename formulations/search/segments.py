@@ -1,4 +1,4 @@
-"""Isolated segments: for every workload, the best way to run it alone on each kind of slice, its variant included."""
+"""Isolated segments: for every workload, the best way to run it alone on each slice type, its variant included."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from provision.models.problem.workload import FleetEntry, Workload
 from provision.models.traffic.rule import Traffic
 
 
-class SliceKind(NamedTuple):
+class SliceType(NamedTuple):
     """A profile on the GPUs of one fleet entry; ``compute`` and ``memory`` count slices, 1 for a whole GPU."""
 
     entry: int
@@ -30,11 +30,12 @@ class SliceKind(NamedTuple):
 class Segments:
     """Best-throughput operating points under the latency budget (ParvaGPU's optimal triplets).
 
-    Arrays are (workloads, kinds); a throughput of 0 says that no operating point meets the budget. Under the queueing
-    policy throughput is the rate up to which tasks meet it. ``model`` is an index into the workload's ``models``.
+    Arrays are (workloads, slice types); a throughput of 0 says that no operating point meets the budget. Under the
+    queueing policy throughput is the rate up to which tasks meet it. ``model`` is an index into the workload's
+    ``models``.
     """
 
-    kinds: tuple[SliceKind, ...]
+    slice_types: tuple[SliceType, ...]
     throughput_rps: Floats
     latency_ms: Floats
     batch: Ints
@@ -43,12 +44,12 @@ class Segments:
 
     def of_entry(self, entry: int) -> list[int]:
         """Indices of the kinds that the GPUs of a fleet entry offer."""
-        return [index for index, kind in enumerate(self.kinds) if kind.entry == entry]
+        return [index for index, slice_type in enumerate(self.slice_types) if slice_type.entry == entry]
 
     def geometry(self, instance: Instance, entry: int) -> Geometry | None:
         """MIG geometry over this entry's kinds, in their order; None for whole GPUs."""
         gpu = instance.fleet[entry]
-        names = [self.kinds[index].profile for index in self.of_entry(entry)]
+        names = [self.slice_types[index].profile for index in self.of_entry(entry)]
         return geometry(gpu.type, names) if gpu.partitioned and names else None
 
 
@@ -77,7 +78,7 @@ def _best_segments(key: Identity[Instance], max_processes: int | None) -> Segmen
         for number, model in enumerate(() if workload.tokens else workload.models):
             rows.setdefault((model, number, instance.policy.traffic_of(workload)), []).append(index)
     columns = [
-        (_kind(number, entry, profile), column)
+        (_slice_type(number, entry, profile), column)
         for number, entry in enumerate(instance.fleet)
         for profile in entry.profiles
         if (column := _column(instance, entry, profile, rows, budgets, max_processes)).any()
@@ -88,23 +89,23 @@ def _best_segments(key: Identity[Instance], max_processes: int | None) -> Segmen
     batch, processes, model_index = (column.astype(int) for column in chosen)
     for table in (throughput, latency, batch, processes, model_index):
         table.flags.writeable = False
-    return Segments(tuple(kind for kind, _ in columns), throughput, latency, batch, processes, model_index)
+    return Segments(tuple(slice_type for slice_type, _ in columns), throughput, latency, batch, processes, model_index)
 
 
 def whole_gpus(instance: Instance, segments: Segments) -> list[int]:
-    """The slice kinds that are all of a GPU, by index."""
-    return [at for at, kind in enumerate(segments.kinds) if _fills_gpu(instance, kind)]
+    """The slice types that are all of a GPU, by index."""
+    return [at for at, slice_type in enumerate(segments.slice_types) if _fills_gpu(instance, slice_type)]
 
 
-def _fills_gpu(instance: Instance, kind: SliceKind) -> bool:
+def _fills_gpu(instance: Instance, slice_type: SliceType) -> bool:
     """Whether a slice is all of a GPU."""
-    entry = instance.fleet[kind.entry]
-    return not entry.partitioned or kind.compute == max(entry.type.slice_compute(one) for one in entry.profiles)
+    entry = instance.fleet[slice_type.entry]
+    return not entry.partitioned or slice_type.compute == max(entry.type.slice_compute(one) for one in entry.profiles)
 
 
-def _kind(number: int, entry: FleetEntry, profile: str) -> SliceKind:
+def _slice_type(number: int, entry: FleetEntry, profile: str) -> SliceType:
     mig = entry.type.profiles.get(profile)
-    return SliceKind(number, profile, mig.compute if mig else 1, mig.memory if mig else 1)
+    return SliceType(number, profile, mig.compute if mig else 1, mig.memory if mig else 1)
 
 
 def _shareable(instance: Instance, entry: FleetEntry, profile: str) -> bool:

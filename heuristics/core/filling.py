@@ -35,13 +35,17 @@ def filled(instance: Instance, segments: Segments, layouts: Sequence[Layout]) ->
 
 def _full(segments: Segments, partitions: Partitions, best: Ints, layout: Layout) -> Layout:
     """A layout with all slots taken."""
-    held = np.bincount([kind for kind, _ in layout.segments], minlength=len(segments.kinds)).astype(int)
+    held = np.bincount([slice_type for slice_type, _ in layout.segments], minlength=len(segments.slice_types)).astype(
+        int
+    )
     most = segments.throughput_rps[best, np.arange(len(best))]
     free = (partitions.slots - held)[(partitions.entry == layout.entry) & (partitions.slots >= held).all(axis=1)]
     if not len(free):
         return layout
-    kinds = np.repeat(np.arange(len(most)), np.where(most > 0, free[(free @ most).argmax()], 0))
-    return Layout(layout.entry, (*layout.segments, *((int(kind), int(best[kind])) for kind in kinds)))
+    slice_types = np.repeat(np.arange(len(most)), np.where(most > 0, free[(free @ most).argmax()], 0))
+    return Layout(
+        layout.entry, (*layout.segments, *((int(slice_type), int(best[slice_type])) for slice_type in slice_types))
+    )
 
 
 def _traded(instance: Instance, segments: Segments, best: Ints, layouts: Sequence[Layout]) -> list[Layout]:
@@ -49,20 +53,20 @@ def _traded(instance: Instance, segments: Segments, best: Ints, layouts: Sequenc
     rps, held = segments.throughput_rps, [list(layout.segments) for layout in layouts]
     spare_rps = -np.array([instance.planned_rps(one) for one in instance.workloads])
     spare = -np.array([one.min_replicas for one in instance.workloads])
-    for kind, one in (pair for gpu in held for pair in gpu):
-        spare_rps[one] += rps[one, kind]
+    for slice_type, one in (pair for gpu in held for pair in gpu):
+        spare_rps[one] += rps[one, slice_type]
         spare[one] += 1
     places = [(gpu, at) for gpu, pairs in enumerate(held) for at in range(len(pairs))]
     for gpu, at in sorted(places, key=lambda place: _gain(rps, best, held[place[0]][place[1]]), reverse=True):
-        kind, one = held[gpu][at]
-        if best[kind] != one and spare_rps[one] >= rps[one, kind] and spare[one] > 0:
-            held[gpu][at] = kind, int(best[kind])
-            spare_rps[one] -= rps[one, kind]
+        slice_type, one = held[gpu][at]
+        if best[slice_type] != one and spare_rps[one] >= rps[one, slice_type] and spare[one] > 0:
+            held[gpu][at] = slice_type, int(best[slice_type])
+            spare_rps[one] -= rps[one, slice_type]
             spare[one] -= 1
     return [Layout(layout.entry, tuple(pairs)) for layout, pairs in zip(layouts, held, strict=True)]
 
 
 def _gain(rps: Floats, best: Ints, pair: tuple[int, int]) -> float:
     """Requests/s that a segment gains by serving the best workload of its kind."""
-    kind, one = pair
-    return rps[best[kind], kind] - rps[one, kind]
+    slice_type, one = pair
+    return rps[best[slice_type], slice_type] - rps[one, slice_type]

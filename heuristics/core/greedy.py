@@ -1,9 +1,9 @@
-"""The greedy method: cheapest covers under several prices of slices, mixed by a linear program, packed exactly.
+"""The greedy method: cheapest replica sets under several prices of slices, mixed by a linear program, packed exactly.
 
-1. Every workload gets a few candidate covers of its rate: the cheapest by compute slices, by memory slices, by
-   both, and by the dual prices of step 2, on each fleet entry (`provision.formulations.pricing.alone.cover`).
+1. Every workload gets a few candidate replica sets of its rate: the cheapest by compute slices, by memory slices, by
+   both, and by the dual prices of step 2, on each fleet entry (`provision.formulations.pricing.alone.replica set`).
 2. A linear program mixes the candidates with whole-GPU partitions at least cost. Beside one row per workload it
-   has one row per kind of slice and per limited fleet entry, so a vertex splits no more workloads than that;
+   has one row per slice type and per limited fleet entry, so a vertex splits no more workloads than that;
    these few are rounded.
 3. The partitions for the chosen segments come from an integer program of a dozen variables; segments are then
    dealt into their slots.
@@ -21,8 +21,8 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import coo_array, csr_array, hstack, vstack
 
 from provision.formulations.pricing.alone.assemble import Layout, assemble
-from provision.formulations.pricing.alone.cover import cheapest_cover
 from provision.formulations.pricing.alone.deal import deal
+from provision.formulations.pricing.alone.replica_sets import cheapest_replica_sets
 from provision.formulations.pricing.mps.shared_plans import is_shared
 from provision.formulations.pricing.mps.throughput_plans import is_shared_throughput
 from provision.formulations.search.feasibility import refusal
@@ -38,12 +38,12 @@ from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.search import Outcome, Search
 
 PRICE_STEPS = 15
-"""The highest dual price becomes this whole number; covers cost time and memory in proportion to it."""
+"""The highest dual price becomes this whole number; replica sets cost time and memory in proportion to it."""
 
 
 @dataclass(frozen=True)
 class _Demand:
-    """Classes of equal workloads: useful throughput (classes, kinds), rates in requests/s, least replicas.
+    """Classes of equal workloads: useful throughput (classes, slice types), rates in requests/s, least replicas.
 
     ``members`` are the indices of the workloads of each class.
     """
@@ -90,7 +90,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 def _plan(instance: Instance, segments: Segments) -> list[Layout] | None:
-    """Layouts from mixed covers, or None when the fleet seems too small."""
+    """Layouts from mixed replica sets, or None when the fleet seems too small."""
     demand = _demand(instance, segments)
     partitions = partitions_of(instance, segments)
     candidates = _first_candidates(instance, segments, demand)
@@ -106,38 +106,40 @@ def _plan(instance: Instance, segments: Segments) -> list[Layout] | None:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Covers to choose from: ``demand`` (covers,) is the class of each, ``counts`` (covers, kinds) its segments."""
+    """Replica sets to choose from: ``demand`` (replica sets,) is the class of each, ``counts`` (replica sets, slice
+    types) its segments.
+    """
 
     demand: Ints
     counts: Ints
 
 
 def _first_candidates(instance: Instance, segments: Segments, demand: _Demand) -> _Candidates:
-    """Cheapest covers on each fleet entry alone, by compute slices, memory slices and both."""
-    compute = np.array([kind.compute for kind in segments.kinds])
-    memory = np.array([kind.memory for kind in segments.kinds])
-    found = _Candidates(np.zeros(0, int), np.zeros((0, len(segments.kinds)), int))
+    """Cheapest replica sets on each fleet entry alone, by compute slices, memory slices and both."""
+    compute = np.array([slice_type.compute for slice_type in segments.slice_types])
+    memory = np.array([slice_type.memory for slice_type in segments.slice_types])
+    found = _Candidates(np.zeros(0, int), np.zeros((0, len(segments.slice_types)), int))
     for entry in range(len(instance.fleet)):
-        kinds = segments.of_entry(entry)
+        slice_types = segments.of_entry(entry)
         for costs in (compute, memory, compute + memory):
-            found = _with(found, _covers(demand, kinds, costs))
+            found = _with(found, _replica_sets(demand, slice_types, costs))
     return found
 
 
 def _priced(segments: Segments, demand: _Demand, prices: Floats) -> _Candidates:
-    """Cheapest covers when every kind of slice has the price that the linear program gives it."""
+    """Cheapest replica sets when every slice type has the price that the linear program gives it."""
     costs = np.maximum(np.rint(prices / max(prices.max(), 1e-9) * PRICE_STEPS), 1).astype(int)
-    return _covers(demand, list(range(len(segments.kinds))), costs)
+    return _replica_sets(demand, list(range(len(segments.slice_types))), costs)
 
 
-def _covers(demand: _Demand, kinds: list[int], costs: Ints) -> _Candidates:
-    """Cheapest covers from some kinds, for the classes that these can serve."""
-    rows = np.flatnonzero(demand.throughput_rps[:, kinds].any(axis=1)) if kinds else np.zeros(0, int)
+def _replica_sets(demand: _Demand, slice_types: list[int], costs: Ints) -> _Candidates:
+    """Cheapest replica sets from some kinds, for the classes that these can serve."""
+    rows = np.flatnonzero(demand.throughput_rps[:, slice_types].any(axis=1)) if slice_types else np.zeros(0, int)
     counts = np.zeros((len(rows), len(costs)), int)
     if len(rows):
-        useful = demand.throughput_rps[np.ix_(rows, np.array(kinds))]
-        counts[:, kinds] = cheapest_cover(
-            useful, costs[kinds], demand.rate_rps[rows], demand.min_replicas[rows]
+        useful = demand.throughput_rps[np.ix_(rows, np.array(slice_types))]
+        counts[:, slice_types] = cheapest_replica_sets(
+            useful, costs[slice_types], demand.rate_rps[rows], demand.min_replicas[rows]
         ).counts
     return _Candidates(rows, counts)
 
@@ -153,26 +155,29 @@ def _with(old: _Candidates, new: _Candidates) -> _Candidates:
 def _mix(
     instance: Instance, partitions: Partitions, demand: _Demand, candidates: _Candidates
 ) -> tuple[Floats, Floats] | None:
-    """(covers,) how many workloads take each candidate, in fractions, and (kinds,) the price of each slice kind.
+    """(replica sets,) how many workloads take each candidate, in fractions, and (slice types,) the price of each slice
+    type.
 
     Returns None when the fleet is too small for these candidates.
     """
-    covers, kinds = candidates.counts.shape
+    replica_sets, slice_types = candidates.counts.shape
     gpus = len(partitions.entry)
-    one_each = coo_array((np.ones(covers), (candidates.demand, np.arange(covers))), (len(demand.members), covers))
+    one_each = coo_array(
+        (np.ones(replica_sets), (candidates.demand, np.arange(replica_sets))), (len(demand.members), replica_sets)
+    )
     slots = hstack([csr_array(candidates.counts.T), csr_array(-partitions.slots.T)])
     limits, most = _limits(instance, partitions)
     weights = np.array([instance.weight(instance.fleet[entry]) for entry in partitions.entry])
     found = linprog(  # type: ignore[call-overload]  # its stubs know no sparse matrices
-        np.concatenate([np.zeros(covers), weights]),
-        A_ub=vstack([slots, hstack([csr_array((len(most), covers)), csr_array(limits)])]),
-        b_ub=np.concatenate([np.zeros(kinds), most]),
+        np.concatenate([np.zeros(replica_sets), weights]),
+        A_ub=vstack([slots, hstack([csr_array((len(most), replica_sets)), csr_array(limits)])]),
+        b_ub=np.concatenate([np.zeros(slice_types), most]),
         A_eq=hstack([one_each, csr_array((len(demand.members), gpus))]),
         b_eq=np.array([len(members) for members in demand.members]),
     )
     if found.status != 0:
         return None
-    return found.x[:covers], -found.ineqlin.marginals[:kinds]
+    return found.x[:replica_sets], -found.ineqlin.marginals[:slice_types]
 
 
 def _limits(instance: Instance, partitions: Partitions) -> tuple[Floats, Floats]:
@@ -183,7 +188,7 @@ def _limits(instance: Instance, partitions: Partitions) -> tuple[Floats, Floats]
 
 
 def _rounded(demand: _Demand, candidates: _Candidates, mix: Floats) -> Ints:
-    """(workloads, kinds) whole segments: every workload gets one candidate of its class."""
+    """(workloads, slice types) whole segments: every workload gets one candidate of its class."""
     bounds = np.searchsorted(candidates.demand, np.arange(len(demand.members) + 1))
     chosen = np.zeros((sum(map(len, demand.members)), candidates.counts.shape[1]), int)
     whole = np.floor(mix + 1e-6).astype(int)
@@ -235,7 +240,7 @@ def _better(instance: Instance, one: list[Layout] | None, other: list[Layout] | 
 METHODS = (
     Method(
         name="greedy",
-        summary="cheapest covers mixed by a linear program, packed exactly (the fast default)",
+        summary="cheapest replica sets mixed by a linear program, packed exactly (the fast default)",
         run=solve,
         compiled=True,
         source="this package",

@@ -43,8 +43,10 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 def packed(problem: SharedProblem, start: Plan | None = None) -> list[Pattern]:
     """The cheapest of several packings, iGniter's plans, and the plan to start with, as patterns."""
-    kinds, costs = len(problem.fleet.supplies), costs_of(problem)
-    leans = np.where(np.eye(kinds + 1, kinds, -1), FOREMOST, 1.0)[: kinds + 1 if kinds > 1 else 1]
+    slice_types, costs = len(problem.fleet.pools), costs_of(problem)
+    leans = np.where(np.eye(slice_types + 1, slice_types, -1), FOREMOST, 1.0)[
+        : slice_types + 1 if slice_types > 1 else 1
+    ]
     with ThreadPoolExecutor(THREADS) as pool:
         tried = product(leans, EAGERNESS)
         found = list(pool.map(lambda one: _pack(problem, costs._replace(lean=one[0]), one[1]), tried))
@@ -54,24 +56,24 @@ def packed(problem: SharedProblem, start: Plan | None = None) -> list[Pattern]:
 
 def patterns_in(packings: Sequence[Packing]) -> list[Pattern]:
     """The patterns of packings."""
-    return [(kind, tuple(sorted(members[:size]))) for kind, packing in enumerate(packings)
+    return [(slice_type, tuple(sorted(members[:size]))) for slice_type, packing in enumerate(packings)
             for members, size in zip(packing.members.tolist(), packing.size.tolist(), strict=True) if size]
 
 
 def costs_of(problem: SharedProblem) -> Costs:
     """The Costs, with prices of up to twice as many GPUs as replicas, since a search keeps spare GPUs."""
-    supplies, dearest, most = problem.fleet.supplies, problem.fleet.dearest, 2 * len(problem.classes.parts)
+    pools, dearest, most = problem.fleet.pools, problem.fleet.dearest, 2 * len(problem.classes.parts)
     return Costs(
-        least=np.array([least_units(supply.tables) for supply in supplies]),
-        rent=np.array([[supply.cost(many) / dearest for many in range(most + 2)] for supply in supplies]),
-        worth=np.array([supply.worth / dearest for supply in supplies]),
-        lean=np.ones(len(supplies)),
+        least=np.array([least_units(pool.tables) for pool in pools]),
+        rent=np.array([[pool.cost(many) / dearest for many in range(most + 2)] for pool in pools]),
+        worth=np.array([pool.worth / dearest for pool in pools]),
+        lean=np.ones(len(pools)),
     )
 
 
 def types_of(problem: SharedProblem) -> Types:
     """PointTables of every GPU type."""
-    return tuple(supply.tables for supply in problem.fleet.supplies)
+    return tuple(pool.tables for pool in problem.fleet.pools)
 
 
 def _pack(problem: SharedProblem, costs: Costs, eager: float) -> list[Pattern]:
@@ -89,9 +91,9 @@ def _igniter(problem: SharedProblem) -> Iterator[Plan | None]:
     instance = problem.instance
     if len(instance.workloads) > IGNITER_UP_TO or "variants" in needs(instance):
         return
-    for supply in problem.fleet.supplies:
-        if (least_units(supply.tables) <= supply.tables.limit).all():
-            entry = next(entry for entry in instance.fleet if entry.gpu == supply.gpu)
+    for pool in problem.fleet.pools:
+        if (least_units(pool.tables) <= pool.tables.limit).all():
+            entry = next(entry for entry in instance.fleet if entry.gpu == pool.gpu)
             alone = instance.replace(
                 fleet=(entry.model_copy(update={"count": None}),), objective="min_gpus",
                 policy=instance.policy.model_copy(update=IGNITERS_RULE if instance.objective == THROUGHPUT else {}),

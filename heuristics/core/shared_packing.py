@@ -70,20 +70,20 @@ def place(
     tuple
         The type and the GPU; NONE when there is none.
     """
-    kind, gpu, lowest = int(NONE), int(NONE), np.inf
+    slice_type, gpu, lowest = int(NONE), int(NONE), np.inf
     for other in range(len(types)):
         found, score = _least_growth(types[other], packings[other], one, costs.least[other, one], eager)
         score *= costs.worth[other] / types[other].limit
         if found != NONE and (gpu == NONE or score < lowest):
-            kind, gpu, lowest = other, found, score
+            slice_type, gpu, lowest = other, found, score
     for other in range(len(types) if gpu == NONE else 0):
         vacant, price = _vacant(types[other], packings[other], costs, other, one)
-        if vacant != NONE and (kind == NONE or price < lowest):
-            kind, lowest = other, price
+        if vacant != NONE and (slice_type == NONE or price < lowest):
+            slice_type, lowest = other, price
             gpu = vacant
     if gpu != NONE:
-        put(types[kind], packings[kind], gpu, one, costs.least[kind, one])
-    return kind, gpu
+        put(types[slice_type], packings[slice_type], gpu, one, costs.least[slice_type, one])
+    return slice_type, gpu
 
 
 @compiled
@@ -119,9 +119,9 @@ def _least_growth(tables: PointTables, packing: Packing, one: int, least: int, e
 
 
 @compiled
-def _vacant(tables: PointTables, packing: Packing, costs: Costs, kind: int, one: int) -> tuple[int, float]:
+def _vacant(tables: PointTables, packing: Packing, costs: Costs, slice_type: int, one: int) -> tuple[int, float]:
     """An empty GPU, NONE when there is none, and what the units of a replica on it would cost."""
-    units, many, vacant = costs.least[kind, one], 0, NONE
+    units, many, vacant = costs.least[slice_type, one], 0, NONE
     for gpu in range(len(packing.size)):
         if packing.size[gpu]:
             many += 1
@@ -129,7 +129,9 @@ def _vacant(tables: PointTables, packing: Packing, costs: Costs, kind: int, one:
             vacant = gpu
     if units > tables.limit or vacant == NONE:
         return NONE, np.inf
-    return vacant, (costs.rent[kind, many + 1] - costs.rent[kind, many]) * costs.lean[kind] * units / tables.limit
+    return vacant, (costs.rent[slice_type, many + 1] - costs.rent[slice_type, many]) * costs.lean[
+        slice_type
+    ] * units / tables.limit
 
 
 @compiled

@@ -31,43 +31,43 @@ def ruin_and_recreate(
     is undone. ``before`` are copies of the packings. With several GPU types, the preference for new GPUs of each is
     random.
     """
-    kinds, places = len(types), 0
-    for kind in range(kinds):
-        places += packings[kind].members.size
+    slice_types, places = len(types), 0
+    for slice_type in range(slice_types):
+        places += packings[slice_type].members.size
     loose, keys, touched = np.empty(places, np.int64), np.empty(places), np.empty((2 * places, 2), np.int64)
     for _ in range(steps):
         loosened, many, in_use = np.int64(0), np.int64(0), 0
-        for kind in range(kinds):
-            in_use += _in_use(packings[kind])
-            if kinds > 1:
-                costs.lean[kind] = math.exp(_normal(draw))
+        for slice_type in range(slice_types):
+            in_use += _in_use(packings[slice_type])
+            if slice_types > 1:
+                costs.lean[slice_type] = math.exp(_normal(draw))
         for _ in range(min(2 + int((most_gpus - 1) * draw.random()), in_use)):
-            kind, gpu = _victim(types, packings, draw)
-            packing = packings[kind]
-            touched[many, 0], touched[many, 1] = kind, gpu
+            slice_type, gpu = _victim(types, packings, draw)
+            packing = packings[slice_type]
+            touched[many, 0], touched[many, 1] = slice_type, gpu
             many += 1
             for at in range(packing.size[gpu]):
                 one = packing.members[gpu, at]
                 loose[loosened] = one
-                keys[loosened] = -costs.least[kind, one] / types[kind].limit * (1 + 0.3 * draw.random())
+                keys[loosened] = -costs.least[slice_type, one] / types[slice_type].limit * (1 + 0.3 * draw.random())
                 loosened += 1
             packing.size[gpu], packing.used[gpu] = 0, 0
         fits = True
         _sort(loose, keys, loosened)
         for at in range(loosened):
-            kind, gpu = place(types, packings, costs, loose[at], eager)
+            slice_type, gpu = place(types, packings, costs, loose[at], eager)
             if gpu == NONE:
                 fits = False
                 break
-            touched[many, 0], touched[many, 1] = kind, gpu
+            touched[many, 0], touched[many, 1] = slice_type, gpu
             many += 1
         keep = fits and _change(types, packings, before, costs, touched, many) <= 0
         for at in range(many):
-            kind, gpu = touched[at, 0], touched[at, 1]
+            slice_type, gpu = touched[at, 0], touched[at, 1]
             if keep:
-                _copy_row(packings[kind], before[kind], gpu)
+                _copy_row(packings[slice_type], before[slice_type], gpu)
             else:
-                _copy_row(before[kind], packings[kind], gpu)
+                _copy_row(before[slice_type], packings[slice_type], gpu)
 
 
 @compiled
@@ -91,17 +91,17 @@ def _sort(loose: Ints, keys: Floats, size: int) -> None:
 def _victim(types: Types, packings: Packings, draw: np.random.Generator) -> tuple[int, int]:
     """The type and number of a random GPU in use, preferably an emptier one."""
     found, emptiest, tried, gpus = (NONE, NONE), np.inf, 0, 0
-    for kind in range(len(types)):
-        gpus += len(packings[kind].size)
+    for slice_type in range(len(types)):
+        gpus += len(packings[slice_type].size)
     while tried < TOURNAMENT or found[0] == NONE:
-        gpu, kind = int(gpus * draw.random()), 0
-        while gpu >= len(packings[kind].size):
-            gpu -= len(packings[kind].size)
-            kind += 1
+        gpu, slice_type = int(gpus * draw.random()), 0
+        while gpu >= len(packings[slice_type].size):
+            gpu -= len(packings[slice_type].size)
+            slice_type += 1
         tried += 1
-        part = packings[kind].used[gpu] / types[kind].limit
-        if packings[kind].size[gpu] and part < emptiest:
-            found, emptiest = (kind, gpu), part
+        part = packings[slice_type].used[gpu] / types[slice_type].limit
+        if packings[slice_type].size[gpu] and part < emptiest:
+            found, emptiest = (slice_type, gpu), part
     return found
 
 
@@ -118,15 +118,19 @@ def _change(
 ) -> float:
     """The change of the measure by the first ``many`` GPUs that were touched; a GPU may be listed twice."""
     change = 0.0
-    for kind in range(len(types)):
-        change += costs.rent[kind, _in_use(packings[kind])] - costs.rent[kind, _in_use(before[kind])]
+    for slice_type in range(len(types)):
+        change += (
+            costs.rent[slice_type, _in_use(packings[slice_type])] - costs.rent[slice_type, _in_use(before[slice_type])]
+        )
     for at in range(many):
-        kind, gpu, earlier = touched[at, 0], touched[at, 1], 0
-        while touched[earlier, 0] != kind or touched[earlier, 1] != gpu:
+        slice_type, gpu, earlier = touched[at, 0], touched[at, 1], 0
+        while touched[earlier, 0] != slice_type or touched[earlier, 1] != gpu:
             earlier += 1
         if earlier == at:
-            free = _free(types[kind], packings[kind], gpu) - _free(types[kind], before[kind], gpu)
-            change -= costs.worth[kind] * free
+            free = _free(types[slice_type], packings[slice_type], gpu) - _free(
+                types[slice_type], before[slice_type], gpu
+            )
+            change -= costs.worth[slice_type] * free
     return change
 
 

@@ -15,7 +15,7 @@ from provision.heuristics.core.shared_greedy import packed
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Search
 
-BOXES, MORE_BOXES = 10, 1000
+MOST_NODES, MORE_NODES = 10, 1000
 """Boxes in the search for operating points of a set: of a set that is tried, and of one that is kept."""
 CLEARLY = 1e-9
 """The least relative growth of throughput for which an exchange is made."""
@@ -34,7 +34,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
         patterns = _spread(problem, patterns, until)
         for pattern in patterns:
             if perf_counter() < until:
-                problem.found(pattern, MORE_BOXES)
+                problem.found(pattern, MORE_NODES)
         return patterns, {"status": "feasible", "termination": "completed"}
 
     return plan_shared(instance, "greedy", search, throughput_problem)
@@ -43,8 +43,8 @@ def solve(instance: Instance, control: Search) -> Outcome:
 def _spread(problem: ThroughputProblem, patterns: Sequence[Pattern], until: float) -> list[Pattern]:
     """Patterns improved by moves and swaps until none helps or time is up."""
     used = problem.used(patterns)
-    empty: list[Pattern] = [(supply, ()) for supply, one in enumerate(problem.fleet.supplies)
-                            for _ in range((one.count or 0) - used[supply])]
+    empty: list[Pattern] = [(pool, ()) for pool, one in enumerate(problem.fleet.pools)
+                            for _ in range((one.count or 0) - used[pool])]
     patterns = [*empty, *patterns]
     improving = True
     while improving:
@@ -78,16 +78,16 @@ def _exchanged(one: Pattern, other: Pattern) -> Iterator[Pair]:
 
 def _with(pattern: Pattern, gone: int | None, come: int | None) -> Pattern:
     """A pattern without one class and with another, None for none."""
-    supply, members = pattern
+    pool, members = pattern
     left = list(members)
     if gone is not None:
         left.remove(gone)
-    return supply, tuple(sorted(left if come is None else [*left, come]))
+    return pool, tuple(sorted(left if come is None else [*left, come]))
 
 
 def _value(problem: ThroughputProblem, patterns: Iterable[Pattern]) -> float:
     """Requests/s of patterns at the operating points of a short search; empty ones carry none."""
-    return problem.value(_filled(patterns), BOXES)
+    return problem.value(_filled(patterns), MOST_NODES)
 
 
 def _bound(problem: ThroughputProblem, patterns: Iterable[Pattern]) -> float:

@@ -67,12 +67,12 @@ class SharedWalk:
         spare = 1 if len(self.types) == 1 else len(self.problem.classes.parts)
         packings = tuple(map(empty_packing, [many + spare for many in self.problem.used(self.best)], self.types))
         self.kept: list[Pattern] = []
-        for kind, members in self.best:
-            packing = packings[kind]
+        for slice_type, members in self.best:
+            packing = packings[slice_type]
             gpu = np.flatnonzero(packing.size == 0)[0]
             for one in members:
-                put(self.types[kind], packing, gpu, one, self.costs.least[kind, one])
+                put(self.types[slice_type], packing, gpu, one, self.costs.least[slice_type, one])
             if packing.used[gpu] == NONE:
                 packing.size[gpu] = packing.used[gpu] = 0
-                self.kept.append((kind, members))
+                self.kept.append((slice_type, members))
         return packings

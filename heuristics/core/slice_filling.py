@@ -36,7 +36,7 @@ class State(NamedTuple):
     """
 
     entry: Ints
-    kind: Ints
+    slice_type: Ints
     setting: Ints
     alone: Ints
     ways: Ints
@@ -49,16 +49,16 @@ class State(NamedTuple):
 @compiled
 def occupy(tables: SettingTables, state: State, gpu: int, place: int, worth: Floats) -> None:
     """Put the most valuable on an empty slice: a segment, or a setting filled in either order."""
-    kind, best = state.kind[gpu, place], 0.0
+    slice_type, best = state.slice_type[gpu, place], 0.0
     ways, parts = np.empty(state.ways.shape[2], np.int64), np.empty(state.ways.shape[2])
     for w in range(len(worth)):
         most, least, bonus = allowed(tables, w, state.replicas[w], state.left[w], tables.cap[w] - state.on_gpu[gpu, w])
-        part = min(tables.segment[w, kind], most)
+        part = min(tables.segment[w, slice_type], most)
         gain = worth[w] * part + bonus
-        if tables.segment[w, kind] > 0 and part >= least and gain > best:
+        if tables.segment[w, slice_type] > 0 and part >= least and gain > best:
             best, state.alone[gpu, place], state.parts[gpu, place, 0] = gain, w, part
-    for setting in range(len(tables.kind)):
-        if tables.kind[setting] != kind:
+    for setting in range(len(tables.slice_type)):
+        if tables.slice_type[setting] != slice_type:
             continue
         for dense in (False, True):
             gain = fill(tables, state, gpu, setting, worth, dense, ways, parts)

@@ -26,9 +26,9 @@ ANEW = 0.3
 def empty_state(tables: SettingTables, entries: Sequence[int], rates: Sequence[bool]) -> State:
     """Empty GPUs of some fleet entries; ``rates`` flags workloads with a rate."""
     places, workloads = int(tables.slots.sum(axis=1).max(initial=1)), len(tables.worth)
-    kind, setting, alone = np.full((3, len(entries), places), NONE)
+    slice_type, setting, alone = np.full((3, len(entries), places), NONE)
     held = (len(entries), places, int(tables.clients.max(initial=1)))
-    return State(np.array(entries, np.int64), kind, setting, alone, np.full(held, NONE), np.zeros(held),
+    return State(np.array(entries, np.int64), slice_type, setting, alone, np.full(held, NONE), np.zeros(held),
                  np.zeros((len(entries), workloads)), np.array(rates, float), np.zeros(workloads, np.int64))
 
 
@@ -64,7 +64,7 @@ def improve(tables: SettingTables, state: State, least: float, steps: int, draw:
 @compiled
 def copy_of(state: State) -> State:
     """A copy of all but the fleet entries, which do not change."""
-    return State(state.entry, state.kind.copy(), state.setting.copy(), state.alone.copy(), state.ways.copy(),
+    return State(state.entry, state.slice_type.copy(), state.setting.copy(), state.alone.copy(), state.ways.copy(),
                  state.parts.copy(), state.on_gpu.copy(), state.left.copy(), state.replicas.copy())
 
 
@@ -72,8 +72,11 @@ def copy_of(state: State) -> State:
 def copy_gpus(source: State, target: State, gpus: Ints) -> None:
     """Make some GPUs of a State, and what is not carried, those of another."""
     for gpu in gpus:
-        for place in range(source.kind.shape[1]):
-            target.kind[gpu, place], target.setting[gpu, place] = source.kind[gpu, place], source.setting[gpu, place]
+        for place in range(source.slice_type.shape[1]):
+            target.slice_type[gpu, place], target.setting[gpu, place] = (
+                source.slice_type[gpu, place],
+                source.setting[gpu, place],
+            )
             target.alone[gpu, place] = source.alone[gpu, place]
             for at in range(source.ways.shape[2]):
                 target.ways[gpu, place, at] = source.ways[gpu, place, at]
@@ -103,11 +106,11 @@ def shuffle(numbers: Ints, draw: np.random.Generator) -> None:
 @compiled
 def refill(tables: SettingTables, state: State, gpus: Ints, worth: Floats, draw: np.random.Generator) -> None:
     """Empty some slices of some GPUs and fill them again."""
-    places, many = state.kind.shape[1], 0
+    places, many = state.slice_type.shape[1], 0
     chosen = np.empty(len(gpus) * places, np.int64)
     for gpu in gpus:
         for place in range(places):
-            if state.kind[gpu, place] != NONE and draw.random() < 0.5:
+            if state.slice_type[gpu, place] != NONE and draw.random() < 0.5:
                 vacate(tables, state, gpu, place)
                 chosen[many] = gpu * places + place
                 many += 1
@@ -128,9 +131,9 @@ def uncarried(tables: SettingTables, state: State) -> float:
 @compiled
 def clear(tables: SettingTables, state: State, gpu: int) -> None:
     """Take everything off a GPU, its partition too."""
-    for place in range(state.kind.shape[1]):
+    for place in range(state.slice_type.shape[1]):
         vacate(tables, state, gpu, place)
-        state.kind[gpu, place] = NONE
+        state.slice_type[gpu, place] = NONE
 
 
 @compiled
@@ -150,11 +153,11 @@ def furnish(tables: SettingTables, state: State, gpu: int, worth: Floats, draw: 
             partition = other if draw.random() * seen < 1 else partition
     if partition == NONE:
         return
-    kinds, place = np.arange(tables.slots.shape[1]), np.int64(0)
-    shuffle(kinds, draw)
-    for kind in kinds:
-        for _ in range(tables.slots[partition, kind]):
-            state.kind[gpu, place] = kind
+    slice_types, place = np.arange(tables.slots.shape[1]), np.int64(0)
+    shuffle(slice_types, draw)
+    for slice_type in slice_types:
+        for _ in range(tables.slots[partition, slice_type]):
+            state.slice_type[gpu, place] = slice_type
             occupy(tables, state, gpu, place, worth)
             place += 1
 

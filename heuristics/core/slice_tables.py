@@ -8,7 +8,7 @@ import numpy as np
 from provision.formulations.pricing.shared_mig.levels import searched_levels
 from provision.formulations.pricing.shared_mig.points import Choice, choices_of
 from provision.formulations.search.partitions import partitions_of
-from provision.formulations.search.segments import Segments, SliceKind, cap_rps
+from provision.formulations.search.segments import Segments, SliceType, cap_rps
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.fitted_networks import FittedNetworks
@@ -23,7 +23,7 @@ ANY_NUMBER = 10**9
 
 
 class SettingTables(NamedTuple):
-    """A *setting* is a kind of slice that networks of one file share at a level; its *ways* run workloads there.
+    """A *setting* is a slice type that networks of one file share at a level; its *ways* run workloads there.
 
     A way is a replica of ``counted`` workloads, whose number matters; of other workloads it is one process, of which a
     replica may have several.
@@ -41,17 +41,17 @@ class SettingTables(NamedTuple):
         its batches to fill, ``busy`` the utilisation that all of the rate would cause, ``held_gib`` its memory,
         ``limit`` how often a slice may have it.
     segment
-        (workloads, kinds) part of the rate that a segment carries.
+        (workloads, slice types) part of the rate that a segment carries.
     cap, fewest, replicas, counted
         (workloads,) part of the rate that one GPU may carry, numbers of replicas at least and at most, and whether
         every way is a replica.
     worth
         (workloads,) the least part of a GPU that carries the rate.
     slots, entry
-        (partitions, kinds) and (partitions,): the partitions of the fleet.
+        (partitions, slice types) and (partitions,): the partitions of the fleet.
     """
 
-    kind: Ints
+    slice_type: Ints
     room: Floats
     clients: Ints
     memory_gib: Floats
@@ -91,22 +91,22 @@ def tables_of(instance: Instance, segments: Segments) -> SettingTables:
     counted = np.array([_is_counted(instance, at) for at in range(len(rate_rps))], bool)
     settings: list[tuple[int, float, int, float]] = []
     ways = list(_ways(instance, segments, counted, settings))
-    kind, room, clients, memory_gib = np.array(settings).reshape(-1, 4).T
+    slice_type, room, clients, memory_gib = np.array(settings).reshape(-1, 4).T
     setting, w, model, limit = np.array([(one.setting, one.workload, one.model, one.limit) for one in ways],
                                         np.int64).reshape(-1, 4).T
     _, batch, processes, least_rps, most_rps, busy, held_gib = np.array([one.choice for one in ways]).reshape(-1, 7).T
     segment = np.minimum(segments.throughput_rps / rate_rps[:, None] * MARGIN, 1)
     partitions = partitions_of(instance, segments)
-    part_of_gpu = np.array([_part_of_gpu(instance, one) for one in segments.kinds])
+    part_of_gpu = np.array([_part_of_gpu(instance, one) for one in segments.slice_types])
     taken = np.where(busy > 0, busy, processes / clients[setting] / most_rps) * rate_rps[w]
     fields = (
-        kind.astype(np.int64), room, clients.astype(np.int64), memory_gib,
+        slice_type.astype(np.int64), room, clients.astype(np.int64), memory_gib,
         np.searchsorted(setting, np.arange(len(settings) + 1)), w, model, batch.astype(np.int64),
         processes.astype(np.int64), most_rps * MARGIN / rate_rps[w], least_rps / rate_rps[w], busy * rate_rps[w],
         held_gib, limit, segment, cap_rps(instance) / rate_rps,
         np.array([one.min_replicas for one in instance.workloads]),
         np.array([one.max_replicas or ANY_NUMBER for one in instance.workloads]), counted,
-        _worth(segment, part_of_gpu, w, taken * part_of_gpu[kind.astype(np.int64)[setting]]),
+        _worth(segment, part_of_gpu, w, taken * part_of_gpu[slice_type.astype(np.int64)[setting]]),
         partitions.slots, partitions.entry,
     )
     return SettingTables(*map(np.ascontiguousarray, fields))  # kernels are compiled for such arrays
@@ -121,42 +121,42 @@ def _is_counted(instance: Instance, at: int) -> bool:
 def _ways(instance: Instance, segments: Segments, counted: Bools, settings: list[tuple[int, float, int, float]]
           ) -> Iterator[_Way]:
     """The ways of all settings; appends (kind, room, clients, memory) of those that two workloads can share."""
-    for number, kind in enumerate(segments.kinds):
-        entry = instance.fleet[kind.entry]
+    for number, slice_type in enumerate(segments.slice_types):
+        entry = instance.fleet[slice_type.entry]
         known: set[str] = set()
         for data in instance.sharing_files(entry.gpu) if entry.mps else ():
-            if isinstance(data, FittedNetworks) and kind.profile in data.profiles:
-                levels = searched_levels(entry.type.slice_mps_clients(kind.profile),
+            if isinstance(data, FittedNetworks) and slice_type.profile in data.profiles:
+                levels = searched_levels(entry.type.slice_mps_clients(slice_type.profile),
                                         instance.shared_rule.random_arrivals)
-                found = list(_of_file(instance, kind, data, known, counted))
+                found = list(_of_file(instance, slice_type, data, known, counted))
                 for level, one in enumerate(levels):
                     here = [way for way in found if way.choice.level == level]
                     if len({way.workload for way in here}) > 1:
                         yield from (way._replace(setting=len(settings)) for way in here)
                         settings.append((number, one.use * MARGIN, one.processes,
-                                         entry.type.slice_memory_gib(kind.profile) * MARGIN))
+                                         entry.type.slice_memory_gib(slice_type.profile) * MARGIN))
                 known |= set(data.models)
 
 
-def _of_file(instance: Instance, kind: SliceKind, data: FittedNetworks, known: set[str], counted: Bools
+def _of_file(instance: Instance, slice_type: SliceType, data: FittedNetworks, known: set[str], counted: Bools
              ) -> Iterator[_Way]:
-    """The ways of one file's networks on a kind of slice, but for models that a file before it describes."""
-    entry = instance.fleet[kind.entry]
-    clients = entry.type.slice_mps_clients(kind.profile)
+    """The ways of one file's networks on a slice type, but for models that a file before it describes."""
+    entry = instance.fleet[slice_type.entry]
+    clients = entry.type.slice_mps_clients(slice_type.profile)
     levels = searched_levels(clients, instance.shared_rule.random_arrivals)
     for w, workload in enumerate(instance.workloads):
         for model, name in enumerate(() if workload.tokens else workload.models):
             if name in data.models and name not in known:
                 network = data.models[name].coefficients
                 most = min(network.max_processes, clients)
-                found = choices_of(instance, workload, network, data.batches, entry, kind.profile, levels,
+                found = choices_of(instance, workload, network, data.batches, entry, slice_type.profile, levels,
                                    most if counted[w] else 1)
                 yield from (_Way(0, w, model, one, ANY_NUMBER if counted[w] else most) for one in found)
 
 
-def _part_of_gpu(instance: Instance, kind: SliceKind) -> float:
-    entry = instance.fleet[kind.entry]
-    return kind.compute / entry.type.compute_slices if entry.partitioned else 1.0
+def _part_of_gpu(instance: Instance, slice_type: SliceType) -> float:
+    entry = instance.fleet[slice_type.entry]
+    return slice_type.compute / entry.type.compute_slices if entry.partitioned else 1.0
 
 
 def _worth(segment: Floats, part_of_gpu: Floats, workload: Ints, taken: Floats) -> Floats:

@@ -116,7 +116,7 @@ class SliceWalk:
                 if index == NONE:
                     index = len(self.instance.workloads) + len(shared)
                     shared.append(tuple(self._replicas(self.best.ways[gpu, place], self.best.parts[gpu, place])))
-                held.append((int(self.best.kind[gpu, place]), int(index)))
+                held.append((int(self.best.slice_type[gpu, place]), int(index)))
             layouts.append(Layout(int(entry), tuple(held)))
         return assemble(self.instance, self.segments, layouts, method, shared)
 

@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from provision.formulations.pricing.alone.whole_plans import FEATURES, Chosen, plan_whole_gpus
-from provision.formulations.search.segments import Segments, SliceKind
+from provision.formulations.search.segments import Segments, SliceType
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
@@ -75,7 +75,7 @@ def plan(instance: Instance, search: Search) -> Outcome:
     """Whole GPUs of one type for every workload."""
     def whole_gpus(segments: Segments, whole: list[int]) -> Chosen:
         choices = [
-            [_choice(instance, segments.kinds[kind], at,
+            [_choice(instance, segments.slice_types[kind], at,
                      replicas(max(instance.planned_rps(one), TOLERANCE), rates[kind]), one.min_replicas)
              for at, kind in enumerate(whole) if rates[kind] > 0]
             for one, rates in zip(instance.workloads, segments.throughput_rps, strict=True)
@@ -94,7 +94,7 @@ def plan(instance: Instance, search: Search) -> Outcome:
     return plan_whole_gpus(instance, search, "inferno", whole_gpus)
 
 
-def _choice(instance: Instance, kind: SliceKind, at: int, many: int, least: int) -> Choice[int]:
+def _choice(instance: Instance, kind: SliceType, at: int, many: int, least: int) -> Choice[int]:
     units = max(many, least)
     return Choice(units * instance.weight(instance.fleet[kind.entry]), units, kind.entry, at)
 

@@ -36,7 +36,8 @@ Config = tuple[tuple[int, int], ...]
 class Configs:
     """The GPU configurations of one fleet entry, written as tuples of (kind, workload).
 
-    ``utility`` is (workloads, kinds): the part of the rate that one instance carries, 1 where there are no requests.
+    ``utility`` is (workloads, slice types): the part of the rate that one instance carries, 1 where there are no
+    requests.
     """
 
     def __init__(self, instance: Instance, segments: Segments) -> None:
@@ -49,8 +50,8 @@ class Configs:
     def given(self, config: Config) -> Floats:
         """(workloads,) utility of a configuration."""
         found = np.zeros(len(self.utility))
-        for kind, workload in config:
-            found[workload] += self.utility[workload, kind]
+        for slice_type, workload in config:
+            found[workload] += self.utility[workload, slice_type]
         return found
 
     def best(self, completion: Floats, most: int = 1) -> list[Config]:
@@ -76,8 +77,8 @@ class Configs:
     def _held(self, gains: Floats, slots: Ints, workload: int) -> Config:
         """The instances that a workload has a use for."""
         return tuple(
-            (int(kind), int(workload))
-            for kind in np.flatnonzero((slots > 0) & (gains[workload] > 0)) for _ in range(slots[kind])
+            (int(slice_type), int(workload))
+            for slice_type in np.flatnonzero((slots > 0) & (gains[workload] > 0)) for _ in range(slots[slice_type])
         )
 
 
@@ -89,8 +90,8 @@ def needed(completion: Floats) -> Floats:
 
 def _splits(slots: Ints) -> Iterator[tuple[Ints, Ints]]:
     """A partition's sizes in two groups, every way once."""
-    kinds = np.flatnonzero(slots)
-    for taken in itertools.product((True, False), repeat=len(kinds) - 1):
+    slice_types = np.flatnonzero(slots)
+    for taken in itertools.product((True, False), repeat=len(slice_types) - 1):
         first = slots.copy()
-        first[kinds[1:][~np.array(taken, bool)]] = 0
+        first[slice_types[1:][~np.array(taken, bool)]] = 0
         yield first, slots - first

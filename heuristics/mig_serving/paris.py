@@ -42,7 +42,7 @@ from provision.models.problem.method import Method
 from provision.models.problem.workload import LEAST_RPS
 
 if TYPE_CHECKING:
-    from provision.formulations.search.segments import Segments, SliceKind
+    from provision.formulations.search.segments import Segments, SliceType
     from provision.heuristics.mig_serving.configs import Config
     from provision.models.base.arrays import Bools, Floats, Ints
     from provision.models.problem.instance import Instance
@@ -64,8 +64,8 @@ def solve(instance: Instance, control: Search) -> Outcome:
     def deploy(segments: Segments) -> tuple[Segments, list[Config], Termination]:
         segments, wanted = _partitioned(instance, segments, _distribution(control))
         packing = Packing(instance, segments)
-        for kind, workload in sorted(wanted, key=lambda pair: -segments.kinds[pair[0]].compute):
-            packing.place(kind, workload)
+        for slice_type, workload in sorted(wanted, key=lambda pair: -segments.slice_types[pair[0]].compute):
+            packing.place(slice_type, workload)
         return segments, [layout.segments for layout in packing.layouts()], "completed"
 
     return planned(instance, NAME, deploy)
@@ -88,25 +88,25 @@ def _partitioned(
     instance: Instance, segments: Segments, distribution: _Distribution
 ) -> tuple[Segments, list[tuple[int, int]]]:
     """Segments with PARIS's batch sizes, and (kind, workload) of every instance."""
-    batch, rate_rps, latency_ms = (np.zeros(segments.batch.shape, kind) for kind in (int, float, float))
+    batch, rate_rps, latency_ms = (np.zeros(segments.batch.shape, slice_type) for slice_type in (int, float, float))
     tables, wanted = {}, []
     for workload, one in enumerate(instance.workloads):
         key = one.model, one.slo_ms, instance.policy.traffic_of(one)
         if key not in tables:
-            tables[key] = _table(instance, segments.kinds, one, distribution.largest)
+            tables[key] = _table(instance, segments.slice_types, one, distribution.largest)
         table = tables[key]
-        for kind, number, size in _numbers(table, instance.planned_rps(one), distribution):
-            wanted += [(kind, workload)] * number
-            batch[workload, kind] = table.batch[size]
-            rate_rps[workload, kind] = table.rate_rps[kind, size]
-            latency_ms[workload, kind] = table.latency_ms[kind, size]
+        for slice_type, number, size in _numbers(table, instance.planned_rps(one), distribution):
+            wanted += [(slice_type, workload)] * number
+            batch[workload, slice_type] = table.batch[size]
+            rate_rps[workload, slice_type] = table.rate_rps[slice_type, size]
+            latency_ms[workload, slice_type] = table.latency_ms[slice_type, size]
     return replace(segments, throughput_rps=rate_rps, latency_ms=latency_ms, batch=batch), wanted
 
 
 class _Table(NamedTuple):
     """Single processes of one workload by kind and batch size; ``rate_rps`` is the throughput inside the budget.
 
-    Arrays are (kinds, batches), 0 where there is no operating point; ``batch`` is (batches,), ascending.
+    Arrays are (slice types, batches), 0 where there is no operating point; ``batch`` is (batches,), ascending.
     """
 
     batch: Ints
@@ -115,13 +115,17 @@ class _Table(NamedTuple):
     rate_rps: Floats
 
 
-def _table(instance: Instance, kinds: Sequence[SliceKind], workload: Workload, largest_batch: float) -> _Table:
-    found = [_points(instance, kind, workload.model, largest_batch) for kind in kinds]
+def _table(instance: Instance, slice_types: Sequence[SliceType], workload: Workload, largest_batch: float) -> _Table:
+    found = [_points(instance, slice_type, workload.model, largest_batch) for slice_type in slice_types]
     batch = np.unique(np.concatenate([points.batch for points in found]))
-    columns = np.zeros((3, len(kinds), len(batch)))
-    for kind, points in enumerate(found):
+    columns = np.zeros((3, len(slice_types), len(batch)))
+    for slice_type, points in enumerate(found):
         rate_rps = _rate_rps(instance, points, workload)
-        columns[:, kind, np.searchsorted(batch, points.batch)] = points.throughput_rps, points.latency_ms, rate_rps
+        columns[:, slice_type, np.searchsorted(batch, points.batch)] = (
+            points.throughput_rps,
+            points.latency_ms,
+            rate_rps,
+        )
     if not columns[-1].any():
         raise UnsupportedError(
             f"method {NAME} cannot serve {workload.name} in batches of at most {largest_batch:g}; "
@@ -130,12 +134,12 @@ def _table(instance: Instance, kinds: Sequence[SliceKind], workload: Workload, l
     return _Table(batch, *columns)
 
 
-def _points(instance: Instance, kind: SliceKind, model: str, largest_batch: float) -> OperatingPoints:
+def _points(instance: Instance, slice_type: SliceType, model: str, largest_batch: float) -> OperatingPoints:
     """The operating points of a single process that queries ask for."""
-    entry = instance.fleet[kind.entry]
-    data = instance.performance_of(entry.gpu, model, kind.profile)
+    entry = instance.fleet[slice_type.entry]
+    data = instance.performance_of(entry.gpu, model, slice_type.profile)
     assert data is not None, "kinds are those on which the model runs"
-    points = data.operating_points(model, kind.profile)
+    points = data.operating_points(model, slice_type.profile)
     return _those(points, (points.processes == 1) & (points.batch <= largest_batch))
 
 
@@ -158,16 +162,16 @@ def _numbers(table: _Table, rate_rps: float, distribution: _Distribution) -> Ite
     batches_per_s = max(rate_rps, LEAST_RPS) * shares / (shares @ table.batch)
     used = np.unique(owner[shares > 0]).tolist()
     left = np.zeros(len(shares))
-    for kind, larger in zip(used, [*used[1:], None], strict=True):
-        load = np.where(owner == kind, batches_per_s, left)
+    for slice_type, larger in zip(used, [*used[1:], None], strict=True):
+        load = np.where(owner == slice_type, batches_per_s, left)
         sizes = np.flatnonzero(load)
-        carried_rps = table.rate_rps[kind, sizes]
+        carried_rps = table.rate_rps[slice_type, sizes]
         needed = (load[sizes] * table.batch[sizes] / carried_rps).sum()
         passes_on = larger is not None and table.rate_rps[larger, sizes].all()
         number = math.floor(needed + SLACK) if passes_on else max(math.ceil(needed - SLACK), 1)
         left = load * max(1 - number / needed, 0) if passes_on else np.zeros(len(load))
         if number:
-            yield kind, number, sizes[np.argmax(carried_rps)]
+            yield slice_type, number, sizes[np.argmax(carried_rps)]
 
 
 def _shares(table: _Table, distribution: _Distribution) -> Floats:

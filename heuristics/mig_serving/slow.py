@@ -98,8 +98,8 @@ def _exchanged(deployment: Sequence[Config], draw: np.random.Generator) -> list[
     gpus = [list(config) for config in deployment]
     places = defaultdict(list)
     for gpu, config in enumerate(gpus):
-        for slot, (kind, _) in enumerate(config):
-            places[kind].append((gpu, slot))
+        for slot, (slice_type, _) in enumerate(config):
+            places[slice_type].append((gpu, slot))
     for _ in deployment:
         gpu = int(draw.integers(len(gpus)))
         slot = int(draw.integers(len(gpus[gpu])))

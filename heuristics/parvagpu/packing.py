@@ -32,20 +32,20 @@ class Packing:
         self, instance: Instance, segments: Segments, admits: Callable[[list[int]], bool] = lambda sizes: True
     ) -> None:
         self.gpus: list[PackedGpu] = []
-        size = [kind.compute for kind in segments.kinds]
+        size = [slice_type.compute for slice_type in segments.slice_types]
         geometry = segments.geometry(instance, 0)
         states = geometry.placements if geometry else {}
         held = {state: [c for c, n in zip(size, state, strict=True) for _ in range(n)] for state in states}
         self._used = {state: sum(sizes) for state, sizes in held.items() if admits(sizes)}
         self._empty: Partition = (0,) * len(size)
-        self._hosts = [self._levels(kind) for kind in range(len(size))]
+        self._hosts = [self._levels(slice_type) for slice_type in range(len(size))]
         self._queues: dict[Partition, list[int]] = {state: [] for state in self._used}
 
-    def place(self, kind: int, workload: int) -> None:
+    def place(self, slice_type: int, workload: int) -> None:
         """Put a segment on the fullest GPU that takes it, the first of equals, else on a new one."""
-        gpu = self._fullest(kind) or self._open()
-        self._move(gpu, _changed(gpu.state, kind, 1))
-        gpu.segments.append((kind, workload))
+        gpu = self._fullest(slice_type) or self._open()
+        self._move(gpu, _changed(gpu.state, slice_type, 1))
+        gpu.segments.append((slice_type, workload))
 
     def remove(self, gpu: PackedGpu, segment: tuple[int, int]) -> None:
         """Take a segment off a GPU, which stays open for others."""
@@ -56,16 +56,16 @@ class Packing:
         """The layouts of the GPUs in use."""
         return [Layout(0, tuple(gpu.segments)) for gpu in self.gpus if gpu.segments]
 
-    def _levels(self, kind: int) -> list[list[Partition]]:
+    def _levels(self, slice_type: int) -> list[list[Partition]]:
         """States that take one more of a kind, in groups of equal use, fullest first."""
         levels: dict[int, list[Partition]] = {}
         for state, amount in self._used.items():
-            if _changed(state, kind, 1) in self._used:
+            if _changed(state, slice_type, 1) in self._used:
                 levels.setdefault(amount, []).append(state)
         return [levels[amount] for amount in sorted(levels, reverse=True)]
 
-    def _fullest(self, kind: int) -> PackedGpu | None:
-        for states in self._hosts[kind]:
+    def _fullest(self, slice_type: int) -> PackedGpu | None:
+        for states in self._hosts[slice_type]:
             numbers = [queue[0] for state in states if (queue := self._queues[state]) and self._first(state)]
             if numbers:
                 return self.gpus[min(numbers)]
@@ -88,6 +88,6 @@ class Packing:
         return gpu
 
 
-def _changed(state: Partition, kind: int, change: int) -> Partition:
+def _changed(state: Partition, slice_type: int, change: int) -> Partition:
     """A state with one more or fewer of a kind."""
-    return (*state[:kind], state[kind] + change, *state[kind + 1 :])
+    return (*state[:slice_type], state[slice_type] + change, *state[slice_type + 1 :])

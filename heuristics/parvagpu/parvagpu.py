@@ -80,7 +80,7 @@ class Variant:
 
 def _demand_matching(instance: Instance, segments: Segments) -> Iterator[tuple[int, int]]:
     """(kind, workload) of all segments: optimal ones and the last of each workload (Algorithm 1, lines 14-22)."""
-    size = np.array([kind.compute for kind in segments.kinds])
+    size = np.array([slice_type.compute for slice_type in segments.slice_types])
     ascending = np.argsort(size, kind="stable")
     for workload, throughput in enumerate(segments.throughput_rps):
         rate = instance.planned_rps(instance.workloads[workload])
@@ -95,10 +95,10 @@ def _demand_matching(instance: Instance, segments: Segments) -> Iterator[tuple[i
 def _relocate(instance: Instance, segments: Segments) -> Packing:
     """Segments of all services, largest first, onto GPUs (Algorithm 2, lines 2-11)."""
     packing = Packing(instance, segments, admits=lambda sizes: sizes.count(3) <= 1)
-    for kind, workload in sorted(
-        _demand_matching(instance, segments), key=lambda pair: -segments.kinds[pair[0]].compute
+    for slice_type, workload in sorted(
+        _demand_matching(instance, segments), key=lambda pair: -segments.slice_types[pair[0]].compute
     ):
-        packing.place(kind, workload)
+        packing.place(slice_type, workload)
     return packing
 
 
@@ -106,16 +106,16 @@ def _optimize(packing: Packing, segments: Segments) -> None:
     """Split the segments of fragmented GPUs, last GPU first (Algorithm 2, lines 12-32)."""
     freed: dict[int, float] = {}
     for gpu in reversed(packing.gpus):
-        if sum(segments.kinds[kind].compute for kind, _ in gpu.segments) > FRAGMENTED_GPCS:
+        if sum(segments.slice_types[slice_type].compute for slice_type, _ in gpu.segments) > FRAGMENTED_GPCS:
             continue
-        for kind, workload in tuple(gpu.segments):
-            due = freed.get(workload, 0.0) + segments.throughput_rps[workload, kind]
+        for slice_type, workload in tuple(gpu.segments):
+            due = freed.get(workload, 0.0) + segments.throughput_rps[workload, slice_type]
             small, freed[workload] = _small_segments(segments, workload, due)
             if small is None:
-                freed[workload] = due - segments.throughput_rps[workload, kind]
+                freed[workload] = due - segments.throughput_rps[workload, slice_type]
                 continue
-            packing.remove(gpu, (kind, workload))
-            for one in sorted(small, key=lambda k: -segments.kinds[k].compute):
+            packing.remove(gpu, (slice_type, workload))
+            for one in sorted(small, key=lambda k: -segments.slice_types[k].compute):
                 packing.place(one, workload)
 
 
@@ -126,8 +126,11 @@ def _small_segments(segments: Segments, workload: int, due: float) -> tuple[list
     """
     throughput = segments.throughput_rps[workload]
     one, two = (
-        max((k for k, kind in enumerate(segments.kinds) if kind.compute == size), key=throughput.__getitem__,
-            default=None)
+        max(
+            (k for k, slice_type in enumerate(segments.slice_types) if slice_type.compute == size),
+            key=throughput.__getitem__,
+            default=None,
+        )
         for size in (1, 2)
     )
     rate_1 = throughput[one] if one is not None else 0.0

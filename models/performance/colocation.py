@@ -106,7 +106,7 @@ class Colocation(PerformanceData):
     """
 
     sharing = "always"
-    single_content = True
+    single_pattern = True
     kind: Literal["colocation"]
     command: Text = ""
     fitted: Text = ""

@@ -84,7 +84,7 @@ class Gpulets(PerformanceData):
     """
 
     sharing = "always"
-    single_content = True
+    single_pattern = True
     kind: Literal["gpulets"]
     command: Text = ""
     fitted: Text = ""

@@ -116,7 +116,7 @@ class IgniterProfiles(PerformanceData):
     """iGniter's coefficients of a GPU type and of several models on it, for batches up to ``max_batch``."""
 
     sharing = "always"
-    single_content = True
+    single_pattern = True
     kind: Literal["igniter"]
     command: Text = ""
     fitted: Text = ""

@@ -94,7 +94,7 @@ class PerformanceData(Record):
     sharing: ClassVar[Literal["never", "if_allowed", "always"]] = "never"
     """Whether the data describes replicas of different workloads on one slice: only where the policy allows it, or
     always, as for data that was measured on shared GPUs."""
-    single_content: ClassVar[bool] = False
+    single_pattern: ClassVar[bool] = False
     """Whether the content oracle of this kind plans a replica that is alone as well as several."""
 
     version: Version

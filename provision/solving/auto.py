@@ -12,7 +12,7 @@ from time import perf_counter
 import numpy as np
 
 from provision.formulations.assignment import cpsat
-from provision.formulations.bounds.cover_bound import cover_bound
+from provision.formulations.bounds.replica_set_bound import replica_set_bound
 from provision.formulations.isolated import partition_counts
 from provision.formulations.master import solve as master
 from provision.formulations.master.first_answers import first_answers, shares_networks
@@ -105,7 +105,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
         yield _one_gpu, 1.0
         yield lns.solve, 0.05
     if asked <= partition_counts.METHODS[0].features:
-        yield _cover, 1.0
+        yield _replica_set, 1.0
         if len(set(instance.workloads)) <= DISTINCT:
             yield partition_counts.solve, 0.3
     if shares_networks(instance):
@@ -172,13 +172,13 @@ def _one_gpu(instance: Instance, search: Search) -> Outcome:
     return Outcome("unknown", "completed", bound=min(map(instance.weight, instance.fleet)))
 
 
-def _cover(instance: Instance, search: Search) -> Outcome:
-    """The cover bound: it takes milliseconds and often proves the plan."""
+def _replica_set(instance: Instance, search: Search) -> Outcome:
+    """The replica-set bound: it takes milliseconds and often proves the plan."""
     segments = best_segments(instance)
     useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
     if not useful.any(axis=1).all():
         return Outcome("unknown", "completed")
-    bound, _ = cover_bound(instance, useful, segments, partitions_of(instance, segments))
+    bound, _ = replica_set_bound(instance, useful, segments, partitions_of(instance, segments))
     return Outcome("unknown", "completed", bound=bound)
 
 

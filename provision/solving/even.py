@@ -3,7 +3,7 @@
 At first a plan that need not be even is dealt evenly. Where that breaks, a workload of n replicas is planned as n
 workloads of one replica, each with an nth of the rate; choices of these numbers are tried, the cheapest first. Bound:
 that of the instance whose replicas may be uneven, or the least bound of all choices where every one was tried and
-replicas stand alone: numbers between those at which a further slice kind suffices then need only more slices.
+replicas stand alone: numbers between those at which a further slice type suffices then need only more slices.
 """
 
 import heapq
@@ -107,13 +107,13 @@ def _near(number: int) -> set[int]:
 
 
 def _costs(instance: Instance) -> list[dict[int, float]]:
-    """For every workload the numbers of replicas at which another slice kind becomes able to carry one of them, each
+    """For every workload the numbers of replicas at which another slice type becomes able to carry one of them, each
     with the cost of that many slices, where a slice counts as its part of a GPU."""
     segments = best_segments(instance)
     most = partitions_of(instance, segments).slots.max(axis=0)
     price = [
-        instance.weight(instance.fleet[kind.entry]) / slots if slots else math.inf
-        for kind, slots in zip(segments.kinds, most.tolist(), strict=True)
+        instance.weight(instance.fleet[slice_type.entry]) / slots if slots else math.inf
+        for slice_type, slots in zip(segments.slice_types, most.tolist(), strict=True)
     ]
     found: list[dict[int, float]] = []
     for one, row in zip(instance.workloads, segments.throughput_rps.tolist(), strict=True):

@@ -8,7 +8,7 @@ from provision.models.problem.workload import FleetEntry, Workload
 
 def notes_of(instance: Instance) -> tuple[str, ...]:
     """Notes on an instance, each in a line."""
-    return (*_unused(instance), *_narrow(instance), *_promises(instance))
+    return (*_unused(instance), *_narrow(instance), *_rated_patterns(instance))
 
 
 def _able(instance: Instance, entry: FleetEntry, workload: Workload) -> bool:
@@ -38,7 +38,7 @@ def _narrow(instance: Instance) -> Iterator[str]:
                    f"{' or '.join(workload.models)} on {missing}")
 
 
-def _promises(instance: Instance) -> Iterator[str]:
+def _rated_patterns(instance: Instance) -> Iterator[str]:
     """What half_slo does not promise."""
     if not instance.random_arrivals:
         yield (f"latency_budget {instance.policy.latency_budget} is about batches; under random arrivals requests may "

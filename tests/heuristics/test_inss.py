@@ -153,13 +153,13 @@ def test_other_objectives_are_refused():
 @given(st.data())
 def test_files_that_are_no_policies_are_refused(data):
     """Cut short, or with bytes changed: an InputError, or a policy all the same."""
-    content = bytearray(packed(TrainedPolicy(trained_for(SYSTEM), ((np.ones((192, 16)), np.ones(192)),))))
+    pattern = bytearray(packed(TrainedPolicy(trained_for(SYSTEM), ((np.ones((192, 16)), np.ones(192)),))))
     for _ in range(data.draw(st.integers(0, 3))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.integers(0, len(content)))
+        pattern[data.draw(st.integers(0, len(pattern) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(pattern)))
     with TemporaryDirectory() as folder:
         path = Path(folder) / "policy.npz"
-        path.write_bytes(content[:cut])
+        path.write_bytes(pattern[:cut])
         try:
             assert read_policy(path).trained.models
         except InputError as error:

@@ -184,8 +184,8 @@ def test_blocks_cover_the_chain_once(chain, idle):
     average = least_cores(until_s, target_s, 0, layers)
     for cut in (first_pivot, block_end):
         blocks = blocks_of(cut, until_s, target_s, average + idle)
-        covered = [layer for begin, end, _ in blocks for layer in range(begin, end)]
-        assert covered == list(range(layers))
+        demanding = [layer for begin, end, _ in blocks for layer in range(begin, end)]
+        assert demanding == list(range(layers))
     assert blocks[:, 2].max() <= average + idle
 
 

@@ -14,7 +14,7 @@ from provision.models.problem.instance import Instance
 
 
 class Layout(NamedTuple):
-    """The segments on one GPU of a fleet entry, each as (index of its slice kind, index of its workload).
+    """The segments on one GPU of a fleet entry, each as (index of its slice type, index of its workload).
 
     A workload index w that is not below the number of workloads n stands for shared slice w - n.
     """
@@ -59,13 +59,13 @@ def assemble(
         entry = instance.fleet[layout.entry]
         slices = [
             Slice(
-                profile=segments.kinds[kind].profile,
+                profile=segments.slice_types[slice_type].profile,
                 start=start,
                 replicas=shared[index - len(instance.workloads)]
                 if index >= len(instance.workloads)
                 else (next(alone),),
             )
-            for (kind, index), start in zip(layout.segments, starts.of(layout), strict=True)
+            for (slice_type, index), start in zip(layout.segments, starts.of(layout), strict=True)
         ]
         slices.sort(key=lambda piece: piece.start)
         gpus.append(PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(slices)))
@@ -80,10 +80,10 @@ def _replicas(
     table = np.array(
         [(at, *pair) for at, layout in enumerate(layouts) for pair in layout.segments if pair[1] < isolated], int
     )
-    gpu, kind, workload = table.reshape(-1, 3).T
+    gpu, slice_type, workload = table.reshape(-1, 3).T
     columns = [segments.batch, segments.processes, segments.model]
-    points = np.stack([column[workload, kind] for column in columns], axis=1, dtype=int).tolist()
-    rates = _rates(instance, segments, gpu, kind, workload, shared)
+    points = np.stack([column[workload, slice_type] for column in columns], axis=1, dtype=int).tolist()
+    rates = _rates(instance, segments, gpu, slice_type, workload, shared)
     for index, (batch, processes, model), rate_rps in zip(workload.tolist(), points, rates, strict=True):
         one = instance.workloads[index]
         yield Replica(workload=one.name, batch=batch, processes=processes, rate_rps=rate_rps, model=one.named(model))
@@ -95,35 +95,37 @@ class _Starts:
     def __init__(self, instance: Instance, segments: Segments) -> None:
         entries = range(len(instance.fleet))
         self.geometry = [segments.geometry(instance, entry) for entry in entries]
-        self.kinds = [segments.of_entry(entry) for entry in entries]
+        self.slice_types = [segments.of_entry(entry) for entry in entries]
         self.known: dict[tuple[int, tuple[int, ...]], list[int]] = {}
 
     def of(self, layout: Layout) -> list[int]:
         """Starts, in the order of the layout's segments."""
-        key = (layout.entry, tuple(kind for kind, _ in layout.segments))
+        key = (layout.entry, tuple(slice_type for slice_type, _ in layout.segments))
         if key not in self.known:
             self.known[key] = self._place(*key)
         return self.known[key]
 
-    def _place(self, entry: int, kinds: Sequence[int]) -> list[int]:
+    def _place(self, entry: int, slice_types: Sequence[int]) -> list[int]:
         geometry = self.geometry[entry]
         if geometry is None:
             return [0]
         free: dict[int, list[int]] = {}
-        for start, local in geometry.state_of([kinds.count(kind) for kind in self.kinds[entry]]):
-            free.setdefault(self.kinds[entry][local], []).append(start)
-        return [free[kind].pop(0) for kind in kinds]
+        for start, local in geometry.state_of(
+            [slice_types.count(slice_type) for slice_type in self.slice_types[entry]]
+        ):
+            free.setdefault(self.slice_types[entry][local], []).append(start)
+        return [free[slice_type].pop(0) for slice_type in slice_types]
 
 
 def _rates(
-    instance: Instance, segments: Segments, gpu: Ints, kind: Ints, workload: Ints,
+    instance: Instance, segments: Segments, gpu: Ints, slice_type: Ints, workload: Ints,
     shared: Sequence[tuple[Replica, ...]],
 ) -> list[float]:
     """Rate of every segment, in order: what is left of each workload's planned rate, in proportion to throughput.
 
     Where a workload may have only a part of its rate on one GPU, GPUs are filled up to that part.
     """
-    capacity = segments.throughput_rps[workload, kind]
+    capacity = segments.throughput_rps[workload, slice_type]
     elsewhere: defaultdict[str, float] = defaultdict(float)
     for replica in (one for replicas in shared for one in replicas):
         elsewhere[replica.workload] += replica.rate_rps

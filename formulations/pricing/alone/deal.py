@@ -24,7 +24,7 @@ def deal(
     gpus
         (partitions,) how many GPUs take each partition; together they hold the chosen segments.
     chosen
-        (workloads, kinds) segments of each workload; further rows are shared slices.
+        (workloads, slice types) segments of each workload; further rows are shared slices.
 
     Returns
     -------
@@ -34,8 +34,8 @@ def deal(
     strict = np.isfinite(table.cap_rps)
     strict = np.concatenate([strict, np.zeros(len(chosen) - len(strict), bool)])
     for workload in [*np.flatnonzero(strict), *np.flatnonzero(~strict)]:
-        for kind in np.flatnonzero(chosen[workload]):
-            if not table.take(int(kind), int(workload), chosen[workload, kind]):
+        for slice_type in np.flatnonzero(chosen[workload]):
+            if not table.take(int(slice_type), int(workload), chosen[workload, slice_type]):
                 return None
     return [Layout(entry, tuple(held)) for entry, held in zip(table.entry, table.held, strict=True)]
 
@@ -52,37 +52,37 @@ class _Table:
         ]
         self.entry: list[int] = []
         self.held: list[list[tuple[int, int]]] = []
-        self.free: list[list[int]] = [[] for _ in segments.kinds]
+        self.free: list[list[int]] = [[] for _ in segments.slice_types]
         for partition in np.repeat(np.arange(len(gpus)), gpus).tolist():
             self._open(partition)
         for queue in self.free:
             queue.reverse()
 
-    def take(self, kind: int, workload: int, number: int) -> bool:
+    def take(self, slice_type: int, workload: int, number: int) -> bool:
         """Give the workload ``number`` slots of the kind; False when the fleet has too few left."""
-        queue = self.free[kind]
+        queue = self.free[slice_type]
         at, refused = len(queue) - 1, 0
         for _ in range(number):
             # A GPU that refuses a workload once refuses it ever after: slots below ``refused`` are not asked again.
-            while at >= refused and not self._accepts(queue[at], kind, workload):
+            while at >= refused and not self._accepts(queue[at], slice_type, workload):
                 at -= 1
             if at < refused:
                 refused = len(queue)
-                if not self._open_for(kind):
+                if not self._open_for(slice_type):
                     return False
                 at = len(queue) - 1
-            self.held[queue.pop(at)].append((kind, workload))
+            self.held[queue.pop(at)].append((slice_type, workload))
             at -= 1
         return True
 
-    def _accepts(self, gpu: int, kind: int, workload: int) -> bool:
+    def _accepts(self, gpu: int, slice_type: int, workload: int) -> bool:
         cap = self.cap_rps[workload] if workload < len(self.cap_rps) else np.inf
         mine = [k for k, w in self.held[gpu] if w == workload] if cap < np.inf else ()
-        return not mine or sum(min(self.throughput_rps[workload, k], cap) for k in (*mine, kind)) <= cap
+        return not mine or sum(min(self.throughput_rps[workload, k], cap) for k in (*mine, slice_type)) <= cap
 
-    def _open_for(self, kind: int) -> bool:
+    def _open_for(self, slice_type: int) -> bool:
         """Open a GPU with a slot of the kind, where the fleet has one left."""
-        offering = np.flatnonzero(self.partitions.slots[:, kind]).tolist()
+        offering = np.flatnonzero(self.partitions.slots[:, slice_type]).tolist()
         hosts = [partition for partition in offering if self.left[self.partitions.entry[partition]] > 0]
         if hosts:
             self._open(hosts[0])
@@ -90,7 +90,7 @@ class _Table:
         return bool(hosts)
 
     def _open(self, partition: int) -> None:
-        for kind, slots in enumerate(self.partitions.slots[partition]):
-            self.free[kind].extend([len(self.held)] * slots)
+        for slice_type, slots in enumerate(self.partitions.slots[partition]):
+            self.free[slice_type].extend([len(self.held)] * slots)
         self.entry.append(int(self.partitions.entry[partition]))
         self.held.append([])

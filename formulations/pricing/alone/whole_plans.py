@@ -20,7 +20,7 @@ FEATURES = frozenset({
 
 
 class Chosen(NamedTuple):
-    """``gpus`` (workloads, whole slice kinds): how many GPUs of each kind a workload has, or None where there are none.
+    """``gpus`` (workloads, whole slice types): how many GPUs of each kind a workload has, or None where there are none.
 
     ``reason`` tells what they lack; it is empty where nothing is lacking.
     """
@@ -38,7 +38,7 @@ def plan_whole_gpus(instance: Instance, search: Search, method: str, choose: Cal
     instance, search, method
         The problem, the search, and the method's name.
     choose
-        Gets the segments, and the indices of the slice kinds that are all of a GPU.
+        Gets the segments, and the indices of the slice types that are all of a GPU.
     """
     segments = best_segments(instance)
     refused = refusal(instance, segments, search.started)
@@ -48,7 +48,10 @@ def plan_whole_gpus(instance: Instance, search: Search, method: str, choose: Cal
     found = choose(segments, whole)
     if found.gpus is None:
         return Outcome("unknown", "completed", reason=found.reason)
-    layouts = [Layout(segments.kinds[whole[kind]].entry, ((whole[kind], at),)) for at, kind in np.argwhere(found.gpus)
-               for _ in range(found.gpus[at, kind])]
+    layouts = [
+        Layout(segments.slice_types[whole[slice_type]].entry, ((whole[slice_type], at),))
+        for at, slice_type in np.argwhere(found.gpus)
+        for _ in range(found.gpus[at, slice_type])
+    ]
     made = assemble(instance, segments, layouts, method)
     return Outcome("unknown" if found.reason else "feasible", "completed", made, reason=found.reason)

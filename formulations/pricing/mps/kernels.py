@@ -14,7 +14,7 @@ import numpy as np
 from provision.models.base.compiled import compiled
 
 if TYPE_CHECKING:
-    from provision.formulations.pricing.mps.menus import Menu
+    from provision.formulations.pricing.mps.choices import Choices
     from provision.formulations.pricing.mps.tables import PointTables
     from provision.models.base.arrays import Bools, Floats, Ints
 
@@ -51,13 +51,13 @@ def unbeaten(costs: Floats) -> Bools:
 
 
 @compiled
-def clock_at(tables: PointTables | Menu, power_w: float) -> float:
+def clock_at(tables: PointTables | Choices, power_w: float) -> float:
     """The clock, as a part of its maximum, at a power in W above idle (iGniter, eq. 9)."""
     return 1 - tables.clock_loss * max(tables.idle_w + power_w - tables.cap_w, 0.0)
 
 
 @compiled
-def delay_at(tables: PointTables | Menu, count: int) -> float:
+def delay_at(tables: PointTables | Choices, count: int) -> float:
     """Extra scheduling delay of a kernel among ``count`` replicas (eq. 6), in ms."""
     return tables.delay_slope_ms * count + tables.delay_intercept_ms if count > 1 else 0.0
 

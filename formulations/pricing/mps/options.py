@@ -19,7 +19,7 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 
 if TYPE_CHECKING:
-    from provision.formulations.pricing.mps.cells import Cell
+    from provision.formulations.pricing.mps.nodes import Node
 
 MANY = 20
 """Models with at least so many replicas offer their classes together."""
@@ -39,14 +39,14 @@ class Options(NamedTuple):
     first: Ints
     owner: Ints
     room_ms: Floats
-    kind: Ints
+    slice_type: Ints
     copies: Ints
     cache: tuple[float, float]
     power_w: tuple[float, float]
 
 
 class Offers(NamedTuple):
-    """Options in a cell, most units first: units, whole-number value, cache demand, power (W) and class of each."""
+    """Options in a node, most units first: units, whole-number value, cache demand, power (W) and class of each."""
 
     units: Ints
     value: Ints
@@ -59,24 +59,24 @@ def options_of(tables: PointTables, demands: Sequence[Demand], counts: Ints) -> 
     """The Options of some demands; ``counts`` (demands,) is the number of replicas of each."""
     models = models_apart(demands)
     many = (np.bincount(models, counts) >= MANY)[models]
-    kind = np.where(many, models, models.max() + 1 + np.arange(len(demands)))
+    slice_type = np.where(many, models, models.max() + 1 + np.arange(len(demands)))
     owner = np.repeat(np.arange(len(demands)), tables.first[:, -1] - tables.first[:, 0])
-    keys = np.stack([kind[owner], tables.units, tables.batch, tables.model])
+    keys = np.stack([slice_type[owner], tables.units, tables.batch, tables.model])
     alike, option = np.unique(keys, axis=1, return_inverse=True)
     points = np.lexsort((tables.loose_ms, option.ravel()))
     first = np.searchsorted(option.ravel()[points], np.arange(alike.shape[1] + 1))
     copies = np.where(many, tables.most, counts)
     brought = (tables.cache, tables.power_w) if len(points) else (np.zeros(1), np.zeros(1))
     cache, power_w = ((float(one.min()), float(one.max())) for one in brought)
-    kinds = np.ascontiguousarray(alike[0])  # kernels are compiled for one layout
-    return Options(points, first, owner[points], tables.loose_ms[points], kinds, copies, cache, power_w)
+    slice_types = np.ascontiguousarray(alike[0])  # kernels are compiled for one layout
+    return Options(points, first, owner[points], tables.loose_ms[points], slice_types, copies, cache, power_w)
 
 
 @compiled
 def dearest(options: Options, values: Ints) -> tuple[Ints, Ints]:
     """(points,) the highest value of a class at this point or a roomier one of its option, and that class."""
     worth, one = np.empty(len(options.points), np.int64), np.empty(len(options.points), np.int64)
-    for option in range(len(options.kind)):
+    for option in range(len(options.slice_type)):
         value, owner = np.int64(0), np.int64(0)
         for at in range(options.first[option + 1] - 1, options.first[option] - 1, -1):
             if values[options.owner[at]] >= value:
@@ -86,15 +86,15 @@ def dearest(options: Options, values: Ints) -> tuple[Ints, Ints]:
 
 
 @compiled
-def offers_in(tables: PointTables, options: Options, worth: Ints, one: Ints, cell: Cell) -> Offers:
+def offers_in(tables: PointTables, options: Options, worth: Ints, one: Ints, node: Node) -> Offers:
     """The Offers in a Cell, given the ``dearest``; an offer that another of its kind dominates is left out."""
-    count, cache, power_w = cell.size, cell.cache, cell.power_w
-    many = len(options.kind)
+    count, cache, power_w = node.size, node.cache, node.power_w
+    many = len(options.slice_type)
     kept = Offers(np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many), np.empty(many),
                   np.empty(many, np.int64))
     clock = clock_at(tables, power_w[0])
     least_cache, least_w = (count - 1) * options.cache[0], (count - 1) * options.power_w[0]
-    size, begin, kind = 0, 0, -1
+    size, begin, slice_type = 0, 0, -1
     for option in range(many if clock > 0 else 0):
         point = options.points[options.first[option]]
         own, own_w = tables.cache[point], tables.power_w[point]
@@ -104,8 +104,8 @@ def offers_in(tables: PointTables, options: Options, worth: Ints, one: Ints, cel
         at = _first_above(options.room_ms, options.first[option], options.first[option + 1], gpu_ms / clock)
         if at == options.first[option + 1] or worth[at] == 0:
             continue
-        if options.kind[option] != kind:
-            kind, begin = options.kind[option], size
+        if options.slice_type[option] != slice_type:
+            slice_type, begin = options.slice_type[option], size
         if not _beaten(kept, begin, size, worth[at], own, own_w):
             kept.units[size], kept.value[size] = tables.units[point], worth[at]
             kept.cache[size], kept.power_w[size], kept.one[size] = own, own_w, one[at]

@@ -1,7 +1,7 @@
-"""The content oracle of whole GPUs that replicas share under interference (iGniter's model, TPDS 2022).
+"""The pattern oracle of whole GPUs that replicas share under interference (iGniter's model, TPDS 2022).
 
 Batch times do not depend on the rates that are routed, and a further neighbour never shortens one. So a role's rate is
-a capacity: a content is valid exactly when every replica keeps its SLO and can carry its role's rate beside the others.
+a capacity: a pattern is valid exactly when every replica keeps its SLO and can carry its role's rate beside the others.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from provision.formulations.pricing.mps.laws import shares_of
 from provision.formulations.pricing.mps.options import options_of
 from provision.formulations.pricing.mps.pricing import hardened, search
 from provision.formulations.pricing.mps.tables import tables_of
-from provision.formulations.pricing.oracle import Content, Priced, Running
+from provision.formulations.pricing.oracle import Pattern, Priced, Running
 from provision.formulations.search.roles import Role, dominance
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
@@ -23,11 +23,11 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
 CELLS, MORE = 300, 3
-"""Cells of the space of contents that each thread opens in the quickest search, and the factor to the next effort."""
+"""Cells of the space of patterns that each thread opens in the quickest search, and the factor to the next effort."""
 THREADS = 2
-"""Threads that search side by side, each for contents of other sizes."""
+"""Threads that search side by side, each for patterns of other sizes."""
 MOST_FOUND = 20_000
-"""Most contents from one search."""
+"""Most patterns from one search."""
 
 
 class InterferenceOracle:
@@ -40,7 +40,7 @@ class InterferenceOracle:
     roles
         All roles, in ascending order of ``hardness``.
     copies
-        (roles,) how many replicas may take a role; a content holds no more of it.
+        (roles,) how many replicas may take a role; a pattern holds no more of it.
     """
 
     def __init__(self, instance: Instance, entry: FleetEntry, data: PerformanceFile, roles: Sequence[Role],
@@ -52,30 +52,30 @@ class InterferenceOracle:
         self.harder_first, self.harder = _next_harder(roles)
         self.able = np.flatnonzero(self.tables.first[:, -1] > self.tables.first[:, 0])
 
-    def seeds(self) -> list[Content]:
+    def seeds(self) -> list[Pattern]:
         """Each role alone, where the GPU can serve it."""
         return [(int(one),) for one in self.able]
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
-        """Contents worth more than a floor; see ``ContentOracle.price``."""
+        """Patterns worth more than a floor; see ``ContentOracle.price``."""
         with ThreadPoolExecutor(THREADS) as pool:
             parts = list(pool.map(lambda part: self._priced(values, floor, effort, part), range(THREADS)))
         most = max(part.most for part in parts)
-        return Priced([content for part in parts for content in part.contents], most,
+        return Priced([pattern for part in parts for pattern in part.patterns], most,
                       any(part.exhaustive and part.most == most for part in parts))
 
     def _priced(self, values: NDArray[np.int64], floor: int, effort: int, part: int) -> Priced:
-        """Contents of every THREADS-th size."""
+        """Patterns of every THREADS-th size."""
         sizes = np.arange(1 + part, self.tables.most + 1, THREADS)
         found = search(self.tables, self.options, values, floor, CELLS * MORE**effort, MOST_FOUND, sizes)
         hardened(self.tables, found, self.harder_first, self.harder)
         rows = zip(found.members.tolist(), found.size.tolist(), strict=True)
         return Priced([tuple(sorted(members[:size])) for members, size in rows], int(found.most), found.exhaustive)
 
-    def running(self, content: Content) -> list[Running] | None:
-        """Operating points of a content's replicas; None when none are found."""
-        points, units = np.zeros((2, len(content)), int)
-        total = arrange(self.tables, np.array(content), len(content), units, points, TRIES)
+    def running(self, pattern: Pattern) -> list[Running] | None:
+        """Operating points of a pattern's replicas; None when none are found."""
+        points, units = np.zeros((2, len(pattern)), int)
+        total = arrange(self.tables, np.array(pattern), len(pattern), units, points, TRIES)
         if total <= 0:
             return None
         tables = self.tables
@@ -85,7 +85,7 @@ class InterferenceOracle:
 
 def oracle(instance: Instance, entry: FleetEntry, profile: str, data: PerformanceFile, roles: Sequence[Role],
            copies: NDArray[np.int64]) -> InterferenceOracle | None:
-    """The oracle of a slice kind; None for all but whole GPUs."""
+    """The oracle of a slice type; None for all but whole GPUs."""
     return InterferenceOracle(instance, entry, data, roles, copies) if profile == WHOLE else None
 
 

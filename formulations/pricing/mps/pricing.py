@@ -1,8 +1,8 @@
 """Pricing of one-GPU patterns under interference: the dearest sets of classes at given duals.
 
-Best-first branch and bound over ``cells``. In each cell a depth-first search, bounded by the cell's knapsack, lists the
-sets of offers that are worth more than the patterns found so far, and checks them exactly. A cell with sets that fail,
-or with too many sets, is cut in two. All cells together contain every pattern, so the search always has a bound.
+Best-first branch and bound over ``nodes``. In each node a depth-first search, bounded by the node's knapsack, lists the
+sets of offers that are worth more than the patterns found so far, and checks them exactly. A node with sets that fail,
+or with too many sets, is cut in two. All nodes together contain every pattern, so the search always has a bound.
 Duals are whole numbers, so that sums are exact.
 """
 
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.cells import NEVER, Cell, CellBound, first_cells, halves, relaxed
 from provision.formulations.pricing.mps.kernels import NONE, TRIES, UNKNOWN, arrange, settle
+from provision.formulations.pricing.mps.nodes import NEVER, Node, NodeBound, first_nodes, halves, relaxed
 from provision.formulations.pricing.mps.options import SLIGHT, Offers, Options, dearest, offers_in
 from provision.formulations.pricing.mps.tables import PointTables
 from provision.models.base.arrays import Ints
@@ -19,7 +19,7 @@ from provision.models.base.compiled import compiled
 from provision.models.base.heaps import drop_first, push
 
 NODES = 3000
-"""Nodes that the search of a cell may visit before it is cut."""
+"""Nodes that the search of a node may visit before it is cut."""
 LEAP = 16
 """Steps to a harder class that are tried at once at first."""
 
@@ -54,7 +54,7 @@ class _Known(NamedTuple):
 
 @compiled
 def search(
-    tables: PointTables, options: Options, values: Ints, floor: int, cells: int, room: int, sizes: Ints
+    tables: PointTables, options: Options, values: Ints, floor: int, nodes: int, room: int, sizes: Ints
 ) -> FoundPatterns:
     """Patterns of value above ``floor``: for every class the best in which it has the most units, and others met.
 
@@ -66,8 +66,8 @@ def search(
         (classes,) whole numbers.
     floor
         Value that patterns must exceed.
-    cells
-        Most cells to search.
+    nodes
+        Most nodes to search.
     room
         Most patterns to return.
     sizes
@@ -80,23 +80,23 @@ def search(
     worth, one = dearest(options, values)
     known = _Known(np.empty((room, tables.most), np.int64), np.empty(room, np.int64), np.zeros(1, np.int64),
                    np.full(1, floor), np.full(len(values), floor))
-    heap, size = np.empty((2 * tables.most + 2 * cells, 2), np.int64), 0
-    opened: list[Cell] = []
+    heap, size = np.empty((2 * tables.most + 2 * nodes, 2), np.int64), 0
+    opened: list[Node] = []
     for count in sizes:
-        for cell in first_cells(tables, options, count):
+        for node in first_nodes(tables, options, count):
             size = push(heap, size, NEVER, len(opened))
-            opened.append(cell)
-    while size and -heap[0, 0] > floor and cells > 0:
-        bound, cell = heap[0, 0], opened[heap[0, 1]]
+            opened.append(node)
+    while size and -heap[0, 0] > floor and nodes > 0:
+        bound, node = heap[0, 0], opened[heap[0, 1]]
         size = drop_first(heap, size)
-        cells -= 1
-        offers = offers_in(tables, options, worth, one, cell)
-        found = relaxed(tables, offers, cell, floor)
+        nodes -= 1
+        offers = offers_in(tables, options, worth, one, node)
+        found = relaxed(tables, offers, node, floor)
         if found.most <= floor:
             continue
         left = min(-bound, found.most, _listed(tables, offers, options.copies, found, known))
         if left > floor:
-            for half in halves(tables, found.cell):
+            for half in halves(tables, found.node):
                 size = push(heap, size, -left, len(opened))
                 opened.append(half)
     highest, taken = known.highest[0], known.taken[0]
@@ -105,9 +105,9 @@ def search(
 
 
 @compiled
-def _listed(tables: PointTables, offers: Offers, copies: Ints, relaxed: CellBound, known: _Known) -> int:
-    """Note the patterns of a cell; returns a bound on the value of those not noted, 0 when all are."""
-    count, limit, many, best = relaxed.cell.size, tables.limit, len(offers.units), relaxed.best
+def _listed(tables: PointTables, offers: Offers, copies: Ints, relaxed: NodeBound, known: _Known) -> int:
+    """Note the patterns of a node; returns a bound on the value of those not noted, 0 when all are."""
+    count, limit, many, best = relaxed.node.size, tables.limit, len(offers.units), relaxed.best
     members = np.empty(count, np.int64)
     position, used = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     value, worth = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
@@ -127,7 +127,7 @@ def _listed(tables: PointTables, offers: Offers, copies: Ints, relaxed: CellBoun
             cache[child], power_w[child] = cache[depth] + offers.cache[at], power_w[depth] + offers.power_w[at]
             if rest < 0 or relaxed.values[at] + best[at, count - child, rest] <= needed:
                 continue
-            if cache[child] > relaxed.cell.cache[1] + SLIGHT or power_w[child] > relaxed.cell.power_w[1] + SLIGHT:
+            if cache[child] > relaxed.node.cache[1] + SLIGHT or power_w[child] > relaxed.node.power_w[1] + SLIGHT:
                 continue
             nodes -= 1
             if nodes < 0:

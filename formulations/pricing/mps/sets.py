@@ -6,21 +6,21 @@ import numpy as np
 
 from provision.formulations.pricing.capacities import Member, Members
 from provision.formulations.pricing.listing import TooManyError
-from provision.formulations.pricing.mps.boxes import NOTHING, BestPoints, most_throughput
+from provision.formulations.pricing.mps.best_points import NOTHING, BestPoints, most_throughput
+from provision.formulations.pricing.mps.choices import Choices, choices_of
 from provision.formulations.pricing.mps.laws import shares_of
-from provision.formulations.pricing.mps.menus import Menu, menu_of
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.search.problem import Problem
-from provision.formulations.search.segments import SliceKind
+from provision.formulations.search.segments import SliceType
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterProfiles
 
 MOST_SETS = 20_000
 """No more sets than this are listed."""
-BOXES = (1, 200, 2000, 20_000)
+MOST_NODES = (1, 200, 2000, 20_000)
 """Boxes of the search for a set's operating points, by effort; a few hundred nearly always prove the best."""
 
-LADDER = (1, 5, 25, 125, 625, BOXES[-1])
+LADDER = (1, 5, 25, 125, 625, MOST_NODES[-1])
 """Boxes of the searches, one after another, for any operating points of a set that hold."""
 
 
@@ -29,7 +29,7 @@ class InterferingSets:
 
     Parameters
     ----------
-    menu
+    choices
         The operating points of all groups.
     members
         (groups,) the number of workloads of each.
@@ -37,10 +37,10 @@ class InterferingSets:
         The SM share of a unit.
     """
 
-    hardest = len(BOXES) - 1
+    hardest = len(MOST_NODES) - 1
 
-    def __init__(self, menu: Menu, members: list[int], unit_share: float) -> None:
-        self.menu, self.members, self.shares = menu, members, shares_of(unit_share)
+    def __init__(self, choices: Choices, members: list[int], unit_share: float) -> None:
+        self.choices, self.members, self.shares = choices, members, shares_of(unit_share)
         self.known: dict[tuple[int, ...], tuple[BestPoints, int]] = {}
         self.grown: list[tuple[int, ...]] = [()]
         self.can_be, self.done = set(self.grown), 0
@@ -61,7 +61,7 @@ class InterferingSets:
     def best(self, groups: tuple[int, ...], effort: int) -> tuple[float, Members | None]:
         """See ``Sets.best``."""
         if groups not in self.known or self.known[groups][1] < effort:
-            self.known[groups] = most_throughput(self.menu, np.array(groups), BOXES[effort]), effort
+            self.known[groups] = most_throughput(self.choices, np.array(groups), MOST_NODES[effort]), effort
         found = self.known[groups][0]
         if found.value <= NOTHING:
             return found.bound, None
@@ -72,7 +72,7 @@ class InterferingSets:
         return tuple(Member(one, Running(0, batch + 1, 1, float(self.shares[units]))) for one, (units, batch) in points)
 
     def holds(self, groups: tuple[int, ...]) -> Members | None:
-        """A content of a set that holds; None where none does, nor any of a smaller set that was asked for before.
+        """A pattern of a set that holds; None where none does, nor any of a smaller set that was asked for before.
 
         Raises
         ------
@@ -82,8 +82,8 @@ class InterferingSets:
         if any(groups[:at] + groups[at + 1 :] in self.failing for at in range(len(groups))):
             self.failing.add(groups)
             return None
-        for boxes in LADDER:
-            found = most_throughput(self.menu, np.array(groups), boxes)
+        for nodes in LADDER:
+            found = most_throughput(self.choices, np.array(groups), nodes)
             if found.value > NOTHING:
                 return self._members(groups, found)
             if found.bound <= NOTHING:
@@ -97,11 +97,11 @@ class InterferingSets:
         return all(one in self.can_be for one in smaller) and self.best(groups, 0)[0] > NOTHING
 
 
-def sets(problem: Problem, kind: SliceKind, data: IgniterProfiles) -> InterferingSets | None:
-    """The sets of a slice kind; None where workloads have variants."""
+def sets(problem: Problem, slice_type: SliceType, data: IgniterProfiles) -> InterferingSets | None:
+    """The sets of a slice type; None where workloads have variants."""
     groups, instance = problem.groups, problem.instance
-    if kind.profile != WHOLE or any(len(one.models) > 1 for one in groups):
+    if slice_type.profile != WHOLE or any(len(one.models) > 1 for one in groups):
         return None
     demands = [(one.models, instance.policy.budget_ms(one.slo_ms), one.rate_rps) for one in groups]
-    menu = menu_of(instance, data.gpu, demands)
-    return InterferingSets(menu, [len(one.members) for one in groups], data.hardware.unit_share)
+    choices = choices_of(instance, data.gpu, demands)
+    return InterferingSets(choices, [len(one.members) for one in groups], data.hardware.unit_share)

@@ -10,7 +10,7 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import TRIES, arrange
 from provision.formulations.pricing.mps.laws import shares_of
-from provision.formulations.pricing.mps.supplies import Fleet, GpuSupply, fleet_of
+from provision.formulations.pricing.mps.pools import Fleet, GpuPool, fleet_of
 from provision.formulations.pricing.mps.tables import Classes, classes_of
 from provision.formulations.search.feasibility import refusal
 from provision.formulations.search.segments import best_segments
@@ -40,9 +40,9 @@ class SharedProblem:
 
     def points(self, pattern: Pattern) -> Ints | None:
         """Operating points of a pattern; None when none are found."""
-        supply, members = pattern
+        pool, members = pattern
         points, units = np.zeros((2, len(members)), int)
-        tables = self.fleet.supplies[supply].tables
+        tables = self.fleet.pools[pool].tables
         total = arrange(tables, np.array(members), len(members), units, points, TRIES)
         return points if total > 0 else None
 
@@ -53,13 +53,13 @@ class SharedProblem:
         return found
 
     def used(self, patterns: Iterable[Pattern]) -> list[int]:
-        """How many GPUs of each type patterns take, in the order of the fleet's supplies."""
-        counts = Counter(supply for supply, _ in patterns)
-        return [counts[supply] for supply in range(len(self.fleet.supplies))]
+        """How many GPUs of each type patterns take, in the order of the fleet's pools."""
+        counts = Counter(pool for pool, _ in patterns)
+        return [counts[pool] for pool in range(len(self.fleet.pools))]
 
     def cost(self, patterns: Iterable[Pattern]) -> int:
         """Price of the GPUs of patterns, in units."""
-        return sum(supply.cost(many) for supply, many in zip(self.fleet.supplies, self.used(patterns), strict=True))
+        return sum(pool.cost(many) for pool, many in zip(self.fleet.pools, self.used(patterns), strict=True))
 
     @property
     def dearest(self) -> int:
@@ -68,18 +68,18 @@ class SharedProblem:
 
     def alone(self) -> list[Pattern]:
         """The patterns with every replica on a GPU of its own, of the cheapest type that can serve it."""
-        order = sorted(range(len(self.fleet.supplies)), key=lambda supply: self.fleet.supplies[supply].cost(1))
+        order = sorted(range(len(self.fleet.pools)), key=lambda pool: self.fleet.pools[pool].cost(1))
         pairs = zip(range(len(self.classes.demands)), self.classes.counts, strict=True)
         return [found for one, many in pairs for found in many * [self._alone(one, order)]]
 
     def _alone(self, one: int, order: Iterable[int]) -> Pattern:
-        return next((supply, (one,)) for supply in order if self.points((supply, (one,))) is not None)
+        return next((pool, (one,)) for pool in order if self.points((pool, (one,))) is not None)
 
     def short(self, patterns: Iterable[Pattern]) -> list[str]:
         """In words, the GPUs that patterns take beyond those of the fleet, by type."""
-        pairs = zip(self.fleet.supplies, self.used(patterns), strict=True)
-        return [f"{many} {supply.gpu} GPUs and the fleet has {supply.count}" for supply, many in pairs
-                if supply.count is not None and many > supply.count]
+        pairs = zip(self.fleet.pools, self.used(patterns), strict=True)
+        return [f"{many} {pool.gpu} GPUs and the fleet has {pool.count}" for pool, many in pairs
+                if pool.count is not None and many > pool.count]
 
     def outcome(self, patterns: Sequence[Pattern] | None, method: str, **found: Any) -> Outcome:
         """The Outcome of a method that ends with these patterns; without a plan when the fleet has too few GPUs."""
@@ -98,15 +98,15 @@ class SharedProblem:
         return self.instance.plan_of(method, (self._gpu(pattern, waiting) for pattern in patterns))
 
     def _gpu(self, pattern: Pattern, waiting: Sequence[list[int]]) -> PlannedGpu:
-        supply = self.fleet.supplies[pattern[0]]
+        pool = self.fleet.pools[pattern[0]]
         pairs = zip(pattern[1], self.chosen(pattern), strict=True)
-        replicas = tuple(self._replica(supply, point, waiting[one].pop()) for one, point in pairs)
-        return PlannedGpu(gpu=supply.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=replicas),))
+        replicas = tuple(self._replica(pool, point, waiting[one].pop()) for one, point in pairs)
+        return PlannedGpu(gpu=pool.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=replicas),))
 
-    def _replica(self, supply: GpuSupply, point: Any, part: int) -> Replica:
+    def _replica(self, pool: GpuPool, point: Any, part: int) -> Replica:
         index, rate_rps = self.classes.parts[part]
-        workload, tables = self.instance.workloads[index], supply.tables
-        shares = shares_of(supply.tables.unit_share)
+        workload, tables = self.instance.workloads[index], pool.tables
+        shares = shares_of(pool.tables.unit_share)
         return Replica(
             workload=workload.name,
             batch=int(tables.batch[point]),
@@ -123,12 +123,12 @@ class SharedProblem:
         of_part = self.classes.of_part
         for part, (workload, _) in enumerate(self.classes.parts):
             parts.setdefault(self.instance.workloads[workload].name, []).append(int(of_part[part]))
-        found, supplies = [], {supply.gpu: index for index, supply in enumerate(self.fleet.supplies)}
+        found, pools = [], {pool.gpu: index for index, pool in enumerate(self.fleet.pools)}
         for gpu in plan.gpus:
             names = [replica.workload for piece in gpu.slices for replica in piece.replicas]
-            if gpu.gpu not in supplies or any(len(parts[name]) < many for name, many in Counter(names).items()):
+            if gpu.gpu not in pools or any(len(parts[name]) < many for name, many in Counter(names).items()):
                 return None
-            found.append((supplies[gpu.gpu], tuple(sorted(parts[name].pop() for name in names))))
+            found.append((pools[gpu.gpu], tuple(sorted(parts[name].pop() for name in names))))
         bears = not any(parts.values()) and all(self.points(pattern) is not None for pattern in set(found))
         return found if bears else None
 

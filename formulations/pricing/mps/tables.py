@@ -128,7 +128,7 @@ def _part_rps(instance: Instance) -> Floats:
     request/s, among types without a limited count where there are any.
     """
     segments = best_segments(instance)
-    rps, entries = segments.throughput_rps, [instance.fleet[kind.entry] for kind in segments.kinds]
+    rps, entries = segments.throughput_rps, [instance.fleet[slice_type.entry] for slice_type in segments.slice_types]
     price = np.array([instance.weight(entry) for entry in entries])
     cost = np.divide(price, rps, out=np.full_like(rps, np.inf), where=rps > 0)
     endless = np.where([entry.count is None for entry in entries], cost, np.inf)

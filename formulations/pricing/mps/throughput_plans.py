@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from provision.formulations.pricing.mps.boxes import CLOSE, NOTHING, BestPoints, most_throughput
+from provision.formulations.pricing.mps.best_points import CLOSE, NOTHING, BestPoints, most_throughput
+from provision.formulations.pricing.mps.choices import Choices, choices_of
 from provision.formulations.pricing.mps.laws import shares_of
-from provision.formulations.pricing.mps.menus import Menu, menu_of
+from provision.formulations.pricing.mps.pools import GpuPool
 from provision.formulations.pricing.mps.shared_plans import FEATURES as SHARED_FEATURES
 from provision.formulations.pricing.mps.shared_plans import Pattern, SharedProblem, shared_problem
-from provision.formulations.pricing.mps.supplies import GpuSupply
 from provision.models.base.arrays import Ints
 from provision.models.plans.plan import Replica
 from provision.models.problem.instance import Instance
@@ -19,7 +19,7 @@ from provision.models.problem.method import needs
 
 FEATURES = SHARED_FEATURES - {"variants"} | {"max_throughput", "full_batches"}
 """What methods that plan throughput on shared GPUs can do."""
-BOXES = 20_000
+MOST_NODES = 20_000
 """Boxes in which a set's best operating points are sought; a few hundred nearly always prove them."""
 
 
@@ -27,28 +27,28 @@ BOXES = 20_000
 class ThroughputProblem(SharedProblem):
     """A SharedProblem whose patterns are worth their throughput; a Menu for every GpuSupply of its fleet.
 
-    ``known`` are the best BestPoints so far of patterns, and the boxes that these took.
+    ``known`` are the best BestPoints so far of patterns, and the nodes that these took.
     """
 
-    menus: tuple[Menu, ...]
+    choices_of_groups: tuple[Choices, ...]
     known: dict[Pattern, tuple[BestPoints, int]] = field(default_factory=dict)
 
-    def found(self, pattern: Pattern, boxes: int = BOXES) -> BestPoints:
-        """The best operating points of a pattern after a search of this many nodes (boxes), or of more."""
-        if pattern not in self.known or self.known[pattern][1] < boxes:
-            supply, members = pattern
-            found = most_throughput(self.menus[supply], np.array(members), boxes)
+    def found(self, pattern: Pattern, nodes: int = MOST_NODES) -> BestPoints:
+        """The best operating points of a pattern after a search of this many nodes (nodes), or of more."""
+        if pattern not in self.known or self.known[pattern][1] < nodes:
+            pool, members = pattern
+            found = most_throughput(self.choices_of_groups[pool], np.array(members), nodes)
             exact = found.bound <= found.value * (1 + CLOSE)
-            self.known[pattern] = found, BOXES if exact else boxes
+            self.known[pattern] = found, MOST_NODES if exact else nodes
         return self.known[pattern][0]
 
     def settled(self, pattern: Pattern) -> bool:
         """Whether the best operating points of a pattern are proven, or the search has spent all its nodes."""
-        return pattern in self.known and self.known[pattern][1] >= BOXES
+        return pattern in self.known and self.known[pattern][1] >= MOST_NODES
 
-    def value(self, patterns: Iterable[Pattern], boxes: int = BOXES) -> float:
+    def value(self, patterns: Iterable[Pattern], nodes: int = MOST_NODES) -> float:
         """Requests/s of patterns together; where some have no operating points, NOTHING times the number of these."""
-        values = [self.found(pattern, boxes).value for pattern in patterns]
+        values = [self.found(pattern, nodes).value for pattern in patterns]
         return NOTHING * values.count(NOTHING) if NOTHING in values else sum(values)
 
     def chosen(self, pattern: Pattern) -> Ints:
@@ -56,13 +56,13 @@ class ThroughputProblem(SharedProblem):
         found = self.found(pattern, 1)
         if found.value > NOTHING:
             return found.points
-        tables, points = self.fleet.supplies[pattern[0]].tables, super().chosen(pattern)
+        tables, points = self.fleet.pools[pattern[0]].tables, super().chosen(pattern)
         return np.column_stack([tables.units[points], tables.batch[points]]) - 1
 
-    def _replica(self, supply: GpuSupply, point: Any, part: int) -> Replica:
+    def _replica(self, pool: GpuPool, point: Any, part: int) -> Replica:
         workload, rate_rps = self.classes.parts[part]
         unit, batch = point.tolist()
-        shares = shares_of(supply.tables.unit_share)
+        shares = shares_of(pool.tables.unit_share)
         return Replica(
             workload=self.instance.workloads[workload].name, batch=batch + 1, sm_share=float(shares[unit]),
             rate_rps=rate_rps,
@@ -72,8 +72,8 @@ class ThroughputProblem(SharedProblem):
 def throughput_problem(instance: Instance) -> ThroughputProblem:
     """The ThroughputProblem of an instance that methods with FEATURES can do."""
     plain = shared_problem(instance)
-    menus = tuple(menu_of(instance, supply.gpu, plain.classes.demands) for supply in plain.fleet.supplies)
-    return ThroughputProblem(instance, plain.classes, plain.fleet, menus)
+    choices_of_groups = tuple(choices_of(instance, pool.gpu, plain.classes.demands) for pool in plain.fleet.pools)
+    return ThroughputProblem(instance, plain.classes, plain.fleet, choices_of_groups)
 
 
 def is_shared_throughput(instance: Instance) -> bool:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from provision.formulations.pricing.capacities import LOOSE
 from provision.formulations.pricing.level_capacities import Best, LevelCapacities, Table
 from provision.formulations.pricing.shared_mig.levels import MORE_PROCESSES, MOST_PROCESSES
-from provision.formulations.pricing.shared_mig.ways import longest_work_ms
+from provision.formulations.pricing.shared_mig.run_options import longest_work_ms
 from provision.formulations.search.problem import Group
 from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
 from provision.models.performance.fitted_networks import FittedNetworks
@@ -24,7 +24,7 @@ LEAST_RPS = 1e-9
 
 def capacities(instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks, groups: Sequence[Group]
                ) -> LevelCapacities | None:
-    """The capacities of a slice kind; None where the networks say nothing about sharing it.
+    """The capacities of a slice type; None where the networks say nothing about sharing it.
 
     Levels are numbers P of processes. Under a rule for random arrivals a batch takes Z + n S at least beside the n - 1
     other processes of its replica, and the least slice time of any model more for each of the others; else Z + P S.

@@ -1,6 +1,6 @@
-"""The content oracle of slices that replicas of different workloads share at routed rates (closed networks).
+"""The pattern oracle of slices that replicas of different workloads share at routed rates (closed networks).
 
-Contents are priced as knapsacks over processes, utilisation and memory at every level of sharing: one set of levels is
+Patterns are priced as knapsacks over processes, utilisation and memory at every level of sharing: one set of levels is
 sure to hold, for plans; another covers every way to share the slice, for bounds.
 """
 
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, content_at, worth_of
-from provision.formulations.pricing.oracle import Content, Priced, Running
+from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, pattern_at, worth_of
+from provision.formulations.pricing.oracle import Pattern, Priced, Running
 from provision.formulations.pricing.shared_mig.levels import bounded_levels, planned_levels
+from provision.formulations.pricing.shared_mig.run_options import ways_of
 from provision.formulations.pricing.shared_mig.running import Runner
-from provision.formulations.pricing.shared_mig.ways import ways_of
 from provision.formulations.search.roles import Role
 from provision.models.base.tolerances import SINGLE
 from provision.models.performance.fitted_networks import FittedNetworks
@@ -23,9 +23,9 @@ from provision.models.problem.workload import FleetEntry
 UNITS = (64, 120)
 """Units of utilisation of the quickest search, and of the others."""
 MOST_FOUND = 40
-"""Most contents from one search."""
+"""Most patterns from one search."""
 NEAR = 0.8
-"""Levels whose estimate is below this part of the best content are skipped."""
+"""Levels whose estimate is below this part of the best pattern are skipped."""
 
 
 class NetworkOracle:
@@ -38,7 +38,7 @@ class NetworkOracle:
     roles
         All roles.
     copies
-        (roles,) how many replicas may take a role; a content holds no more of it.
+        (roles,) how many replicas may take a role; a pattern holds no more of it.
     """
 
     def __init__(self, instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks,
@@ -54,26 +54,26 @@ class NetworkOracle:
         self.bounded = [loose.knapsacks(bounded, units, relaxed=True) for units in UNITS]
         self.runner = Runner(instance, entry, profile, roles, planned, self.ways)
 
-    def seeds(self) -> list[Content]:
+    def seeds(self) -> list[Pattern]:
         """Each role alone, where the slice can serve it."""
         return [(int(one),) for one in np.flatnonzero(self.runner.alone)]
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
-        """Contents worth more than a floor; see ``ContentOracle.price``."""
+        """Patterns worth more than a floor; see ``ContentOracle.price``."""
         step = min(effort, len(UNITS) - 1)
         sure = np.where(self.runner.alone, values, 0)
-        found = self._contents(self.planned[step], sure, floor)
-        worth = max((int(values[list(content)].sum()) for content in found), default=0)
+        found = self._patterns(self.planned[step], sure, floor)
+        worth = max((int(values[list(pattern)].sum()) for pattern in found), default=0)
         most = max(self._most(self.bounded[step], values, floor), worth, int(sure.max(initial=0)))
         return Priced(found, most, most <= max(worth, floor) or step == len(UNITS) - 1)
 
-    def running(self, content: Content) -> list[Running] | None:
-        """Operating points of a content's replicas; None when they do not hold."""
-        return self.runner.of(content)
+    def running(self, pattern: Pattern) -> list[Running] | None:
+        """Operating points of a pattern's replicas; None when they do not hold."""
+        return self.runner.of(pattern)
 
-    def _contents(self, levels: Levels, values: NDArray[np.int64], floor: int) -> list[Content]:
-        """Contents of the most valuable levels; the price of memory rises while some of them do not fit."""
-        found: dict[Content, None] = {}
+    def _patterns(self, levels: Levels, values: NDArray[np.int64], floor: int) -> list[Pattern]:
+        """Patterns of the most valuable levels; the price of memory rises while some of them do not fit."""
+        found: dict[Pattern, None] = {}
         highest = 0
         for part in (0.0, *PARTS_OF_WORTH):
             gib_price, fitting = part * highest / self.memory_gib, True
@@ -82,24 +82,24 @@ class NetworkOracle:
             for level in np.argsort(-most, kind="stable")[:MOST_FOUND]:
                 if most[level] <= (0 if part else floor):
                     break
-                ways = content_at(levels, int(level), values, self.copies, gib_price)
-                content = self._content(levels, ways)
+                ways = pattern_at(levels, int(level), values, self.copies, gib_price)
+                pattern = self._pattern(levels, ways)
                 if levels.memory_gib[level, ways].sum() > self.memory_gib * (1 - SINGLE):
                     fitting = False
-                elif values[list(content)].sum() > floor:
-                    found[content] = None
+                elif values[list(pattern)].sum() > floor:
+                    found[pattern] = None
             if fitting:
                 break
         return list(found)
 
     def _most(self, levels: Levels, values: NDArray[np.int64], floor: int) -> int:
-        """An upper bound on the value of any content."""
+        """An upper bound on the value of any pattern."""
         most = worth_of(levels, values, self.copies, 0.0, 1.0)
         highest = least = int(most.max(initial=0))
         if highest <= floor:
             return least
         level = int(most.argmax())
-        ways = content_at(levels, level, values, self.copies, 0.0)
+        ways = pattern_at(levels, level, values, self.copies, 0.0)
         if levels.memory_gib[level, ways].sum() > self.memory_gib:
             for part in PARTS_OF_WORTH:
                 gib_price = part * highest / self.memory_gib
@@ -108,14 +108,14 @@ class NetworkOracle:
                 least = min(least, int(dearer.max(initial=0)) + all_gib)
         return least
 
-    def _content(self, levels: Levels, ways: Sequence[int]) -> Content:
+    def _pattern(self, levels: Levels, ways: Sequence[int]) -> Pattern:
         """The roles behind some ways."""
         return tuple(sorted((np.searchsorted(levels.start, ways, side="right") - 1).tolist()))
 
 
 def oracle(instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks, roles: Sequence[Role],
            copies: NDArray[np.int64]) -> NetworkOracle | None:
-    """The oracle of a slice kind; None where the networks say nothing about it, or where it runs one process."""
+    """The oracle of a slice type; None where the networks say nothing about it, or where it runs one process."""
     if profile not in data.profiles or not entry.mps or entry.type.slice_mps_clients(profile) < 2:
         return None
     return NetworkOracle(instance, entry, profile, data, roles, copies)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.shared_mig.levels import Level, level_times_ms
-from provision.formulations.pricing.shared_mig.ways import longest_work_ms
+from provision.formulations.pricing.shared_mig.run_options import longest_work_ms
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.closed_network import ClosedNetwork

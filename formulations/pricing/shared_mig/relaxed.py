@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.shared_mig.levels import MOST_PROCESSES, Level, level_times_ms
-from provision.formulations.search.segments import Segments, SliceKind
+from provision.formulations.search.segments import Segments, SliceType
 from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.closed_network import work_ms_array
@@ -35,7 +35,7 @@ LEVELS = _levels()
 
 
 class Relaxed(NamedTuple):
-    """Arrays (workloads, slice kinds, levels): the highest rate of a process and the least slice time of a request.
+    """Arrays (workloads, slice types, levels): the highest rate of a process and the least slice time of a request.
 
     ``rps`` is 0 where no batch is in the budget; ``busy`` is the utilisation that one request/s causes.
     """
@@ -45,7 +45,7 @@ class Relaxed(NamedTuple):
 
 
 def relaxed(instance: Instance, segments: Segments) -> Relaxed:
-    """Every workload on every kind of slice at LEVELS; budget and memory are exceeded by what the verifier tolerates.
+    """Every workload on every slice type at LEVELS; budget and memory are exceeded by what the verifier tolerates.
 
     Parameters
     ----------
@@ -53,29 +53,29 @@ def relaxed(instance: Instance, segments: Segments) -> Relaxed:
         The problem, no more than one file of whose performance data describes shared slices of a GPU type, and its
         Segments.
     """
-    tables = np.zeros((2, len(instance.workloads), len(segments.kinds), len(LEVELS)))
+    tables = np.zeros((2, len(instance.workloads), len(segments.slice_types), len(LEVELS)))
     for w, workload in enumerate(instance.workloads):
-        for k, kind in enumerate(segments.kinds):
-            tables[:, w, k] = _best(instance, workload, kind)
+        for k, slice_type in enumerate(segments.slice_types):
+            tables[:, w, k] = _best(instance, workload, slice_type)
     return Relaxed(*tables)
 
 
-def clients(instance: Instance, kind: SliceKind, level: Level) -> int:
+def clients(instance: Instance, slice_type: SliceType, level: Level) -> int:
     """Processes that may share a slice of a kind at a level."""
-    return min(level.processes, instance.fleet[kind.entry].type.slice_mps_clients(kind.profile))
+    return min(level.processes, instance.fleet[slice_type.entry].type.slice_mps_clients(slice_type.profile))
 
 
-def _best(instance: Instance, workload: Workload, kind: SliceKind) -> Floats:
+def _best(instance: Instance, workload: Workload, slice_type: SliceType) -> Floats:
     """(2, levels) the highest rate and the least slice time per request; zeros where the data says nothing."""
-    entry, found = instance.fleet[kind.entry], np.zeros((2, len(LEVELS)))
+    entry, found = instance.fleet[slice_type.entry], np.zeros((2, len(LEVELS)))
     data = instance.sharing_of(entry.gpu, [workload.model])
-    if not isinstance(data, FittedNetworks) or kind.profile not in data.profiles or not entry.mps:
+    if not isinstance(data, FittedNetworks) or slice_type.profile not in data.profiles or not entry.mps:
         return found
-    network, compute = data.models[workload.model].coefficients, entry.type.slice_compute(kind.profile)
+    network, compute = data.models[workload.model].coefficients, entry.type.slice_compute(slice_type.profile)
     batch = np.array([size for size in data.batches if size <= network.max_batch], np.int64)
     latency_ms, _ = level_times_ms(network, batch, LEVELS, compute)
     fits = latency_ms <= instance.budget_ms(workload) * (1 + TOLERANCE)
-    fits &= network.memory_gib(batch, 1) <= entry.type.slice_memory_gib(kind.profile) * (1 + TOLERANCE)
+    fits &= network.memory_gib(batch, 1) <= entry.type.slice_memory_gib(slice_type.profile) * (1 + TOLERANCE)
     sizes = np.arange(1, network.max_batch + 1)
     least_busy = np.minimum.accumulate(work_ms_array(network, sizes, 1, compute)[1] / (1000 * sizes))
     fill_s = instance.policy.fill_ms(workload.slo_ms) / 1000

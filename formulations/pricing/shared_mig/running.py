@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from provision.formulations.pricing.oracle import Content, Running
+from provision.formulations.pricing.oracle import Pattern, Running
 from provision.formulations.pricing.shared_mig.levels import Level
-from provision.formulations.pricing.shared_mig.ways import Ways
+from provision.formulations.pricing.shared_mig.run_options import Ways
 from provision.formulations.search.roles import Role
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.problem.instance import Instance
@@ -14,7 +14,7 @@ from provision.models.problem.workload import FleetEntry
 
 
 class Runner:
-    """Finds the operating points of contents on slices of one profile.
+    """Finds the operating points of patterns on slices of one profile.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Runner:
     Attributes
     ----------
     alone
-        (roles,) whether a replica of the role can have the slice to itself. Contents have only such: should no one
+        (roles,) whether a replica of the role can have the slice to itself. Patterns have only such: should no one
         take the places of its neighbours, a replica is judged as one that is alone.
     """
 
@@ -40,28 +40,30 @@ class Runner:
         self._alone = [self._run_alone(role) for role in roles]
         self.alone = np.array([run is not None for run in self._alone], bool)
 
-    def of(self, content: Content) -> list[Running] | None:
-        """Operating points of a content's replicas, in the order of its roles; None when no level holds them."""
-        if len(content) == 1:
-            run = self._alone[content[0]]
+    def of(self, pattern: Pattern) -> list[Running] | None:
+        """Operating points of a pattern's replicas, in the order of its roles; None when no level holds them."""
+        if len(pattern) == 1:
+            run = self._alone[pattern[0]]
             return None if run is None else [run]
-        if not self.alone[list(content)].all():
+        if not self.alone[list(pattern)].all():
             return None
-        found = (self._at(at, content) for at in range(len(self.levels)))
+        found = (self._at(at, pattern) for at in range(len(self.levels)))
         return next((runs for runs in found if runs is not None), None)
 
-    def _at(self, at: int, content: Content) -> list[Running] | None:
+    def _at(self, at: int, pattern: Pattern) -> list[Running] | None:
         """The same at one level."""
         level, ways = self.levels[at], self.ways
-        menus = []
-        for role in content:
+        choices_of_groups = []
+        for role in pattern:
             here = np.arange(ways.start[role], ways.start[role + 1])
             here = here[ways.processes[at, here] >= 0]
             if not len(here):
                 return None
-            menus.append(np.stack([here, ways.processes[at, here], ways.use[at, here], ways.memory_gib[at, here]], 1))
+            choices_of_groups.append(
+                np.stack([here, ways.processes[at, here], ways.use[at, here], ways.memory_gib[at, here]], 1)
+            )
         room = np.array([level.processes, level.use * (1 - TOLERANCE), self.memory_gib * (1 - TOLERANCE)])
-        chosen = _choose(menus, room)
+        chosen = _choose(choices_of_groups, room)
         if chosen is None:
             return None
         return [Running(int(ways.model[at, way]), int(ways.batch[at, way]), int(ways.processes[at, way]), 1.0)
@@ -83,18 +85,18 @@ class Runner:
         return best
 
 
-def _choose(menus: Sequence[np.ndarray], room: np.ndarray) -> list[int] | None:
-    """One row of every menu, (way, then what it takes), so that all fit into the room; None when nothing does."""
-    least = np.cumsum([menu[:, 1:].min(axis=0) for menu in reversed(menus)], axis=0)[::-1]
+def _choose(choices_of_groups: Sequence[np.ndarray], room: np.ndarray) -> list[int] | None:
+    """One row of every choices, (way, then what it takes), so that all fit into the room; None when nothing does."""
+    least = np.cumsum([choices[:, 1:].min(axis=0) for choices in reversed(choices_of_groups)], axis=0)[::-1]
     if (least[0] > room).any():
         return None
     rest = np.vstack([least[1:], np.zeros(room.shape)])
     taken: list[int] = []
 
     def extend(at: int, room: np.ndarray) -> bool:
-        if at == len(menus):
+        if at == len(choices_of_groups):
             return True
-        for row in menus[at]:
+        for row in choices_of_groups[at]:
             left = room - row[1:]
             if (rest[at] <= left).all():
                 taken.append(int(row[0]))

@@ -1,8 +1,8 @@
-"""The content oracle of gpu-lets (ATC 2022): a GPU in one or two parts, replicas in turns on each.
+"""The pattern oracle of gpu-lets (ATC 2022): a GPU in one or two parts, replicas in turns on each.
 
 A replica can carry one batch per cycle, whatever rate is routed to it, so a role's rate is a capacity. Parts are priced
-as knapsacks at levels of cycle length and pressure; the best content is the best pair of parts whose pressures agree.
-Contents are never enumerated, so that many replicas on a part cost little. Bounds use intervals of cycle and pressure.
+as knapsacks at levels of cycle length and pressure; the best pattern is the best pair of parts whose pressures agree.
+Patterns are never enumerated, so that many replicas on a part cost little. Bounds use intervals of cycle and pressure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, content_at, worth_of
-from provision.formulations.pricing.oracle import Content, Priced, Running
+from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, pattern_at, worth_of
+from provision.formulations.pricing.oracle import Pattern, Priced, Running
 from provision.formulations.pricing.temporal.batches import largest_batches
 from provision.formulations.pricing.temporal.levels import UNDISTURBED, UNLIMITED, Grid, levels_of, pressures_of
 from provision.formulations.pricing.temporal.tables import TurnTables
@@ -26,7 +26,7 @@ from provision.models.problem.workload import FleetEntry
 GRIDS = (Grid(48, 1.12, 3), Grid(120, 1.05, 5))
 """How fine the levels are in the quickest search, and in all others."""
 MOST_FOUND = 20
-"""Most contents from one search."""
+"""Most patterns from one search."""
 ALL = -1.0
 """A threshold below which no level falls: none may be skipped, as the value of a pair shows in neither part alone."""
 
@@ -71,35 +71,35 @@ class TurnsOracle:
         self.memory_gib = self.tables.gpu.slice_memory_gib(WHOLE)
         self.planned, self.bounded = ([_splits(self.tables, self.start, grid, relaxed) for grid in GRIDS]
                                       for relaxed in (False, True))
-        self.known: dict[Content, Parts | None] = {}
+        self.known: dict[Pattern, Parts | None] = {}
 
-    def seeds(self) -> list[Content]:
+    def seeds(self) -> list[Pattern]:
         """Each role alone, where the GPU can serve it."""
         for row, role in enumerate(self.role.tolist()):
             parts = ((self.tables.whole, (row,)),)
             if self.known.get((role,)) is None:
                 self.known[(role,)] = parts if self._settles(parts) else None
-        return [content for content, parts in self.known.items() if len(content) == 1 and parts]
+        return [pattern for pattern, parts in self.known.items() if len(pattern) == 1 and parts]
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
-        """Contents worth more than a floor; see ``ContentOracle.price``."""
+        """Patterns worth more than a floor; see ``ContentOracle.price``."""
         step = min(effort, len(GRIDS) - 1)
-        found = self._contents(self.planned[step], values, self.copies, floor)
-        worth = max((int(values[list(content)].sum()) for content in found), default=0)
+        found = self._patterns(self.planned[step], values, self.copies, floor)
+        worth = max((int(values[list(pattern)].sum()) for pattern in found), default=0)
         most = max(self._most(self.bounded[step], values, floor), worth)
         return Priced(found, most, most <= max(worth, floor) or step == len(GRIDS) - 1)
 
-    def running(self, content: Content) -> list[Running] | None:
-        """Operating points of a content's replicas, with the largest batches that hold; None when none are found."""
-        if content not in self.known:
-            counts = np.bincount(content, minlength=len(self.copies))
-            self._contents(self.planned[-1], (counts > 0).astype(np.int64), counts, len(content) - 1)
-            self.known.setdefault(content, None)
-        parts = self.known[content]
-        return None if parts is None else self._run(content, parts)
+    def running(self, pattern: Pattern) -> list[Running] | None:
+        """Operating points of a pattern's replicas, with the largest batches that hold; None when none are found."""
+        if pattern not in self.known:
+            counts = np.bincount(pattern, minlength=len(self.copies))
+            self._patterns(self.planned[-1], (counts > 0).astype(np.int64), counts, len(pattern) - 1)
+            self.known.setdefault(pattern, None)
+        parts = self.known[pattern]
+        return None if parts is None else self._run(pattern, parts)
 
-    def _run(self, content: Content, parts: Parts) -> list[Running]:
-        """The operating points of replicas on the parts of a GPU, in the order of the content's roles."""
+    def _run(self, pattern: Pattern, parts: Parts) -> list[Running]:
+        """The operating points of replicas on the parts of a GPU, in the order of the pattern's roles."""
         runs: dict[int, list[Running]] = {}
         for turn, ((share, rows), batches) in enumerate(
                 zip(parts, largest_batches(self.tables, self._loads(parts)), strict=True)):
@@ -107,7 +107,7 @@ class TurnsOracle:
                 run = Running(int(self.model[row]), int(self.tables.batches[size]), 1, self.tables.shares[share],
                               turn if len(rows) > 1 else None)
                 runs.setdefault(int(self.role[row]), []).append(run)
-        return [runs[role].pop() for role in content]
+        return [runs[role].pop() for role in pattern]
 
     def _loads(self, parts: Parts) -> list[tuple[int, tuple[tuple[int, float], ...]]]:
         """Parts as the tables take them: with the rates of the replicas."""
@@ -118,10 +118,10 @@ class TurnsOracle:
         number = sum(len(rows) for _, rows in parts)
         return number <= self.clients and self.tables.settle(self._loads(parts)) is not None
 
-    def _contents(self, splits: list[list[_Side]], values: NDArray[np.int64], copies: NDArray[np.int64], floor: int
-                  ) -> list[Content]:
-        """Contents of the best pairs of parts; the price of memory rises while some of them do not fit."""
-        found: dict[Content, None] = {}
+    def _patterns(self, splits: list[list[_Side]], values: NDArray[np.int64], copies: NDArray[np.int64], floor: int
+                  ) -> list[Pattern]:
+        """Patterns of the best pairs of parts; the price of memory rises while some of them do not fit."""
+        found: dict[Pattern, None] = {}
         highest = 0
         for part in (0.0, *PARTS_OF_WORTH):
             gib_price, fitting = part * highest / self.memory_gib, True
@@ -131,15 +131,15 @@ class TurnsOracle:
             for most, sides, chosen in pairs[:MOST_FOUND]:
                 if most <= (0 if part else floor):
                     break
-                ways = [content_at(side.levels, level, values, copies, gib_price)
+                ways = [pattern_at(side.levels, level, values, copies, gib_price)
                         for side, level in zip(sides, chosen, strict=True)]
                 parts = tuple((side.share, tuple(rows)) for side, rows in zip(sides, ways, strict=True) if rows)
-                content = tuple(sorted(int(self.role[row]) for rows in ways for row in rows))
-                if not content or values[list(content)].sum() <= floor:
+                pattern = tuple(sorted(int(self.role[row]) for rows in ways for row in rows))
+                if not pattern or values[list(pattern)].sum() <= floor:
                     continue
-                if content in found or self._settles(parts):
-                    self.known[content] = self.known.get(content) or parts
-                    found[content] = None
+                if pattern in found or self._settles(parts):
+                    self.known[pattern] = self.known.get(pattern) or parts
+                    found[pattern] = None
                 else:
                     fitting = False
             if fitting:
@@ -147,7 +147,7 @@ class TurnsOracle:
         return list(found)
 
     def _most(self, splits: list[list[_Side]], values: NDArray[np.int64], floor: int) -> int:
-        """An upper bound on the value of any content."""
+        """An upper bound on the value of any pattern."""
         least = self._highest(splits, values, 0.0)
         for part in PARTS_OF_WORTH if least > floor else ():
             gib_price = part * least / self.memory_gib
@@ -191,7 +191,7 @@ def _splits(tables: TurnTables, start: NDArray[np.int64], grid: Grid, relaxed: b
 
 def oracle(instance: Instance, entry: FleetEntry, profile: str, data: Gpulets, roles: Sequence[Role],
            copies: NDArray[np.int64]) -> TurnsOracle | None:
-    """The oracle of a slice kind; None for all but whole GPUs, and where no role has a model that the data knows."""
+    """The oracle of a slice type; None for all but whole GPUs, and where no role has a model that the data knows."""
     if profile != WHOLE or not any(name in data.models for role in roles for name in role.models):
         return None
     return TurnsOracle(instance, data, roles, copies, entry.type.slice_mps_clients(profile) if entry.mps else 1)

@@ -234,5 +234,5 @@ def test_slices_of_ruin_and_recreate_are_columns():
         problem = Problem(instance, finer=finer)
         program = Program(problem, np.zeros(len(problem.roles), int), np.ones(len(problem.groups), int))
         add_plan(program, problem, plan)
-        many.append(sum(len(content) > 1 for _, content in program.contents))
+        many.append(sum(len(pattern) > 1 for _, pattern in program.patterns))
     assert pieces and many[1] >= 0.8 * len(pieces) > many[0]

@@ -51,13 +51,13 @@ def test_no_content_is_worth_more_than_is_told(fleet, shared, rule):
     capacities = {kind: several[0] for kind, several in capacities_of(problem).items()}
     for kind in draw.choice(list(capacities), 8):
         worth = Worth(1 + draw.exponential(1, 2), draw.normal(0, 300, 2), np.array([np.inf, 500.0]))
-        most, promises, members = capacities[kind].price(worth)
-        for content in [random_content(draw, shared), *(one for one in members[:1] if len(one) > 1)]:
-            found = judge.held(int(kind), content, capacities[kind].batches)
+        most, rated_patterns, members = capacities[kind].price(worth)
+        for pattern in [random_pattern(draw, shared), *(one for one in members[:1] if len(one) > 1)]:
+            found = judge.held(int(kind), pattern, capacities[kind].batches)
             if found is not None:
                 known += 1
                 assert value(worth, found.members, found.rps) <= most * (1 + 1e-12)
-        assert all(value(worth, *promise) <= most * (1 + 1e-9) for promise in promises)
+        assert all(value(worth, *rated) <= most * (1 + 1e-9) for rated in rated_patterns)
     assert known >= 8
 
 
@@ -70,7 +70,7 @@ def small(fleet, shared, rule):
                               policy={"latency_budget": rule, "share_slices": shared})
 
 
-def random_content(draw, shared):
+def random_pattern(draw, shared):
     """Two to four replicas; processes of closed networks, or parts of a GPU in steps of a fortieth."""
     size = int(draw.integers(2, 5))
     parts = draw.multinomial(40 - size, np.ones(size) / size) + 1

@@ -30,11 +30,11 @@ def possible(problem, copies):
 
 def holds(problem, pattern):
     points, units = np.zeros((2, len(pattern)), int)
-    return arrange(problem.fleet.supplies[0].tables, np.array(pattern), len(pattern), units, points, TRIES) != NONE
+    return arrange(problem.fleet.pools[0].tables, np.array(pattern), len(pattern), units, points, TRIES) != NONE
 
 
 def priced(problem, values, cells):
-    tables = problem.fleet.supplies[0].tables
+    tables = problem.fleet.pools[0].tables
     offered = options_of(tables, problem.classes.demands, problem.classes.counts)
     found = search(tables, offered, values, 0, cells, PLENTY, np.arange(1, tables.most + 1))
     return found, [tuple(members[:size]) for members, size in zip(found.members.tolist(), found.size, strict=True)]

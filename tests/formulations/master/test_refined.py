@@ -17,4 +17,4 @@ def test_finer_steps_prove_two_gpus():
         bounds.append(list(fine.rounds(float("inf")))[-1])
     assert bounds[0] == 1 and bounds[-1] == 2
     assert {role.rate_rps for role in coarse.problem.roles} < {role.rate_rps for role in fine.problem.roles}
-    assert len(fine.program.contents) >= len(coarse.program.contents)
+    assert len(fine.program.patterns) >= len(coarse.program.patterns)

@@ -8,7 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from provision.formulations.pricing.register import oracles_of
-from provision.formulations.pricing.shared_mig.ways import least_use, most_use
+from provision.formulations.pricing.shared_mig.run_options import least_use, most_use
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import Role
 from provision.models.hardware.gpu import WHOLE
@@ -37,7 +37,7 @@ def _problem(data, rest, models):
 def _oracle(problem, data):
     kind = data.draw(st.sampled_from(sorted(oracles_of(problem))))
     [oracle] = oracles_of(problem)[kind]
-    return problem.segments.kinds[kind].profile, oracle
+    return problem.segments.slice_types[kind].profile, oracle
 
 
 def _values(problem, data):
@@ -79,7 +79,7 @@ def _tail_ms(problem, role, member, found):
 @settings(max_examples=6, deadline=None)
 def test_contents_hold_at_their_rates_and_below(rest, models, data):
     """Every content that is offered has operating points that hold, whatever part of the rates is routed."""
-    _contents_hold(_problem(data, rest, models), data)
+    _patterns_hold(_problem(data, rest, models), data)
 
 
 @pytest.mark.parametrize(("rest", "models"), [(NETWORK | RANDOM, NETWORK_MODELS), (TURNS | RANDOM, TURNS_MODELS)],
@@ -88,18 +88,18 @@ def test_contents_hold_at_their_rates_and_below(rest, models, data):
 @settings(max_examples=2, deadline=None, phases=[Phase.generate])
 def test_contents_keep_their_percentiles_under_queueing(rest, models, data):
     """The same for the percentile of requests; searches there are slower, so that failures are not made smaller."""
-    _contents_hold(_problem(data, rest, models), data)
+    _patterns_hold(_problem(data, rest, models), data)
 
 
-def _contents_hold(problem, data):
+def _patterns_hold(problem, data):
     """Check contents that an oracle offers against the scalar path."""
     profile, oracle = _oracle(problem, data)
     values = _values(problem, data)
     found = oracle.price(values, 0, data.draw(st.integers(0, 1)))
-    for content in (*found.contents[:5], *oracle.seeds()[:2]):
-        assert values[list(content)].sum() <= found.most or content in oracle.seeds()
-        roles = [problem.roles[at] for at in content]
-        runs = oracle.running(content)
+    for pattern in (*found.patterns[:5], *oracle.seeds()[:2]):
+        assert values[list(pattern)].sum() <= found.most or pattern in oracle.seeds()
+        roles = [problem.roles[at] for at in pattern]
+        runs = oracle.running(pattern)
         assert runs is not None
         for _ in range(3):
             parts = data.draw(st.lists(st.floats(0, 1) | st.just(1.0), min_size=len(roles), max_size=len(roles)))
@@ -118,7 +118,7 @@ def test_single_requests_that_take_longer_than_a_batch_are_planned_for():
     problem = Problem(Instance(version=1, name="single", **NETWORK, workloads=[
         {"name": name, "model": "inceptionv3", "slo_ms": 2 * budget_ms, "rate_rps": 950 / budget_ms} for name in "ab"]))
     pairs = list(itertools.combinations_with_replacement(range(len(problem.roles)), 2))
-    found = [(problem.segments.kinds[kind].profile, [problem.roles[at] for at in pair], oracle.running(pair))
+    found = [(problem.segments.slice_types[kind].profile, [problem.roles[at] for at in pair], oracle.running(pair))
              for kind, [oracle] in oracles_of(problem).items() for pair in pairs]
     running = [one for one in found if one[2]]
     assert running
@@ -149,7 +149,7 @@ def _no_more_than_the_bound(problem, data):
     """Replicas drawn at random, at rates of their roles, against the oracle's bound where they hold."""
     profile, oracle = _oracle(problem, data)
     [performance] = problem.instance.performance
-    members, content = [], []
+    members, pattern = [], []
     for _ in range(data.draw(st.integers(2, 4))):
         at = data.draw(st.integers(0, len(problem.roles) - 1))
         role = problem.roles[at]
@@ -158,11 +158,11 @@ def _no_more_than_the_bound(problem, data):
         members.append(Member(model, batch, data.draw(st.integers(1, 2)), 1.0, rate_rps, None,
                               problem.instance.policy.fill_ms(role.slo_ms),
                               problem.instance.policy.rule.random_arrivals))
-        content.append(at)
-    counts = np.bincount(content, minlength=len(problem.roles))
-    if _holds(problem, profile, [problem.roles[at] for at in content], members) and (counts <= oracle.copies).all():
+        pattern.append(at)
+    counts = np.bincount(pattern, minlength=len(problem.roles))
+    if _holds(problem, profile, [problem.roles[at] for at in pattern], members) and (counts <= oracle.copies).all():
         values = (counts > 0) * 100
-        assert oracle.price(values, 0, data.draw(st.integers(0, 1))).most >= values[content].sum()
+        assert oracle.price(values, 0, data.draw(st.integers(0, 1))).most >= values[pattern].sum()
 
 
 @given(data=st.data())
@@ -179,17 +179,17 @@ def _no_more_in_turns_than_the_bound(problem, data):
     _, oracle = _oracle(problem, data)
     [performance] = problem.instance.performance
     split = data.draw(st.sampled_from(performance.splits))
-    members, content = [], []
+    members, pattern = [], []
     for turn in range(len(split)):
         for _ in range(data.draw(st.integers(1, 2))):
-            content.append(data.draw(st.integers(0, len(problem.roles) - 1)))
-            role = problem.roles[content[-1]]
+            pattern.append(data.draw(st.integers(0, len(problem.roles) - 1)))
+            role = problem.roles[pattern[-1]]
             model, batch = data.draw(st.sampled_from(role.models)), data.draw(st.sampled_from(performance.batches))
             members.append(Member(model, batch, 1, split[turn], role.rate_rps, turn, partly_filled=True))
-    counts = np.bincount(content, minlength=len(problem.roles))
-    if _holds(problem, WHOLE, [problem.roles[at] for at in content], members) and (counts <= oracle.copies).all():
+    counts = np.bincount(pattern, minlength=len(problem.roles))
+    if _holds(problem, WHOLE, [problem.roles[at] for at in pattern], members) and (counts <= oracle.copies).all():
         values = _values(problem, data)
-        assert oracle.price(values, 0, data.draw(st.integers(0, 1))).most >= values[content].sum()
+        assert oracle.price(values, 0, data.draw(st.integers(0, 1))).most >= values[pattern].sum()
 
 
 @given(data=st.data())
@@ -209,13 +209,13 @@ def test_no_gpu_in_turns_is_worth_more_than_the_bound(data):
             classes.append(role)
     if not _holds(problem, WHOLE, classes, members):
         return
-    values, worth, content = _values(problem, data), 0, []
+    values, worth, pattern = _values(problem, data), 0, []
     for role, one in zip(classes, performance.predict(WHOLE, members), strict=True):
         reached = [at for at, other in enumerate(problem.roles) if other.workload_class == role.workload_class
                    and other.rate_rps <= one.throughput_rps]
-        content.append(max(reached, key=lambda at: values[at]))
-        worth += int(values[content[-1]])
-    if (np.bincount(content, minlength=len(values)) <= oracle.copies).all():
+        pattern.append(max(reached, key=lambda at: values[at]))
+        worth += int(values[pattern[-1]])
+    if (np.bincount(pattern, minlength=len(values)) <= oracle.copies).all():
         assert oracle.price(values, 0, data.draw(st.integers(0, 1))).most >= worth
 
 

@@ -111,12 +111,12 @@ def test_counts_of_types_are_the_cheapest_that_satisfy_all_cuts(data):
     owned = V100.model_copy(update={"price_per_hour": 1.0, "count": int(draw.integers(0, 4))})
     later = [T4, T4.model_copy(update={"count": int(draw.integers(0, 6))})][int(draw.integers(2))]
     fleet = shared_problem(offered(owned, V100.model_copy(update={"count": 2}), later)).fleet
-    proof, cuts = TypeCounts(fleet.supplies, 8), []
+    proof, cuts = TypeCounts(fleet.pools, 8), []
     for _ in range(3):
         cuts.append((int(draw.integers(0, 60)), draw.integers(1, 12, 2)))
         proof.add(*cuts[-1])
         kept = [counts for counts in product(range(min(owned.count + 2, 8) + 1), range((later.count or 8) + 1))
                 if all(most @ np.array(counts) >= worth for worth, most in cuts)
                 and (later.count is None or counts[1] <= later.count)]
-        prices = [sum(one.cost(many) for one, many in zip(fleet.supplies, counts, strict=True)) for counts in kept]
+        prices = [sum(one.cost(many) for one, many in zip(fleet.pools, counts, strict=True)) for counts in kept]
         assert proof.bound == min(prices, default=inf)

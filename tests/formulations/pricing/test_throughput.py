@@ -16,8 +16,8 @@ from throughput_oracle import instance_serves, most_isolated, most_shared
 import provision
 from provision.cli import main
 from provision.formulations.pricing.capacities import sets_of
-from provision.formulations.pricing.mps.boxes import most_throughput
-from provision.formulations.pricing.mps.menus import menu_of
+from provision.formulations.pricing.mps.best_points import most_throughput
+from provision.formulations.pricing.mps.choices import choices_of
 from provision.formulations.pricing.mps.throughput_plans import throughput_problem
 from provision.formulations.search.problem import Problem
 from provision.instances.generators.synthetic import random_instance
@@ -95,8 +95,8 @@ def test_no_points_beat_the_bound_of_a_set(inss, chosen, random, boxes):
     """Random points that hold by the scalar path are worth no more; the points found are worth what is said."""
     group, rule = [inss.workloads[at] for at in sorted(chosen)], inss.shared_rule
     data, units = inss.performance[0], inss.performance[0].hardware.units
-    menu = menu_of(inss, "v100", [((one.model,), inss.budget_ms(one), inss.planned_rps(one)) for one in group])
-    found = most_throughput(menu, np.arange(len(group)), boxes)
+    choices = choices_of(inss, "v100", [((one.model,), inss.budget_ms(one), inss.planned_rps(one)) for one in group])
+    found = most_throughput(choices, np.arange(len(group)), boxes)
 
     def worth(points):
         members = [Member(one.model, batch, 1, many / units, partly_filled=rule.random_arrivals)
@@ -160,7 +160,10 @@ def test_where_the_search_finds_no_points_a_plan_has_such_as_hold():
     """The points of a least packing serve for plans too; they are worth no more than the best."""
     problem = throughput_problem(INSS)
     pattern = next((0, pair) for pair in combinations(range(8), 2) if problem.points((0, pair)) is not None)
-    problem.known[pattern] = most_throughput(problem.menus[0], np.array(pattern[1]), 1)._replace(value=-1.0), 1
+    problem.known[pattern] = (
+        most_throughput(problem.choices_of_groups[0], np.array(pattern[1]), 1)._replace(value=-1.0),
+        1,
+    )
     held = problem.chosen(pattern)
     assert (held >= 0).all() and held[:, 0].sum() + 2 <= INSS.performance[0].hardware.units
     del problem.known[pattern]

@@ -53,7 +53,7 @@ def of_models(instance, models):
 def least_alone(instance):
     """(workloads,) least units of a V100 that each needs alone."""
     problem = shared_problem(instance)
-    return least_units(problem.fleet.supplies[0].tables)[problem.classes.of_part]
+    return least_units(problem.fleet.pools[0].tables)[problem.classes.of_part]
 
 
 @pytest.mark.parametrize("kind", range(len(ALONE)))

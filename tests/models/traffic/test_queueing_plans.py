@@ -36,7 +36,7 @@ def test_a_higher_rate_than_planned_is_late(instance):
     """A segment at its usable rate holds; the verifier names the P99 of one that is given 1.5 % more."""
     segments = best_segments(instance)
     plan = provision.solve(instance, "greedy", replay=False).plan
-    kinds = [(kind.profile, index) for index, kind in enumerate(segments.kinds)]
+    kinds = [(kind.profile, index) for index, kind in enumerate(segments.slice_types)]
     names = [one.name for one in instance.workloads]
     *_, piece, replica = max(plan.replicas(), key=lambda found: found[3].rate_rps)
     usable = segments.throughput_rps[names.index(replica.workload), dict(kinds)[piece.profile]]

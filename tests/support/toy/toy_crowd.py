@@ -17,7 +17,7 @@ class Crowd(PerformanceData):
     """Milliseconds per request of each model, times the number of replicas on the GPU."""
 
     sharing = "always"
-    single_content = True
+    single_pattern = True
     kind: Literal["crowd"]
     models: dict[str, float]
     most: int = 4
@@ -43,20 +43,20 @@ class CrowdOracle:
         self.instance, self.data, self.roles = instance, data, roles
         sizes = range(1, data.most + 1)
         sets = [one for size in sizes for one in combinations_with_replacement(range(len(roles)), size)]
-        self.contents = [one for one in sets if self.running(one)]
+        self.patterns = [one for one in sets if self.running(one)]
         self.loose = [one for one in sets if self.running(one, 1 + 3e-9)]
 
     def seeds(self):
-        return [one for one in self.contents if len(one) == 1]
+        return [one for one in self.patterns if len(one) == 1]
 
     def price(self, values, floor, effort):
-        dear = [one for one in self.contents if values[list(one)].sum() > floor]
+        dear = [one for one in self.patterns if values[list(one)].sum() > floor]
         most = max((int(values[list(one)].sum()) for one in self.loose), default=0)
         return Priced(dear, most, True)
 
-    def running(self, content, slack=1.0):
+    def running(self, pattern, slack=1.0):
         """The largest batch of each replica that keeps its SLO, if it carries the role's rate."""
-        found = [self._run(self.roles[at], len(content), slack) for at in content]
+        found = [self._run(self.roles[at], len(pattern), slack) for at in pattern]
         return None if None in found else found
 
     def _run(self, role, count, slack):

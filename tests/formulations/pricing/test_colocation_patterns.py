@@ -87,14 +87,14 @@ def test_contents_run_and_nothing_is_worth_more_than_the_bound(seed, resources, 
     each = [at for at, many in enumerate(copies) for _ in range(many)]
     values = rng.integers(1, 1000, len(roles))
     found = oracle.price(values, 0, effort)
-    for content in [*found.contents, *oracle.seeds()]:
-        runs = oracle.running(content)
+    for pattern in [*found.patterns, *oracle.seeds()]:
+        runs = oracle.running(pattern)
         assert runs is not None
         assert sum(one.sm_share for one in runs) <= 1 + TOLERANCE
         members = [Member(roles[at].models[one.model], one.batch, one.processes, one.sm_share)
-                   for at, one in zip(content, runs, strict=True)]
+                   for at, one in zip(pattern, runs, strict=True)]
         together = data.predict("whole", members)
-        assert all(keeps(data, roles[at], one) for at, one in zip(content, together, strict=True))
+        assert all(keeps(data, roles[at], one) for at, one in zip(pattern, together, strict=True))
     possible = {tuple(sorted(chosen)) for size in range(1, len(each) + 1) for chosen in combinations(each, size)}
     best = max(int(values[list(one)].sum()) for one in possible if can_share(data, [roles[at] for at in one]))
     assert found.most >= best

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import provision
+from provision.formulations.master.breakpoints import BROKEN, Breakpoints
 from provision.formulations.master.generation import Generation
-from provision.formulations.master.knots import BROKEN, Knots
 from provision.formulations.search.problem import Problem
 
 
@@ -36,13 +36,13 @@ def problem():
 @given(st.lists(st.integers(0, 10**6), max_size=8), st.integers(0, 2**32 - 1))
 def test_prices_rise_with_the_rate_and_jump_only_at_knots(problem, jumps, seed):
     """Prices of roles lie between those of their neighbouring knots, whatever the knots are."""
-    knots = Knots(problem)
-    knots.jump([at % len(problem.roles) for at in jumps])
-    prices = np.random.default_rng(seed).random(knots.weights.shape[0])
-    assert np.allclose(knots.weights.sum(axis=0), 1)
-    assert knots.weights.min() >= 0
-    found = knots.weights.T @ prices
-    at = np.flatnonzero(knots.chosen)
+    breakpoints = Breakpoints(problem)
+    breakpoints.jump([at % len(problem.roles) for at in jumps])
+    prices = np.random.default_rng(seed).random(breakpoints.weights.shape[0])
+    assert np.allclose(breakpoints.weights.sum(axis=0), 1)
+    assert breakpoints.weights.min() >= 0
+    found = breakpoints.weights.T @ prices
+    at = np.flatnonzero(breakpoints.chosen)
     assert np.allclose(found[at], prices)
     for low, high in pairwise(at):
         within = found[low : high + 1]
@@ -56,26 +56,26 @@ def test_fewer_rows_relax_the_program_and_splitting_ends_at_its_value(problem):
     for _ in generation.rounds(np.inf):
         if generation.round == 12:
             break
-    program, knots = generation.program, Knots(problem)
-    whole, first = program.relaxed(), program.relaxed(knots=knots)
-    assert not knots.all
+    program, breakpoints = generation.program, Breakpoints(problem)
+    whole, first = program.relaxed(), program.relaxed(breakpoints=breakpoints)
+    assert not breakpoints.all
     assert first.value <= whole.value + 1e-9
     found = first
-    while knots.split(found.spare):
-        found = program.relaxed(knots=knots)
+    while breakpoints.split(found.spare):
+        found = program.relaxed(breakpoints=breakpoints)
         assert first.value - 1e-9 <= found.value <= whole.value + 1e-9
-    assert not knots.all
+    assert not breakpoints.all
     assert found.value == pytest.approx(whole.value, abs=1e-2)
     reduced = found.reduced[program.others :]
     assert reduced.min() >= -1e-7
 
 
 def test_a_broken_row_becomes_a_jump(problem):
-    knots = Knots(problem)
-    at = int(np.flatnonzero(~knots.chosen)[0])
+    breakpoints = Breakpoints(problem)
+    at = int(np.flatnonzero(~breakpoints.chosen)[0])
     spare = np.zeros(len(problem.roles))
-    assert not knots.split(spare)
+    assert not breakpoints.split(spare)
     spare[at] = -2 * BROKEN
-    assert knots.split(spare)
-    assert knots.jumps[at]
-    assert knots.chosen[at + 1]
+    assert breakpoints.split(spare)
+    assert breakpoints.jumps[at]
+    assert breakpoints.chosen[at + 1]

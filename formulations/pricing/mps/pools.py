@@ -11,7 +11,7 @@ from provision.models.problem.instance import Instance
 
 
 @dataclass(frozen=True)
-class GpuSupply(PriceTiers):
+class GpuPool(PriceTiers):
     """GPUs of one type with their prices, and the PointTables of all classes on it."""
 
     gpu: str
@@ -20,9 +20,9 @@ class GpuSupply(PriceTiers):
 
 @dataclass(frozen=True)
 class Fleet:
-    """The GPU supplies of an instance, the ``prices`` of its fleet entries in units, and the price of a ``unit``."""
+    """The GPU pools of an instance, the ``prices`` of its fleet entries in units, and the price of a ``unit``."""
 
-    supplies: tuple[GpuSupply, ...]
+    pools: tuple[GpuPool, ...]
     prices: tuple[int, ...]
     unit: Fraction
 
@@ -49,8 +49,8 @@ def fleet_of(instance: Instance, demands: Sequence[Demand], replicas: int) -> Fl
         if entry.gpu in data:
             tiers.setdefault(entry.gpu, []).append((price, entry.count))
     tables = {gpu: tables_of(data[gpu], instance.shared_rule, demands) for gpu in tiers}
-    supplies = []
+    pools = []
     for gpu, offers in tiers.items():
         priced = price_tiers(offers, replicas, max(prices) or 1)
-        supplies.append(GpuSupply(priced.tiers, priced.count, gpu, tables[gpu]))
-    return Fleet(tuple(supplies), tuple(prices), unit)
+        pools.append(GpuPool(priced.tiers, priced.count, gpu, tables[gpu]))
+    return Fleet(tuple(pools), tuple(prices), unit)

@@ -28,7 +28,7 @@ OF_DEMAND = ("room_ms", "loose_ms", "hold_ms", "each_ms")
 """The fields of a Menu with a row per model, and per demand."""
 
 
-class Menu(NamedTuple):
+class Choices(NamedTuple):
     """The choices of all demands on one GPU type; units and batches count from 1, as positions from 0.
 
     Arrays (models, units, batches): ``active_ms``, ``power_w``, ``cache``; (models, batches): ``feedback_ms``;
@@ -57,7 +57,7 @@ class Menu(NamedTuple):
     most: int
 
 
-def menu_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Menu:
+def choices_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Choices:
     """The Menu of some demands ((model,), budget in ms, rate in requests/s) on whole GPUs of a type.
 
     A demand whose model the data does not know has no room.
@@ -79,7 +79,7 @@ def menu_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Menu:
     power_w, cache = np.array([one.power_w for one in terms]), np.array([one.cache for one in terms])
     if rule.random_arrivals:  # batches may be partly filled, and a smaller one may demand more
         power_w, cache = np.maximum.accumulate(power_w, axis=2), np.maximum.accumulate(cache, axis=2)
-    return Menu(
+    return Choices(
         active_ms=np.array([one.active_ms for one in terms]),
         power_w=power_w,
         cache=cache,
@@ -101,17 +101,19 @@ def menu_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Menu:
     )
 
 
-def with_units(menu: Menu, fixed: Sequence[tuple[int, int]]) -> Menu:
+def with_units(choices: Choices, fixed: Sequence[tuple[int, int]]) -> Choices:
     """A Menu with further demands: each is one of the Menu's, by index, with its number of units given."""
     if not fixed:
-        return menu
+        return choices
     demand, units = np.array(fixed).T
-    of = menu.model[demand]
-    others = np.arange(1, menu.active_ms.shape[1] + 1) != units[:, None]
-    more: dict[str, Any] = {name: np.concatenate([getattr(menu, name), getattr(menu, name)[of]]) for name in OF_MODEL}
-    more["active_ms"][len(menu.active_ms) :][others] = np.inf
-    more |= {name: np.concatenate([getattr(menu, name), getattr(menu, name)[demand]]) for name in OF_DEMAND}
-    return menu._replace(model=np.append(menu.model, len(menu.active_ms) + np.arange(len(fixed))), **more)
+    of = choices.model[demand]
+    others = np.arange(1, choices.active_ms.shape[1] + 1) != units[:, None]
+    more: dict[str, Any] = {
+        name: np.concatenate([getattr(choices, name), getattr(choices, name)[of]]) for name in OF_MODEL
+    }
+    more["active_ms"][len(choices.active_ms) :][others] = np.inf
+    more |= {name: np.concatenate([getattr(choices, name), getattr(choices, name)[demand]]) for name in OF_DEMAND}
+    return choices._replace(model=np.append(choices.model, len(choices.active_ms) + np.arange(len(fixed))), **more)
 
 
 def _room_ms(rule: LatencyRule, terms: Terms, demand: Demand, slack: float) -> Floats:

@@ -1,10 +1,10 @@
-"""Knots: the roles whose prices the linear program chooses; prices of the roles between them are interpolated.
+"""Breakpoints: the roles whose prices the linear program chooses; prices of the roles between them are interpolated.
 
 Fine steps of rates make many rows of places, and a linear program whose duals are far from unique. But along the rates
-of a workload class the duals mostly rise evenly, with few jumps. So the rows of the roles between two knots are
+of a workload class the duals mostly rise evenly, with few jumps. So the rows of the roles between two breakpoints are
 replaced by weighted sums of them, which relaxes the program: its duals are still prices, and every price proves a
-bound. Where a solution breaks a row of a role, that role and the next easier one become knots, so that prices may jump
-there (dynamic constraint aggregation: Elhallaoui et al. 2005). Without such rows the solution is one of all rows.
+bound. Where a solution breaks a row of a role, that role and the next easier one become breakpoints, so that prices may
+jump there (dynamic constraint aggregation: Elhallaoui et al. 2005). Without such rows the solution is one of all rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,8 +24,8 @@ MANY, FIRST = 30, 12
 """Prices of a class of more roles than MANY may jump at so many of them at first, spread evenly."""
 
 
-class Knots:
-    """The knots of one Problem.
+class Breakpoints:
+    """The breakpoints of one Problem.
 
     Parameters
     ----------
@@ -35,14 +35,14 @@ class Knots:
     Attributes
     ----------
     jumps
-        (roles,) flags the roles between which and the next easier one prices may jump; both are knots.
+        (roles,) flags the roles between which and the next easier one prices may jump; both are breakpoints.
     weights
-        (knots, roles) the weight of each role's row in the rows of knots.
+        (breakpoints, roles) the weight of each role's row in the rows of breakpoints.
     within
-        (edges,) flags the edges of ``problem.edges`` within a workload class. Rows of knots hand down to the next one
-        of the class instead.
+        (edges,) flags the edges of ``problem.edges`` within a workload class. Rows of breakpoints hand down to the next
+        one of the class instead.
     handing
-        (knots, columns) what such columns take from the row of a knot and give to the next easier one.
+        (breakpoints, columns) what such columns take from the row of a breakpoint and give to the next easier one.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -59,11 +59,12 @@ class Knots:
 
     @property
     def all(self) -> bool:
-        """Whether every role is a knot."""
+        """Whether every role is a breakpoint."""
         return bool(self.chosen.all())
 
     def solve(self, rows: Rows, first_role: int, first_edge: int) -> LinearSolution | None:
-        """The optimum of a linear program over knots, in terms of all its rows and columns; None when it has none.
+        """The optimum of a linear program over breakpoints, in terms of all its rows and columns; None when it has
+        none.
 
         Parameters
         ----------
@@ -92,7 +93,7 @@ class Knots:
         return LinearSolution(found.value, x, sums.T @ found.duals, reduced)
 
     def split(self, spare: NDArray[np.float64]) -> bool:
-        """Make knots where rows are broken most; whether there are any.
+        """Make breakpoints where rows are broken most; whether there are any.
 
         Parameters
         ----------
@@ -122,26 +123,32 @@ class Knots:
         return zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)
 
     def _build(self) -> None:
-        """Work out the weights and edges of the present knots."""
+        """Work out the weights and edges of the present breakpoints."""
         self.chosen = self.jumps.copy()
         self.chosen[1:] |= self.jumps[:-1]
         self.chosen[self.starts[:-1]] = self.chosen[self.starts[1:] - 1] = True
         rate_rps = np.array([role.upto_rps for role in self.roles])
-        knots = np.flatnonzero(self.chosen)
-        after = np.searchsorted(knots, np.arange(len(self.roles)))
-        upper = knots[np.maximum(after - 1, 0)]
-        width = rate_rps[upper] - rate_rps[knots[after]]
-        weight = np.where(self.chosen, 0.0, (rate_rps - rate_rps[knots[after]]) / np.where(width > 0, width, 1.0))
+        breakpoints = np.flatnonzero(self.chosen)
+        after = np.searchsorted(breakpoints, np.arange(len(self.roles)))
+        upper = breakpoints[np.maximum(after - 1, 0)]
+        width = rate_rps[upper] - rate_rps[breakpoints[after]]
+        weight = np.where(self.chosen, 0.0, (rate_rps - rate_rps[breakpoints[after]]) / np.where(width > 0, width, 1.0))
         roles = np.arange(len(self.roles))
         self.weights = csr_array(coo_array(
             (np.concatenate([1 - weight, weight]),
              (np.concatenate([after, np.maximum(after - 1, 0)]), np.concatenate([roles, roles]))),
-            (len(knots), len(self.roles))))
-        harder = np.flatnonzero(~np.isin(knots[1:], self.starts))
+            (len(breakpoints), len(self.roles))))
+        harder = np.flatnonzero(~np.isin(breakpoints[1:], self.starts))
         columns = np.arange(len(harder))
-        self.handing = csc_array(coo_array(
-            (np.repeat([-1.0, 1.0], len(harder)),
-             (np.concatenate([harder, harder + 1]), np.concatenate([columns, columns]))), (len(knots), len(harder))))
+        self.handing = csc_array(
+            coo_array(
+                (
+                    np.repeat([-1.0, 1.0], len(harder)),
+                    (np.concatenate([harder, harder + 1]), np.concatenate([columns, columns])),
+                ),
+                (len(breakpoints), len(harder)),
+            )
+        )
 
 
 def _spread(roles: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """Cells, the nodes of the search for patterns: a number of members, and ranges of their total cache demand and power.
 
-A lower end of the ranges tells how much every member of the cell is slowed at least, so the value of each option is
-known there. The best pattern of a cell is then a knapsack: a given number of offers, within the units of the GPU and
+A lower end of the ranges tells how much every member of the node is slowed at least, so the value of each option is
+known there. The best pattern of a node is then a knapsack: a given number of offers, within the units of the GPU and
 within the upper ends of cache demand and power. The last two constraints are relaxed with multipliers (Lagrangian
 relaxation, Geoffrion 1974), which are improved by Polyak's rule.
 """
@@ -18,7 +18,7 @@ from provision.models.base.compiled import compiled
 
 NEVER = -(1 << 60)
 STEPS = 4
-"""How many multipliers are tried in a cell."""
+"""How many multipliers are tried in a node."""
 DEAREST = 1e10
 """Most that all cache demand, or all power, may cost at the multipliers: rounding errors then stay below 1."""
 
@@ -27,7 +27,7 @@ Range = tuple[float, float]
 """The least and the most of a quantity."""
 
 
-class Cell(NamedTuple):
+class Node(NamedTuple):
     """``size`` members whose cache demand and power (W) lie in (least, most), and the multipliers to begin with."""
 
     size: int
@@ -37,8 +37,8 @@ class Cell(NamedTuple):
     power_price: float
 
 
-class CellBound(NamedTuple):
-    """The knapsack of a cell, solved: no pattern in the cell is worth more than ``most``.
+class NodeBound(NamedTuple):
+    """The knapsack of a node, solved: no pattern in the node is worth more than ``most``.
 
     ``values`` (offers,) are the offers' values less the price of their cache demand and power at the multipliers;
     ``best`` is as in ``fill``. The true value of a set of offers exceeds the sum of its ``values`` by at most
@@ -46,34 +46,34 @@ class CellBound(NamedTuple):
     """
 
     most: int
-    cell: Cell
+    node: Node
     values: Ints
     best: Ints
     allowance: int
 
 
 @compiled
-def first_cells(tables: PointTables, options: Options, count: int) -> tuple[Cell, Cell]:
-    """The two cells, below and above the power cap, that hold all patterns of ``count`` members."""
+def first_nodes(tables: PointTables, options: Options, count: int) -> tuple[Node, Node]:
+    """The two nodes, below and above the power cap, that hold all patterns of ``count`` members."""
     cache = (0.0, count * options.cache[1])
     full_w = max(tables.cap_w - tables.idle_w, 0.0)
     above_w = (full_w, max(count * options.power_w[1], full_w))
-    return Cell(count, cache, (0.0, full_w), 0.0, 0.0), Cell(count, cache, above_w, 0.0, 0.0)
+    return Node(count, cache, (0.0, full_w), 0.0, 0.0), Node(count, cache, above_w, 0.0, 0.0)
 
 
 @compiled
-def halves(tables: PointTables, cell: Cell) -> tuple[Cell, Cell]:
-    """A cell cut in two along the range that slows replicas more; power below the cap slows nobody."""
-    cache, power_w = cell.cache, cell.power_w
+def halves(tables: PointTables, node: Node) -> tuple[Node, Node]:
+    """A node cut in two along the range that slows replicas more; power below the cap slows nobody."""
+    cache, power_w = node.cache, node.power_w
     capped = power_w[0] + tables.idle_w >= tables.cap_w
     slower = _spread(tables, power_w) * tables.slows[1] if capped else 0.0
     if _spread(tables, cache) * tables.slows[0] >= slower:
         middle = _middle(tables, cache)
-        return (Cell(cell.size, (cache[0], middle), power_w, cell.cache_price, cell.power_price),
-                Cell(cell.size, (middle, cache[1]), power_w, cell.cache_price, cell.power_price))
+        return (Node(node.size, (cache[0], middle), power_w, node.cache_price, node.power_price),
+                Node(node.size, (middle, cache[1]), power_w, node.cache_price, node.power_price))
     middle = _middle(tables, power_w)
-    return (Cell(cell.size, cache, (power_w[0], middle), cell.cache_price, cell.power_price),
-            Cell(cell.size, cache, (middle, power_w[1]), cell.cache_price, cell.power_price))
+    return (Node(node.size, cache, (power_w[0], middle), node.cache_price, node.power_price),
+            Node(node.size, cache, (middle, power_w[1]), node.cache_price, node.power_price))
 
 
 @compiled
@@ -89,25 +89,25 @@ def _middle(tables: PointTables, side: Range) -> float:
 
 
 @compiled
-def relaxed(tables: PointTables, offers: Offers, cell: Cell, floor: int) -> CellBound:
-    """The CellBound of a cell at the best multipliers found; ``most`` is NEVER when no set fits the units."""
+def relaxed(tables: PointTables, offers: Offers, node: Node, floor: int) -> NodeBound:
+    """The CellBound of a node at the best multipliers found; ``most`` is NEVER when no set fits the units."""
     limit = tables.limit
-    if not len(offers.units) or cell.size * offers.units[-1] > limit:
-        return CellBound(NEVER, cell, offers.value, np.empty((0, 0, 0), np.int64), 0)
-    found = at = _priced(offers, cell, limit)
+    if not len(offers.units) or node.size * offers.units[-1] > limit:
+        return NodeBound(NEVER, node, offers.value, np.empty((0, 0, 0), np.int64), 0)
+    found = at = _priced(offers, node, limit)
     for _ in range(STEPS - 1):
         if found.most <= floor:
             break
-        cache, power_w = _brought(offers, at.best, cell.size, limit)
-        cache_off = _slope(cache - cell.cache[1], at.cell.cache_price) / tables.usual[0]
-        power_off = _slope(power_w - cell.power_w[1], at.cell.power_price) / tables.usual[1]
+        cache, power_w = _brought(offers, at.best, node.size, limit)
+        cache_off = _slope(cache - node.cache[1], at.node.cache_price) / tables.usual[0]
+        power_off = _slope(power_w - node.power_w[1], at.node.power_price) / tables.usual[1]
         steep = cache_off**2 + power_off**2
         if steep < SLIGHT:
             break
         step = (at.most - floor) / steep
-        cache_price = _within(at.cell.cache_price + step * cache_off / tables.usual[0], cell.cache[1])
-        power_price = _within(at.cell.power_price + step * power_off / tables.usual[1], cell.power_w[1])
-        at = _priced(offers, Cell(cell.size, cell.cache, cell.power_w, cache_price, power_price), limit)
+        cache_price = _within(at.node.cache_price + step * cache_off / tables.usual[0], node.cache[1])
+        power_price = _within(at.node.power_price + step * power_off / tables.usual[1], node.power_w[1])
+        at = _priced(offers, Node(node.size, node.cache, node.power_w, cache_price, power_price), limit)
         if at.most < found.most:
             found = at
     return found
@@ -126,18 +126,18 @@ def _within(price: float, amount: float) -> float:
 
 
 @compiled
-def _priced(offers: Offers, cell: Cell, limit: int) -> CellBound:
-    """The CellBound of a cell at its multipliers. Rounding down what these take can only raise the bound."""
+def _priced(offers: Offers, node: Node, limit: int) -> NodeBound:
+    """The CellBound of a node at its multipliers. Rounding down what these take can only raise the bound."""
     values = np.empty(len(offers.value), np.int64)
     for at in range(len(values)):
-        taken = math.floor(cell.cache_price * offers.cache[at] + cell.power_price * offers.power_w[at])
+        taken = math.floor(node.cache_price * offers.cache[at] + node.power_price * offers.power_w[at])
         values[at] = offers.value[at] - taken
-    best = np.empty((len(values) + 1, cell.size + 1, limit + 1), np.int64)
+    best = np.empty((len(values) + 1, node.size + 1, limit + 1), np.int64)
     fill(offers.units, values, best)
-    most = best[0, cell.size, limit]
-    given = cell.cache_price * (cell.cache[1] + SLIGHT) + cell.power_price * (cell.power_w[1] + SLIGHT)
+    most = best[0, node.size, limit]
+    given = node.cache_price * (node.cache[1] + SLIGHT) + node.power_price * (node.power_w[1] + SLIGHT)
     allowance = math.ceil(given) + 1
-    return CellBound(most + allowance if most > NEVER // 2 else NEVER, cell, values, best, allowance)
+    return NodeBound(most + allowance if most > NEVER // 2 else NEVER, node, values, best, allowance)
 
 
 @compiled

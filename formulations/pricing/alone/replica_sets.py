@@ -2,8 +2,8 @@
 
 This is an unbounded covering knapsack with small integer costs. Call the kind with the most throughput per cost the
 best kind, and its cost c. Of any c segments of other kinds, some together cost a multiple of c (pigeonhole on partial
-sums), and best segments of the same cost carry at least as much. So some cheapest cover has fewer than c segments of
-other kinds. That bounded part is found by dynamic programming; the best segments beside it follow by division.
+sums), and best segments of the same cost carry at least as much. So some cheapest replica set has fewer than c segments
+of other kinds. That bounded part is found by dynamic programming; the best segments beside it follow by division.
 """
 
 from dataclasses import dataclass
@@ -15,27 +15,28 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import STRICT
 
 MOST_CELLS = 2**22
-"""Most cells of one table; workloads that need more cells are covered by several tables."""
+"""Most nodes of one table; workloads that need more nodes are covered by several tables."""
 
 
 @dataclass(frozen=True)
-class SegmentCovers:
-    """The (workloads,) total cost of each workload's segments, and their (workloads, kinds) number of each kind."""
+class SegmentSets:
+    """The (workloads,) total cost of each workload's segments, and their (workloads, slice types) number of each kind.
+    """
 
     cost: Ints
     counts: Ints
 
 
-def cheapest_cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> SegmentCovers:
-    """The cheapest covers of all workloads.
+def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> SegmentSets:
+    """The cheapest replica sets of all workloads.
 
     Parameters
     ----------
     throughput_rps
-        (workloads, kinds) requests/s of one segment; 0 where a kind cannot serve. Every workload needs one
+        (workloads, slice types) requests/s of one segment; 0 where a kind cannot serve. Every workload needs one
         kind that can.
     costs
-        (kinds,) positive integers.
+        (slice types,) positive integers.
     rate_rps
         (workloads,) rate to carry, requests/s.
     min_replicas
@@ -44,7 +45,7 @@ def cheapest_cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_re
     Returns
     -------
     SegmentCovers
-        Exact up to ``STRICT``; among equally cheap covers kinds that stand first are preferred.
+        Exact up to ``STRICT``; among equally cheap replica sets kinds that stand first are preferred.
     """
     total = np.zeros(len(rate_rps), int)
     counts = np.zeros(throughput_rps.shape, int)
@@ -57,18 +58,18 @@ def cheapest_cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_re
             reach = int(most[left[0]])
             size = max(1, MOST_CELLS // ((reach + 1) * (int(least) + 1)))
             rows, left = left[:size], left[size:]
-            total[rows], counts[rows] = _cover(throughput_rps[rows], costs, rate_rps[rows], int(least), reach)
-    return SegmentCovers(total, counts)
+            total[rows], counts[rows] = _replica_set(throughput_rps[rows], costs, rate_rps[rows], int(least), reach)
+    return SegmentSets(total, counts)
 
 
 def _alike(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Floats:
-    """(workloads,) cost of the cheapest cover whose segments are all of one kind."""
+    """(workloads,) cost of the cheapest replica set whose segments are all of one kind."""
     with np.errstate(divide="ignore", invalid="ignore"):
         number = np.where(throughput_rps > 0, np.ceil(rate_rps[:, None] / throughput_rps), np.inf)
     return (np.maximum(number, min_replicas[:, None]) * costs).min(axis=1)
 
 
-def _cover(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: int, reach: int) -> tuple[Ints, Ints]:
+def _replica_set(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: int, reach: int) -> tuple[Ints, Ints]:
     """Costs and counts where every workload needs at least ``least`` segments and no more than a cost of ``reach``."""
     rows = np.arange(len(rate_rps))
     best = np.argmax(throughput_rps / costs, axis=1)
@@ -94,24 +95,24 @@ def _table(throughput_rps: Floats, costs: Ints, least: int, reach: int) -> tuple
     carried[0, 0] = 0
     for spent in range(1, reach + 1):
         carried[:, spent] = carried[:, spent - 1]
-        for kind in np.flatnonzero(costs <= spent):
-            before = carried[:, spent - costs[kind]] + throughput_rps[:, kind]
+        for slice_type in np.flatnonzero(costs <= spent):
+            before = carried[:, spent - costs[slice_type]] + throughput_rps[:, slice_type]
             reached = np.concatenate([before[:1], before[:-1]])
-            better = (reached > carried[:, spent]) & (throughput_rps[:, kind] > 0)
+            better = (reached > carried[:, spent]) & (throughput_rps[:, slice_type] > 0)
             carried[:, spent][better] = reached[better]
-            chosen[:, spent][better] = kind
+            chosen[:, spent][better] = slice_type
     return carried, chosen
 
 
 def _trace(chosen: NDArray[np.int16], costs: Ints, spent: Ints, least: int) -> Ints:
-    """(workloads, kinds) segments behind each workload's entry of the table, followed back choice by choice."""
+    """(workloads, slice types) segments behind each workload's entry of the table, followed back choice by choice."""
     rows = np.arange(len(spent))
     counts = np.zeros((len(spent), len(costs)), int)
     spent, needed = spent.copy(), np.full(len(spent), least)
     while (spent > 0).any():
-        kind = chosen[needed, spent, rows]
-        taken = kind >= 0  # nothing once nothing is left to spend
-        counts[rows[taken], kind[taken]] += 1
-        spent = np.maximum(spent - np.where(taken, costs[kind], 1), 0)
+        slice_type = chosen[needed, spent, rows]
+        taken = slice_type >= 0  # nothing once nothing is left to spend
+        counts[rows[taken], slice_type[taken]] += 1
+        spent = np.maximum(spent - np.where(taken, costs[slice_type], 1), 0)
         needed = np.where(taken, np.maximum(needed - 1, 0), needed)
     return counts

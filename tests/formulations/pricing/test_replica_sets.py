@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provision.formulations.pricing.alone.cover import cheapest_cover
+from provision.formulations.pricing.alone.replica_sets import cheapest_replica_sets
 
 COSTS = st.lists(st.integers(1, 7), min_size=1, max_size=4)
 
@@ -19,10 +19,10 @@ def test_no_cheaper_cover_exists(data, costs, least):
     rates = st.integers(0, 30)
     throughput = data.draw(st.lists(st.integers(0, 12), min_size=len(costs), max_size=len(costs)).filter(any))
     rate = data.draw(rates)
-    cover = cheapest_cover(
+    replica_set = cheapest_replica_sets(
         np.array([throughput], float), np.array(costs), np.array([float(rate)]), np.array([least])
     )
-    counts, cost = cover.counts[0], cover.cost[0]
+    counts, cost = replica_set.counts[0], replica_set.cost[0]
     assert counts @ throughput >= rate
     assert counts.sum() >= least
     assert counts @ costs == cost
@@ -41,28 +41,28 @@ def _cheaper_exists(throughput, costs, rate, least, cost):
 
 def test_large_rates_are_divided_not_tabulated():
     """A million requests/s on segments of 7 for 3 and 2 for 1 costs what arithmetic says."""
-    cover = cheapest_cover(np.array([[2.0, 7.0]]), np.array([1, 3]), np.array([1e6]), np.array([1]))
-    assert cover.cost[0] == 3 * 142857 + 1
-    assert cover.counts[0].tolist() == [1, 142857]
+    replica_set = cheapest_replica_sets(np.array([[2.0, 7.0]]), np.array([1, 3]), np.array([1e6]), np.array([1]))
+    assert replica_set.cost[0] == 3 * 142857 + 1
+    assert replica_set.counts[0].tolist() == [1, 142857]
 
 
 @pytest.mark.parametrize("copies", [1, 3])
 def test_rate_that_is_an_exact_multiple_takes_no_segment_more(copies):
     """Segments whose throughputs add up to the rate are enough, rounding or not."""
-    cover = cheapest_cover(np.array([[0.1]]), np.array([2]), np.array([copies * 0.1]), np.array([1]))
-    assert cover.counts[0].tolist() == [copies]
+    replica_set = cheapest_replica_sets(np.array([[0.1]]), np.array([2]), np.array([copies * 0.1]), np.array([1]))
+    assert replica_set.counts[0].tolist() == [copies]
 
 
 def test_workloads_are_covered_together_as_they_are_alone():
     """Small and large rates, with and without a least number of segments, in one call and one by one."""
     throughput, costs = np.array([[3.0, 10.0, 0.0], [1.0, 4.0, 9.0], [2.0, 0.0, 11.0]] * 2), np.array([2, 3, 7])
     rate, least = np.array([1.0, 40.0, 25.0, 90.0, 5.0, 12.0]), np.array([0, 2, 0, 2, 1, 4])
-    together = cheapest_cover(throughput, costs, rate, least)
-    alone = [cheapest_cover(throughput[[at]], costs, rate[[at]], least[[at]]) for at in range(len(rate))]
+    together = cheapest_replica_sets(throughput, costs, rate, least)
+    alone = [cheapest_replica_sets(throughput[[at]], costs, rate[[at]], least[[at]]) for at in range(len(rate))]
     assert together.cost.tolist() == [one.cost[0] for one in alone]
     assert together.counts.tolist() == [one.counts[0].tolist() for one in alone]
 
 
 def test_of_equal_kinds_the_first_is_taken():
-    cover = cheapest_cover(np.array([[5.0, 5.0]]), np.array([2, 2]), np.array([12.0]), np.array([1]))
-    assert cover.counts[0].tolist() == [3, 0]
+    replica_set = cheapest_replica_sets(np.array([[5.0, 5.0]]), np.array([2, 2]), np.array([12.0]), np.array([1]))
+    assert replica_set.counts[0].tolist() == [3, 0]

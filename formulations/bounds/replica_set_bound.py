@@ -1,10 +1,10 @@
-"""A proven lower bound from cheapest covers, in whole numbers, within milliseconds.
+"""A proven lower bound from cheapest replica sets, in whole numbers, within milliseconds.
 
-Every kind of slice gets a price, a small whole number. A plan spends on each workload at least the price of its
-cheapest cover (`contents.alone.cover`), and a GPU offers at most the price of its dearest partition. The sum of all
-cheapest covers, divided by the price of the dearest partition, is therefore a lower bound on the number of GPUs. (This
-is linear programming duality with a given dual solution, and every rounding is safe.) Three prices are tried: by
-compute slices, by memory slices and by both.
+Every slice type gets a price, a small whole number. A plan spends on each workload at least the price of its
+cheapest replica set (`patterns.alone.replica set`), and a GPU offers at most the price of its dearest partition. The
+sum of all cheapest replica sets, divided by the price of the dearest partition, is therefore a lower bound on the
+number of GPUs. (This is linear programming duality with a given dual solution, and every rounding is safe.) Three
+prices are tried: by compute slices, by memory slices and by both.
 """
 
 import math
@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from provision.formulations.pricing.alone.cover import SegmentCovers, cheapest_cover
+from provision.formulations.pricing.alone.replica_sets import SegmentSets, cheapest_replica_sets
 from provision.formulations.search.partitions import Partitions
 from provision.formulations.search.segments import Segments
 from provision.models.base.arrays import Floats, Ints
@@ -20,17 +20,17 @@ from provision.models.base.tolerances import LOOSE
 from provision.models.problem.instance import Instance
 
 
-def cover_bound(
+def replica_set_bound(
     instance: Instance, useful_rps: Floats, segments: Segments, partitions: Partitions
-) -> tuple[float, SegmentCovers]:
-    """Lower bound on the objective, and the cheapest covers by compute slices.
+) -> tuple[float, SegmentSets]:
+    """Lower bound on the objective, and the cheapest replica sets by compute slices.
 
     Parameters
     ----------
     instance
         The problem.
     useful_rps
-        (workloads, kinds) throughput of a segment, no more than may be routed to one GPU.
+        (workloads, slice types) throughput of a segment, no more than may be routed to one GPU.
     segments, partitions
         Its tables.
 
@@ -38,14 +38,16 @@ def cover_bound(
     -------
     bound
         Proven for every plan of isolated segments.
-    cover
+    replica set
         The SegmentCovers by compute slices: what each workload needs at least, up to rounding.
     """
-    compute, memory = (np.array([getattr(kind, what) for kind in segments.kinds]) for what in ("compute", "memory"))
+    compute, memory = (
+        np.array([getattr(slice_type, what) for slice_type in segments.slice_types]) for what in ("compute", "memory")
+    )
     rate = np.array([instance.planned_rps(one) for one in instance.workloads])
     least = np.array([one.min_replicas for one in instance.workloads])
     most_rps = useful_rps * (1 + LOOSE)
-    needed = [cheapest_cover(most_rps, costs, rate, least) for costs in (compute, memory, compute + memory)]
+    needed = [cheapest_replica_sets(most_rps, costs, rate, least) for costs in (compute, memory, compute + memory)]
     bounds = [
         _bound(instance, partitions, int(need.cost.sum()), costs)
         for need, costs in zip(needed, (compute, memory, compute + memory), strict=True)
@@ -54,7 +56,8 @@ def cover_bound(
 
 
 def _bound(instance: Instance, partitions: Partitions, needed: int, costs: Ints) -> float:
-    """The bound for one price vector: the prices of all covers over the most that a unit of the objective buys."""
+    """The bound for one price vector: the prices of all replica sets over the most that a unit of the objective buys.
+    """
     if not needed:
         return 0.0
     held = partitions.slots @ costs

@@ -1,9 +1,9 @@
 """The most throughput that a set of replicas can have together on one GPU, under iGniter's model.
 
-Best-first branch and bound over boxes, which are the nodes of the search: a range of units and a range of batches for
-every member. The bound of a box relaxes interference: each member is slowed only by the least cache demand and the
-least power that the others can bring in the box, and dynamic programming then shares out the units of the GPU. The
-operating points behind the bound are also tried as a solution. A box in which they bring more than these least demands
+Best-first branch and bound over nodes, which are the nodes of the search: a range of units and a range of batches for
+every member. The bound of a node relaxes interference: each member is slowed only by the least cache demand and the
+least power that the others can bring in the node, and dynamic programming then shares out the units of the GPU. The
+operating points behind the bound are also tried as a solution. A node in which they bring more than these least demands
 is cut in two, between the least and the points.
 """
 
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from provision.formulations.pricing.mps.choices import Choices
 from provision.formulations.pricing.mps.kernels import clock_at, delay_at
-from provision.formulations.pricing.mps.menus import Menu
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 
@@ -22,7 +22,7 @@ NOTHING = -1.0
 CLOSE = 1e-10
 """Relative gap between bound and value that counts as closed."""
 ROUNDS = 4
-"""How often the least demands of the members are raised at each box."""
+"""How often the least demands of the members are raised at each node."""
 
 
 class BestPoints(NamedTuple):
@@ -38,17 +38,17 @@ class BestPoints(NamedTuple):
 
 
 @compiled
-def most_throughput(menu: Menu, members: Ints, boxes: int) -> BestPoints:
+def most_throughput(choices: Choices, members: Ints, nodes: int) -> BestPoints:
     """The best operating points of some replicas that share a GPU, as far as a limited search tells.
 
     Parameters
     ----------
-    menu
+    choices
         The choices of all demands.
     members
         (members,) the demand of each replica, as an index of the Menu.
-    boxes
-        Most boxes to examine.
+    nodes
+        Most nodes to examine.
 
     Returns
     -------
@@ -56,20 +56,20 @@ def most_throughput(menu: Menu, members: Ints, boxes: int) -> BestPoints:
     """
     size, value, left = len(members), NOTHING, NOTHING
     best = np.zeros((size, 2), np.int64)
-    units, batches = menu.active_ms.shape[1:]
-    if size > min(menu.most, units):
+    units, batches = choices.active_ms.shape[1:]
+    if size > min(choices.most, units):
         return BestPoints(value, left, best)
-    kept, made = np.empty((2 * boxes + 1, size, 4), np.int64), 1
+    kept, made = np.empty((2 * nodes + 1, size, 4), np.int64), 1
     kept[0] = np.array([0, units - 1, 0, batches - 1])
     heap = [(-np.inf, 0)]
-    for _ in range(boxes):
+    for _ in range(nodes):
         if not len(heap) or -heap[0][0] <= value * (1 + CLOSE):
             break
         _, at = heapq.heappop(heap)
-        most, points, slack = _relaxed(menu, members, kept[at])
+        most, points, slack = _relaxed(choices, members, kept[at])
         if most <= max(value, 0.0) * (1 + CLOSE):
             continue
-        reached, tried = _tried(menu, members, points)
+        reached, tried = _tried(choices, members, points)
         if reached > value:
             value, best = reached, tried
         widest = slack.argmax()
@@ -87,34 +87,34 @@ def most_throughput(menu: Menu, members: Ints, boxes: int) -> BestPoints:
 
 
 @compiled
-def _relaxed(menu: Menu, members: Ints, box: Ints) -> tuple[float, Ints, Floats]:
-    """The bound of a box, in requests/s, the points behind it, and how far these exceed the least demands assumed.
+def _relaxed(choices: Choices, members: Ints, node: Ints) -> tuple[float, Ints, Floats]:
+    """The bound of a node, in requests/s, the points behind it, and how far these exceed the least demands assumed.
 
     The last is (members,): 0 for a member that slows the others no more than the bound assumes. The bound is NOTHING
-    when no points of the box can hold.
+    when no points of the node can hold.
     """
-    size, units = len(members), menu.active_ms.shape[1]
+    size, units = len(members), choices.active_ms.shape[1]
     points, slack = np.zeros((size, 2), np.int64), np.zeros(size)
     worth, batch = np.full((size, units), NOTHING), np.zeros((size, units), np.int64)
-    cache, power_w = _narrowed(menu, members, box)
+    cache, power_w = _narrowed(choices, members, node)
     if np.isinf(cache).any():
         return NOTHING, points, slack
     for at in range(size):
         beside, beside_w = cache.sum() - cache[at], power_w.sum() - power_w[at]
-        for unit in range(box[at, 0], box[at, 1] + 1):
-            batches = box[at, 2], box[at, 3] + 1
-            worth[at, unit], batch[at, unit] = _best(menu, members[at], unit, batches, size, beside, beside_w)
+        for unit in range(node[at, 0], node[at, 1] + 1):
+            batches = node[at, 2], node[at, 3] + 1
+            worth[at, unit], batch[at, unit] = _best(choices, members[at], unit, batches, size, beside, beside_w)
     most, points[:, 0] = _shared_out(worth)
     for at in range(size if most > NOTHING else 0):
         points[at, 1] = batch[at, points[at, 0]]
-        where = menu.model[members[at]], points[at, 0], points[at, 1]
-        slack[at] = menu.cache[where] - cache[at] + (menu.power_w[where] - power_w[at]) * menu.clock_loss
+        where = choices.model[members[at]], points[at, 0], points[at, 1]
+        slack[at] = choices.cache[where] - cache[at] + (choices.power_w[where] - power_w[at]) * choices.clock_loss
     return most, points, slack
 
 
 @compiled
 def _best(
-    menu: Menu, demand: int, unit: int, batches: tuple[int, int], count: int, beside: float, beside_w: float
+    choices: Choices, demand: int, unit: int, batches: tuple[int, int], count: int, beside: float, beside_w: float
 ) -> tuple[float, int]:
     """The most requests/s of one replica with ``unit`` over a range of batches, and the batch that reaches it.
 
@@ -123,7 +123,7 @@ def _best(
     """
     worth, best = NOTHING, 0
     for batch in range(batches[0], batches[1]):
-        carried = throughput(menu, demand, unit, batch, count, beside, beside_w, menu.loose_ms)
+        carried = throughput(choices, demand, unit, batch, count, beside, beside_w, choices.loose_ms)
         if carried > worth:
             worth, best = carried, batch
     return worth, best
@@ -152,8 +152,8 @@ def _shared_out(worth: Floats) -> tuple[float, Ints]:
 
 
 @compiled
-def _narrowed(menu: Menu, members: Ints, box: Ints) -> tuple[Floats, Floats]:
-    """Narrow a box, in place, to points that can hold; returns each member's least cache demand and power in it.
+def _narrowed(choices: Choices, members: Ints, node: Ints) -> tuple[Floats, Floats]:
+    """Narrow a node, in place, to points that can hold; returns each member's least cache demand and power in it.
 
     Both are infinite for a member without such points.
     """
@@ -162,21 +162,24 @@ def _narrowed(menu: Menu, members: Ints, box: Ints) -> tuple[Floats, Floats]:
     for _ in range(ROUNDS):
         changed = False
         for at in range(size):
-            model, beside, beside_w = menu.model[members[at]], cache.sum() - cache[at], power_w.sum() - power_w[at]
+            model, beside, beside_w = choices.model[members[at]], cache.sum() - cache[at], power_w.sum() - power_w[at]
             least, least_w = np.inf, np.inf
-            narrow[::2], narrow[1::2] = box[at, 1::2], box[at, ::2]
-            for unit in range(box[at, 0], box[at, 1] + 1):
-                for batch in range(box[at, 2], box[at, 3] + 1):
-                    if throughput(menu, members[at], unit, batch, size, beside, beside_w, menu.loose_ms) > NOTHING:
-                        least = min(least, menu.cache[model, unit, batch])
-                        least_w = min(least_w, menu.power_w[model, unit, batch])
+            narrow[::2], narrow[1::2] = node[at, 1::2], node[at, ::2]
+            for unit in range(node[at, 0], node[at, 1] + 1):
+                for batch in range(node[at, 2], node[at, 3] + 1):
+                    if (
+                        throughput(choices, members[at], unit, batch, size, beside, beside_w, choices.loose_ms)
+                        > NOTHING
+                    ):
+                        least = min(least, choices.cache[model, unit, batch])
+                        least_w = min(least_w, choices.power_w[model, unit, batch])
                         narrow[0], narrow[1] = min(narrow[0], unit), max(narrow[1], unit)
                         narrow[2], narrow[3] = min(narrow[2], batch), max(narrow[3], batch)
             changed = changed or least != cache[at] or least_w != power_w[at]
             cache[at], power_w[at] = least, least_w
             if np.isinf(least):
                 return cache, power_w
-            box[at] = narrow
+            node[at] = narrow
         if not changed:
             break
     return cache, power_w
@@ -184,20 +187,20 @@ def _narrowed(menu: Menu, members: Ints, box: Ints) -> tuple[Floats, Floats]:
 
 @compiled
 def throughput(
-    menu: Menu, demand: int, unit: int, batch: int, count: int, beside: float, beside_w: float, room_ms: Floats
+    choices: Choices, demand: int, unit: int, batch: int, count: int, beside: float, beside_w: float, room_ms: Floats
 ) -> float:
     """Requests/s of a point among ``count`` replicas; NOTHING if it exceeds its room.
 
     The others bring a cache demand of ``beside`` and a power of ``beside_w`` (W); ``room_ms`` is (demands, batches).
     """
-    model = menu.model[demand]
-    clock = clock_at(menu, beside_w + menu.power_w[model, unit, batch])
-    busy_ms = menu.scheduling_ms[model] + menu.kernels[model] * delay_at(menu, count)
-    busy_ms += menu.active_ms[model, unit, batch] * (1 + menu.sensitivity[model] * beside)
+    model = choices.model[demand]
+    clock = clock_at(choices, beside_w + choices.power_w[model, unit, batch])
+    busy_ms = choices.scheduling_ms[model] + choices.kernels[model] * delay_at(choices, count)
+    busy_ms += choices.active_ms[model, unit, batch] * (1 + choices.sensitivity[model] * beside)
     if clock <= 0 or busy_ms > clock * room_ms[demand, batch]:
         return NOTHING
-    hold_ms = busy_ms / clock + menu.feedback_ms[model, batch]
-    return _carried(menu.hold_ms[demand, batch], menu.each_ms[demand, batch], hold_ms)
+    hold_ms = busy_ms / clock + choices.feedback_ms[model, batch]
+    return _carried(choices.hold_ms[demand, batch], choices.each_ms[demand, batch], hold_ms)
 
 
 @compiled
@@ -213,22 +216,22 @@ def _carried(bends_ms: Floats, each_ms: Floats, hold_ms: float) -> float:
 
 
 @compiled
-def alone(menu: Menu) -> Floats:
+def alone(choices: Choices) -> Floats:
     """(demands, units) most requests/s of a replica alone on a GPU, by its units; NOTHING where it cannot run."""
-    demands, (_, units, batches) = len(menu.model), menu.active_ms.shape
+    demands, (_, units, batches) = len(choices.model), choices.active_ms.shape
     worth = np.empty((demands, units))
     for one in range(demands):
         for unit in range(units):
-            worth[one, unit], _ = _best(menu, one, unit, (0, batches), 1, 0.0, 0.0)
+            worth[one, unit], _ = _best(choices, one, unit, (0, batches), 1, 0.0, 0.0)
     return worth
 
 
 @compiled
-def _tried(menu: Menu, members: Ints, points: Ints) -> tuple[float, Ints]:
+def _tried(choices: Choices, members: Ints, points: Ints) -> tuple[float, Ints]:
     """Try points: lower the batch of whichever member breaks its SLO or rate until none does; value and points."""
     tried = points.copy()
     while True:
-        value, late = _together(menu, members, tried)
+        value, late = _together(choices, members, tried)
         if late < 0:
             return value, tried
         if tried[late, 1] == 0:
@@ -237,16 +240,18 @@ def _tried(menu: Menu, members: Ints, points: Ints) -> tuple[float, Ints]:
 
 
 @compiled
-def _together(menu: Menu, members: Ints, points: Ints) -> tuple[float, int]:
+def _together(choices: Choices, members: Ints, points: Ints) -> tuple[float, int]:
     """Requests/s of points on one GPU and the first member that breaks its SLO or rate, -1 for none."""
     size, value = len(members), 0.0
     cache, power_w = np.empty(size), np.empty(size)
     for at in range(size):
-        where = menu.model[members[at]], points[at, 0], points[at, 1]
-        cache[at], power_w[at] = menu.cache[where], menu.power_w[where]
+        where = choices.model[members[at]], points[at, 0], points[at, 1]
+        cache[at], power_w[at] = choices.cache[where], choices.power_w[where]
     for at in range(size):
         beside, beside_w = cache.sum() - cache[at], power_w.sum() - power_w[at]
-        carried = throughput(menu, members[at], points[at, 0], points[at, 1], size, beside, beside_w, menu.room_ms)
+        carried = throughput(
+            choices, members[at], points[at, 0], points[at, 1], size, beside, beside_w, choices.room_ms
+        )
         if carried == NOTHING:
             return NOTHING, at
         value += carried

@@ -19,7 +19,7 @@ from provision.formulations.search.problem import Problem
 from provision.models.performance.gpulets import Gpulets
 
 
-def turn_bound(problem: Problem, seconds: float) -> float:
+def temporal_bound(problem: Problem, seconds: float) -> float:
     """A bound on the objective; 0 where slices are shared in other ways, or half of the SLO may ask for more.
 
     Parameters
@@ -30,7 +30,7 @@ def turn_bound(problem: Problem, seconds: float) -> float:
         That the search for the bound may take.
     """
     until = perf_counter() + seconds
-    files = [data for supply in problem.supplies for data in problem.instance.sharing_files(supply.gpu)]
+    files = [data for pool in problem.pools for data in problem.instance.sharing_files(pool.gpu)]
     turns = [data for data in files if isinstance(data, Gpulets)]
     if not turns or len(turns) < len(files) or not all(_asks_less(problem, data) for data in turns):
         return 0.0

@@ -1,8 +1,8 @@
-"""Contents of one slice, as a table from which the assignment model chooses.
+"""Patterns of one slice, as a table from which the assignment model chooses.
 
-A content is a set of replicas that keep their latency budgets together. Each carries any rate up to its capacity, so
+A pattern is a set of replicas that keep their latency budgets together. Each carries any rate up to its capacity, so
 rates are continuous and need no grid. Where batch times depend on the rates (closed networks on a shared slice), a
-content holds only at the rates that it names.
+pattern holds only at the rates that it names.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.search.segments import SliceKind
+from provision.formulations.search.segments import SliceType
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.operating_points import OperatingPoints
@@ -19,8 +19,8 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.workload import FleetEntry, Workload
 
 
-class ContentReplica(NamedTuple):
-    """One replica of a content: its workload by index, the index of its model in that workload's, and how it runs.
+class PatternReplica(NamedTuple):
+    """One replica of a pattern: its workload by index, the index of its model in that workload's, and how it runs.
 
     ``turn`` is as in a Replica.
     """
@@ -34,30 +34,34 @@ class ContentReplica(NamedTuple):
     turn: int | None = None
 
 
-class SliceContent(NamedTuple):
+class SlicePattern(NamedTuple):
     """The replicas on one slice; ``routed`` says that each carries exactly its capacity, no less.
 
     ``throughput_rps`` is the rate that the replicas could carry together, which ``max_throughput`` counts.
     """
 
-    replicas: tuple[ContentReplica, ...]
+    replicas: tuple[PatternReplica, ...]
     throughput_rps: float
     routed: bool = False
 
 
-def kinds_of(instance: Instance) -> list[SliceKind]:
-    """The slice kinds of a fleet, in its order."""
+def slice_types_of(instance: Instance) -> list[SliceType]:
+    """The slice types of a fleet, in its order."""
     found = []
     for number, entry in enumerate(instance.fleet):
         for name in entry.profiles:
             mig = entry.type.profiles.get(name)
-            found.append(SliceKind(number, name, mig.compute if mig else 1, mig.memory if mig else 1))
+            found.append(SliceType(number, name, mig.compute if mig else 1, mig.memory if mig else 1))
     return found
 
 
-def most_slices(instance: Instance, kind: SliceKind) -> int:
+def most_slices(instance: Instance, slice_type: SliceType) -> int:
     """How many slices of a kind one GPU may have."""
-    return 1 if kind.profile == WHOLE else int(instance.fleet[kind.entry].type.profiles[kind.profile].max)
+    return (
+        1
+        if slice_type.profile == WHOLE
+        else int(instance.fleet[slice_type.entry].type.profiles[slice_type.profile].max)
+    )
 
 
 def clients_of(entry: FleetEntry, profile: str) -> int:
@@ -71,7 +75,7 @@ def capacity_rps(
 ) -> NDArray[np.float64]:
     """Most requests/s that replicas may be routed on a slice that they share, 0 where they break the latency budget.
 
-    A latency rule may allow longer batches at lower rates. The batch times of a content do not depend on the rates, so
+    A latency rule may allow longer batches at lower rates. The batch times of a pattern do not depend on the rates, so
     that such a rule also gives a capacity: the highest rate at which it allows these batch times.
 
     Parameters
@@ -88,22 +92,24 @@ def capacity_rps(
     return found
 
 
-def alone(instance: Instance, kind: SliceKind, workloads: Sequence[int]) -> list[SliceContent]:
-    """For each of some workloads the content of one replica that carries most, by data for isolated slices."""
-    found = (_alone(instance, kind, number) for number in workloads)
-    return [content for content in found if content is not None]
+def alone(instance: Instance, slice_type: SliceType, workloads: Sequence[int]) -> list[SlicePattern]:
+    """For each of some workloads the pattern of one replica that carries most, by data for isolated slices."""
+    found = (_alone(instance, slice_type, number) for number in workloads)
+    return [pattern for pattern in found if pattern is not None]
 
 
-def _alone(instance: Instance, kind: SliceKind, number: int) -> SliceContent | None:
-    workload, entry, best = instance.workloads[number], instance.fleet[kind.entry], None
+def _alone(instance: Instance, slice_type: SliceType, number: int) -> SlicePattern | None:
+    workload, entry, best = instance.workloads[number], instance.fleet[slice_type.entry], None
     for at, model in enumerate(workload.models):
-        data = instance.performance_of(entry.gpu, model, kind.profile)
+        data = instance.performance_of(entry.gpu, model, slice_type.profile)
         if data is None or data.kind == "igniter":
             continue
-        row = _best(instance, workload, data.operating_points(model, kind.profile), clients_of(entry, kind.profile))
+        row = _best(
+            instance, workload, data.operating_points(model, slice_type.profile), clients_of(entry, slice_type.profile)
+        )
         if row is not None and (best is None or row[0] > best.capacity_rps):
-            best = ContentReplica(number, at, round(row[1]), round(row[2]), 1.0, row[0])
-    return None if best is None else SliceContent((best,), best.capacity_rps)
+            best = PatternReplica(number, at, round(row[1]), round(row[2]), 1.0, row[0])
+    return None if best is None else SlicePattern((best,), best.capacity_rps)
 
 
 def _best(
@@ -116,7 +122,7 @@ def _best(
 
 
 class Worth:
-    """The value of contents: parts of the planned rates, replicas, and throughput where that is the objective."""
+    """The value of patterns: parts of the planned rates, replicas, and throughput where that is the objective."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -127,9 +133,9 @@ class Worth:
     def table(
         self, workload: NDArray[np.int64], rate_rps: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """(contents, workloads) parts of the planned rates, as large as they may be on a GPU, and replicas.
+        """(patterns, workloads) parts of the planned rates, as large as they may be on a GPU, and replicas.
 
-        ``workload`` and ``rate_rps`` are (contents, members); workload -1 is no member.
+        ``workload`` and ``rate_rps`` are (patterns, members); workload -1 is no member.
         """
         planned = self.planned_rps[workload]
         each = np.divide(rate_rps, planned, out=np.ones(rate_rps.shape), where=planned > 0)
@@ -141,7 +147,7 @@ class Worth:
     def costs(
         self, parts: NDArray[np.float64], replicas: NDArray[np.int64], throughput_rps: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """(contents, criteria) of which less is better; replicas count where a workload has limits on them."""
+        """(patterns, criteria) of which less is better; replicas count where a workload has limits on them."""
         columns: list[NDArray[Any]] = [-parts.T]
         for w, one in enumerate(self.instance.workloads):
             columns += [-np.minimum(replicas[:, w], one.min_replicas)[None]] if one.min_replicas else []
@@ -149,27 +155,27 @@ class Worth:
         columns += [-throughput_rps[None]] if self.counted else []
         return np.concatenate(columns).T.astype(float)
 
-    def undominated(self, contents: Iterable[SliceContent],
-                    started: Callable[[SliceContent], int] | None = None) -> list[SliceContent]:
-        """Contents that no other dominates in all criteria; one of each set of equal ones.
+    def undominated(self, patterns: Iterable[SlicePattern],
+                    started: Callable[[SlicePattern], int] | None = None) -> list[SlicePattern]:
+        """Patterns that no other dominates in all criteria; one of each set of equal ones.
 
-        A routed content never dominates another kind: at its fixed rates a GPU might carry more than its largest share
-        of a workload. ``started`` is one more criterion: the replicas of a content that must be started for it.
+        A routed pattern never dominates another kind: at its fixed rates a GPU might carry more than its largest share
+        of a workload. ``started`` is one more criterion: the replicas of a pattern that must be started for it.
         """
-        found = list(contents)
+        found = list(patterns)
         apart = ([one for one in found if one.routed is routed] for routed in (False, True))
         return [alike[at] for alike in apart if alike for at in undominated(self._costs(alike, started))]
 
-    def _costs(self, contents: list[SliceContent], started: Callable[[SliceContent], int] | None
+    def _costs(self, patterns: list[SlicePattern], started: Callable[[SlicePattern], int] | None
                ) -> NDArray[np.float64]:
-        width = max(len(one.replicas) for one in contents)
-        owner, rate = np.full((len(contents), width), -1), np.zeros((len(contents), width))
-        for at, content in enumerate(contents):
-            owner[at, : len(content.replicas)] = [one.workload for one in content.replicas]
-            rate[at, : len(content.replicas)] = [one.capacity_rps for one in content.replicas]
+        width = max(len(one.replicas) for one in patterns)
+        owner, rate = np.full((len(patterns), width), -1), np.zeros((len(patterns), width))
+        for at, pattern in enumerate(patterns):
+            owner[at, : len(pattern.replicas)] = [one.workload for one in pattern.replicas]
+            rate[at, : len(pattern.replicas)] = [one.capacity_rps for one in pattern.replicas]
         parts, replicas = self.table(owner, rate)
-        costs = self.costs(parts, replicas, np.array([one.throughput_rps for one in contents]))
-        return costs if started is None else np.column_stack([costs, [started(one) for one in contents]])
+        costs = self.costs(parts, replicas, np.array([one.throughput_rps for one in patterns]))
+        return costs if started is None else np.column_stack([costs, [started(one) for one in patterns]])
 
 
 def undominated(costs: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -11,12 +11,12 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from provision.formulations.pricing.capacities import Member, Promise
+from provision.formulations.pricing.capacities import Member, RatedPattern
 from provision.formulations.pricing.listing import Listing, TooManyError, undominated
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.temporal.tables import ALONE, LEAST_RPS, TurnTables
 from provision.formulations.search.problem import Group, Problem
-from provision.formulations.search.segments import SliceKind
+from provision.formulations.search.segments import SliceType
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import LOOSE
 from provision.models.hardware.gpu import WHOLE
@@ -67,10 +67,10 @@ class _Part(NamedTuple):
 
 
 Places = tuple[_Part, Ints, Ints]
-"""A part of GPUs, and (contents,) ways to use it and pressures that it receives, as indices."""
+"""A part of GPUs, and (patterns,) ways to use it and pressures that it receives, as indices."""
 
 
-class TurnWays:
+class TurnOptions:
     """Lists the ways to use GPUs of one type.
 
     Parameters
@@ -117,13 +117,13 @@ class TurnWays:
         of_split = np.repeat(np.arange(len(found)), [len(one) for one in rps])
         first = np.cumsum([0, *(len(one) for one in rps)])
 
-        def promise(at: int) -> Promise:
+        def rated(at: int) -> RatedPattern:
             place = at - first[of_split[at]]
-            return self._promise([(part, int(way[place]), int(pressure[place]))
+            return self._rated([(part, int(way[place]), int(pressure[place]))
                                   for part, way, pressure in ways[of_split[at]]])
 
         numbers = np.concatenate(number)
-        return Listing(np.concatenate(rps) * (1 + LOOSE), numbers[:, :-1], numbers[:, -1], promise)
+        return Listing(np.concatenate(rps) * (1 + LOOSE), numbers[:, :-1], numbers[:, -1], rated)
 
     def _wholes(self, share: int) -> tuple[list[Places], Floats, Floats]:
         part = self._part(share, np.array([ALONE]))
@@ -149,7 +149,7 @@ class TurnWays:
         rps: Floats = part.cycles[..., None] * (part.counts @ self.tables.batches @ self.of_group)
         return rps
 
-    def _promise(self, places: Sequence[tuple[_Part, int, int]]) -> Promise:
+    def _rated(self, places: Sequence[tuple[_Part, int, int]]) -> RatedPattern:
         """The replicas of a way to use a GPU, and what each carries."""
         members: list[Member] = []
         rps: list[float] = []
@@ -161,7 +161,7 @@ class TurnWays:
                               turn if counts.sum() > 1 else None)
                 members += [Member(group, run)] * int(counts[row, size])
                 rps += [cycles * run.batch] * int(counts[row, size])
-        return Promise(tuple(members), tuple(rps))
+        return RatedPattern(tuple(members), tuple(rps))
 
     def _part(self, share: int, pressures: Floats) -> _Part:
         """The ways to use a share under every pressure that the other part may exert, rising."""
@@ -259,14 +259,14 @@ def _asked_rps(group: Group) -> float:
     return max(group.rate_rps, LEAST_RPS) * len(group.members)
 
 
-def listing(problem: Problem, kind: SliceKind, data: Gpulets,
+def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
             running: Mapping[tuple[int, int, float], int] | None = None) -> Listing | None:
-    """The ways to use a slice kind; None where rates decide what holds, where there are limits, or too many ways."""
-    instance, entry = problem.instance, problem.instance.fleet[kind.entry]
+    """The ways to use a slice type; None where rates decide what holds, where there are limits, or too many ways."""
+    instance, entry = problem.instance, problem.instance.fleet[slice_type.entry]
     free = all(group.least <= 1 and not np.isfinite(group.cap_rps) for group in problem.groups)
-    if kind.profile != WHOLE or instance.policy.latency_budget != "half_slo" or instance.saturated or not free:
+    if slice_type.profile != WHOLE or instance.policy.latency_budget != "half_slo" or instance.saturated or not free:
         return None
     try:
-        return TurnWays(problem, data, entry.type.slice_mps_clients(WHOLE) if entry.mps else 1, running).listing()
+        return TurnOptions(problem, data, entry.type.slice_mps_clients(WHOLE) if entry.mps else 1, running).listing()
     except TooManyError:
         return None

@@ -5,7 +5,7 @@ import pytest
 from oracle import best_value
 
 import provision
-from provision.formulations.bounds.cover_bound import cover_bound
+from provision.formulations.bounds.replica_set_bound import replica_set_bound
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import best_segments, cap_rps
 from provision.instances.generators.synthetic import random_instance
@@ -15,7 +15,7 @@ from provision.models.performance.measured_segments import MeasuredSegments
 def bound_of(instance):
     segments = best_segments(instance)
     useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
-    return cover_bound(instance, useful_rps, segments, partitions_of(instance, segments))
+    return replica_set_bound(instance, useful_rps, segments, partitions_of(instance, segments))
 
 
 def bounded(profile, workloads, **fleet):
@@ -43,9 +43,10 @@ def test_nothing_asked_for_costs_nothing():
 @pytest.mark.parametrize(("name", "gpus"), [("parvagpu-s3", 5), ("parvagpu-s4", 7), ("parvagpu-s5", 12)])
 def test_it_proves_the_optima_of_shipped_scenarios(name, gpus):
     instance = provision.read(name)
-    bound, cover = bound_of(instance)
+    bound, replica_set = bound_of(instance)
     assert bound == pytest.approx(gpus * instance.fleet[0].price_per_hour, rel=1e-12)
-    assert cover.cost.sum() == (cover.counts @ [kind.compute for kind in best_segments(instance).kinds]).sum()
+    compute = [one.compute for one in best_segments(instance).slice_types]
+    assert replica_set.cost.sum() == (replica_set.counts @ compute).sum()
 
 
 @pytest.mark.parametrize("seed", range(12))
