@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from provision import draw
 from provision.commands.common import add_force, add_json, print_json, progress, shown, verdict
+from provision.commands.planning.verify import print_second
 from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture
 from provision.draw.page import render_page
@@ -22,6 +23,7 @@ from provision.models.problem.instance import THROUGHPUT
 from provision.solving.methods import method as find_method
 from provision.solving.replayed import lines
 from provision.solving.solve import solve
+from provision.verification.second import second_opinion
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -46,6 +48,8 @@ def add_solve(parser: ArgumentParser) -> None:
     parser.add_argument("--html", metavar="F", help="write a self-contained page of the plan with its proof")
     parser.add_argument("--replay", action=BooleanOptionalAction,
                         help="replay the plan under its traffic (default: where the rule is for random arrivals)")
+    parser.add_argument("--check", action="store_true",
+                        help="also ask the second, independent verifier (seconds); exit 1 where it finds a violation")
     add_force(parser)
     add_json(parser)
     parser.set_defaults(run=_run)
@@ -64,12 +68,17 @@ def _run(options: Namespace) -> int:
     if options.out and result.plan is not None:
         write(result.plan, options.out, options.force)
     _draw(instance, result, options)
+    second = second_opinion(options.instance, result.plan) if options.check and result.plan is not None else None
     if options.json:
         written = options.out if result.plan is not None else None
-        print_json(result.summary() | {"plan_file": written})
+        more = {} if second is None else {"independent": second.summary()}
+        print_json(result.summary() | {"plan_file": written} | more)
     else:
         _print(instance, result, options.out)
-    return verdict(result.verified, result.status if result.plan is None else "violated")
+        if second is not None:
+            print_second(second)
+    holds = result.verified and (second is None or second.verdict != "violated")
+    return verdict(holds, result.status if result.plan is None else "violated")
 
 
 def _draw(instance: Instance, result: Result, options: Namespace) -> None:

@@ -1,4 +1,7 @@
-"""``provision verify``: does a plan hold? Exit 0 when it does, 1 with every violation when it does not."""
+"""``provision verify``: does a plan hold? Exit 0 when it does, 1 with every violation when it does not.
+
+With ``--independent`` a second verifier judges as well, which shares no code with the first; both must hold.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from provision.commands.common import add_json, print_json, print_table
 from provision.commands.reading import read_instance
 from provision.draw.words import plural
 from provision.instances.read import read_plan
+from provision.verification.second import second_opinion
 from provision.verification.verify import verify
 
 if TYPE_CHECKING:
@@ -16,12 +20,16 @@ if TYPE_CHECKING:
     from provision.models.plans.plan import Plan
     from provision.models.plans.report import ReplicaPrediction, Report
     from provision.models.problem.instance import Instance
+    from provision.verification.independent.judge import Judgement
 
 
 def add_verify(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("plan", metavar="PLAN", help="a plan, or ParvaGPU's deployment map (.csv)")
+    parser.add_argument(
+        "--independent", action="store_true",
+        help="also ask the second verifier, which reads the files itself and replays the queues (seconds)")
     add_json(parser)
     parser.set_defaults(run=_run)
 
@@ -30,11 +38,34 @@ def _run(options: Namespace) -> int:
     instance = read_instance(options.instance)
     plan = read_plan(options.plan, instance)
     report = verify(instance, plan)
+    second = second_opinion(options.instance, plan) if options.independent else None
     if options.json:
-        print_json(report.model_dump(mode="json"))
+        more = {} if second is None else {"independent": second.summary()}
+        print_json(report.model_dump(mode="json") | more)
     else:
         _print(instance, plan, report)
-    return 0 if report.ok else 1
+        if second is not None:
+            print_second(second)
+    return 0 if report.ok and (second is None or second.verdict != "violated") else 1
+
+
+def print_second(second: Judgement) -> None:
+    """What the second verifier found, one line each."""
+    cost = f", {second.cost_per_hour:.2f} per hour" if second.cost_per_hour is not None else ""
+    print(f"independently: {second.verdict}, {plural(second.gpus, 'GPU')}{cost}{_nearest(second)}")
+    for line in second.faults:
+        print(f"  violated: {line}")
+    for line in second.open:
+        print(f"  not decided: {line}")
+
+
+def _nearest(second: Judgement) -> str:
+    """The workload of which most requests are late, of those that may be."""
+    if not second.replays:
+        return ""
+    one = max(second.replays, key=lambda found: found.late.high / found.late.allowed)
+    return (f"; most late {one.name}: {one.late.part:.2%} of {one.late.requests} requests "
+            f"(at most {one.late.high:.2%}, allowed {one.late.allowed:.2%})")
 
 
 def _print(instance: Instance, plan: Plan, report: Report) -> None:

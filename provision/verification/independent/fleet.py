@@ -1,0 +1,83 @@
+"""GPU counts, costs, and the limits on replicas and rates, by the plan alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from .nvidia import node_of
+from .records import FleetEntry, Instance, PlannedGpu, Replica
+
+ROUNDING = 1e-6
+"""Rates are sums of numbers from files, rounded there: a shortfall of this part of a rate is none."""
+
+
+def gpu_count(plan: tuple[PlannedGpu, ...]) -> int:
+    """GPUs of the plan; a node counts all that it has."""
+    return sum(node_of(gpu.gpu_type)[0] for gpu in plan)
+
+
+def cost_per_hour(instance: Instance, plan: tuple[PlannedGpu, ...]) -> float | None:
+    """What the GPUs cost, the cheapest entries of the fleet first; None where entries have no prices."""
+    if any(one.price_per_hour is None for one in instance.fleet):
+        return None
+    total = 0.0
+    for (gpu, mig), many in Counter((one.gpu_type, one.mig) for one in plan).items():
+        for entry in sorted(_entries(instance, gpu, mig), key=lambda one: one.price_per_hour or 0.0):
+            used = many if entry.count is None else min(many, entry.count)
+            total += used * (entry.price_per_hour or 0.0)
+            many -= used
+    return total
+
+
+def _entries(instance: Instance, gpu: str, mig: bool) -> list[FleetEntry]:
+    return [one for one in instance.fleet if one.gpu == gpu and one.mig == mig]
+
+
+def fleet_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[str]:
+    """GPUs that the fleet does not have."""
+    for (gpu, mig), many in Counter((one.gpu_type, one.mig) for one in plan).items():
+        counts = [one.count for one in _entries(instance, gpu, mig)]
+        mode = "with MIG" if mig else "without MIG"
+        if not counts:
+            yield f"{gpu} {mode} is not in the fleet"
+        elif None not in counts and many > sum(one or 0 for one in counts):
+            yield f"{many} {gpu} {mode}, the fleet has {sum(one or 0 for one in counts)}"
+
+
+def replicas_of(plan: tuple[PlannedGpu, ...]) -> dict[str, list[tuple[int, Replica]]]:
+    """By workload: the GPU and the replica."""
+    found: dict[str, list[tuple[int, Replica]]] = {}
+    for index, gpu in enumerate(plan):
+        for piece in gpu.slices:
+            for replica in piece.replicas:
+                found.setdefault(replica.workload, []).append((index, replica))
+    return found
+
+
+def limit_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[str]:
+    """Rates that are not carried, replicas too few or too many, too much of a rate on one GPU, uneven replicas."""
+    found = replicas_of(plan)
+    for name in found.keys() - instance.workloads.keys():
+        yield f"{name}: no such workload"
+    for name, workload in instance.workloads.items():
+        here, planned = found.get(name, []), instance.planned_rps(name)
+        routed = sum(one.rate_rps for _, one in here)
+        if routed < planned * (1 - ROUNDING):
+            yield f"{name}: {routed:.6g} of {planned:.6g} requests/s are routed"
+        for _, one in here:
+            if one.model not in workload.models:
+                yield f"{name}: runs {one.model}, which is not its model or a variant"
+        if planned > 0 and len(here) < workload.min_replicas:
+            yield f"{name}: {len(here)} replicas, at least {workload.min_replicas}"
+        if workload.max_replicas is not None and len(here) > workload.max_replicas:
+            yield f"{name}: {len(here)} replicas, at most {workload.max_replicas}"
+        on_gpu: Counter[int] = Counter()
+        for index, one in here:
+            on_gpu[index] += one.rate_rps  # type: ignore[assignment]
+        most = max(on_gpu.values(), default=0)
+        if workload.max_share_per_gpu < 1 and most > planned * workload.max_share_per_gpu * (1 + ROUNDING):
+            yield f"{name}: {most:.6g} requests/s on one GPU, at most {planned * workload.max_share_per_gpu:.6g}"
+        rates = [one.rate_rps for _, one in here]
+        if instance.policy.even_replicas and rates and max(rates) - min(rates) > ROUNDING * max(rates):
+            yield f"{name}: replicas carry between {min(rates):.6g} and {max(rates):.6g} requests/s, not the same"

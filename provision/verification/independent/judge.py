@@ -1,0 +1,138 @@
+"""The second verifier's verdict on a plan: holds, violated or not decided, with what it found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import survival, tokens
+from .fleet import cost_per_hour, fleet_faults, gpu_count, limit_faults, replicas_of
+from .layout import layout_faults
+from .random_traffic import Found, judge_random
+from .records import Instance, PlannedGpu, Replica, UndecidedError
+from .replays.late import CONFIDENCE
+from .servers import Server, servers_of
+from .steady_traffic import even_faults, rule_faults
+from .workflows import judge_workflow
+
+Floats = NDArray[np.float64]
+Verdict = Literal["holds", "violated", "not decided"]
+SECONDS = 3.0
+"""Seconds of replay for one workload, at most."""
+
+
+@dataclass
+class Judgement:
+    """What the second verifier says of a plan.
+
+    ``faults`` are sure, ``open`` is what it could not decide, ``replays`` what it measured of every workload.
+    """
+
+    instance: str
+    gpus: int
+    cost_per_hour: float | None
+    faults: list[str] = field(default_factory=list)
+    open: list[str] = field(default_factory=list)
+    replays: list[Found] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> Verdict:
+        """One sure fault is enough."""
+        if self.faults:
+            return "violated"
+        return "not decided" if self.open else "holds"
+
+    def summary(self) -> dict[str, Any]:
+        """Everything as a mapping, for ``--json``."""
+        return {
+            "verdict": self.verdict, "gpus": self.gpus, "cost_per_hour": self.cost_per_hour, "faults": self.faults,
+            "not_decided": self.open, "confidence": CONFIDENCE,
+            "replays": [
+                {"name": one.name, "verdict": one.late.verdict, "limit_ms": one.limit_ms,
+                 "percentile": one.percentile, "at_rate": one.at_rate, "late": one.late.part,
+                 "late_low": one.late.low, "late_high": one.late.high, "requests": one.late.requests, "how": one.how}
+                for one in self.replays],
+        }
+
+
+def judge(
+    instance: Instance, plan: tuple[PlannedGpu, ...], delay_by: str = "longest", seconds: float = SECONDS
+) -> Judgement:
+    """Judge a plan.
+
+    Parameters
+    ----------
+    instance, plan
+        As `reading` reads them.
+    delay_by
+        What the wait of a batch leaves room for: the ``longest`` batch up to its size, or the ``full`` one.
+    seconds
+        Seconds of replay for one workload, at most.
+    """
+    found = Judgement(instance.name, gpu_count(plan), cost_per_hour(instance, plan))
+    found.faults += [*fleet_faults(instance, plan), *limit_faults(instance, plan)]
+    if any((one.tokens or {}).get("disaggregated") for one in instance.workloads.values()):
+        return Judgement(instance.name, found.gpus, found.cost_per_hour,
+                         open=["separate pools for prompts and answers are not judged here"])
+    try:
+        found.faults += layout_faults(instance, plan)
+        if replicas_of(plan).keys() <= instance.workloads.keys():
+            _judge_latency(instance, plan, delay_by, seconds, found)
+    except UndecidedError as error:
+        found.open.append(str(error))
+    return found
+
+
+def _judge_latency(
+    instance: Instance, plan: tuple[PlannedGpu, ...], delay_by: str, seconds: float, found: Judgement
+) -> None:
+    servers = servers_of(instance, at_planned_rates(instance, plan), delay_by)
+    rates = {name: np.array([one.replica.rate_rps for one in each]) for name, each in servers.items()}
+    for name in tokens.token_workloads(instance):
+        _note(found, tokens.judge_tokens(instance, plan, name, seconds))
+    if instance.policy.rule == "queueing":
+        _judge_random(instance, servers, rates, seconds, found)
+    else:
+        for name, each in servers.items():
+            found.faults += [*rule_faults(instance, each, rates[name]), *even_faults(instance, each, rates[name])]
+    if instance.policy.survive:
+        for fault, sure in survival.survival_faults(instance, servers):
+            (found.faults if sure else found.open).append(fault)
+
+
+def _judge_random(
+    instance: Instance, servers: dict[str, list[Server]], rates: dict[str, Floats], seconds: float, found: Judgement
+) -> None:
+    within: set[str] = set()
+    for workflow in instance.workflows:
+        if all(name in servers and rates[name].sum() > 0 for name in workflow.members):
+            _note(found, judge_workflow(instance, workflow, servers, rates, seconds))
+            within |= set(workflow.members)
+    for name, each in servers.items():
+        if name not in within and rates[name].sum() > 0:
+            try:
+                _note(found, judge_random(instance, each, rates[name], seconds))
+            except UndecidedError as error:
+                found.open.append(str(error))
+
+
+def at_planned_rates(instance: Instance, plan: tuple[PlannedGpu, ...]) -> tuple[PlannedGpu, ...]:
+    """The plan as it runs at the planned rates: a plan may route more, whose parts are then weights."""
+    found = replicas_of(plan)
+    factor = {name: instance.planned_rps(name) / routed for name in instance.workloads
+              if (routed := sum(one.rate_rps for _, one in found.get(name, []))) > 0}
+
+    def scaled(one: Replica) -> Replica:
+        return replace(one, rate_rps=one.rate_rps * factor.get(one.workload, 1.0))
+
+    return tuple(replace(gpu, slices=tuple(replace(piece, replicas=tuple(map(scaled, piece.replicas)))
+                                           for piece in gpu.slices)) for gpu in plan)
+
+
+def _note(found: Judgement, replays: list[Found]) -> None:
+    found.replays += replays
+    found.faults += [one.message for one in replays if one.late.verdict == "violated"]
+    found.open += [one.message for one in replays if one.late.verdict == "not decided"]

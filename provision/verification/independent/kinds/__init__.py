@@ -1,0 +1,1 @@
+"""The equations of every kind of performance data: how long batches take."""

@@ -1,0 +1,87 @@
+"""How long batches take on a slice: the equations of every data kind behind one function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..records import Slice, Tree, UndecidedError
+from . import colocation, gpulets, igniter, measured, networks
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Service:
+    """Batch times of a replica with all its neighbours active, ms; entry k is that of a batch of k + 1.
+
+    A batch is answered ``answer_ms`` after its start, and its process takes the next one ``hold_ms`` after it.
+    ``memory_gib`` is what the replica needs, None where the data does not tell. ``most_processes`` is how many
+    processes the data describes.
+    """
+
+    answer_ms: Floats
+    hold_ms: Floats
+    memory_gib: float | None
+
+    @property
+    def longest_ms(self) -> float:
+        """The longest batch up to the planned size."""
+        return float(self.answer_ms.max())
+
+    def throughput_rps(self, processes: int) -> float:
+        """Requests/s of all processes when every batch is full."""
+        return 1000 * processes * len(self.hold_ms) / float(self.hold_ms[-1])
+
+
+Times = tuple[Floats, Floats, float | None]
+"""Answer times, hold times and memory of one replica."""
+KINDS: MappingProxyType[str, Callable[[Tree, Slice], list[Times]]] = MappingProxyType({
+    "measured-segments": measured.times,
+    "closed-network": networks.times,
+    "igniter": igniter.times,
+    "colocation": colocation.times,
+    "gpulets": gpulets.times,
+})
+
+ORDER = ("igniter", "colocation", "gpulets", "measured-segments", "closed-network", "tokens")
+
+
+def data_for(performance: tuple[Tree, ...], piece: Slice) -> Tree:
+    """The performance data that describes what stands on a slice.
+
+    On whole GPUs data of how they are shared comes first, so that no neighbour makes a replica faster; then measured
+    tables, then fitted networks.
+
+    Raises
+    ------
+    UndecidedError
+        No data describes it.
+    """
+    reasons = []
+    for data in sorted(performance, key=lambda one: ORDER.index(one["kind"])):
+        if data["gpu"] != piece.gpu_type or (data["kind"] in ORDER[:3] and piece.mig):
+            continue
+        missing = [one.model for one in piece.replicas if one.model not in data["models"]]
+        if missing:
+            reasons.append(f"{data['name']} has no {missing[0]}")
+            continue
+        if data["kind"] == "tokens":
+            return data
+        try:
+            KINDS[data["kind"]](data, piece)
+        except UndecidedError as error:
+            reasons.append(f"{data['name']}: {error}")
+            continue
+        return data
+    raise UndecidedError("; ".join(reasons) or f"no performance data for {piece.gpu_type}")
+
+
+def services(performance: tuple[Tree, ...], piece: Slice) -> list[Service]:
+    """Batch times of the replicas on a slice, in order."""
+    data = data_for(performance, piece)
+    return [Service(*one) for one in KINDS[data["kind"]](data, piece)]

@@ -1,0 +1,119 @@
+"""Whether GPUs can be cut and shared as a plan says: MIG placements, SM shares, processes, memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from .kinds.gpulets import parts
+from .kinds.service import data_for, services
+from .nvidia import MOST_MPS_CLIENTS, WHOLE, gpu_type, has_mig, node_of, slice_gib
+from .records import Instance, PlannedGpu, Slice, UndecidedError
+
+ROUNDING = 1e-9
+
+
+def layout_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[str]:
+    """What cannot stand as the plan says, one line each."""
+    for index, gpu in enumerate(plan):
+        known = gpu_type(gpu.gpu_type)
+        if known is None:
+            yield f"GPU {index}: type {gpu.gpu_type} is not known"
+        elif gpu.mig:
+            yield from _partition_faults(index, gpu)
+        else:
+            yield from _whole_faults(index, gpu)
+        for piece in gpu.slices:
+            yield from _sharing_faults(instance, piece)
+
+
+def _partition_faults(index: int, gpu: PlannedGpu) -> Iterator[str]:
+    """MIG instances at starts that their profiles allow, apart from each other, no more than may stand of each."""
+    if not has_mig(gpu.gpu_type):
+        yield f"GPU {index}: {gpu.gpu_type} has no MIG"
+        return
+    profiles = gpu_type(gpu.gpu_type).profiles  # type: ignore[union-attr]
+    taken: dict[int, str] = {}
+    for piece in gpu.slices:
+        profile = profiles.get(piece.profile)
+        if profile is None or piece.start not in profile.starts:
+            yield f"{piece.place}: no such profile or placement on {gpu.gpu_type}"
+            continue
+        for memory in range(piece.start, piece.start + profile.memory):
+            if memory in taken:
+                yield f"{piece.place}: memory slice {memory} is taken by {taken[memory]}"
+            taken[memory] = piece.profile
+    many = Counter(piece.profile for piece in gpu.slices if piece.profile in profiles)
+    yield from (f"GPU {index}: {count} of {name}, at most {profiles[name].most}"
+                for name, count in many.items() if count > profiles[name].most)
+    if sum(profiles[name].compute * count for name, count in many.items()) > max(p.compute for p in profiles.values()):
+        yield f"GPU {index}: more compute slices than it has"
+
+
+def _whole_faults(index: int, gpu: PlannedGpu) -> Iterator[str]:
+    """One slice, the whole GPU; groups of GPUs in a node of several."""
+    many, _ = node_of(gpu.gpu_type)
+    if many == 1:
+        if [piece.profile for piece in gpu.slices] not in ([], [WHOLE]) or any(piece.start for piece in gpu.slices):
+            yield f"GPU {index}: without MIG the only slice is the whole GPU"
+        return
+    taken: set[int] = set()
+    for piece in gpu.slices:
+        grouped = piece.profile.removesuffix("gpu")
+        size = int(grouped) if grouped.isdigit() else 0
+        group = set(range(piece.start, piece.start + size))
+        if size not in (1, 2, 4, 8) or piece.start % size or max(group) >= many or group & taken:
+            yield f"{piece.place}: {piece.profile} at {piece.start} does not fit a node of {many}"
+        taken |= group
+
+
+def _sharing_faults(instance: Instance, piece: Slice) -> Iterator[str]:
+    """SM shares, processes and memory of the replicas on one slice."""
+    entries = [one for one in instance.fleet if one.gpu == piece.gpu_type and one.mig == piece.mig]
+    processes = sum(one.processes for one in piece.replicas)
+    if processes > 1 and entries and not any(one.mps for one in entries):
+        yield f"{piece.place}: {processes} processes on a slice without MPS"
+    if processes > MOST_MPS_CLIENTS:
+        yield f"{piece.place}: {processes} processes, an MPS server takes {MOST_MPS_CLIENTS}"
+    if piece.mig and len({one.workload for one in piece.replicas}) > 1 and not instance.policy.share_slices:
+        yield f"{piece.place}: workloads share a MIG slice, and the policy does not say share_slices"
+    try:
+        data = data_for(instance.performance, piece)
+    except UndecidedError:
+        return  # told where latencies are judged
+    if data["kind"] == "tokens":
+        if len(piece.replicas) > 1:
+            yield f"{piece.place}: language models do not share a slice"
+        return
+    if data["kind"] in ("igniter", "colocation", "gpulets"):
+        yield from _share_faults(data["kind"], float(data.get("unit_share") or data.get("hardware", {}).get(
+            "unit_share") or 0), piece)
+    yield from _memory_faults(instance, piece)
+
+
+def _share_faults(kind: str, unit: float, piece: Slice) -> Iterator[str]:
+    """SM shares in units, no more than all in all; replicas of one turn have one share together."""
+    if kind == "gpulets":
+        sides = parts(piece).values()
+        for members in sides:
+            if len({piece.replicas[at].share for at in members}) > 1:
+                yield f"{piece.place}: replicas of one turn have different SM shares"
+        total = sum(piece.replicas[members[0]].share for members in sides)
+    else:
+        total = sum(one.share for one in piece.replicas)
+        for one in piece.replicas:
+            if abs(one.share / unit - round(one.share / unit)) > 1e-6:
+                yield f"{piece.place}: SM share {one.share} of {one.workload} is no multiple of {unit}"
+            if one.turn is not None:
+                yield f"{piece.place}: {one.workload} takes turns, which this data does not describe"
+    if total > 1 + ROUNDING:
+        yield f"{piece.place}: SM shares add up to {total:.4g}"
+
+
+def _memory_faults(instance: Instance, piece: Slice) -> Iterator[str]:
+    """Memory where the data tells it."""
+    needs = [one.memory_gib for one in services(instance.performance, piece)]
+    has = slice_gib(piece.gpu_type, piece.profile)
+    told = sum(one for one in needs if one is not None)
+    if has is not None and told > has + ROUNDING:
+        yield f"{piece.place}: {told:.4g} GiB of memory, the slice has {has:.4g}"

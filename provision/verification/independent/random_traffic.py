@@ -1,0 +1,90 @@
+"""The rule for random arrivals: a percentile of the replayed latency, waiting included, within the SLO times safety."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .records import Instance, UndecidedError, Workload
+from .replays.arrivals import arrival_times
+from .replays.late import Counts, Late, judged
+from .servers import Server, answered
+
+Floats = NDArray[np.float64]
+
+FIRST_REQUESTS = 2**14
+WARM_UP = 0.05
+"""Part of every replay's requests that is not counted, since its queues begin empty."""
+LOWER_RATES = (0.75, 0.4, 0.1)
+"""A plan holds at these parts of its rates as well: fewer requests must not be answered later."""
+ROUNDING_MS = 1e-6
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a replay found about a workload or workflow at a part of the planned rates."""
+
+    name: str
+    limit_ms: float
+    percentile: float
+    at_rate: float
+    late: Late
+    how: str
+
+    @property
+    def message(self) -> str:
+        """The verdict in words."""
+        where = "" if self.at_rate == 1 else f" at {self.at_rate:.0%} of the rate"
+        return (f"{self.name}: {self.late.part:.3%} of requests over {self.limit_ms:.6g} ms{where} "
+                f"({self.late.low:.3%} to {self.late.high:.3%}, allowed {self.late.allowed:.3%}, {self.how})")
+
+
+def judge_random(instance: Instance, servers: list[Server], rates: Floats, budget_s: float) -> list[Found]:
+    """Replay one workload at the rates of its servers and at parts of them.
+
+    Where replicas share slices, bounds on their batch times are tried first; what these do not settle is replayed
+    together with the others there.
+    """
+    workload = instance.workloads[servers[0].replica.workload]
+    found = [_at(instance, workload, servers, rates, 1.0, budget_s)]
+    for part in LOWER_RATES:
+        lower = _at(instance, workload, servers, rates, part, budget_s / 4)
+        if lower.late.verdict != "holds":
+            found.append(lower)
+    return found
+
+
+def _at(
+    instance: Instance, workload: Workload, servers: list[Server], rates: Floats, part: float, budget_s: float
+) -> Found:
+    shared = any(one.shared for one in servers)
+    first: Found | None = None
+    if not any(one.shared and one.in_turns for one in servers):
+        how = "others on the slice at their worst" if shared else "replayed"
+        first = _replayed(instance, workload, servers, rates, part, budget_s, False, how)
+        if not shared or first.late.verdict == "holds":
+            return first
+    if workload.routing == "least_loaded" and len(servers) > 1:
+        raise UndecidedError(f"{workload.name}: least-loaded replicas that share slices are not replayed together")
+    return _replayed(instance, workload, servers, rates, part, budget_s, True, "replayed with the others on the slice")
+
+
+def _replayed(
+    instance: Instance, workload: Workload, servers: list[Server], rates: Floats, part: float, budget_s: float,
+    exactly: bool, how: str,
+) -> Found:
+    limit_ms = workload.slo_ms * instance.policy.safety
+    rate_rps = float(rates.sum()) * part
+
+    def replay(seed: int, requests: int) -> Counts:
+        rng = np.random.default_rng([seed, int(exactly), int(1000 * part)])
+        arrived = arrival_times(workload.arrivals, rate_rps, requests, rng)
+        ended = answered(instance, servers, rates, arrived, rng, exactly)
+        counted = slice(int(WARM_UP * len(arrived)), None)
+        late = (ended - arrived)[counted] > limit_ms + ROUNDING_MS
+        return [(int(late.sum()), len(late))]
+
+    (late,) = judged(replay, [1 - workload.percentile / 100], FIRST_REQUESTS, budget_s)
+    return Found(workload.name, limit_ms, workload.percentile, part, late, how)

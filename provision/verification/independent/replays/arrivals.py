@@ -1,0 +1,79 @@
+"""When requests arrive, and which replica each goes to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..records import Tree, UndecidedError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def arrival_times(process: Tree, rate_rps: float, requests: int, rng: np.random.Generator) -> Floats:
+    """The times of about so many requests in ms, sorted, from 0 on."""
+    kind = process.get("process", "poisson")
+    gap_ms = 1000 / rate_rps
+    if kind == "poisson":
+        return np.cumsum(rng.exponential(gap_ms, requests))
+    if kind == "renewal":
+        return np.cumsum(_gaps(float(process["cv"]), gap_ms, requests, rng))
+    if kind == "mmpp":
+        return _switching(process, gap_ms, requests, rng)
+    if kind == "trace":
+        return _recorded(Path(process["path"]), gap_ms, requests, rng)
+    raise UndecidedError(f"arrivals {kind} are unknown here")
+
+
+def _gaps(cv: float, mean: float, many: int, rng: np.random.Generator) -> Floats:
+    """Gamma gaps; with a cv of 0 even ones, the first anywhere within a gap."""
+    if cv == 0:
+        gaps = np.full(many, mean)
+        gaps[0] = mean * rng.random()
+        return gaps
+    return rng.gamma(1 / cv**2, mean * cv**2, many)
+
+
+def _switching(process: Tree, gap_ms: float, many: int, rng: np.random.Generator) -> Floats:
+    """A Poisson process whose rate switches between a high and a low one after exponential times."""
+    ratio, share = float(process["high_over_mean"]), float(process["high_share"])
+    low = (1 - ratio * share) / (1 - share)
+    if low < 0:
+        raise UndecidedError("mmpp: high_over_mean times high_share is above 1")
+    high_ms = 1000 * float(process["mean_high_s"])
+    end, now, found = many * gap_ms, 0.0, []
+    high = bool(rng.random() < share)
+    while now < end:
+        length = rng.exponential(high_ms if high else high_ms * (1 - share) / share)
+        arrived = rng.poisson((ratio if high else low) * length / gap_ms)
+        found.append(now + np.sort(rng.random(arrived)) * length)
+        now, high = now + length, not high
+    return np.concatenate(found)
+
+
+def _recorded(path: Path, gap_ms: float, many: int, rng: np.random.Generator) -> Floats:
+    """A recorded trace, stretched to the rate, from a random request on and again from its beginning."""
+    recorded = np.loadtxt(path, ndmin=1)
+    gaps = np.diff(recorded, append=recorded[-1] + (recorded[-1] - recorded[0]) / max(len(recorded) - 1, 1))
+    gaps = np.roll(gaps * gap_ms / gaps.mean(), -int(rng.integers(len(gaps))))
+    return np.cumsum(np.resize(gaps, many))
+
+
+def dealt(requests: int, weights: Floats, routing: str, rng: np.random.Generator) -> Ints:
+    """The replica of every request: drawn by the weights, or dealt round so that all keep them at any time."""
+    if len(weights) == 1:
+        return np.zeros(requests, np.int64)
+    if routing == "random":
+        return rng.choice(len(weights), requests, p=weights / weights.sum())
+    return _round(weights / weights.sum(), requests)
+
+
+def _round(parts: Floats, requests: int) -> Ints:
+    """Smooth weighted round robin: a replica's k-th request comes when the k-th of its even shares is half due."""
+    many = np.ceil(parts * requests).astype(np.int64) + 1
+    due = np.concatenate([(np.arange(count) + 0.5) / part for count, part in zip(many, parts, strict=True) if part > 0])
+    who = np.repeat(np.flatnonzero(parts > 0), many[parts > 0])
+    return who[np.argsort(due, kind="stable")][:requests].astype(np.int64)

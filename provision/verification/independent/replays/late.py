@@ -1,0 +1,81 @@
+"""Which part of the requests is late, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+from scipy import special
+
+CONFIDENCE = 0.999
+"""A verdict on a workload is given when it is as sure as this, by Student's t over independent replays."""
+FEWEST_REPLAYS = 16
+MOST_REQUESTS = 2**20
+"""A replay is no longer than this; further rounds have more replays."""
+CLUMP = 200
+"""Requests that are late come in clumps: without any in N requests, at most ``-ln(1 - confidence) CLUMP / N`` are."""
+
+
+@dataclass(frozen=True)
+class Late:
+    """The part of late requests, with the bounds that hold at ``CONFIDENCE`` each; ``allowed`` is what may be late."""
+
+    part: float
+    low: float
+    high: float
+    allowed: float
+    requests: int
+
+    @property
+    def verdict(self) -> str:
+        """Holds, violated, or not decided by so many requests."""
+        if self.high <= self.allowed:
+            return "holds"
+        return "violated" if self.low > self.allowed else "not decided"
+
+
+Counts = list[tuple[int, int]]
+"""Late and counted requests of each thing that is judged."""
+
+
+def judged(replay: Callable[[int, int], Counts], allowed: list[float], requests: int, budget_s: float) -> list[Late]:
+    """Replay until every part of late requests is decided, or the time is over.
+
+    Parameters
+    ----------
+    replay
+        ``replay(seed, requests)`` gives late and counted requests of each thing that is judged, in one order.
+    allowed
+        What part of each may be late.
+    requests
+        Requests of the first replays; a round takes four times as many as the one before.
+    budget_s
+        Seconds after which no further round begins.
+    """
+    started, seed, replays = perf_counter(), 0, FEWEST_REPLAYS
+    while True:
+        rows = [replay(seed + one, requests) for one in range(replays)]
+        seed += replays
+        found = [_late([row[at] for row in rows], one) for at, one in enumerate(allowed)]
+        spent = perf_counter() - started
+        if all(one.verdict != "not decided" for one in found) or spent * 4 > budget_s:
+            return found
+        if requests * 4 <= MOST_REQUESTS:
+            requests *= 4
+        else:
+            replays *= 4
+
+
+def _late(runs: Counts, allowed: float) -> Late:
+    late, counted = (np.array(column, float) for column in zip(*runs, strict=True))
+    total = float(counted.sum())
+    if total == 0:
+        return Late(0.0, 0.0, 0.0, allowed, 0)
+    parts = late / np.maximum(counted, 1)
+    part = float(late.sum() / total)
+    spread = float(special.stdtrit(len(runs) - 1, CONFIDENCE) * parts.std(ddof=1) / np.sqrt(len(runs)))
+    unseen = float(-np.log(1 - CONFIDENCE) * CLUMP / total)
+    high = part + spread if late.any() else unseen
+    return Late(part, max(part - spread, 0.0), min(high, 1.0), allowed, int(total))

@@ -1,0 +1,136 @@
+"""Queues, replayed request by request: a replica's batches, replicas with least-loaded routing, and turns on a part."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .compiled import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@compiled
+def batched(arrived: Floats, answer: Floats, hold: Floats, processes: int, delay: float) -> Floats:
+    """When requests are answered, ms, by a replica whose batch times do not depend on others.
+
+    A batch starts on a free process as soon as it is full or its first request has waited for ``delay``. ``answer``
+    and ``hold`` are the times of a batch of k at entry k - 1.
+    """
+    most, total = len(answer), len(arrived)
+    ended = np.empty(total)
+    free = np.zeros(processes)
+    first = 0
+    while first < total:
+        process = 0
+        for one in range(1, processes):
+            if free[one] < free[process]:
+                process = one
+        due = arrived[first] + delay
+        if first + most <= total:
+            due = min(due, arrived[first + most - 1])
+        start = max(free[process], due)
+        after = first + 1
+        while after < total and after < first + most and arrived[after] <= start:
+            after += 1
+        size = after - first
+        for request in range(first, after):
+            ended[request] = start + answer[size - 1]
+        free[process] = start + hold[size - 1]
+        first = after
+    return ended
+
+
+@compiled
+def least_loaded(
+    arrived: Floats, answer: Floats, hold: Floats, sizes: Ints, processes: Ints, delay: Floats, weight: Floats
+) -> Floats:
+    """When requests are answered by replicas of which each request takes the one with least requests per weight.
+
+    Row r of ``answer`` and ``hold`` are the batch times of replica r, up to ``sizes[r]``. Requests that wait or run
+    count. Between two arrivals replicas do not affect each other, so each is carried on to the next arrival.
+    """
+    total, many = len(arrived), len(sizes)
+    ended = np.full(total, np.inf)
+    waiting = np.full((many, total), -1)
+    head, tail = np.zeros(many, np.int64), np.zeros(many, np.int64)
+    free = np.zeros((many, int(processes.max())))
+    left = np.zeros((many, 2 * int(processes.max()) * int(sizes.max()) + 2))  # ends of running requests, a ring
+    oldest, newest = np.zeros(many, np.int64), np.zeros(many, np.int64)
+    ring = left.shape[1]
+    for request in range(total + 1):
+        now = arrived[request] if request < total else np.inf
+        for r in range(many):
+            while head[r] < tail[r]:
+                process = 0
+                for one in range(1, processes[r]):
+                    if free[r, one] < free[r, process]:
+                        process = one
+                due = arrived[waiting[r, head[r]]] + delay[r]
+                if tail[r] - head[r] >= sizes[r]:
+                    due = min(due, arrived[waiting[r, head[r] + sizes[r] - 1]])
+                start = max(free[r, process], due)
+                if start >= now:
+                    break
+                size = 0
+                while size < sizes[r] and head[r] + size < tail[r] and arrived[waiting[r, head[r] + size]] <= start:
+                    size += 1
+                for one in range(size):
+                    end = start + answer[r, size - 1]
+                    ended[waiting[r, head[r] + one]] = end
+                    left[r, newest[r] % ring] = end
+                    newest[r] += 1
+                    if newest[r] - oldest[r] > ring:
+                        oldest[r] += 1
+                free[r, process] = start + hold[r, size - 1]
+                head[r] += size
+        if request == total:
+            break
+        best, load = 0, np.inf
+        for r in range(many):
+            running = 0
+            for one in range(oldest[r], newest[r]):
+                if left[r, one % ring] > now:
+                    running += 1
+            while oldest[r] < newest[r] and left[r, oldest[r] % ring] <= now:
+                oldest[r] += 1
+            held = (running + tail[r] - head[r]) / weight[r]
+            if held < load:
+                best, load = r, held
+        waiting[best, tail[best]] = request
+        tail[best] += 1
+    return ended
+
+
+@compiled
+def turns(arrived: Floats, member: Ints, times: Floats, sizes: Ints) -> Floats:
+    """When requests are answered by replicas that take turns: whoever has requests runs one batch, then the next does.
+
+    ``member`` is the replica of every request (sorted by arrival), row m of ``times`` its batch times.
+    """
+    total, many = len(arrived), len(sizes)
+    ended = np.empty(total)
+    queue = np.empty((many, total), np.int64)
+    head, tail = np.zeros(many, np.int64), np.zeros(many, np.int64)
+    now, came, served, at = 0.0, 0, 0, 0
+    while served < total:
+        while came < total and arrived[came] <= now:
+            queue[member[came], tail[member[came]]] = came
+            tail[member[came]] += 1
+            came += 1
+        for _ in range(many):
+            if head[at] < tail[at]:
+                break
+            at = (at + 1) % many
+        if head[at] == tail[at]:
+            now = arrived[came]
+            continue
+        size = min(sizes[at], tail[at] - head[at])
+        now += times[at, size - 1]
+        for one in range(size):
+            ended[queue[at, head[at] + one]] = now
+        head[at] += size
+        served += size
+        at = (at + 1) % many
+    return ended

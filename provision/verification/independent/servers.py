@@ -1,0 +1,191 @@
+"""The replicas of a workload as servers that can be replayed, each with what it shares its slice with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .kinds import gpulets, networks
+from .kinds.service import Service, data_for, services
+from .records import Instance, PlannedGpu, Replica, Slice, UndecidedError, Workload
+from .replays.arrivals import arrival_times, dealt
+from .replays.queues import batched, least_loaded, turns
+from .replays.sharing import shared
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Server:
+    """One replica: where it stands, its batch times, and how long a batch waits to fill, ms.
+
+    ``sharers`` are the positions on the slice of those that run in turn with it, or share a MIG slice with it (itself
+    included); alone it is its own. ``bounded`` times are no shorter than any batch takes, whatever the sharers do.
+    """
+
+    piece: Slice
+    at: int
+    service: Service
+    delay_ms: float
+    sharers: tuple[int, ...]
+
+    @property
+    def replica(self) -> Replica:
+        """The replica itself."""
+        return self.piece.replicas[self.at]
+
+    @property
+    def in_turns(self) -> bool:
+        """Whether it runs in turn with others."""
+        return self.replica.turn is not None
+
+    @property
+    def shared(self) -> bool:
+        """Whether its batch times depend on what others are asked for at the time."""
+        return len(self.sharers) > 1
+
+
+def servers_of(instance: Instance, plan: Iterable[PlannedGpu], delay_by: str) -> dict[str, list[Server]]:
+    """All replicas by workload. ``delay_by`` says which batch time the wait leaves room for: ``longest`` or ``full``.
+
+    Raises
+    ------
+    UndecidedError
+        The performance data does not describe what stands on some slice.
+    """
+    found: dict[str, list[Server]] = {}
+    for gpu in plan:
+        for piece in gpu.slices:
+            if not piece.replicas or data_for(instance.performance, piece)["kind"] == "tokens":
+                continue
+            for at, service in enumerate(services(instance.performance, piece)):
+                workload = instance.workloads[piece.replicas[at].workload]
+                together = sharers(instance, piece, at)
+                delay = _delay_ms(instance, piece.replicas[at], workload, service, len(together) > 1, delay_by)
+                found.setdefault(workload.name, []).append(Server(piece, at, service, delay, together))
+    return found
+
+
+def sharers(instance: Instance, piece: Slice, at: int) -> tuple[int, ...]:
+    """Who determines, moment by moment, how fast a replica's batches are."""
+    kind = data_for(instance.performance, piece)["kind"]
+    if kind == "gpulets":
+        return next(tuple(members) for members in gpulets.parts(piece).values() if at in members)
+    return tuple(range(len(piece.replicas))) if kind == "closed-network" else (at,)
+
+
+def _delay_ms(
+    instance: Instance, replica: Replica, workload: Workload, service: Service, together: bool, delay_by: str
+) -> float:
+    """How long a batch waits to fill: what the latency budget leaves beside its time."""
+    rule, safety = instance.policy.rule, instance.policy.safety
+    if rule == "full_batches":
+        return float("inf")
+    if replica.turn is not None:
+        return 0.0
+    whole_ms = workload.slo_ms * safety
+    taken_ms = service.longest_ms if delay_by == "longest" else float(service.answer_ms[-1])
+    if rule == "queueing":
+        return max(whole_ms - taken_ms, 0.0)
+    return whole_ms / 2 if together else max(whole_ms / 2 - taken_ms, 0.0)
+
+
+def answered(
+    instance: Instance, servers: list[Server], weights: Floats, arrived: Floats, rng: np.random.Generator,
+    exactly: bool,
+) -> Floats:
+    """When the requests of a workload are answered, ms, each dealt to one of its servers.
+
+    With ``exactly`` those that share a slice or take turns are replayed together with the others there, whose requests
+    arrive at their planned rates; otherwise by bounds on their batch times that hold whatever the others do.
+    """
+    workload = instance.workloads[servers[0].replica.workload]
+    if workload.routing == "least_loaded" and len(servers) > 1:
+        return _least_loaded(servers, weights, arrived)
+    who = dealt(len(arrived), weights, workload.routing, rng)
+    ended = np.empty(len(arrived))
+    for index, server in enumerate(servers):
+        mine = np.flatnonzero(who == index)
+        if len(mine) == 0:
+            continue
+        own = arrived[mine]
+        if server.shared and exactly:
+            ended[mine] = _together(instance, server, own, rng)
+        else:
+            answer, hold = bounded(server)
+            ended[mine] = batched(own, answer, hold, server.replica.processes, server.delay_ms)
+    return ended
+
+
+def bounded(server: Server) -> tuple[Floats, Floats]:
+    """Answer and hold times that no batch exceeds: in turns a cycle of the longest executions."""
+    service = server.service
+    if not (server.shared and server.in_turns):
+        return service.answer_ms, service.hold_ms
+    raise UndecidedError("replicas that take turns are replayed together")
+
+
+def _least_loaded(servers: list[Server], weights: Floats, arrived: Floats) -> Floats:
+    sizes = np.array([one.replica.batch for one in servers])
+    times = [bounded(one) for one in servers]
+    answer, hold = (np.zeros((len(servers), sizes.max())) for _ in range(2))
+    for row, (first, second) in enumerate(times):
+        answer[row, : len(first)], hold[row, : len(second)] = first, second
+    processes = np.array([one.replica.processes for one in servers])
+    return least_loaded(arrived, answer, hold, sizes, processes, np.array([one.delay_ms for one in servers]), weights)
+
+
+def _together(instance: Instance, server: Server, own: Floats, rng: np.random.Generator) -> Floats:
+    """A replica replayed with its sharers; their requests go on for as long as its own."""
+    everyone = [server.piece.replicas[at] for at in server.sharers]
+    end = own[-1]
+    streams = [own if at == server.at else _stream(instance, server.piece.replicas[at], end, rng)
+               for at in server.sharers]
+    arrived = np.concatenate(streams)
+    member = np.repeat(np.arange(len(streams)), [len(one) for one in streams])
+    order = np.argsort(arrived, kind="stable")
+    sizes = np.array([one.batch for one in everyone])
+    if server.in_turns:
+        found = services(instance.performance, server.piece)
+        times = _rows([found[at].answer_ms for at in server.sharers])
+        ended = turns(arrived[order], member[order], times, sizes)
+    else:
+        ended = _shared(instance, server, everyone, arrived[order], member[order], sizes)
+    return ended[member[order] == server.sharers.index(server.at)]
+
+
+def _shared(
+    instance: Instance, server: Server, everyone: list[Replica], arrived: Floats, member: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+) -> Floats:
+    data = data_for(instance.performance, server.piece)
+    works = [networks.work_ms(data, server.piece, one, sum(each.processes for each in everyone)) for one in everyone]
+    owner = np.repeat(np.arange(len(everyone)), [one.processes for one in everyone])
+    all_services = services(instance.performance, server.piece)
+    delays = [_delay_ms(instance, one, instance.workloads[one.workload], service, True, "longest")
+              for one, service in zip(everyone, all_services, strict=True)]
+    delays[server.sharers.index(server.at)] = server.delay_ms
+    return shared(arrived, member, _rows([host for host, _ in works]), _rows([work for _, work in works]), sizes,
+                  owner, np.array(delays))
+
+
+def _rows(rows: list[Floats]) -> Floats:
+    """Rows of different lengths as one array, filled up with zeros."""
+    found = np.zeros((len(rows), max(map(len, rows))))
+    for at, row in enumerate(rows):
+        found[at, : len(row)] = row
+    return found
+
+
+def _stream(instance: Instance, replica: Replica, end_ms: float, rng: np.random.Generator) -> Floats:
+    """Requests of another replica until a time; it gets its routed part of its workload's requests."""
+    workload = instance.workloads[replica.workload]
+    if replica.rate_rps <= 0:
+        return np.empty(0)
+    many = int(end_ms * replica.rate_rps / 1000 * 1.2) + 20
+    process = workload.arrivals if instance.policy.rule == "queueing" else {"process": "renewal", "cv": 0}
+    times = arrival_times(process, replica.rate_rps, many, rng)
+    return times[times <= end_ms]

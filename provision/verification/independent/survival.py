@@ -1,0 +1,67 @@
+"""After the loss of any one GPU the others carry every planned rate within its SLO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .random_traffic import Found, judge_random
+from .records import Instance, Slice
+from .servers import Server
+from .steady_traffic import carried_rps, rule_faults
+
+Floats = NDArray[np.float64]
+LOSS_S = 1.0
+"""Seconds of replay for a workload after one loss."""
+
+
+def survival_faults(instance: Instance, servers: dict[str, list[Server]]) -> Iterator[tuple[str, bool]]:
+    """What no longer holds after a loss, and whether that is sure."""
+    seen: set[tuple[str, tuple[tuple[object, ...], ...]]] = set()
+    for gpu in sorted({one.piece.gpu for each in servers.values() for one in each}):
+        for name, everyone in servers.items():
+            left = [one for one in everyone if one.piece.gpu != gpu]
+            if len(left) == len(everyone):
+                continue
+            key = (name, tuple(sorted((*_look(one.piece), one.at) for one in left)))
+            if key in seen:
+                continue
+            seen.add(key)
+            yield from _without(instance, gpu, name, left)
+
+
+def _look(piece: Slice) -> tuple[object, ...]:
+    """What two slices have in common that behave alike."""
+    return piece.gpu_type, piece.profile, repr(piece.replicas)
+
+
+def _without(instance: Instance, gpu: int, name: str, left: list[Server]) -> Iterator[tuple[str, bool]]:
+    """A workload on the replicas that are left: by some split of its rate it must hold."""
+    planned = instance.planned_rps(name)
+    if planned <= 0:
+        return
+    if not left:
+        yield f"without GPU {gpu}: {name} has no replica left", True
+        return
+    carried = np.array([carried_rps(instance, one) for one in left])
+    if carried.sum() < planned * (1 - 1e-6):
+        yield f"without GPU {gpu}: {name} has replicas for {carried.sum():.6g} of {planned:.6g} requests/s", True
+        return
+    routed = np.array([one.replica.rate_rps for one in left])
+    splits = [np.ones(len(left))] if instance.policy.even_replicas else [routed, carried]
+    reasons: list[tuple[str, bool]] = []
+    for weights in splits:
+        if weights.sum() <= 0:
+            continue
+        rates = weights * planned / weights.sum()
+        if instance.policy.rule == "queueing":
+            found = judge_random(instance, left, rates, LOSS_S)
+            late: list[Found] = [one for one in found if one.late.verdict != "holds"]
+            reasons = [(one.message, False) for one in late]
+        else:
+            reasons = [(fault, False) for fault in rule_faults(instance, left, rates)]
+        if not reasons:
+            return
+    yield from ((f"without GPU {gpu}: {reason}", sure) for reason, sure in reasons)
