@@ -21,8 +21,10 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 from applier_scenario import PLANNED, Scenario, in_child
 
-from provision.applier import calls, mps, rollback
+from provision.applier import rollback
+from provision.applier.driver import calls
 from provision.applier.journal import Journal
+from provision.applier.serving import mps
 from provision.models.base.errors import InputError
 
 Case = namedtuple("Case", "number name kind code way_out")

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from provision import draw as draw
+    from provision.applier.execute import Permissions as Permissions
+    from provision.applier.operations import RunOutcome as RunOutcome
+    from provision.applier.verified import apply as apply
     from provision.exporters.export import export as export
     from provision.instances.files.shipped import shipped_instances as shipped_instances
     from provision.instances.read import read as read
@@ -47,15 +50,18 @@ _HOMES = {
     "MethodError": "models.base.errors",
     "Plan": "models.plans.plan",
     "PlannedGpu": "models.plans.plan",
+    "Permissions": "applier.execute",
     "Policy": "models.problem.workload",
     "Replica": "models.plans.plan",
     "Report": "models.plans.report",
     "Result": "models.plans.result",
     "SimulationReport": "models.plans.simulation_report",
+    "RunOutcome": "applier.operations",
     "Slice": "models.plans.plan",
     "UnsupportedError": "models.base.errors",
     "Violation": "models.plans.report",
     "Workload": "models.problem.workload",
+    "apply": "applier.verified",
     "export": "exporters.export",
     "gpu_type": "models.hardware.gpu",
     "gpu_types": "models.hardware.gpu",

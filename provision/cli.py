@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, NoReturn
 
 import provision
-from provision.commands import INTERRUPTED, VERBS
+from provision.commands import INTERRUPTED, VERBS, drop_output
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.extras import optional
 from provision.models.base.spelling import did_you_mean
@@ -96,13 +96,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("stopped before there was anything to return", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        _drop_output()
+        drop_output()
         return DONE
     except OSError as error:
         with contextlib.suppress(OSError):  # stdout may be what refuses
             _refused("system", InputError(f"the system refuses: {InputError(error)}"), as_json)
             sys.stdout.flush()
-        _drop_output()
+        drop_output()
         return UNUSABLE
 
 
@@ -124,8 +124,3 @@ def _run(arguments: Sequence[str]) -> int:
     with optional():
         options = parser(next((word for word in arguments if word in VERBS), None)).parse_args(arguments)
         return options.run(options)
-
-
-def _drop_output() -> None:
-    """Lead stdout nowhere: what it holds back Python would write, and complain about, at the end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from provision.applier import changes, servers
-from provision.applier.layout import CLIENTS, INSTANCES, PROCESSES, SliceLayout
+from pynvml import NVML_ERROR_INSUFFICIENT_RESOURCES
+
+from provision.applier.driver import changes
+from provision.applier.driver.calls import DriverError
+from provision.applier.fitting import fitted, room_for
+from provision.applier.layout import CLIENTS, INSTANCES, PROCESSES, Made, ObservedSlice, SliceLayout
 from provision.applier.observe import foreign, observe
-from provision.applier.steps import steps_between
+from provision.applier.serving import servers
+from provision.applier.steps import broken, steps_between
+from provision.applier.undo import way_back
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag, Record
@@ -16,11 +22,12 @@ from provision.models.base.known import known
 from provision.models.hardware.gpu import WHOLE
 
 if TYPE_CHECKING:
-    from provision.applier.journal import Journal
-    from provision.applier.layout import MachineLayout, Observed
-    from provision.applier.nvml import Driver
-    from provision.applier.services import Services
+    from provision.applier.driver.nvml import Driver
+    from provision.applier.journal import Journal, Run
+    from provision.applier.layout import MachineLayout, Observed, Place
+    from provision.applier.serving.services import Services
     from provision.applier.steps import Step
+    from provision.applier.undo import WayBack
 
 NEEDED = {
     "set_mig_mode": (INSTANCES, PROCESSES, CLIENTS),
@@ -39,9 +46,10 @@ ATTEMPTS = 2
 
 
 class Permissions(Record):
-    """What a run may disturb: processes that are not the applier's own, MIG modes."""
+    """What a run may disturb: processes and MIG instances that are not the applier's own, MIG modes."""
 
     evict: Flag = False
+    evict_foreign: Flag = False
     allow_mig_mode_change: Flag = False
 
 
@@ -71,7 +79,8 @@ class Executor:
 
     def observe(self) -> Observed:
         """The present state."""
-        return observe(self.driver, self.services)
+        last = self.journal.last()
+        return observe(self.driver, self.services, last.owned if last else ())
 
     def check(self, steps: Sequence[Step], present: Observed) -> None:
         """Refuse steps that are not permitted or cannot be done here.
@@ -85,6 +94,12 @@ class Executor:
             self._check_known(step, present)
             if step.action == "start_mps":
                 self.services.check_mps()
+            if step.foreign and not self.permissions.evict_foreign:
+                room = room_for(known(step.slice), known(present.gpu(known(step.gpu))), steps)
+                raise InputError(
+                    f"{_place(step, present)} was made by something else and stands in the way: {step.text}? Leave the "
+                    f"GPU out with --gpus or add --evict-foreign{room}"
+                )
             if step.action == "evict" and not self.permissions.evict:
                 raise InputError(f"{_place(step, present)} is in use: {step.text}? End its users or add --evict")
             if step.action == "set_mig_mode" and not self.permissions.allow_mig_mode_change:
@@ -116,46 +131,97 @@ class Executor:
         InputError
             When it cannot be done.
         """
-        self.journal.write("step", action=step.action, gpu=step.gpu, text=step.text)
+        self.journal.write("step", action=step.action, gpu=step.gpu, text=step.text, place=_spot(step))
         self.report(step)
         try:
             getattr(self, f"_{step.action}")(step)
         except OSError as error:
             raise InputError(f"{self.services.state}: {reason(error)}; free space or correct its rights") from None
 
-    def reach(self, target: MachineLayout, steps: Sequence[Step]) -> None:
+    def reach(self, target: MachineLayout, steps: Sequence[Step]) -> list[str]:
         """Carry out the steps to a layout and check that it stands.
+
+        A slice whose GPU instance is made while its compute instance cannot be, and that cannot be destroyed either,
+        is quarantined: the steps go on without it.
+
+        Returns
+        -------
+        list of str
+            Lines on slices that are quarantined.
 
         Raises
         ------
         InputError
             For the first step that fails, or when the layout does not stand afterwards.
         """
+        quarantined: dict[Place, str] = {}
         for step in steps:
-            self.run(step)
-        if left := steps_between(self.observe(), target):
+            if _spot(step) in quarantined:
+                continue
+            try:
+                self.run(step)
+            except InputError as error:
+                if step.action != "create_compute" or not (stuck := self._stuck(step)):
+                    raise
+                quarantined[known(_spot(step))] = f"{_place(step, self.observe())}: {error}; {stuck}"
+        present = self.observe()
+        left = [step for step in steps_between(present, fitted(target, present)) if _spot(step) not in quarantined]
+        if left:
             raise InputError(f"after the last step there is still to do: {left[0].text}; something else is at work")
+        return list(quarantined.values())
 
-    def restore(self, former: MachineLayout) -> list[str]:
-        """Put a layout back as far as it goes; returns what could not be restored, as lines."""
+    def _stuck(self, step: Step) -> str | None:
+        """Take away a slice whose compute instance could not be made; why that fails, None when it does not."""
+        if self.driver.call.hung:
+            return None
+        uuid, wanted = step.place
+        try:
+            here = known(self.observe().gpu(uuid))
+            found = next((piece for piece in here.slices if piece.key == wanted.key), None)
+            if found is None or found.strange:
+                return None
+            for undo in broken(here, found):
+                self.run(undo)
+        except InputError as error:
+            return None if self.driver.call.hung else str(error)
+        return None
+
+    def restore(self, run: Run) -> tuple[list[str], tuple[str, ...]]:
+        """Undo what a run changed, as far as it goes.
+
+        Returns
+        -------
+        list of str
+            What could not be undone.
+        tuple of str
+            What something else made and therefore stays.
+        """
         for _ in range(ATTEMPTS):
-            problems = self._attempt(former)
+            problems, kept = self._attempt(run)
             if not problems:
                 break
-        return problems
+        return problems, kept
 
-    def _attempt(self, former: MachineLayout) -> list[str]:
+    def _attempt(self, run: Run) -> tuple[list[str], tuple[str, ...]]:
         problems, given_up = [], set()
+        kept: tuple[str, ...] = ()
         try:
             present = self.observe()
-            for step in steps_between(present, former):
+            for step in steps_between(present, self._back(present, run).layout):
                 if step.gpu not in given_up and (problem := self._problem(step, present)):
                     problems.append(problem)
                     given_up.add(step.gpu)
-            left = steps_between(self.observe(), former)
+            present = self.observe()
+            back = self._back(present, run)
+            left, kept = steps_between(present, back.layout), back.kept
         except InputError as error:
-            return [*problems, str(error)]
-        return [*problems, *(f"{_place(step, present)}: still to do: {step.text}" for step in left)] if left else []
+            return [*problems, str(error)], kept
+        undone = [f"{_place(step, present)}: still to do: {step.text}" for step in left]
+        return [*back.obstacles, *(problems if left else ()), *undone], kept
+
+    def _back(self, present: Observed, run: Run) -> WayBack:
+        """The way back from a run, with all that the journal tells of it by now."""
+        return way_back(present, self.journal.last() or run, self.permissions.evict_foreign and run.verb == "rollback")
 
     def _problem(self, step: Step, present: Observed) -> str | None:
         """Carry out a step; what went wrong, None when nothing did."""
@@ -193,14 +259,43 @@ class Executor:
         changes.destroy_compute(self.driver, *step.place, known(step.compute))
 
     def _destroy_instance(self, step: Step) -> None:
-        changes.destroy_instance(self.driver, *step.place)
+        seen = step.slice.instance if isinstance(step.slice, ObservedSlice) else None
+        changes.destroy_instance(self.driver, *step.place, seen)
+        self.journal.write("gone", place=_spot(step))
 
     def _create_instance(self, step: Step) -> None:
-        changes.create_instance(self.driver, *step.place)
+        uuid, piece = step.place
+        try:
+            identity = changes.create_instance(self.driver, uuid, piece)
+        except DriverError as error:
+            if error.code != NVML_ERROR_INSUFFICIENT_RESOURCES:
+                raise
+            # Should it stand there, it is not this call that made it.
+            self.journal.write("gone", place=_spot(step))
+            raise InputError(f"{error}{room_for(piece, known(self.observe().gpu(uuid)), ())}") from None
+        self._made(uuid, piece, identity, ())
 
     def _create_compute(self, step: Step) -> None:
-        changes.create_compute(self.driver, *step.place, known(step.compute))
+        uuid, piece = step.place
+        before = self._owned(uuid, piece)
+        devices = changes.create_compute(self.driver, uuid, piece, known(step.compute))
+        whole = before is not None and before.whole
+        self._made(uuid, piece, before.instance if before else None, devices, whole)
         changes.make_device_nodes()
+
+    def _made(
+        self, uuid: str, piece: SliceLayout, instance: int | None, devices: tuple[str, ...], whole: bool = True
+    ) -> None:
+        """Note in the journal what was made and is there."""
+        made = Made(
+            gpu=uuid, enumerator=piece.enumerator, start=piece.start, instance=instance, devices=devices, whole=whole
+        )
+        self.journal.write("made", made=made.model_dump(mode="json"))
+
+    def _owned(self, uuid: str, piece: SliceLayout) -> Made | None:
+        """What the journal tells that the applier made at a place."""
+        last = self.journal.last()
+        return next((one for one in last.owned if one.place == (uuid, *piece.key)), None) if last else None
 
     def _start_mps(self, step: Step) -> None:
         device = self._device(step)
@@ -219,11 +314,18 @@ class Executor:
     def _check_idle(self, gpu: str, piece: SliceLayout) -> None:
         """Processes may have come since the steps were planned."""
         devices, processes = self.driver.devices(gpu, piece)
+        if isinstance(piece, ObservedSlice) and not set(devices) <= set(piece.devices):
+            raise InputError(f"{piece.label}: has other compute instances by now: something else changes this GPU")
         for device in devices:
             mps_servers = self.services.daemon(device).servers() or ()
             if others := foreign(processes, mps_servers, self.services.sessions(device)):
                 pids = ", ".join(f"{one.pid} {one.name}".strip() for one in others)
                 raise InputError(f"{piece.label}: in use by process {pids}; end it, or apply with --evict")
+
+
+def _spot(step: Step) -> Place | None:
+    """GPU, enumerator and start of the slice that a step changes; None for other steps."""
+    return (step.gpu, *step.slice.key) if step.gpu and step.slice else None
 
 
 def _place(step: Step, present: Observed) -> str:

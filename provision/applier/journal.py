@@ -1,4 +1,4 @@
-"""The journal of runs, and the lock that keeps a second applier away.
+"""The journal of runs: what was asked for, every step before it is done, and which MIG instances the applier made.
 
 The journal is a file of JSON lines, only ever appended to; every line is on the disk before what it announces is done.
 A crash can cut its last line; nothing that such a line announces was done, and the next line starts afresh.
@@ -6,8 +6,6 @@ A crash can cut its last line; nothing that such a line announces was done, and 
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import time
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from provision.applier.layout import MachineLayout
+from provision.applier.layout import MachineLayout, Made, Place
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Record, Text
@@ -25,13 +23,19 @@ from provision.models.base.fields import Name, Record, Text
 if TYPE_CHECKING:
     from provision.instances.files.files import FilePath
 
-APPLIED, RESTORED, UNRESTORED = "applied", "restored", "unrestored"
+APPLIED, RESTORED, UNRESTORED, QUARANTINED = "applied", "restored", "unrestored", "quarantined"
+
+BEGIN = b'{"event": "begin"'
+CHANGES = ("create_instance", "destroy_instance", "create_compute", "destroy_compute")
+"""Actions that change what stands at a place."""
 
 
 class Run(Record):
     """A run as the journal tells it: what it was asked for, the way back and the way forward.
 
-    ``outcome`` is applied, restored, unrestored, or None when it was cut off.
+    ``outcome`` is applied, quarantined, restored, unrestored, or None when it was cut off. ``owned`` are the MIG
+    instances that the applier made, in this run or an earlier one; ``touched`` are the places of instances that this
+    run made or destroyed or may have, ``switched`` the GPUs whose MIG mode it changed or may have.
     """
 
     verb: Name
@@ -39,6 +43,9 @@ class Run(Record):
     former: MachineLayout
     target: MachineLayout
     outcome: Text | None = None
+    owned: tuple[Made, ...] = ()
+    touched: tuple[Place, ...] = ()
+    switched: tuple[Name, ...] = ()
 
     @property
     def unfinished(self) -> bool:
@@ -83,29 +90,75 @@ class Journal:
         run: Run | None = None
         try:
             for entry in self.entries():
-                if entry["event"] == "begin":
-                    run = Run.model_validate(entry["run"])
-                elif entry["event"] == "end":
-                    run = run.model_copy(update={"outcome": entry["outcome"]})  # type: ignore[union-attr]  # None is told below
+                begins = entry["event"] == "begin"
+                run = Run.model_validate(entry["run"]) if begins else _after(run, entry)  # type: ignore[arg-type]
         except (LookupError, TypeError, AttributeError, ValidationError):
             strange = "has lines that this version of the applier did not write"
             raise InputError(f"{self.path}: {strange}; see that the GPUs stand as they should, move it away") from None
         return run
 
     def entries(self) -> Iterator[Any]:
-        """All lines, less those that a crash cut."""
+        """The lines since the last run began, less those that a crash cut; all when none ever began."""
         try:
             lines = self.path.read_bytes().split(b"\n")
         except FileNotFoundError:
             return
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read: {reason(error)}; run as its owner") from None
-        for line in lines:
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue
-            yield entry
+        begun = [number for number, line in enumerate(lines) if line.startswith(BEGIN) and _read(line)]
+        for line in lines[begun[-1] if begun else 0 :]:
+            if (entry := _read(line)) is not None:
+                yield entry[0]
+
+
+def _read(line: bytes) -> tuple[Any] | None:
+    """The content of a line in a tuple; None for a line that was cut."""
+    try:
+        return (json.loads(line),)
+    except ValueError:
+        return None
+
+
+def _after(run: Run, entry: dict[str, Any]) -> Run:
+    """A run after one more line of the journal."""
+    event = entry["event"]
+    if event == "end":
+        return run.model_copy(update={"outcome": entry["outcome"]})
+    if event == "step":
+        return _announced(run, entry)
+    if event == "made":
+        return _owning(run, Made.model_validate(entry["made"]))
+    if event == "gone":
+        place = _place(entry["place"])
+        return run.model_copy(update={"owned": tuple(one for one in run.owned if one.place != place)})
+    return run
+
+
+def _announced(run: Run, entry: dict[str, Any]) -> Run:
+    """A run once a step is announced: whether it was done is unknown until another line tells."""
+    action = entry["action"]
+    if action == "set_mig_mode":
+        return run.model_copy(update={"switched": tuple(dict.fromkeys((*run.switched, entry["gpu"])))})
+    if action not in CHANGES or entry.get("place") is None:
+        return run
+    place = _place(entry["place"])
+    run = run.model_copy(update={"touched": tuple(dict.fromkeys((*run.touched, place)))})
+    if action == "create_instance":
+        return _owning(run, Made(gpu=place[0], enumerator=place[1], start=place[2], devices=()))
+    there = next((one for one in run.owned if one.place == place), None)
+    if action == "create_compute" and there:
+        return _owning(run, there.model_copy(update={"devices": None}))
+    return run
+
+
+def _owning(run: Run, made: Made) -> Run:
+    others = (one for one in run.owned if one.place != made.place)
+    return run.model_copy(update={"owned": (*others, made)})
+
+
+def _place(listed: Any) -> Place:
+    gpu, enumerator, start = listed
+    return gpu, enumerator, start
 
 
 def _sync_folder(path: Path) -> None:
@@ -115,26 +168,3 @@ def _sync_folder(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-@contextlib.contextmanager
-def locked(state: FilePath, wait: bool = False) -> Iterator[None]:
-    """Hold a state directory, which is made when it is not there.
-
-    Raises
-    ------
-    InputError
-        When another applier holds it and ``wait`` is not set, or it cannot be used.
-    """
-    path = Path(state) / "lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = open(path, "a+")  # noqa: SIM115 - closed below, after use
-    except OSError as error:
-        raise InputError(f"{state}: cannot be used: {reason(error)}; name another directory with --state") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise InputError(f"{state}: another applier is at work; wait for it with --wait") from None
-        yield

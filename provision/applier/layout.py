@@ -4,12 +4,20 @@ A slice is known by its profile's NVML enumerator, which is the same on every GP
 slice; names of profiles differ between drivers and are labels only. The slice that is a whole GPU has no enumerator.
 """
 
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeAlias
+
 from provision.models.base.fields import Count, Flag, Name, PositiveCount, Record, Text
 from provision.models.hardware.gpu import WHOLE
 
 INSTANCES, PROCESSES, CLIENTS = "MIG instances", "processes", "MPS clients"
 """What a driver may not tell of a GPU."""
 RATE, WORKLOAD, COMMAND = "PROVISION_RATE_RPS", "PROVISION_WORKLOAD", "PROVISION_COMMAND"
+
+Place: TypeAlias = tuple[Name, Count | None, Count]
+"""Where a slice stands: the GPU's UUID, and the enumerator and start that identify the slice on it."""
 
 
 class Compute(Record):
@@ -80,17 +88,60 @@ class Process(Record):
     name: Text = ""
 
 
+class Made(Record):
+    """A MIG instance that the applier made: its place, NVML's id of it, and its CUDA devices.
+
+    ``instance`` is None, and so is ``devices``, where it is not known whether or as what an announced call made them.
+    Where something else made the instance and the applier compute instances in it, ``whole`` is false.
+    """
+
+    gpu: Name
+    enumerator: Count | None
+    start: Count
+    instance: Count | None = None
+    devices: tuple[Name, ...] | None = None
+    whole: Flag = True
+
+    @property
+    def place(self) -> Place:
+        """Where it stands."""
+        return self.gpu, self.enumerator, self.start
+
+
 class ObservedSlice(SliceLayout):
-    """A slice as it is: NVML's id of the GPU instance, CUDA devices, and processes that are not the applier's own."""
+    """A slice as it is: NVML's id of the GPU instance, CUDA devices, and processes that are not the applier's own.
+
+    ``foreign`` tells that something else than this state directory's applier made the MIG instance,
+    ``foreign_computes`` are such compute instances in it; ``trouble`` tells what is wrong with its MPS daemon.
+    """
 
     instance: Count | None = None
     devices: tuple[Name, ...] = ()
     clients: tuple[Process, ...] = ()
+    foreign: Flag = False
+    foreign_computes: tuple[Compute, ...] = ()
+    trouble: Text | None = None
 
     @property
     def device(self) -> str | None:
         """The CUDA device that servers are given; None when there is none or more than one."""
         return self.devices[0] if len(self.devices) == 1 else None
+
+    @property
+    def strange(self) -> bool:
+        """Whether something else made it, or compute instances in it."""
+        return self.foreign or bool(self.foreign_computes)
+
+    def judged(self, gpu: str, owned: Collection[Made]) -> ObservedSlice:
+        """The slice with what in it something else made, given what the applier did; a whole GPU is nobody's."""
+        if self.enumerator is None:
+            return self
+        made = next((one for one in owned if one.place == (gpu, *self.key)), None)
+        if made is None or made.instance not in (None, self.instance):
+            return self.model_copy(update={"foreign": True, "foreign_computes": self.computes})
+        pairs = zip(self.computes, self.devices, strict=True)
+        strange = tuple(one for one, device in pairs if made.devices is not None and device not in made.devices)
+        return self.model_copy(update={"foreign": not made.whole, "foreign_computes": strange})
 
     def layout(self) -> SliceLayout:
         """The layout that a rollback would restore; replicas whose environment file is lost are left out."""
@@ -109,12 +160,17 @@ class ObservedProfile(Record):
     most: PositiveCount
 
 
-class ObservedGpu(Record):
-    """A GPU as it is; ``unknown`` names what its driver does not tell: INSTANCES, PROCESSES, CLIENTS."""
+class GpuIdentity(Record):
+    """Which GPU it is: its index, which a reboot may change, its UUID, and what the driver calls the product."""
 
     index: Count
     uuid: Name
     product: Text
+
+
+class ObservedGpu(GpuIdentity):
+    """A GPU as it is; ``unknown`` names what its driver does not tell: INSTANCES, PROCESSES, CLIENTS."""
+
     mig_capable: Flag
     mig: Flag
     mig_pending: Flag

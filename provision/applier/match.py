@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import scipy
 
-from provision.applier.layout import MachineLayout
+from provision.applier.fitting import fitted_gpu
+from provision.applier.layout import GpuIdentity, MachineLayout
+from provision.applier.products import is_type
 from provision.applier.steps import gpu_steps
 from provision.applier.target import check_plan, gpu_layout
 from provision.models.base.errors import InputError
@@ -19,10 +20,9 @@ from provision.models.hardware.gpu import gpu_type
 if TYPE_CHECKING:
     from provision.applier.layout import GpuLayout, Observed, ObservedGpu
     from provision.applier.target import Commands
-    from provision.models.hardware.gpu import GpuType
     from provision.models.plans.plan import Plan
 
-FORM_FACTOR = re.compile(r"sxm\d?|pcie|nvidia|tesla|geforce|\d+gb")
+G = TypeVar("G", bound=GpuIdentity)
 
 
 def target_layout(
@@ -51,7 +51,7 @@ def target_layout(
         When the plan holds what no GPU takes, or there are not enough GPUs.
     """
     check_plan(plan)
-    allowed = _allowed(present, chosen)
+    allowed = _allowed(present.gpus, chosen)
     goals, retired = [], []
     for name in sorted({gpu.gpu for gpu in plan.gpus}):
         wanted = [gpu for gpu in plan.gpus if gpu.gpu == name]
@@ -66,47 +66,44 @@ def target_layout(
     return MachineLayout(gpus=tuple(goals + [_without_services(gpu) for gpu in retired if _serves(gpu)]))
 
 
-def is_type(gpu: ObservedGpu, kind: GpuType) -> bool:
-    """Whether an observed GPU is of a type."""
-    return names_type(gpu.product, kind)
+def candidates(plan: Plan, identities: Sequence[GpuIdentity], chosen: Iterable[str] | None = None) -> list[str]:
+    """UUIDs of the GPUs that a plan may be put on: of its types, and among the ``chosen`` where these are named.
+
+    Raises
+    ------
+    InputError
+        When a GPU is named that is not there.
+    """
+    kinds = [gpu_type(name) for name in sorted({gpu.gpu for gpu in plan.gpus})]
+    return [gpu.uuid for gpu in _allowed(identities, chosen) if any(is_type(gpu, kind) for kind in kinds)]
 
 
-def names_type(product: str, kind: GpuType) -> bool:
-    """Whether a product's name is that of a GPU type: the chip agrees, and the memory where both names tell it."""
-    words, wanted = _words(product), _words(kind.product)
-    chip = {word for word in wanted if not FORM_FACTOR.fullmatch(word)}
-    sizes = [{word for word in one if re.fullmatch(r"\d+gb", word)} for one in (words, wanted)]
-    return chip <= words and (not all(sizes) or sizes[0] == sizes[1])
-
-
-def _words(product: str) -> set[str]:
-    return set(re.split(r"[\s-]+", product.lower()))
-
-
-def _allowed(present: Observed, chosen: Iterable[str] | None) -> tuple[ObservedGpu, ...]:
+def _allowed(gpus: Sequence[G], chosen: Iterable[str] | None) -> tuple[G, ...]:
+    """The GPUs that are named by index or UUID; all where none is."""
     if chosen is None:
-        return present.gpus
+        return tuple(gpus)
     found = {}
     for name in chosen:
-        gpu = next((gpu for gpu in present.gpus if name in (str(gpu.index), gpu.uuid)), None)
+        gpu = next((gpu for gpu in gpus if name in (str(gpu.index), gpu.uuid)), None)
         if gpu is None:
-            raise InputError(f"--gpus {name}: there is no such GPU; there are {_listed(present.gpus)}")
+            raise InputError(f"--gpus {name}: there is no such GPU; there are {_listed(gpus)}")
         found[gpu.uuid] = gpu
     return tuple(found.values())
 
 
-def _listed(gpus: Sequence[ObservedGpu]) -> str:
+def _listed(gpus: Sequence[GpuIdentity]) -> str:
     return ", ".join(f"{gpu.index} {gpu.product} {gpu.uuid}" for gpu in gpus) or "none"
 
 
 def _assign(wanted: Sequence[GpuLayout], there: Sequence[ObservedGpu]) -> list[GpuLayout]:
     """Every wanted layout with the UUID of its GPU."""
-    goals = [[goal.model_copy(update={"uuid": here.uuid}) for here in there] for goal in wanted]
+    goals = [[fitted_gpu(goal.model_copy(update={"uuid": here.uuid}), here) for here in there] for goal in wanted]
     costs = np.array([[_cost(here, goal) for here, goal in zip(there, row, strict=True)] for row in goals])
     # No sum over GPUs of one number reaches the next one's unit.
     units = np.cumprod(np.r_[1, costs.reshape(-1, 3).max(axis=0, initial=0)[:0:-1] * len(wanted) + 1])[::-1]
     rows, columns = scipy.optimize.linear_sum_assignment(costs @ units)
-    return [goals[row][column] for row, column in zip(rows, columns, strict=True)]
+    pairs = zip(rows.tolist(), columns.tolist(), strict=True)
+    return [wanted[row].model_copy(update={"uuid": there[column].uuid}) for row, column in pairs]
 
 
 def _cost(here: ObservedGpu, goal: GpuLayout) -> tuple[int, int, int]:
@@ -118,17 +115,13 @@ def _cost(here: ObservedGpu, goal: GpuLayout) -> tuple[int, int, int]:
 
 
 def _check_profiles(plan: Plan, present: Observed, goals: Sequence[GpuLayout]) -> None:
-    """Refuse a GPU whose slices differ in size from those of its type, as on the PCIe variant of an H100."""
+    """Refuse a GPU whose driver does not know a profile of the plan."""
     for goal in goals:
         here = known(present.gpu(goal.uuid))
         offered = {profile.enumerator: profile for profile in here.profiles}
         for piece in goal.slices if offered else ():
             if piece.enumerator not in offered:
                 raise InputError(f"GPU {here.index}: its driver has no profile {piece.profile}; update the driver")
-            sms, planned = offered[piece.enumerator].sms, piece.computes[0].sms
-            if sms != planned:
-                other = f"{piece.profile} has {sms} SMs, the plan counts on {planned}"
-                raise InputError(f"GPU {here.index} ({here.product}): {other}; measure on this GPU and plan for it")
 
 
 def _serves(gpu: ObservedGpu) -> bool:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Set
 from typing import TYPE_CHECKING
 
-from provision.applier import servers
 from provision.applier.layout import Observed, Process
+from provision.applier.serving import processes
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
 
 if TYPE_CHECKING:
-    from provision.applier.layout import ObservedGpu, ObservedSlice
-    from provision.applier.nvml import Driver
-    from provision.applier.servers import Running, Sessions
-    from provision.applier.services import Services
+    from provision.applier.driver.nvml import Driver
+    from provision.applier.journal import Run
+    from provision.applier.layout import Made, ObservedGpu, ObservedSlice
+    from provision.applier.serving.servers import Running, Sessions
+    from provision.applier.serving.services import Services
 
 
-def observe(driver: Driver, services: Services) -> Observed:
+def observe(driver: Driver, services: Services, owned: Collection[Made] = ()) -> Observed:
     """The present state.
 
     Parameters
@@ -26,6 +27,8 @@ def observe(driver: Driver, services: Services) -> Observed:
         A Driver in use.
     services
         The Services of the state directory.
+    owned
+        The MIG instances that the applier of this state directory made; all others are foreign.
 
     Raises
     ------
@@ -33,25 +36,45 @@ def observe(driver: Driver, services: Services) -> Observed:
         When the driver or a daemon does not answer, or the state directory cannot be read.
     """
     try:
-        return _observe(driver, services)
+        return _observe(driver, services, owned)
     except OSError as error:
         raise InputError(f"{services.state}: {reason(error)}; run as its owner or name another with --state") from None
 
 
-def _observe(driver: Driver, services: Services) -> Observed:
+def _observe(driver: Driver, services: Services, owned: Collection[Made]) -> Observed:
     running = services.running()
     kept = services.devices(running)
-    gpus = tuple(_with_services(gpu, services, kept, running) for gpu in driver.observe())
+    gpus = tuple(_with_services(_judged(gpu, owned), services, kept, running) for gpu in driver.observe())
     serving = {piece.device for gpu in gpus for piece in gpu.slices}
     leftovers = sorted(device for device in kept - serving if services.serves(device, running))
     return Observed(gpus=gpus, leftovers=leftovers)
 
 
-def foreign(processes: Iterable[Process], mps_servers: Collection[int], sessions: Sessions) -> tuple[Process, ...]:
+def standing(last: Run | None, present: Observed) -> tuple[Made, ...]:
+    """What the applier made and still stands, as it stands; on GPUs that cannot be seen, as the journal has it."""
+    found = []
+    for made in last.owned if last else ():
+        gpu = present.gpu(made.gpu)
+        if gpu is None:
+            found.append(made)
+            continue
+        for piece in gpu.slices:
+            if (gpu.uuid, *piece.key) == made.place and made.instance in (None, piece.instance):
+                own = tuple(device for device in piece.devices if made.devices is None or device in made.devices)
+                found.append(made.model_copy(update={"instance": piece.instance, "devices": own}))
+    return tuple(found)
+
+
+def foreign(listed: Iterable[Process], mps_servers: Collection[int], sessions: Sessions) -> tuple[Process, ...]:
     """The processes on a device that the applier did not start: neither its MPS servers nor its replicas."""
     own = {session for replica in sessions.values() for session in replica.values()}
-    others = [one.pid for one in processes if one.pid not in mps_servers and servers.session(one.pid) not in own]
-    return tuple(Process(pid=pid, name=servers.name(pid)) for pid in others)
+    others = [one.pid for one in listed if one.pid not in mps_servers and processes.session_of(one.pid) not in own]
+    return tuple(Process(pid=pid, name=processes.name(pid)) for pid in others)
+
+
+def _judged(gpu: ObservedGpu, owned: Collection[Made]) -> ObservedGpu:
+    """The GPU with what on it something else made."""
+    return gpu.model_copy(update={"slices": tuple(piece.judged(gpu.uuid, owned) for piece in gpu.slices)})
 
 
 def _with_services(gpu: ObservedGpu, services: Services, kept: Set[str], running: Running) -> ObservedGpu:
@@ -62,9 +85,10 @@ def _with_services(gpu: ObservedGpu, services: Services, kept: Set[str], running
 def _piece(piece: ObservedSlice, services: Services, kept: Set[str], sessions: Sessions) -> ObservedSlice:
     if piece.device is None or piece.device not in kept:
         return piece.model_copy(update={"clients": foreign(piece.clients, (), {})})
-    mps_servers = services.daemon(piece.device).servers()
+    mps_servers, trouble = services.daemon(piece.device).looked_at()
     update = {
         "mps": mps_servers is not None,
+        "trouble": trouble,
         "replicas": services.replicas(piece.device, sessions),
         "clients": foreign(piece.clients, mps_servers or (), sessions),
     }

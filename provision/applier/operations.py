@@ -10,15 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provision.applier.consumers import blind
+from provision.applier.driver.nvml import Driver
 from provision.applier.execute import Executor, Permissions
-from provision.applier.journal import APPLIED, RESTORED, UNRESTORED, Journal, Run, locked
+from provision.applier.fitting import fitted, other_sms
+from provision.applier.journal import APPLIED, QUARANTINED, RESTORED, UNRESTORED, Journal, Run
 from provision.applier.layout import MachineLayout
-from provision.applier.match import target_layout
-from provision.applier.nvml import Driver
-from provision.applier.observe import observe
-from provision.applier.services import Services
+from provision.applier.locks import locked_gpus, locked_state
+from provision.applier.match import candidates, target_layout
+from provision.applier.observe import observe, standing
+from provision.applier.serving.services import Services
 from provision.applier.steps import Step, steps_between
-from provision.applier.target import Commands
+from provision.applier.target import Commands, check_plan
+from provision.applier.undo import way_back
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Record, Text
 from provision.models.base.known import known
@@ -32,12 +36,18 @@ DECLINED = "declined"
 
 
 class RunOutcome(Record):
-    """How a run ended: applied, restored (it failed, or was a rollback), unrestored or declined."""
+    """How a run ended.
+
+    ``outcome`` is applied, quarantined (applied but for the slices that ``quarantined`` tells of), restored (it failed,
+    or was a rollback), unrestored or declined. ``notes`` tell what stays of others' and what is to do elsewhere.
+    """
 
     outcome: Text
     steps: tuple[Step, ...] = ()
     failure: Text | None = None
+    quarantined: tuple[Text, ...] = ()
     unrestored: tuple[Text, ...] = ()
+    notes: tuple[Text, ...] = ()
 
 
 def default_state() -> Path:
@@ -49,8 +59,9 @@ def default_state() -> Path:
 
 def status(state: FilePath) -> tuple[Observed, Run | None]:
     """What runs, as Observed, and the last Run of this state directory, which is None when there was none."""
+    last = Journal(state).last()
     with Driver() as driver:
-        return observe(driver, Services(state)), Journal(state).last()
+        return observe(driver, Services(state), last.owned if last else ()), last
 
 
 def difference(
@@ -74,11 +85,9 @@ def difference(
     InputError
         When the plan does not fit the machine, the driver cannot be asked, or an earlier run has to be finished first.
     """
-    commands = commands or Commands()
-    with Driver() as driver:
-        present = observe(driver, Services(state))
-    run = _run(Journal(state), plan, present, gpus, commands)
-    return present, steps_between(present, run.target)
+    present, last = status(state)
+    run = _run(Journal(state), last, plan, present, gpus, commands or Commands())
+    return present, steps_between(present, fitted(run.target, present))
 
 
 def apply(
@@ -113,24 +122,72 @@ def apply(
         When nothing was done.
     """
     commands = commands or Commands()
-    with _session(state, permissions, report, wait) as executor:
-        journal, present = executor.journal, executor.observe()
-        last, run = journal.last(), _run(journal, plan, present, gpus, commands)
-        steps = steps_between(present, run.target)
-        if not steps:
-            if last and last.unfinished:
-                journal.write("end", outcome=APPLIED)
-            return RunOutcome(outcome=APPLIED)
-        executor.check(steps, present)
-        if confirm and not confirm(present, steps):
-            return RunOutcome(outcome=DECLINED, steps=steps)
-        journal.begin(run)
-        try:
-            executor.reach(run.target, steps)
-        except InputError as error:
-            return _put_back(executor, run.former, steps, str(error))
-        journal.write("end", outcome=APPLIED)
-        return RunOutcome(outcome=APPLIED, steps=steps)
+    with _session(state, permissions, report, wait) as session:
+
+        def planned(present: Observed, last: Run | None) -> Run:
+            return _run(session.journal, last, plan, present, gpus, commands)
+
+        check_plan(plan)
+        last = session.journal.last()
+        named = candidates(plan, session.driver.identities(), gpus)
+        resumed = [goal.uuid for goal in last.target.gpus] if last and last.unfinished else []
+        with locked_gpus([*named, *resumed], state, wait):
+            return _carried_out(session, planned, confirm)
+
+
+def apply_last(
+    state: FilePath, permissions: Permissions | None = None,
+    confirm: Callable[[Observed, Sequence[Step]], bool] | None = None, report: Callable[[Step], None] | None = None,
+    wait: bool = False,
+) -> RunOutcome:
+    """Bring the GPUs to what the last run led to, as after a reboot, which takes MIG instances and processes away.
+
+    Parameters, result and errors are those of ``apply``.
+    """
+    with _session(state, permissions, report, wait) as session:
+        last = session.journal.last()
+        if last is None:
+            raise InputError(f"{state}: no run is recorded there, so there is nothing to apply again")
+        applied = last.verb == "apply" and last.outcome in (None, APPLIED, QUARANTINED)
+        target = last.target if applied else last.former
+
+        def planned(present: Observed, last: Run | None) -> Run:
+            _check_there(present, target)
+            if last and last.outcome is None and applied:
+                return last
+            return _new_run("last", present, target)
+
+        with locked_gpus([goal.uuid for goal in target.gpus], state, wait):
+            return _carried_out(session, planned, confirm)
+
+
+def _carried_out(
+    session: Executor, planned: Callable[[Observed, Run | None], Run],
+    confirm: Callable[[Observed, Sequence[Step]], bool] | None,
+) -> RunOutcome:
+    """Bring the GPUs, which are locked, to the target of a run; on failure undo what it changed."""
+    journal, last = session.journal, session.journal.last()
+    present = session.observe()
+    run = planned(present, last)
+    target = fitted(run.target, present)
+    steps = steps_between(present, target)
+    notes = tuple(other_sms(run.target, present))
+    if not steps:
+        if last and last.unfinished:
+            journal.write("end", outcome=APPLIED)
+        return RunOutcome(outcome=APPLIED, notes=notes)
+    session.check(steps, present)
+    if confirm and not confirm(present, steps):
+        return RunOutcome(outcome=DECLINED, steps=steps, notes=notes)
+    journal.begin(run.model_copy(update={"outcome": None, "owned": standing(last, present)}))
+    try:
+        quarantined = session.reach(run.target, steps)
+    except InputError as error:
+        return _put_back(session, run, steps, str(error))
+    outcome = QUARANTINED if quarantined else APPLIED
+    journal.write("end", outcome=outcome)
+    notes += tuple(blind(steps))
+    return RunOutcome(outcome=outcome, steps=steps, quarantined=tuple(quarantined), notes=notes)
 
 
 def rollback(
@@ -142,41 +199,54 @@ def rollback(
 
     Parameters, result and errors are those of ``apply``.
     """
-    with _session(state, permissions, report, wait) as executor:
-        last = executor.journal.last()
+    with _session(state, permissions, report, wait) as session:
+        last = session.journal.last()
         if last is None:
             raise InputError(f"{state}: no run is recorded there, so there is nothing to go back to")
-        present = executor.observe()
-        _check_there(present, last.former)
-        steps = steps_between(present, last.former)
-        executor.check(steps, present)
-        if steps and confirm and not confirm(present, steps):
-            return RunOutcome(outcome=DECLINED, steps=steps)
-        if steps or last.unfinished:
-            executor.journal.begin(last.model_copy(update={"verb": "rollback", "target": last.former, "outcome": None}))
-            return _put_back(executor, last.former, steps, None)
-        return RunOutcome(outcome=RESTORED)
+        with locked_gpus([goal.uuid for goal in last.former.gpus], state, wait):
+            return _rolled_back(session, last, confirm)
+
+
+def _rolled_back(
+    session: Executor, last: Run, confirm: Callable[[Observed, Sequence[Step]], bool] | None
+) -> RunOutcome:
+    """Undo what a run changed on its GPUs, which are locked."""
+    present = session.observe()
+    _check_there(present, last.former)
+    back = way_back(present, last, session.permissions.evict_foreign)
+    if back.obstacles:
+        raise InputError(*back.obstacles)
+    steps = steps_between(present, back.layout)
+    session.check(steps, present)
+    if steps and confirm and not confirm(present, steps):
+        return RunOutcome(outcome=DECLINED, steps=steps, notes=back.kept)
+    if not steps and not last.unfinished:
+        return RunOutcome(outcome=RESTORED, notes=back.kept)
+    run = last.model_copy(
+        update={"verb": "rollback", "target": last.former, "outcome": None, "owned": standing(last, present)}
+    )
+    session.journal.begin(run)
+    return _put_back(session, run, steps, None)
 
 
 @contextmanager
 def _session(
     state: FilePath, permissions: Permissions | None, report: Callable[[Step], None] | None, wait: bool
 ) -> Iterator[Executor]:
-    """An Executor that has the lock and the driver."""
-    with locked(state, wait), Driver() as driver:
+    """An Executor that has the state directory and the driver."""
+    with locked_state(state, wait), Driver() as driver:
         permissions, report = permissions or Permissions(), report or (lambda step: None)
         yield Executor(driver, Services(state), Journal(state), permissions, report)
 
 
-def _run(journal: Journal, plan: Plan, present: Observed, gpus: Sequence[str] | None, commands: Commands) -> Run:
+def _run(
+    journal: Journal, last: Run | None, plan: Plan, present: Observed, gpus: Sequence[str] | None, commands: Commands
+) -> Run:
     """The run that applies a plan: the one that was cut off, or a new one."""
     asked = [plan.model_dump(mode="json"), sorted(gpus or ()), commands.template, commands.models]
     request = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-    last = journal.last()
     if last is None or not last.unfinished:
-        target = target_layout(plan, present, commands, gpus)
-        former = MachineLayout(gpus=tuple(known(present.gpu(goal.uuid)).layout() for goal in target.gpus))
-        return Run(verb="apply", request=request, former=former, target=target)
+        return _new_run(request, present, target_layout(plan, present, commands, gpus))
     if last.verb == "rollback":
         raise InputError(f"{journal.path}: a rollback was not finished; run provision rollback first")
     if last.request != request:
@@ -185,7 +255,13 @@ def _run(journal: Journal, plan: Plan, present: Observed, gpus: Sequence[str] | 
             "provision rollback first"
         )
     _check_there(present, last.target)
-    return last.model_copy(update={"outcome": None})
+    return last
+
+
+def _new_run(request: str, present: Observed, target: MachineLayout) -> Run:
+    """A run from what stands to a layout."""
+    former = MachineLayout(gpus=tuple(known(present.gpu(goal.uuid)).layout() for goal in target.gpus))
+    return Run(verb="apply", request=request, former=former, target=target)
 
 
 def _check_there(present: Observed, layout: MachineLayout) -> None:
@@ -194,10 +270,11 @@ def _check_there(present: Observed, layout: MachineLayout) -> None:
             raise InputError(f"GPU {goal.uuid} of the recorded run is gone; bring it back or move the journal away")
 
 
-def _put_back(executor: Executor, former: MachineLayout, steps: Sequence[Step], failure: str | None) -> RunOutcome:
-    """Restore a layout and close the journal's run."""
-    executor.journal.write("restore", failure=failure)
-    problems = executor.restore(former)
+def _put_back(session: Executor, run: Run, steps: Sequence[Step], failure: str | None) -> RunOutcome:
+    """Undo what a run changed and close it in the journal."""
+    session.journal.write("restore", failure=failure)
+    problems, kept = session.restore(run)
     outcome = UNRESTORED if problems else RESTORED
-    executor.journal.write("end", outcome=outcome)
-    return RunOutcome(outcome=outcome, steps=steps, failure=failure, unrestored=problems)
+    session.journal.write("end", outcome=outcome)
+    notes = (*kept, *blind(steps))
+    return RunOutcome(outcome=outcome, steps=steps, failure=failure, unrestored=tuple(problems), notes=notes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from provision.applier.layout import Compute, Process, SliceLayout
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Record
@@ -33,8 +33,8 @@ WORDS: dict[Action, str] = {
     "evict": "end {clients} on {slice}",
     "remove_replica": "remove replica {replica} ({workload}) from {slice}",
     "stop_mps": "stop the MPS daemon of {slice}",
-    "destroy_compute": "destroy the compute instance with {sms} SMs of {slice}",
-    "destroy_instance": "destroy {slice}",
+    "destroy_compute": "destroy the compute instance with {sms} SMs of {slice}{whose}",
+    "destroy_instance": "destroy {slice}{whose}",
     "create_instance": "create {slice}",
     "create_compute": "create a compute instance with {sms} SMs in {slice}",
     "start_mps": "start an MPS daemon for {slice}",
@@ -51,7 +51,7 @@ class Shortfall(Record):
 
 
 class Step(Record):
-    """One change; ``gpu`` is a UUID."""
+    """One change; ``gpu`` is a UUID. ``foreign``: it destroys what something else than this applier made."""
 
     action: Action
     gpu: Name | None = None
@@ -61,6 +61,7 @@ class Step(Record):
     mig: Flag | None = None
     device: Name | None = None
     clients: tuple[Process, ...] = ()
+    foreign: Flag = False
     shortfalls: tuple[Shortfall, ...] = ()
 
     @property
@@ -81,6 +82,7 @@ class Step(Record):
             mode="on" if self.mig else "off",
             clients=", ".join(f"process {one.pid} {one.name}".strip() for one in self.clients),
             slice=self.slice and self.slice.label,
+            whose=", which something else made" if self.foreign else "",
             sms=self.compute and self.compute.sms,
             replica=self.replica,
             workload=self.replica is not None and self.served.workload,
@@ -94,6 +96,7 @@ class Step(Record):
             "action": self.action,
             "text": self.text,
             "processes": [one.pid for one in self.clients],
+            "foreign": self.foreign,
             "below_demand": [one.model_dump(mode="json") for one in self.shortfalls],
         }
 
@@ -103,45 +106,74 @@ def steps_between(present: Observed, target: MachineLayout) -> list[Step]:
 
     Every GPU of the layout must be there.
     """
-    phases = [_gpu_steps(known(present.gpu(goal.uuid)), goal) for goal in target.gpus]
+    phases = [_phases(known(present.gpu(goal.uuid)), goal) for goal in target.gpus]
     ordered = [Step(action="clear_leftovers", device=device) for device in present.leftovers]
-    ordered += [step for make, _, _ in phases for step in make]
-    ordered += [step for _, swap, _ in phases for step in swap]
-    ordered += [step for _, _, rest in phases for step in rest]
+    for phase in ("make", "swap", "clear"):
+        ordered += [step for one in phases for step in getattr(one, phase)]
     return _with_shortfalls(ordered, present, target)
 
 
 def gpu_steps(here: ObservedGpu, goal: GpuLayout) -> list[Step]:
     """The steps for one GPU."""
-    return [step for phase in _gpu_steps(here, goal) for step in phase]
+    return [step for phase in _phases(here, goal) for step in phase]
 
 
-def _gpu_steps(here: ObservedGpu, goal: GpuLayout) -> tuple[list[Step], list[Step], list[Step]]:
-    """Steps that need no room made, steps that make room and use it, steps that only tear down."""
+class _Phases(NamedTuple):
+    """The steps for one GPU: those that need no room made, those that make room and use it, those that only clear."""
+
+    make: list[Step]
+    swap: list[Step]
+    clear: list[Step]
+
+
+def _phases(here: ObservedGpu, goal: GpuLayout) -> _Phases:
+    """The steps for one GPU, in their phases."""
     if here.mig != goal.mig:
-        torn = [step for old in here.slices for step in _break(here, old)]
-        built = [step for new in goal.slices for step in _make(here, new)]
-        return [], [*torn, _mode(goal), *built], []
-    there, wanted = {old.key: old for old in here.slices}, {new.key: new for new in goal.slices}
-    doomed = [old for key, old in there.items() if key not in wanted]
-    # A mode that was pending once is not made pending again.
+        return _Phases([], _switch(here, goal), [])
+    standing, wanted = {old.key: old for old in here.slices}, {new.key: new for new in goal.slices}
+    missing = [new for key, new in wanted.items() if key not in standing]
+    doomed = [old for key, old in standing.items() if key not in wanted and not _left_alone(old, missing)]
+    make, swap, rest = _replaced(here, missing, doomed)
+    changed = [step for key, new in wanted.items() if key in standing for step in _change(here, standing[key], new)]
+    return _Phases(make, [*_pending(here, goal), *changed, *swap], [step for old in rest for step in broken(here, old)])
+
+
+def _switch(here: ObservedGpu, goal: GpuLayout) -> list[Step]:
+    """The steps that turn MIG on or off: all that stands goes before, all that is wanted is made afterwards."""
+    torn = [step for old in here.slices for step in broken(here, old)]
+    built = [step for new in goal.slices for step in _make(here, new)]
+    return [*torn, _mode(goal), *built]
+
+
+def _pending(here: ObservedGpu, goal: GpuLayout) -> list[Step]:
+    """The step that takes back a pending mode. A mode that was pending once is not made pending again."""
+    return [_mode(goal)] if here.mig_pending != goal.mig_pending == goal.mig else []
+
+
+def _left_alone(old: ObservedSlice, missing: Iterable[SliceLayout]) -> bool:
+    """Whether an instance that is not wanted stays: something else made it, and it is in nobody's way."""
+    return old.strange and not any(exclude(old, new) for new in missing)
+
+
+def _replaced(
+    here: ObservedGpu, missing: Iterable[SliceLayout], doomed: Sequence[ObservedSlice]
+) -> tuple[list[Step], list[Step], list[ObservedSlice]]:
+    """Steps that make slices without and with room made for them, and the doomed ones that were in nobody's way."""
     make: list[Step] = []
-    swap = [_mode(goal)] if here.mig_pending != goal.mig_pending == goal.mig else []
-    for key, new in wanted.items():
-        if key in there:
-            swap += _change(here, there[key], new)
-    for new in (new for key, new in wanted.items() if key not in there):
-        in_the_way = [old for old in doomed if _exclude(old, new)]
+    swap: list[Step] = []
+    left = list(doomed)
+    for new in missing:
+        in_the_way = [old for old in doomed if exclude(old, new)]
         phase = swap if in_the_way else make
         for old in in_the_way:
-            if there.pop(old.key, None):
-                phase += _break(here, old)
+            if old in left:
+                left.remove(old)
+                phase += broken(here, old)
         phase += _make(here, new)
-    rest = [step for old in doomed if old.key in there for step in _break(here, old)]
-    return make, swap, rest
+    return make, swap, left
 
 
-def _exclude(old: ObservedSlice, new: SliceLayout) -> bool:
+def exclude(old: SliceLayout, new: SliceLayout) -> bool:
     """Whether two instances cannot stand beside each other."""
     if old.enumerator in MEDIA and new.enumerator in MEDIA:
         return True
@@ -152,12 +184,18 @@ def _mode(goal: GpuLayout) -> Step:
     return Step(action="set_mig_mode", gpu=goal.uuid, mig=goal.mig)
 
 
-def _break(here: ObservedGpu, old: ObservedSlice) -> list[Step]:
+def broken(here: ObservedGpu, old: ObservedSlice) -> list[Step]:
+    """The steps that take a slice away with all that is on it."""
     steps = _services_off(here, old)
-    steps += [Step(action="destroy_compute", gpu=here.uuid, slice=old, compute=one) for one in old.computes]
+    steps += [_destroy_compute(here, old, one) for one in old.computes]
     if old.enumerator is not None:
-        steps.append(Step(action="destroy_instance", gpu=here.uuid, slice=old))
+        steps.append(Step(action="destroy_instance", gpu=here.uuid, slice=old, foreign=old.foreign))
     return steps
+
+
+def _destroy_compute(here: ObservedGpu, old: ObservedSlice, compute: Compute) -> Step:
+    foreign = compute in old.foreign_computes
+    return Step(action="destroy_compute", gpu=here.uuid, slice=old, compute=compute, foreign=foreign)
 
 
 def _make(here: ObservedGpu, new: SliceLayout) -> list[Step]:
@@ -170,9 +208,9 @@ def _change(here: ObservedGpu, old: ObservedSlice, new: SliceLayout) -> list[Ste
     """The steps for what differs on a slice that stays."""
     gone = [one for one in old.computes if one not in new.computes]
     added = [one for one in new.computes if one not in old.computes]
-    if gone or added or old.mps != new.mps:
+    if gone or added or old.mps != new.mps or old.trouble:
         steps = _services_off(here, old, tears_down=bool(gone) or old.mps)
-        steps += [Step(action="destroy_compute", gpu=here.uuid, slice=old, compute=one) for one in gone]
+        steps += [_destroy_compute(here, old, one) for one in gone]
         steps += [Step(action="create_compute", gpu=here.uuid, slice=new, compute=one) for one in added]
         return steps + _services_on(here, new)
     return _change_replicas(here, old, new)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from provision.applier.layout import COMMAND, RATE, WORKLOAD, Compute, GpuLayout, ReplicaLayout, SliceLayout
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.verification.deployment import misfits, needs_mps, percentage, too_many_clients
 
 if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType
@@ -64,44 +65,12 @@ def check_plan(plan: Plan) -> None:
         kind, where = gpu_type(gpu.gpu), f"plan: gpus[{number}]"
         if kind.gpus > 1:
             raise InputError(f"{where}: {gpu.gpu} is a node, and apply sets up single GPUs; export it to kubernetes")
-        if gpu.mig and not kind.mig:
-            raise InputError(f"{where}: {gpu.gpu} has no MIG; set mig to false")
-        names = [WHOLE] if not gpu.mig else list(kind.profiles)
-        taken: set[int] = set()
+        for misfit in misfits(gpu):
+            at = where if misfit.position is None else f"{where}.slices[{misfit.position}]"
+            raise InputError(f"{at}: {misfit.message}; solve again")
         for position, piece in enumerate(gpu.slices):
-            at = f"{where}.slices[{position}]"
-            if piece.profile not in names:
-                kind_of_gpu = f"{gpu.gpu} with MIG {'on' if gpu.mig else 'off'}"
-                raise InputError(f"{at}: {kind_of_gpu} has no slice {piece.profile}; use {', '.join(names)}")
-            slots = _slots(kind, piece, at)
-            if not taken.isdisjoint(slots):
-                raise InputError(f"{at}: {piece.profile} at {piece.start} overlaps another slice; solve again")
-            taken |= slots
-            _check_clients(kind, piece, at)
-        _check_media(kind, gpu, where)
-
-
-def _slots(kind: GpuType, piece: Slice, at: str) -> set[int]:
-    """The memory slices that a slice takes."""
-    if piece.profile == WHOLE:
-        return {0}
-    profile = kind.profiles[piece.profile]
-    if piece.start not in profile.starts:
-        starts = ", ".join(map(str, profile.starts))
-        raise InputError(f"{at}: {piece.profile} cannot start at memory slice {piece.start}; it can at {starts}")
-    return set(range(piece.start, piece.start + profile.memory))
-
-
-def _check_clients(kind: GpuType, piece: Slice, at: str) -> None:
-    clients, limit = sum(replica.processes for replica in piece.replicas), kind.slice_mps_clients(piece.profile)
-    if clients > max(limit, 1):
-        raise InputError(f"{at}: {clients} processes, but MPS takes {limit} on {piece.profile}; use fewer processes")
-
-
-def _check_media(kind: GpuType, gpu: PlannedGpu, where: str) -> None:
-    media = kind.with_media(piece.profile for piece in gpu.slices if piece.profile != WHOLE)
-    if len(media) > 1:
-        raise InputError(f"{where}: {' and '.join(media)}: a GPU has one set of media engines; keep one of them")
+            if crowd := too_many_clients(kind, piece):
+                raise InputError(f"{where}.slices[{position}]: {crowd.message}; use fewer processes")
 
 
 def gpu_layout(gpu: PlannedGpu, uuid: str, commands: Commands) -> GpuLayout:
@@ -114,7 +83,7 @@ def gpu_layout(gpu: PlannedGpu, uuid: str, commands: Commands) -> GpuLayout:
 
 
 def _slice_layout(kind: GpuType, piece: Slice, commands: Commands) -> SliceLayout:
-    mps = sum(replica.processes for replica in piece.replicas) > 1
+    mps = needs_mps(piece)
     replicas = tuple(_replica_layout(kind, piece, replica, mps, commands) for replica in piece.replicas)
     if piece.profile == WHOLE:
         return SliceLayout(profile=WHOLE, mps=mps, replicas=replicas)
@@ -140,7 +109,7 @@ def _replica_layout(kind: GpuType, piece: Slice, replica: Replica, mps: bool, co
     if replica.model is not None:
         environment["PROVISION_MODEL"] = replica.model
     if mps:
-        environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{100 * replica.sm_share:.6g}"
+        environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percentage(replica)
     if mps and len(piece.replicas) == 1:
         # Equal processes: each fits in its part, or all of them do not. Of unequal ones nobody knows the parts.
         memory_mib = int(kind.slice_memory_gib(piece.profile) * 1024 / replica.processes)

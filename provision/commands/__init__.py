@@ -4,6 +4,11 @@
 - Beside them: what there is (``lists``), importers, the service, training, studies; ``common`` is what verbs share.
 """
 
+import os
+import signal
+import sys
+from collections.abc import Callable
+
 VERBS = {
     "instances": ("lists", "list the shipped instances"),
     "methods": ("lists", "list the methods and what they can do"),
@@ -74,5 +79,21 @@ VERBS = {
 }
 """The module of each verb, whose function ``add_VERB`` declares the arguments, and what the verb does."""
 
-INTERRUPTED = 130
-"""Exit code of what Ctrl-C ended: 128 and the number of the signal, as shells have it."""
+SIGNALLED = 128
+"""Added to a signal's number: the exit code of what the signal ended, as shells have it."""
+INTERRUPTED = SIGNALLED + signal.SIGINT
+"""Exit code of what Ctrl-C ended."""
+
+
+def told(tell: Callable[[], None]) -> None:
+    """Print an answer whose exit code counts, whether or not its reader is there to the end."""
+    try:
+        tell()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output()
+
+
+def drop_output() -> None:
+    """Lead stdout nowhere: what it holds back Python would write, and complain about, at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

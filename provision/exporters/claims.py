@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from provision.exporters.common import slugs, uses_mps
+from provision.exporters.common import slugs
 from provision.models.hardware.gpu import WHOLE
 from provision.models.hardware.node import group_of
+from provision.verification.deployment import needs_mps
 
 if TYPE_CHECKING:
     from provision.models.plans.plan import Slice
@@ -52,7 +53,7 @@ class Wanted(NamedTuple):
 def wanted(piece: Slice, pinned: bool = False) -> Wanted:
     """What a slice of a plan asks for, at its placement where that is to be pinned."""
     largest = max(replica.sm_share for replica in piece.replicas)
-    percent = ceil(100 * largest - 1e-9) if uses_mps(piece) else None
+    percent = ceil(100 * largest - 1e-9) if needs_mps(piece) else None
     return Wanted(piece.profile, None if group_of(piece.profile) or not pinned else piece.start, percent)
 
 

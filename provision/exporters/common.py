@@ -14,7 +14,7 @@ from provision.models.hardware.gpu import gpu_type
 
 if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType
-    from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+    from provision.models.plans.plan import Plan, PlannedGpu
 
 LONGEST, LONGEST_PREFIX, MARK = 40, 20, 6
 """Most characters of a slug, and of the prefix of a plan's objects; both fit into the 63 of a Kubernetes name. MARK of
@@ -112,18 +112,6 @@ def slugs(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
 def slice_name(index: int, position: int) -> str:
     """The name of a slice by its GPU's index in the plan and its position on the GPU."""
     return f"gpu{index:03d}-slice{position}"
-
-
-def uses_mps(piece: Slice) -> bool:
-    """Whether a slice has several processes, or one that may use a part of the SMs only."""
-    return sum(replica.processes for replica in piece.replicas) > 1 or any(
-        replica.sm_share < 1 for replica in piece.replicas
-    )
-
-
-def percentage(replica: Replica) -> str:
-    """The active thread percentage of each process of a replica, as MPS reads it."""
-    return f"{100 * replica.sm_share:.6g}"
 
 
 class _Dumper(yaml.CSafeDumper):

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.exporters.cluster import node_files, notes
-from provision.exporters.common import Exported, nodes, prefix, uses_mps
+from provision.exporters.common import Exported, nodes, prefix
 from provision.exporters.pods import check_spread, kustomization, slice_pods
 from provision.exporters.routing.serving import APPLIED, serving
 from provision.models.base.errors import InputError
 from provision.models.hardware.node import group_of
+from provision.verification.deployment import needs_mps
 
 if TYPE_CHECKING:
     from provision.exporters.common import Attachment
@@ -35,7 +36,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
 
 
 def _check(where: str, piece: Slice) -> None:
-    if not uses_mps(piece):
+    if not needs_mps(piece):
         return
     if group_of(piece.profile) is None:
         raise InputError(f"{where}: the device plugin has no MPS on MIG devices, which this needs; use --to kubernetes")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from provision.exporters.claims import GATES, NEEDS, Wanted, template, wanted
 from provision.exporters.cluster import label_script, node_files, notes, pod_notes
-from provision.exporters.common import Exported, nodes, prefix, uses_mps, yaml_text
+from provision.exporters.common import Exported, nodes, prefix, yaml_text
 from provision.exporters.pods import Pod, check_spread, containers, kustomization
 from provision.exporters.routing.serving import APPLIED, serving
+from provision.verification.deployment import needs_mps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     name = prefix(plan)
     machines = nodes(plan, gpus_per_node, name)
     check_spread(instance, machines)
-    shared = any(uses_mps(piece) for gpu in plan.gpus for piece in gpu.slices)
+    shared = any(needs_mps(piece) for gpu in plan.gpus for piece in gpu.slices)
     asked = {index: _requests(gpu, pinned=not shared) for index, gpu in enumerate(plan.gpus)}
     kinds = {kind: f"{name}-{number}" for number, kind in enumerate(dict.fromkeys(filter(None, asked.values())))}
     pods = [

@@ -21,7 +21,7 @@ from provision.exporters import (
 )
 from provision.instances.files.files import check_writable, write_text
 from provision.models.base.errors import InputError
-from provision.verification.verify import verify
+from provision.verification.verify import refuse_unsound
 
 if TYPE_CHECKING:
     from provision.instances.files.files import FilePath
@@ -90,10 +90,7 @@ def render(plan: Plan, to: str, instance: Instance, gpus_per_node: int = 8) -> d
     if not plan.gpus:
         raise InputError(f"the plan for {plan.instance} has no GPUs; there is nothing to export")
     plan.refuse_turns("export")
-    report = verify(instance, plan)
-    if not report.ok:
-        first, count = report.violations[0].message, len(report.violations)
-        raise InputError(f"the plan breaks {count} rules of {instance.name}: {first}; see provision verify")
+    refuse_unsound(instance, plan)
     exported = TARGETS[to](plan, instance, gpus_per_node)
     return {"README.md": _readme(plan, to, exported.notes)} | exported.files
 

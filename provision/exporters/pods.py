@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from provision.exporters.common import percentage, slice_name, slugs, uses_mps, yaml_text
+from provision.exporters.common import slice_name, slugs, yaml_text
 from provision.models.base.errors import InputError
 from provision.models.hardware.node import group_of
+from provision.verification.deployment import needs_mps, percentage
 
 if TYPE_CHECKING:
     from provision.exporters.common import Attachment, Node
@@ -155,7 +156,7 @@ def environment(instance: Instance, piece: Slice, replica: Replica) -> list[dict
     tokens = instance.workload[replica.workload].tokens
     if tokens is not None and tokens.pool is not None:
         values["PROVISION_POOL"] = tokens.pool
-    if uses_mps(piece):
+    if needs_mps(piece):
         values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percentage(replica)
     # Kubernetes replaces $(NAME) in values, and takes $$ for a dollar sign.
     return [{"name": name, "value": str(value).replace("$", "$$")} for name, value in values.items()]

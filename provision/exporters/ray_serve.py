@@ -10,8 +10,9 @@ import json
 from math import floor
 from typing import TYPE_CHECKING, Any
 
-from provision.exporters.common import Exported, nodes, percentage, prefix, slice_name, slugs, uses_mps, yaml_text
+from provision.exporters.common import Exported, nodes, prefix, slice_name, slugs, yaml_text
 from provision.models.hardware.node import group_of
+from provision.verification.deployment import needs_mps, percentage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +78,7 @@ def _places(node: Node, prefix: str) -> Iterator[tuple[str, Slice]]:
 
 def _deployment(name: str, place: str, piece: Slice, replica: Replica) -> dict[str, Any]:
     """A deployment with an actor per server process, all on the Ray node of their slice."""
-    share = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": percentage(replica)} if uses_mps(piece) else {}
+    share = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": percentage(replica)} if needs_mps(piece) else {}
     return {
         "name": name,
         "num_replicas": replica.processes,
@@ -105,7 +106,7 @@ def _script(node: Node, prefix: str) -> str:
     for number, (place, piece) in enumerate(places.items(), start=1):
         resources = json.dumps({place: _processes(piece)})
         short = place.removeprefix(f"{prefix}-")
-        mps = f'CUDA_MPS_PIPE_DIRECTORY="${{STATE:?}}/{short}/pipe" ' if uses_mps(piece) else ""
+        mps = f'CUDA_MPS_PIPE_DIRECTORY="${{STATE:?}}/{short}/pipe" ' if needs_mps(piece) else ""
         gpus = group_of(piece.profile) or 1
         device = f'CUDA_VISIBLE_DEVICES="${{{number}}}"'
         starts.append(f"{device} {mps}ray start --address \"$head\" --num-gpus {gpus} --resources '{resources}'")

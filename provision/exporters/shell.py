@@ -10,11 +10,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from provision.exporters.common import Exported, nodes, percentage, slice_name, uses_mps
+from provision.exporters.common import Exported, nodes, slice_name
 from provision.exporters.routing import nginx
 from provision.exporters.shell_functions import FUNCTIONS
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
+from provision.verification.deployment import needs_mps, percentage
 
 if TYPE_CHECKING:
     from provision.exporters.common import Node
@@ -102,16 +103,16 @@ def _slice(
 ) -> Iterator[str]:
     """Steps that make a slice, start its MPS daemon and describe its replicas, whose ``ports`` come next."""
     if piece.profile == WHOLE:
-        yield f"take_whole {_gpu(device)}{' exclusive' if uses_mps(piece) else ''}"
+        yield f"take_whole {_gpu(device)}{' exclusive' if needs_mps(piece) else ''}"
     else:
         profile = kind.profiles[piece.profile]
         yield f"create_slice {_gpu(device)} {profile.profile_id} {piece.start} {profile.name}"
     yield f"make_folder {name}"
-    if uses_mps(piece):
+    if needs_mps(piece):
         largest = max(piece.replicas, key=lambda replica: replica.sm_share)
         yield f"start_mps {name} {percentage(largest)}"
     for order, replica in enumerate(piece.replicas):
         described = (replica.workload, instance.model_of(replica), replica.batch, replica.processes,
                      f"{replica.rate_rps:.6g}", next(ports))
-        limit = percentage(replica) if uses_mps(piece) else ""
+        limit = percentage(replica) if needs_mps(piece) else ""
         yield shlex.join(["describe", name, str(order), limit, *map(str, described)])

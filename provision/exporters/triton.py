@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from provision.exporters.common import Exported, nodes, percentage, slice_name, slugs
+from provision.exporters.common import Exported, nodes, slice_name, slugs
 from provision.exporters.routing import nginx
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.hardware.gpu import WHOLE
 from provision.models.problem.prediction import batch_delay_ms, predict_slice
+from provision.verification.deployment import percentage
 
 if TYPE_CHECKING:
     from provision.exporters.common import Node

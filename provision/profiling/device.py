@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from provision.applier.match import names_type
+from provision.applier.products import names_type
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_types
 

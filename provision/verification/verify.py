@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from provision.models.base.collection import uncollected
 from provision.models.base.errors import InputError
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.hardware.gpu import gpu_type
 from provision.models.hardware.node import gpus_in
 from provision.models.plans.report import ReplicaPrediction, Report, Violation
 from provision.models.problem.instance import SHARED
 from provision.models.problem.prediction import carried_rps, predict_slice, slice_members, task_p99_ms
+from provision.verification.deployment import has_profile, misfits, too_many_clients
 from provision.verification.tokens import TokenReplays
 
 if TYPE_CHECKING:
@@ -48,6 +49,20 @@ def verify(instance: Instance, plan: Plan) -> Report:
         Every violation, what each replica is predicted to do, and the totals.
     """
     return _Verifier(instance, plan).report()
+
+
+def refuse_unsound(instance: Instance, plan: Plan) -> None:
+    """Refuse a plan that does not hold.
+
+    Raises
+    ------
+    InputError
+        With the first violation and the number of all.
+    """
+    report = verify(instance, plan)
+    if not report.ok:
+        first, count = report.violations[0].message, len(report.violations)
+        raise InputError(f"the plan breaks {count} rules of {instance.name}: {first}; see provision verify")
 
 
 class _Verifier:
@@ -109,81 +124,23 @@ class _Verifier:
     def _check_layout(self, at: int, gpu: PlannedGpu, kind: GpuType) -> list[bool]:
         """Whether each slice's profile exists; notes what is wrong with the slices. A sound layout is checked once."""
         layout = (gpu.gpu, gpu.mig, tuple((piece.profile, piece.start) for piece in gpu.slices))
-        known, before = [True] * len(gpu.slices), len(self.violations)
         if layout not in self.sound:
-            known = [self._check_profile(at, position, gpu, kind, piece) for position, piece in enumerate(gpu.slices)]
-            self._check_overlap(at, gpu, kind, known)
-            self._check_capacity(at, gpu, kind, known)
-        if len(self.violations) == before:
-            self.sound.add(layout)
+            found = list(misfits(gpu))
+            for one in found:
+                self._violate(one.kind, one.message, at, one.position, value=one.value, limit=one.limit)
+            if not found:
+                self.sound.add(layout)
+        known = [has_profile(gpu, piece) for piece in gpu.slices]
         self.compute += sum(kind.slice_compute(one.profile) for one, ok in zip(gpu.slices, known, strict=True) if ok)
         return known
-
-    def _check_profile(self, at: int, position: int, gpu: PlannedGpu, kind: GpuType, piece: Slice) -> bool:
-        """Whether a slice's profile exists; also notes a violation when it cannot start where it does."""
-        if not gpu.mig or not kind.mig:
-            if piece.profile == WHOLE:
-                if piece.start:
-                    message = f"a whole GPU starts at memory slice 0, not {piece.start}"
-                    self._violate("start", message, at, position, value=piece.start)
-                return True
-            self._violate("profile", f"profile {piece.profile} needs MIG, which is off; use whole", at, position)
-            return False
-        profile = kind.profiles.get(piece.profile)
-        if profile is None:
-            names = ", ".join(kind.profiles)
-            self._violate("profile", f"{gpu.gpu} has no MIG profile {piece.profile!r}; it has {names}", at, position)
-            return False
-        if piece.start not in profile.starts:
-            starts = ", ".join(map(str, profile.starts))
-            message = f"{piece.profile} cannot start at memory slice {piece.start}; it can at {starts}"
-            self._violate("start", message, at, position, value=piece.start)
-        return True
-
-    def _check_overlap(self, at: int, gpu: PlannedGpu, kind: GpuType, known: Sequence[bool]) -> None:
-        """No two slices stand on the same memory slice."""
-        taken: dict[int, int] = {}
-        for position, piece in enumerate(gpu.slices):
-            if not known[position]:
-                continue
-            size = 1 if piece.profile == WHOLE else kind.profiles[piece.profile].memory
-            slots = range(piece.start, piece.start + size) if piece.profile != WHOLE else range(1)
-            for other in sorted({taken[slot] for slot in slots if slot in taken}):
-                shared = [slot for slot in slots if taken.get(slot) == other]
-                message = (
-                    f"{piece.profile} at {piece.start} overlaps {gpu.slices[other].profile} at "
-                    f"{gpu.slices[other].start} (slice {other}) on memory slices {', '.join(map(str, shared))}"
-                )
-                self._violate("overlap", message, at, position, value=len(shared), limit=0)
-            taken |= {slot: position for slot in slots if slot not in taken}
-
-    def _check_capacity(self, at: int, gpu: PlannedGpu, kind: GpuType, known: Sequence[bool]) -> None:
-        """Compute slices, memory slices, instances of a profile and media engines stay within what the GPU has."""
-        names = [piece.profile for piece, ok in zip(gpu.slices, known, strict=True) if ok and piece.profile != WHOLE]
-        if not names or kind.mig is None:
-            return
-        profiles, media = [kind.profiles[name] for name in names], kind.with_media(dict.fromkeys(names))
-        checks = [
-            ("compute slices", sum(profile.compute for profile in profiles), kind.mig.compute_slices),
-            ("memory slices", sum(profile.memory for profile in profiles), kind.mig.memory_slices),
-            *((f"instances of {name}", n, kind.profiles[name].max) for name, n in Counter(names).items()),
-            (f"sets of media engines ({' and '.join(media)})", len(media), 1),
-        ]
-        for what, value, limit in checks:
-            if value > limit:
-                self._violate("capacity", f"{value} {what}, the GPU has {limit}", at, value=value, limit=limit)
 
     def _check_slice(self, at: int, position: int, kind: GpuType, entry: FleetEntry | None, piece: Slice) -> None:
         """SM shares, MPS clients, memory, and what the replicas on one slice do."""
         shares = sum(piece.held_shares)
         if len(piece.replicas) > 1 and self._divided(kind, piece) and _over(shares, 1):
             self._violate("capacity", f"SM shares add up to {shares:g}", at, position, value=shares, limit=1)
-        clients = sum(replica.processes for replica in piece.replicas)
-        mps = entry is None or entry.mps
-        limit = kind.slice_mps_clients(piece.profile) if mps else 1
-        if clients > limit:
-            why = f"MPS serves at most {limit} on {piece.profile}" if mps else "without MPS a slice runs one"
-            self._violate("clients", f"{clients} processes, {why}", at, position, value=clients, limit=limit)
+        if crowd := too_many_clients(kind, piece, mps=entry is None or entry.mps):
+            self._violate(crowd.kind, crowd.message, at, position, value=crowd.value, limit=crowd.limit)
         predictions = self._predict(kind.name, piece)
         memory = sum(found.memory_gib or 0 for found in predictions if found)
         held = kind.slice_memory_gib(piece.profile)

@@ -8,6 +8,14 @@ import pytest
 from applier_scenario import KIND, Scenario
 from driver import Node
 
+from provision.applier import locks
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    """The stand-in shows at once what another process changed, unless a test says otherwise."""
+    monkeypatch.setattr(locks, "SETTLE_S", 0.0)
+
 
 @pytest.fixture
 def folder():

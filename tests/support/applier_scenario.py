@@ -8,6 +8,7 @@ from driver import Node
 from provision.applier import apply
 from provision.models.hardware.gpu import gpu_type
 from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 
 KIND = "a100-80gb"
 PLANNED = ("0", "1", "2", "3")
@@ -31,6 +32,23 @@ def _slice(profile, start, replicas=None):
             for workload, processes in (replicas or {}).items()
         ],
     }
+
+
+def instance_of(planned):
+    """An instance for which a plan holds, whose replicas have their slices to themselves."""
+    points, rates = {}, {}
+    for _, _, piece, replica in planned.replicas():
+        points.setdefault(replica.workload, set()).add((piece.profile, replica.batch, replica.processes, 100.0, 10.0))
+        rates[replica.workload] = rates.get(replica.workload, 0.0) + replica.rate_rps
+    return Instance(
+        version=1, name=planned.instance, fleet=[{"gpu": KIND, "price_per_hour": 1.0}],
+        policy={"latency_budget": "half_slo"},
+        workloads=[{"name": name, "model": name, "slo_ms": 500.0, "rate_rps": rate} for name, rate in rates.items()],
+        performance={
+            "version": 1, "name": "table", "kind": "measured-segments", "gpu": KIND,
+            "models": {name: {"points": sorted(found)} for name, found in points.items()},
+        },
+    )
 
 
 FORMER = plan(

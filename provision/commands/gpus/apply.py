@@ -1,22 +1,31 @@
-"""``provision apply`` and ``rollback``: bring GPUs to a plan, changing only what differs, or back to what was there."""
+"""``provision apply`` and ``rollback``: bring GPUs to a plan, changing only what differs, or back to what was there.
+
+What the run says never ends it: a reader that goes away is not told any more. A signal ends it with an exit code that
+is not 0, and a line on what is left.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO
 
 from provision.applier.execute import Permissions
-from provision.applier.journal import APPLIED, RESTORED, UNRESTORED, Journal
-from provision.applier.operations import DECLINED, apply, rollback
-from provision.commands import INTERRUPTED
+from provision.applier.journal import APPLIED, QUARANTINED, RESTORED, UNRESTORED, Journal
+from provision.applier.operations import DECLINED, apply_last, rollback
+from provision.applier.verified import apply
+from provision.commands import INTERRUPTED, SIGNALLED, told
 from provision.commands.common import add_json, print_json
-from provision.commands.gpus.status import add_plan, add_state, commands, gpus, print_steps, step_rows
+from provision.commands.gpus.given import gpus, instance_of
+from provision.commands.gpus.status import add_plan, add_state, print_steps, step_rows
 from provision.instances.read import read_plan
 from provision.models.base.errors import InputError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from types import FrameType
 
     from provision.applier.layout import Observed
     from provision.applier.operations import RunOutcome
@@ -25,15 +34,28 @@ if TYPE_CHECKING:
 
 HEADLINES = {
     APPLIED: "applied: the plan stands",
+    QUARANTINED: "quarantined: the plan stands but for slices that can neither be finished nor destroyed:",
     RESTORED: "restored: the former layout stands",
     UNRESTORED: "not restored; when what stands in the way is gone, roll back again:",
     DECLINED: "declined: nothing was done",
 }
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class _SignalledError(KeyboardInterrupt):
+    """A signal asked the run to end; ``number`` is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def add_apply(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    add_plan(parser)
+    add_plan(parser, optional=True)
+    parser.add_argument(
+        "--last", action="store_true", help="without a plan: what the last run led to, as after a reboot"
+    )
     _add_common(parser)
     parser.set_defaults(run=_apply)
 
@@ -49,6 +71,9 @@ def _add_common(parser: ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--evict", action="store_true", help="end processes on slices that have to go")
     parser.add_argument(
+        "--evict-foreign", action="store_true", help="destroy MIG instances in the way that something else made"
+    )
+    parser.add_argument(
         "--allow-mig-mode-change", action="store_true", help="turn MIG on or off, which may reset the GPU"
     )
     parser.add_argument("--wait", action="store_true", help="wait while another applier is at work")
@@ -56,30 +81,56 @@ def _add_common(parser: ArgumentParser) -> None:
 
 
 def _apply(options: Namespace) -> int:
+    if options.last:
+        if options.plan:
+            raise InputError(f"--last: applies what the last run led to, not {options.plan}; leave one of them out")
+        return _run(options, APPLIED, apply_last, options.state)
+    if options.plan is None:
+        raise InputError("apply: no plan; name a plan file, or add --last")
     plan = read_plan(options.plan)
-    return _run(options, "apply", apply, plan, options.state, gpus(options), commands(options))
+    return _run(
+        options, APPLIED, apply, instance_of(options, plan), plan, options.state, gpus(options), options.server
+    )
 
 
 def _rollback(options: Namespace) -> int:
-    return _run(options, "rollback", rollback, options.state)
+    return _run(options, RESTORED, rollback, options.state)
 
 
-def _run(options: Namespace, verb: str, carry_out: Callable[..., RunOutcome], *arguments: Any) -> int:
-    """Carry out a verb; exit code 0 when it got there."""
-    permissions = Permissions(evict=options.evict, allow_mig_mode_change=options.allow_mig_mode_change)
+def _run(options: Namespace, wanted: str, carry_out: Callable[..., RunOutcome], *arguments: Any) -> int:
+    """Carry out a verb; exit code 0 when it came to the outcome that is wanted."""
+    permissions = Permissions(
+        evict=options.evict, evict_foreign=options.evict_foreign, allow_mig_mode_change=options.allow_mig_mode_change
+    )
     try:
-        outcome = carry_out(
-            *arguments, permissions=permissions, confirm=_confirm(options), report=_report, wait=options.wait
-        )
-    except KeyboardInterrupt:
-        print(_stopped(options.state), file=sys.stderr)
-        return INTERRUPTED
-    if options.json:
-        steps = [{"uuid": step.gpu, "action": step.action, "text": step.text} for step in outcome.steps]
-        print_json(outcome.model_dump(mode="json") | {"steps": steps})
-    else:
-        _print(outcome)
-    return 0 if outcome.outcome == (APPLIED if verb == "apply" else RESTORED) else 1
+        with _signals():
+            outcome = carry_out(
+                *arguments, permissions=permissions, confirm=_confirm(options), report=_report, wait=options.wait
+            )
+    except KeyboardInterrupt as interrupt:
+        _say(_stopped(options.state), sys.stderr)
+        return SIGNALLED + interrupt.number if isinstance(interrupt, _SignalledError) else INTERRUPTED
+    told(lambda: _print(outcome, options.json))
+    return 0 if outcome.outcome == wanted else 1
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Within, SIGTERM and SIGHUP interrupt like Ctrl-C, but for the exit code."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise _SignalledError(number)
+
+    try:
+        former = {one: signal.signal(one, interrupt) for one in SIGNALS}
+    except ValueError:
+        # Not in the main thread, where signals do not arrive.
+        former = {}
+    try:
+        yield
+    finally:
+        for one, handler in former.items():
+            signal.signal(one, handler)
 
 
 def _stopped(state: FilePath) -> str:
@@ -106,14 +157,26 @@ def _confirm(options: Namespace) -> Callable[[Observed, Sequence[Step]], bool] |
 
 
 def _report(step: Step) -> None:
-    print(f"{step.gpu}: {step.text}" if step.gpu else step.text, file=sys.stderr)
+    _say(f"{step.gpu}: {step.text}" if step.gpu else step.text, sys.stderr)
 
 
-def _print(outcome: RunOutcome) -> None:
+def _say(line: str, stream: TextIO) -> None:
+    """Print a line; when nobody reads it, that ends nothing."""
+    with suppress(OSError):
+        print(line, file=stream, flush=True)
+
+
+def _print(outcome: RunOutcome, as_json: bool) -> None:
+    if as_json:
+        steps = [{"uuid": step.gpu, "action": step.action, "text": step.text} for step in outcome.steps]
+        print_json(outcome.model_dump(mode="json") | {"steps": steps})
+        return
     if outcome.failure:
         print(f"failed: {outcome.failure}")
     elif outcome.steps:
         print(f"{len(outcome.steps)} steps")
     print(HEADLINES[outcome.outcome])
-    for line in outcome.unrestored:
+    for line in (*outcome.quarantined, *outcome.unrestored):
         print(f"  {line}")
+    for line in outcome.notes:
+        print(f"note: {line}")

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.commands.common import add_force, add_json, print_json
+from provision.commands.gpus.given import instance_of
 from provision.exporters.export import TARGETS, export
-from provision.instances.files.shipped import shipped_instances
-from provision.instances.read import read, read_plan
-from provision.models.base.errors import InputError
+from provision.instances.read import read_plan
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
 
 
 def add_export(parser: ArgumentParser) -> None:
@@ -33,16 +30,9 @@ def add_export(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace) -> int:
     plan = read_plan(options.plan)
-    files = export(plan, options.to, options.out, _instance(options, plan), options.force, options.gpus_per_node)
+    files = export(plan, options.to, options.out, instance_of(options, plan), options.force, options.gpus_per_node)
     if options.json:
         print_json({"to": options.to, "folder": options.out, "files": list(files)})
     else:
         print(f"{len(files)} files written to {options.out}; its README.md says what to do with them")
     return 0
-
-
-def _instance(options: Namespace, plan: Plan) -> Instance:
-    """The instance named, or the shipped one that the plan was made for."""
-    if options.instance is None and plan.instance not in shipped_instances():
-        raise InputError(f"{options.plan}: made for {plan.instance}, which does not ship; add --instance FILE")
-    return read(options.instance or plan.instance)

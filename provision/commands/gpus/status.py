@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from provision.applier.operations import default_state, difference, status
-from provision.applier.target import Commands
+from provision.commands import told
 from provision.commands.common import add_json, print_json, print_table
-from provision.instances.read import read, read_plan
-from provision.models.base.errors import InputError
+from provision.commands.gpus.given import commands, gpus
+from provision.instances.read import read_plan
 from provision.models.base.known import known
 
 if TYPE_CHECKING:
@@ -48,31 +48,15 @@ def add_state(parser: ArgumentParser) -> None:
     )
 
 
-def add_plan(parser: ArgumentParser) -> None:
+def add_plan(parser: ArgumentParser, optional: bool = False) -> None:
     """The plan and how it is to be put on the GPUs."""
-    parser.add_argument("plan", metavar="PLAN", help="a plan file")
+    parser.add_argument("plan", metavar="PLAN", nargs="?" if optional else None, help="a plan file")
     add_state(parser)
     parser.add_argument("--gpus", metavar="LIST", help="indices or UUIDs that may be used (default: all of the types)")
     parser.add_argument(
         "--server", metavar="COMMAND", help="start servers, which stay in the foreground: 'serve {model} -b {batch}'"
     )
-    parser.add_argument("--instance", metavar="INSTANCE", help="tells the model of each workload, for {model}")
-
-
-def gpus(options: Namespace) -> list[str] | None:
-    """The GPUs that may be used; None for all."""
-    if options.gpus is None:
-        return None
-    names = [name.strip() for name in options.gpus.split(",")]
-    if not all(names):
-        raise InputError(f"--gpus {options.gpus!r}: names no GPU; give indices or UUIDs with commas between them")
-    return names
-
-
-def commands(options: Namespace) -> Commands:
-    """What serves replicas."""
-    workloads = read(options.instance).workloads if options.instance else ()
-    return Commands(options.server, {workload.name: workload.model for workload in workloads})
+    parser.add_argument("--instance", metavar="I", help="the plan's instance, when it is not a shipped one")
 
 
 def step_rows(present: Observed, steps: Iterable[Step]) -> Iterator[tuple[int | None, str, str]]:
@@ -97,12 +81,15 @@ def _status(options: Namespace) -> int:
         print_json(present.model_dump(mode="json") | {"last_run": run})
         return 0
     print_table(
-        ("GPU", "product", "MIG", "slice", "device", "MPS", "replicas", "processes"),
+        ("GPU", "product", "MIG", "slice", "made by", "device", "MPS", "replicas", "processes"),
         [row for gpu in present.gpus for row in _rows(gpu)],
     )
     for gpu in present.gpus:
         if gpu.unknown:
             print(f"GPU {gpu.index}: its driver does not tell {', '.join(gpu.unknown)}; they are unknown")
+        for piece in gpu.slices:
+            if piece.trouble:
+                print(f"GPU {gpu.index}, {piece.label}: {piece.trouble}; the next apply that needs it ends it")
     for device in present.leftovers:
         print(f"{device} is gone but left files, a daemon or servers behind; the next apply clears them")
     if last and last.unfinished:
@@ -117,13 +104,14 @@ def _rows(gpu: ObservedGpu) -> list[tuple[object, ...]]:
         mode = f"{mode}, {'on' if gpu.mig_pending else 'off'} pending"
     head = (gpu.index, gpu.product, mode)
     if not gpu.slices:
-        return [(*head, None, gpu.uuid, None, None, None)]
+        return [(*head, None, None, gpu.uuid, None, None, None)]
     return [
         (
             *head,
             piece.label,
+            None if piece.enumerator is None else "others" if piece.strange else "provision",
             ", ".join(piece.devices) or None,
-            "yes" if piece.mps else "no",
+            "trouble" if piece.trouble else "yes" if piece.mps else "no",
             ", ".join(replica.workload for replica in piece.replicas if replica) or None,
             ", ".join(f"{one.pid} {one.name}".strip() for one in piece.clients) or None,
         )
@@ -137,21 +125,29 @@ def _difference(options: Namespace) -> tuple[Observed, list[Step]]:
 
 def _diff(options: Namespace) -> int:
     present, steps = _difference(options)
-    if options.json:
-        print_json({"steps": [step.described(present) for step in steps]})
-    elif steps:
-        print_steps(step_rows(present, steps))
-    else:
-        print("no difference")
+
+    def tell() -> None:
+        if options.json:
+            print_json({"steps": [step.described(present) for step in steps]})
+        elif steps:
+            print_steps(step_rows(present, steps))
+        else:
+            print("no difference")
+
+    told(tell)
     return 1 if steps else 0
 
 
 def _assert(options: Namespace) -> int:
     present, steps = _difference(options)
-    if options.json:
-        print_json({"ok": not steps, "differences": [step.described(present) for step in steps]})
-    else:
+
+    def tell() -> None:
+        if options.json:
+            print_json({"ok": not steps, "differences": [step.described(present) for step in steps]})
+            return
         print(f"differs: {len(steps)} steps away" if steps else "holds")
         for gpu, text, _ in step_rows(present, steps):
             print(f"  {'' if gpu is None else f'GPU {gpu}: '}{text}")
+
+    told(tell)
     return 1 if steps else 0

@@ -13,9 +13,9 @@ from provision import InputError, Instance, Plan, simulate, solve, verify
 from provision.answers.comparison import Comparison
 from provision.applier.layout import Observed
 from provision.applier.match import target_layout
-from provision.applier.operations import apply, default_state
 from provision.applier.steps import steps_between
 from provision.applier.target import Commands
+from provision.applier.verified import apply
 from provision.exporters.export import render
 from provision.formulations.marginal.prices import marginal_prices
 from provision.instances.files.demand import TWO_WAVES, at_rates, read_demand, two_waves
@@ -215,10 +215,7 @@ def _steps(present: Any, steps: Any) -> dict[str, Any]:
 
 
 def _apply(given: Given) -> dict[str, Any]:
-    verdict = verify(given.instance, known(given.plan))
-    if not verdict.ok:
-        raise InputError(f"plan: breaks rules of {given.instance.name}: {verdict.violations[0].message}")
-    done = apply(known(given.plan), default_state(), given.request["gpus"], report=lambda step: given.progress(1))
+    done = apply(given.instance, known(given.plan), gpus=given.request["gpus"], report=lambda step: given.progress(1))
     return done.model_dump(mode="json")
 
 

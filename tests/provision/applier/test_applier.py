@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from applier_scenario import KIND, places, plan, standing
+from applier_scenario import KIND, instance_of, places, plan, standing
 from driver import Node
 
-from provision.applier import Commands, Permissions, apply, changes, difference, rollback, servers, status
+from provision.applier import Commands, Permissions, apply, difference, rollback, status
+from provision.applier.driver import changes
 from provision.applier.journal import Journal
+from provision.applier.serving import servers
 from provision.cli import main
 from provision.instances.read import write
 from provision.models.base.errors import InputError
+from provision.models.plans.plan import Plan
 
 pytest_plugins = ["applier_fixtures"]
 
@@ -55,6 +58,17 @@ def test_a_shared_slice_has_a_daemon_and_its_replicas_know_it(node, state):
     assert "PROVISION_WORKLOAD=b" in text and "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100" in text
     text = (state / "slices" / alone / "replica-0.env").read_text()
     assert f"CUDA_VISIBLE_DEVICES={alone}" in text and "MPS" not in text
+
+
+def test_a_part_of_the_sms_is_kept_by_mps(node, state):
+    """One replica with one process and half of the SMs needs a daemon as much as two processes do."""
+    wanted = plan([("3g.40gb", 4, {"a": 1})]).model_dump()
+    wanted["gpus"][0]["slices"][0]["replicas"][0]["sm_share"] = 0.5
+    assert apply(Plan.model_validate(wanted), state).outcome == "applied"
+    (pipe, _), = node.daemons().items()
+    (path,) = (state / "slices").rglob("replica-0.env")
+    text = path.read_text().splitlines()
+    assert f"CUDA_MPS_PIPE_DIRECTORY={pipe}" in text and "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50" in text
 
 
 def test_a_whole_gpu_without_mig_is_shared_too(folder, state):
@@ -120,7 +134,10 @@ def test_instances_cut_into_several_compute_instances_come_back(node, state):
     apply(plan([("3g.40gb", 4)]), state, gpus=["0"])
     _cut_into_pieces()
     former = standing(node, state)
-    assert apply(plan([("3g.40gb", 4)]), state, gpus=["0"]).outcome == "applied"
+    with pytest.raises(InputError, match=r"3g\.40gb at 4 was made by something else and stands in the way"):
+        apply(plan([("3g.40gb", 4)]), state, gpus=["0"])
+    allowed = Permissions(evict_foreign=True)
+    assert apply(plan([("3g.40gb", 4)]), state, gpus=["0"], permissions=allowed).outcome == "applied"
     assert [len(one.devices) for one in node.instances(0)] == [1]
     assert rollback(state).outcome == "restored"
     assert standing(node, state) == former
@@ -229,8 +246,10 @@ def test_servers_that_are_not_ours_keep_a_slice_busy(node, state):
 
 
 def test_the_commands(node, tmp_path, state, capsys, monkeypatch):
-    write(plan([("3g.40gb", 4, {"a": 2})]), tmp_path / "plan.json")
-    of_plan = [str(tmp_path / "plan.json"), "--state", str(state)]
+    planned = plan([("3g.40gb", 4, {"a": 2})])
+    write(planned, tmp_path / "plan.json")
+    write(instance_of(planned), tmp_path / "instance.json")
+    of_plan = [str(tmp_path / "plan.json"), "--state", str(state), "--instance", str(tmp_path / "instance.json")]
 
     def run(*arguments):
         code = main([*arguments])

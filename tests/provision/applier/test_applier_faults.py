@@ -10,8 +10,11 @@ import pynvml
 import pytest
 from applier_scenario import in_child, places, plan
 
-from provision.applier import Commands, apply, calls, rollback, servers
-from provision.applier.journal import Journal, locked
+from provision.applier import Commands, apply, rollback
+from provision.applier.driver import calls
+from provision.applier.journal import Journal
+from provision.applier.locks import locked_state
+from provision.applier.serving import servers
 from provision.cli import main
 from provision.models.base.errors import InputError
 
@@ -59,7 +62,7 @@ def test_servers_of_a_killed_apply_are_found_again(node, state, monkeypatch):
 def test_a_second_applier_is_refused_or_waits(node, state):
     wanted = plan([("3g.40gb", 4, {"a": 2})])
     with ThreadPoolExecutor() as pool:
-        with locked(state):
+        with locked_state(state):
             with pytest.raises(InputError, match="another applier is at work; wait for it with --wait"):
                 apply(wanted, state)
             waiting = [pool.submit(apply, wanted, state, wait=True) for _ in range(2)]

@@ -8,12 +8,14 @@ from queue import SimpleQueue
 
 import pynvml
 import pytest
-from applier_scenario import KIND, places, plan
+from applier_scenario import KIND, instance_of, places, plan
 from driver import Node
 
-from provision.applier import Commands, Permissions, apply, calls, rollback, servers, status
-from provision.applier.calls import Calls
+from provision.applier import Commands, Permissions, apply, rollback, status
+from provision.applier.driver import calls
+from provision.applier.driver.calls import Calls
 from provision.applier.journal import Journal
+from provision.applier.serving import servers
 from provision.cli import main
 from provision.instances.read import write
 from provision.models.base.errors import InputError
@@ -26,12 +28,13 @@ NONE_NAMED = "names no GPU"
 def planned_file(folder, wanted):
     """The arguments that apply a plan with a state directory."""
     write(wanted, folder / "plan.json", force=True)
-    return [str(folder / "plan.json"), "--state", str(folder / "s")]
+    write(instance_of(wanted), folder / "instance.json", force=True)
+    return [str(folder / "plan.json"), "--state", str(folder / "s"), "--instance", str(folder / "instance.json")]
 
 
 @pytest.mark.parametrize(("gpus", "why"), [("", "an argument is empty"), ("0,", NONE_NAMED), (" ", NONE_NAMED)])
 def test_no_gpus_are_not_all_gpus(node, folder, gpus, why, capsys):
-    assert main(["apply", *planned_file(folder, plan([("7g.80gb", 0)])), "--yes", "--gpus", gpus]) == 2
+    assert main(["apply", *planned_file(folder, plan([("7g.80gb", 0, {"a": 1})])), "--yes", "--gpus", gpus]) == 2
     assert why in capsys.readouterr().err and node.counts[1] == 0
 
 
@@ -42,7 +45,7 @@ def test_a_gpu_named_twice_is_one_gpu(node, state):
 
 
 def test_ctrl_c_on_the_way_leaves_a_journal_and_says_what_to_do(scenario, folder, capsys, monkeypatch):
-    arguments = planned_file(folder, plan([("7g.80gb", 0)]))
+    arguments = planned_file(folder, plan([("7g.80gb", 0, {"a": 1})]))
 
     def interrupt(step):
         if step.action == "destroy_instance":
@@ -50,7 +53,7 @@ def test_ctrl_c_on_the_way_leaves_a_journal_and_says_what_to_do(scenario, folder
 
     monkeypatch.setattr("provision.commands.gpus.apply._report", interrupt)
     scenario.node.fault("nvmlShutdown", 1, "error", pynvml.NVML_ERROR_UNKNOWN)
-    assert main(["apply", *arguments[:2], str(scenario.state), "--gpus", "0", "--yes"]) == 130
+    assert main(["apply", *arguments, "--state", str(scenario.state), "--gpus", "0", "--yes"]) == 130
     assert capsys.readouterr().err == "stopped on the way: provision apply goes on, provision rollback goes back\n"
     assert Journal(scenario.state).last().outcome is None and scenario.standing() != scenario.former
     assert main(["rollback", "--state", str(scenario.state), "--yes"]) == 0
@@ -67,7 +70,7 @@ def test_no_answer_is_no(node, folder, capsys, monkeypatch, answer, code, said):
 
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr("builtins.input", ask)
-    assert main(["apply", *planned_file(folder, plan([("3g.40gb", 4)]))]) == code
+    assert main(["apply", *planned_file(folder, plan([("3g.40gb", 4, {"a": 1})]))]) == code
     out, err = capsys.readouterr()
     assert said in out + err and node.counts[1] == 0 and Journal(folder / "s").last() is None
 

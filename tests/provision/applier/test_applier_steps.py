@@ -7,8 +7,10 @@ from applier_scenario import KIND, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from provision.applier.fitting import fitted, other_sms
 from provision.applier.layout import MachineLayout, Observed, ObservedGpu, ObservedProfile, ObservedSlice, Process
-from provision.applier.match import is_type, target_layout
+from provision.applier.match import target_layout
+from provision.applier.products import is_type
 from provision.applier.steps import steps_between
 from provision.applier.target import Commands, gpu_layout
 from provision.models.base.errors import InputError
@@ -171,21 +173,23 @@ def test_gpus_are_known_by_what_the_driver_calls_them(product, name):
     assert [kind.name for kind in gpu_types().values() if is_type(gpu, kind)] == [name]
 
 
-def test_a_gpu_that_cuts_its_slices_otherwise_is_refused():
+def test_the_drivers_number_of_sms_is_taken_and_told():
     here = observed([]).gpus[0]
     profiles = tuple(one.model_copy(update={"sms": one.sms - 2}) for one in here.profiles)
     present = Observed(gpus=(here.model_copy(update={"profiles": profiles}),))
-    with pytest.raises(InputError, match=r"3g\.40gb has 40 SMs, the plan counts on 42"):
-        target_layout(plan([("3g.40gb", 0)]), present, Commands())
+    target = target_layout(plan([("3g.40gb", 0)]), present, Commands())
+    assert [piece.computes[0].sms for piece in fitted(target, present).gpus[0].slices] == [40]
+    (line,) = other_sms(target, present)
+    assert line.startswith("GPU 0: 3g.40gb has 40 SMs here, the plan counts on 42")
 
 
 @pytest.mark.parametrize(
     ("pieces", "words"),
     [
-        ([("3g.20gb", 0)], "gpus[0].slices[0]: a100-80gb with MIG on has no slice 3g.20gb"),
+        ([("3g.20gb", 0)], "gpus[0].slices[0]: a100-80gb has no MIG profile '3g.20gb'"),
         ([("3g.40gb", 1)], "cannot start at memory slice 1; it can at 0, 4"),
-        ([("4g.40gb", 0), ("2g.20gb", 2)], "gpus[0].slices[1]: 2g.20gb at 2 overlaps another slice"),
-        ([("1g.10gb", 0, {"bert": 49})], "49 processes, but MPS takes 6"),
+        ([("4g.40gb", 0), ("2g.20gb", 2)], "gpus[0].slices[1]: 2g.20gb at 2 overlaps 4g.40gb at 0"),
+        ([("1g.10gb", 0, {"bert": 49})], "gpus[0].slices[0]: 49 processes, MPS serves at most 6"),
     ],
 )
 def test_a_plan_that_no_gpu_takes_is_refused(pieces, words):
@@ -201,7 +205,7 @@ def test_what_a_type_cannot_do_is_refused():
     turns["gpus"][0]["slices"][0]["replicas"][0]["turn"] = 0
     for wrong, words in (
         (plan([], kind="t4"), r"gpus\[0\]: t4 has no MIG; set mig to false"),
-        (plan(media, kind="a30"), r"1g\.6gb\+me and 2g\.12gb\+me: a GPU has one set of media engines"),
+        (plan(media, kind="a30"), r"2 sets of media engines \(1g\.6gb\+me and 2g\.12gb\+me\), the GPU has 1"),
         (Plan.model_validate(turns), "apply takes no plan with turns"),
     ):
         with pytest.raises(InputError, match=words):
@@ -223,7 +227,9 @@ def test_clients_are_limited_through_their_environment():
     assert alone[0]["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == f"0={int(39.25 * 1024 / 3)}M"
     assert [one["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] for one in both] == ["25", "50"]
     assert not any("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" in one for one in both)
-    assert not any("MPS" in name for name in single[0])
+    assert single[0]["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
+    whole = _environments([shared[1] | {"sm_share": 1.0}])
+    assert not any("MPS" in name for name in whole[0])
 
 
 def _environments(replicas):

@@ -63,7 +63,8 @@ class Node:
 
         searched = {"PATH": self.folder.absolute() / "bin", "LD_LIBRARY_PATH": library()}
         first = {name: f"{path}:{os.environ.get(name, '')}".rstrip(":") for name, path in searched.items()}
-        return {**os.environ, **first, "NVML_STANDIN_FOLDER": str(self.folder.absolute()), **variables}
+        own = {"NVML_STANDIN_FOLDER": self.folder.absolute(), "PROVISION_LOCKS": self.folder.absolute() / "locks"}
+        return {**os.environ, **first, **{name: str(path) for name, path in own.items()}, **variables}
 
     @contextlib.contextmanager
     def loaded(self):

@@ -45,6 +45,8 @@ class Calls:
     def __init__(self) -> None:
         self.asked: SimpleQueue[Any] = SimpleQueue()
         self.hung: str | None = None
+        self.waiting = False
+        """Whether a call is under way; afterwards, whether an interrupt came before its answer."""
         threading.Thread(target=self._work, daemon=True).start()
 
     def __call__(self, function: str, *arguments: Any) -> Any:
@@ -62,10 +64,12 @@ class Calls:
             # Of its own: the answer to a call whose wait was interrupted is no later call's.
             answer: SimpleQueue[Any] = SimpleQueue()
             self.asked.put((function, arguments, answer))
+            self.waiting = True
             try:
                 result, error = answer.get(timeout=LIMIT_S)
             except Empty:
                 self.hung = function
+            self.waiting = False
         if self.hung:
             raise InputError(
                 f"{self.hung}: NVML has not answered for {LIMIT_S:g} s, so nothing more is tried; when the driver is "

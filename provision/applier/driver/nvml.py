@@ -6,18 +6,20 @@ instance that goes unseen would be taken for one that is not there.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from ctypes import byref, c_uint
 from typing import TYPE_CHECKING, Any, Self
 
 import pynvml
 
-from provision.applier.calls import Calls, DriverError
+from provision.applier.driver.calls import Calls, DriverError
 from provision.applier.layout import (
     CLIENTS,
     INSTANCES,
     PROCESSES,
     Compute,
+    GpuIdentity,
     ObservedGpu,
     ObservedProfile,
     ObservedSlice,
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 
 ABSENT = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 """How NVML says that a profile does not exist on this GPU."""
+VANISHED = (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT)
+"""How NVML answers about an instance that is gone since it was listed."""
+LOOKS, LOOK_AGAIN_S = 3, 0.1
+"""How often a GPU is looked at while it changes, and the seconds between."""
 UNTOLD = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 """How a driver says that it does not tell something."""
 LISTS = {
@@ -61,7 +67,7 @@ class Driver:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        if self.call.hung:
+        if self.call.hung or self.call.waiting:
             return
         try:
             self.call("nvmlShutdown")
@@ -76,34 +82,51 @@ class Driver:
         """Every GPU of the machine."""
         return tuple(self._observe(index) for index in range(self.call("nvmlDeviceGetCount")))
 
-    def _observe(self, index: int) -> ObservedGpu:
+    def identities(self) -> tuple[GpuIdentity, ...]:
+        """Index, UUID and product of every GPU of the machine."""
+        return tuple(self._identity(index)[1] for index in range(self.call("nvmlDeviceGetCount")))
+
+    def _identity(self, index: int) -> tuple[Any, GpuIdentity]:
+        """The handle of a GPU, and what it is."""
         try:
-            return self._observed(index)
+            handle = self.call("nvmlDeviceGetHandleByIndex", index)
+            uuid, product = self.call("nvmlDeviceGetUUID", handle), self.call("nvmlDeviceGetName", handle)
         except DriverError as error:
             raise InputError(f"GPU {index}: {error}") from None
+        return handle, GpuIdentity(index=index, uuid=uuid, product=product)
+
+    def _observe(self, index: int) -> ObservedGpu:
+        """A GPU as it is; looked at again when something changes between one answer and the next."""
+        for attempt in range(1, LOOKS + 1):
+            try:
+                return self._observed(index)
+            except DriverError as error:
+                if error.code not in VANISHED or attempt == LOOKS:
+                    raise InputError(f"GPU {index}: {error}") from None
+            except ContradictionError:
+                if attempt == LOOKS:
+                    raise
+            time.sleep(LOOK_AGAIN_S)
+        raise AssertionError("the last look returns or raises")
 
     def _observed(self, index: int) -> ObservedGpu:
         self._untold.clear()
-        handle = self.call("nvmlDeviceGetHandleByIndex", index)
-        uuid, product = self.call("nvmlDeviceGetUUID", handle), self.call("nvmlDeviceGetName", handle)
+        handle, identity = self._identity(index)
+        uuid = identity.uuid
         mode = self._optional("nvmlDeviceGetMigMode", handle)
         current, pending = (bool(one) for one in mode or (0, 0))
         if not current:
             # Some drivers tell a largest number of MIG devices with MIG off too.
             if mode is not None and any(self._mig_devices(handle)):
-                raise _contradiction(f"{uuid}: MIG devices with MIG off")
+                raise ContradictionError(f"{uuid}: MIG devices with MIG off")
             whole = ObservedSlice(profile=WHOLE, devices=(uuid,), clients=self._processes(handle))
             slices: tuple[ObservedSlice, ...] = (whole,)
             profiles: tuple[ObservedProfile, ...] = ()
         else:
             profiles = self._offered(handle, uuid)
-            slices = self._slices(handle, uuid, profiles) if profiles else ()
-            if not profiles:
-                self._untold.add(INSTANCES)
+            slices = self._told_slices(handle, uuid, profiles)
         return ObservedGpu(
-            index=index,
-            uuid=uuid,
-            product=product,
+            **identity.model_dump(),
             mig_capable=mode is not None,
             mig=current,
             mig_pending=pending,
@@ -138,11 +161,23 @@ class Driver:
             most=info.instanceCount,
         )
 
+    def _told_slices(
+        self, handle: Any, uuid: str, profiles: Sequence[ObservedProfile]
+    ) -> tuple[ObservedSlice, ...]:
+        """The slices of a GPU; none, and a note that they are unknown, where the driver does not tell them."""
+        try:
+            if profiles:
+                return self._slices(handle, uuid, profiles)
+        except UntoldError:
+            pass
+        self._untold.add(INSTANCES)
+        return ()
+
     def _slices(self, handle: Any, uuid: str, profiles: Sequence[ObservedProfile]) -> tuple[ObservedSlice, ...]:
         devices = dict(self._mig_devices(handle))
         slices = [piece for profile in profiles for piece in self._of_profile(handle, uuid, profile, devices)]
         if devices:
-            raise _contradiction(f"{uuid}: MIG devices without instances")
+            raise ContradictionError(f"{uuid}: MIG devices without instances")
         return tuple(sorted(slices, key=lambda piece: piece.start))
 
     def _of_profile(
@@ -152,7 +187,7 @@ class Driver:
             computes = self.computes(instance, uuid, profile)
             keys = [(info.id, compute_info.id) for _, compute_info, _ in computes]
             if not all(key in devices for key in keys):
-                raise _contradiction(f"{uuid}: compute instances without MIG devices")
+                raise ContradictionError(f"{uuid}: compute instances without MIG devices")
             uuids, clients = self._described([devices.pop(key) for key in keys])
             yield ObservedSlice(
                 profile=profile.name,
@@ -169,6 +204,8 @@ class Driver:
         """GPU instances of a profile with their infos."""
         found, count = (pynvml.c_nvmlGpuInstance_t * profile.most)(), c_uint(profile.most)
         self.call("nvmlDeviceGetGpuInstances", handle, profile.id, found, byref(count))
+        if not all(found[: count.value]):
+            raise UntoldError(f"{profile.name}: the driver counts {count.value} instances without telling which")
         return [(one, self.call("nvmlGpuInstanceGetInfo", one)) for one in found[: count.value]]
 
     def computes(self, instance: Any, uuid: str, profile: ObservedProfile) -> list[tuple[Any, Any, Compute]]:
@@ -272,9 +309,16 @@ class Driver:
             if len(mine) == len(keys):
                 break
         if len(mine) < len(keys):
-            raise _contradiction(f"{uuid}: {piece.label}: compute instances without MIG devices")
+            raise ContradictionError(f"{uuid}: {piece.label}: compute instances without MIG devices")
         return self._described(mine)
 
 
-def _contradiction(what: str) -> InputError:
-    return InputError(f"{what}: NVML's answers contradict each other; try again when nothing else changes the GPUs")
+class UntoldError(InputError):
+    """The driver counts MIG instances and does not tell which."""
+
+
+class ContradictionError(InputError):
+    """Answers of the driver contradict each other."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: NVML's answers contradict each other; try again when nothing else changes the GPUs")

@@ -6,19 +6,28 @@ Source: NVIDIA MPS documentation, "nvidia-cuda-mps-control".
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from provision.applier.serving.processes import processes, signalled
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
 
 PROGRAM = "nvidia-cuda-mps-control"
+NAMES = "nvidia-cuda-mps"
+"""How the names of the daemon and its servers begin, of which Linux keeps 15 characters."""
 LIMIT_S = 60.0
+"""How long the program may take to start a daemon or to end one."""
+ASK_S = 10.0
+"""How long a daemon may take to answer; one that is well answers at once."""
 START_S = 5.0
 QUIT_S = 10
-NO_DAEMON = "Cannot find MPS control daemon"
+END_S = 5.0
+"""How long a daemon that was killed may take to be gone."""
+NO_DAEMON, DENIED = "Cannot find MPS control daemon", "Permission denied"
 
 
 class Daemon:
@@ -44,7 +53,7 @@ class Daemon:
             return
         for path in (self.pipe, self.log):
             path.mkdir(parents=True, exist_ok=True)
-        self._run(["-d"], "", {"CUDA_MPS_LOG_DIRECTORY": str(self.log), "CUDA_VISIBLE_DEVICES": device})
+        self._run(["-d"], "", {"CUDA_MPS_LOG_DIRECTORY": str(self.log), "CUDA_VISIBLE_DEVICES": device}, LIMIT_S)
         until = time.monotonic() + START_S
         while not self.runs():
             if time.monotonic() > until:
@@ -52,22 +61,48 @@ class Daemon:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Let it and its servers end."""
-        if self.runs():
-            self._ask(f"quit -t {QUIT_S}")
-        if self.runs():
+        """Let it and its servers end; one that does not answer is killed with its servers."""
+        try:
+            if self.runs():
+                self._run([], f"quit -t {QUIT_S}\n", {}, LIMIT_S)
+            gone = not self.runs()
+        except HungError:
+            self._kill()
+            gone = True
+        if not gone:
             raise InputError(f"{PROGRAM}: the daemon at {self.pipe} does not quit; see {self.log}/control.log")
         # A directory that stays costs a vain question, no more.
         shutil.rmtree(self.pipe, ignore_errors=True)
+
+    def _kill(self) -> None:
+        """Kill the daemon and its servers, known by their name and their pipe directory."""
+        mark = f"CUDA_MPS_PIPE_DIRECTORY={self.pipe}".encode()
+        until = time.monotonic() + END_S
+        while pids := [one.pid for one in processes() if one.name.startswith(NAMES) and mark in one.lines]:
+            for pid in pids:
+                signalled(pid, signal.SIGKILL)
+            if time.monotonic() > until:
+                raise InputError(f"{PROGRAM}: process {pids[0]} at {self.pipe} hangs and cannot be killed; reboot")
+            time.sleep(0.02)
 
     def runs(self) -> bool:
         """Whether it answers."""
         return self.servers() is not None
 
+    def looked_at(self) -> tuple[list[int] | None, str | None]:
+        """Process ids of its servers, None when it does not run; and what is wrong with it, None for nothing."""
+        try:
+            return self.servers(), None
+        except (HungError, DeniedError) as error:
+            return [], str(error)
+
     def servers(self) -> list[int] | None:
         """Process ids of its servers; None when it does not run."""
-        if not self.pipe.exists():
-            return None
+        try:
+            if not self.pipe.exists():
+                return None
+        except PermissionError:
+            raise DeniedError(self._denied()) from None
         try:
             reply = self._ask("get_server_list")
         except NoDaemonError:
@@ -77,10 +112,13 @@ class Daemon:
         return [int(word) for word in reply.split()]
 
     def _ask(self, command: str) -> str:
-        return self._run([], command + "\n", {})
+        return self._run([], command + "\n", {}, ASK_S)
 
-    def _run(self, arguments: Sequence[str], text: str, environment: dict[str, str]) -> str:
-        """What the program prints."""
+    def _denied(self) -> str:
+        return f"the MPS daemon at {self.pipe} is another user's; run as that user or as root"
+
+    def _run(self, arguments: Sequence[str], text: str, environment: dict[str, str], limit_s: float) -> str:
+        """What the program prints within a time."""
         told = " ".join([PROGRAM, *arguments, text.strip()]).strip()
         try:
             done = subprocess.run(
@@ -89,21 +127,33 @@ class Daemon:
                 env=inherited() | self.environment | environment,
                 capture_output=True,
                 text=True,
-                timeout=LIMIT_S,
+                timeout=limit_s,
                 check=False,
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except subprocess.TimeoutExpired:
+            raise HungError(f"{told}: no answer within {limit_s:g} s; see {self.log}/control.log") from None
+        except OSError as error:
             raise InputError(f"{told}: {reason(error)}; see {self.log}/control.log") from None
         output = f"{done.stdout}{done.stderr}".strip()
         if NO_DAEMON in output:
             raise NoDaemonError(f"{told}: {output}; start the daemon of {self.pipe}")
+        if DENIED in output:
+            raise DeniedError(self._denied())
         if done.returncode:
             raise InputError(f"{told}: {output or f'exit code {done.returncode}'}; see {self.log}/control.log")
         return output
 
 
 class NoDaemonError(InputError):
-    """No control daemon answers at a pipe directory."""
+    """No control daemon is there at a pipe directory."""
+
+
+class HungError(InputError):
+    """A control daemon does not answer."""
+
+
+class DeniedError(InputError):
+    """A control daemon belongs to another user."""
 
 
 def inherited() -> dict[str, str]:

@@ -12,11 +12,12 @@ import signal
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from provision.applier.mps import inherited
+from provision.applier.serving.mps import inherited
+from provision.applier.serving.processes import processes, signalled
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
 
@@ -43,8 +44,7 @@ def running(state: FilePath) -> Running:
     """Servers of a state directory as {device: {replica: {number: session}}}; a server leads its session."""
     found: defaultdict[str, defaultdict[int, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
     mark = f"{STATE}={state}".encode()
-    for pid, session, content in _processes():
-        lines = content.split(b"\0")
+    for pid, session, lines in processes():
         if pid != session or mark not in lines:
             continue
         environment = dict(line.decode(errors="replace").split("=", 1) for line in lines if b"=" in line)
@@ -102,44 +102,19 @@ def watch(started: Iterable[Popen[bytes]], log: Path) -> None:
 def stop(sessions: Iterable[int]) -> None:
     """Ask servers to end, with all that they started, and wait for it."""
     for session in sessions:
-        _signal(os.killpg, session)
-    _wait(lambda: {session for _, session, _ in _processes()} & set(sessions), "server")
+        signalled(session, signal.SIGTERM, os.killpg)
+    _wait(lambda: {one.session for one in processes()} & set(sessions), "server")
 
 
 def evict(pids: Collection[int]) -> None:
     """Ask processes to end and wait for it."""
-    there = {pid for pid, _, _ in _processes()}
+    there = {one.pid for one in processes()}
     hidden = sorted(set(pids) - there)
     if hidden:
         raise InputError(f"process {hidden[0]} uses the slice but is not to be seen from here; end it where it runs")
     for pid in pids:
-        _signal(os.kill, pid)
-    _wait(lambda: {pid for pid, _, _ in _processes()} & set(pids), "process")
-
-
-def name(pid: int) -> str:
-    """A process's name; empty when it is not to be seen."""
-    try:
-        return (Path("/proc") / str(pid) / "comm").read_text().strip()
-    except OSError:
-        return ""
-
-
-def session(pid: int) -> int | None:
-    """The session of a process; None when it is not to be seen."""
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return None
-
-
-def _signal(send: Callable[[int, int], None], number: int) -> None:
-    try:
-        send(number, signal.SIGTERM)
-    except ProcessLookupError:
-        return
-    except PermissionError:
-        raise InputError(f"process {number}: may not be ended by this user; end it yourself or run as root") from None
+        signalled(pid, signal.SIGTERM)
+    _wait(lambda: {one.pid for one in processes()} & set(pids), "process")
 
 
 def _wait(left: Callable[[], set[int]], what: str) -> None:
@@ -150,17 +125,3 @@ def _wait(left: Callable[[], set[int]], what: str) -> None:
             raise InputError(f"{what} {pids}: still there {END_S:g} s after SIGTERM; end it yourself and apply again")
         time.sleep(POLL_S)
 
-
-def _processes() -> Iterator[tuple[int, int, bytes]]:
-    """Process id, session and environment, as /proc has it, of all that runs and may be looked at."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            content = (entry / "environ").read_bytes()
-            session = os.getsid(int(entry.name))
-        except (PermissionError, ProcessLookupError, FileNotFoundError):
-            continue
-        # What has ended but was not waited for has no environment any more.
-        if content:
-            yield int(entry.name), session, content

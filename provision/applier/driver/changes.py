@@ -1,0 +1,172 @@
+"""Changes of MIG modes and instances through NVML, each looked at again: an answer alone proves nothing.
+
+Success may be reported for what was not done, and a GPU may be in use for a moment after its last process has ended.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from ctypes import byref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pynvml
+
+from provision.applier.driver.calls import DriverError
+from provision.applier.driver.holders import holders
+from provision.instances.files.files import reason
+from provision.models.base.errors import InputError
+
+if TYPE_CHECKING:
+    from provision.applier.driver.nvml import Driver
+    from provision.applier.layout import Compute, SliceLayout
+
+MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
+SEEN_S = 2.0
+"""A driver shows within this time what it has done."""
+FREE_S = 2.0
+"""A driver lets go within this time of what no process uses any more."""
+POLL_S = 0.1
+NODES_S = 60.0
+T = TypeVar("T")
+
+
+def set_mig_mode(driver: Driver, uuid: str, enabled: bool) -> None:
+    """Turn MIG on or off at once; a mode that stays pending is an error."""
+    status = driver.call("nvmlDeviceSetMigMode", driver.handle(uuid), int(enabled))
+    driver.forget_handles()
+    if status == pynvml.NVML_ERROR_IN_USE:
+        raise InputError(f"{uuid}: nvmlDeviceSetMigMode: activation: {holders()}")
+    if status == pynvml.NVML_ERROR_RESET_REQUIRED:
+        raise InputError(f"{uuid}: nvmlDeviceSetMigMode: activation: reset required, {_after_reset(uuid, enabled)}")
+    if status != pynvml.NVML_SUCCESS:
+        raise DriverError("nvmlDeviceSetMigMode: activation", status)
+    current, pending = driver.call("nvmlDeviceGetMigMode", driver.handle(uuid))
+    if (current, pending) == (int(enabled), int(enabled)):
+        return
+    if pending != int(enabled):
+        raise InputError(f"{uuid}: NVML reports success, but the MIG mode is not changed; look at dmesg for Xid lines")
+    raise InputError(f"{uuid}: the MIG mode is pending until a reset, {_after_reset(uuid, enabled)}")
+
+
+def _after_reset(uuid: str, enabled: bool) -> str:
+    mode = f"nvidia-smi -i {uuid} -mig {int(enabled)}"
+    return f"which did not happen: {mode}, then nvidia-smi --gpu-reset -i {uuid} or reboot, then apply again"
+
+
+def create_instance(driver: Driver, uuid: str, piece: SliceLayout) -> int:
+    """Create a GPU instance at its place; NVML's id of it."""
+    place = pynvml.c_nvmlGpuInstancePlacement_t(piece.start, piece.size)
+    identity = driver.profile(uuid, piece).id
+    driver.call("nvmlDeviceCreateGpuInstanceWithPlacement", driver.handle(uuid), identity, byref(place))
+    return _seen(driver, lambda: driver.find(uuid, piece)[1], f"{uuid}: {piece.label}")
+
+
+def create_compute(driver: Driver, uuid: str, piece: SliceLayout, compute: Compute) -> tuple[str, ...]:
+    """Create a compute instance by its number of SMs; the CUDA devices that its GPU instance then has.
+
+    It is not looked up by slices, for the profile of one slice is not always all of a GPU instance of one slice. The
+    only one of a GPU instance takes all SMs that the driver gives it, also where that is another number than planned.
+    """
+    instance, _, profile = driver.find(uuid, piece)
+    offered = driver.offered_computes(instance, uuid, profile)
+    wanted = [compute.sms, profile.sms] if len(piece.computes) == 1 else [compute.sms]
+    fitting = next((one for sms in wanted for one in offered if one.multiprocessorCount == sms), None)
+    if fitting is None:
+        raise InputError(f"{uuid}: {piece.label}: no compute instance has {compute.sms} SMs; see nvidia-smi mig -lcip")
+    if fitting.multiprocessorCount == profile.sms:
+        driver.call("nvmlGpuInstanceCreateComputeInstance", instance, fitting.id)
+    else:
+        place = pynvml.c_nvmlComputeInstancePlacement_t(compute.start, fitting.sliceCount)
+        driver.call("nvmlGpuInstanceCreateComputeInstanceWithPlacement", instance, fitting.id, byref(place))
+    made = next(at for at, one in enumerate(piece.computes) if one == compute) + 1
+
+    def devices() -> tuple[str, ...]:
+        found = driver.devices(uuid, piece)[0]
+        return found if len(found) >= made else ()
+
+    return _seen(driver, devices, f"{uuid}: the compute instance of {piece.label}")
+
+
+def destroy_compute(driver: Driver, uuid: str, piece: SliceLayout, compute: Compute) -> None:
+    """Destroy a compute instance."""
+    instance, _, profile = driver.find(uuid, piece)
+    handles = [handle for handle, _, found in driver.computes(instance, uuid, profile) if found == compute]
+    if not handles:
+        raise InputError(f"{uuid}: {piece.label}: its compute instance is gone: something else changes this GPU")
+    _destroy(driver, "nvmlComputeInstanceDestroy", handles[0])
+
+
+def destroy_instance(driver: Driver, uuid: str, piece: SliceLayout, identity: int | None) -> None:
+    """Destroy a GPU instance that has no compute instances any more.
+
+    Parameters
+    ----------
+    driver, uuid, piece
+        The Driver, the GPU's UUID and the slice.
+    identity
+        NVML's id of the instance, when it is known; another one at its place is left.
+    """
+    instance, found, _ = driver.find(uuid, piece)
+    if identity is not None and identity != found:
+        raise InputError(f"{uuid}: {piece.label} is another instance by now: something else changes this GPU")
+    _destroy(driver, "nvmlGpuInstanceDestroy", instance)
+
+
+def _destroy(driver: Driver, function: str, handle: Any) -> None:
+    """Destroy, asking again for a moment while the driver says that it is in use: no process is, as was seen."""
+    until = time.monotonic() + FREE_S
+    while True:
+        try:
+            driver.call(function, handle)
+            return
+        except DriverError as error:
+            if error.code != pynvml.NVML_ERROR_IN_USE:
+                raise
+            if time.monotonic() >= until:
+                raise InputError(f"{function}: {holders()}") from None
+        time.sleep(POLL_S)
+
+
+def _seen(driver: Driver, look: Callable[[], T], what: str) -> T:
+    """What a look finds, once it finds something.
+
+    Raises
+    ------
+    InputError
+        When it finds nothing within ``SEEN_S``, or the driver hangs.
+    """
+    until = time.monotonic() + SEEN_S
+    while True:
+        try:
+            if (found := look()) not in ((), None):
+                return found
+            why = "it is not there"
+        except InputError as error:
+            if driver.call.hung:
+                raise
+            why = str(error)
+        if time.monotonic() >= until:
+            raise InputError(
+                f"{what}: NVML reports success, but {why}; look at dmesg for Xid lines, reset the GPU (nvidia-smi "
+                "--gpu-reset) and apply again"
+            )
+        time.sleep(POLL_S)
+
+
+def make_device_nodes() -> None:
+    """Have the nodes in /dev/nvidia-caps made without which no process can open a new instance.
+
+    The driver does not make them; any run of nvidia-smi does.
+    """
+    if not (MINORS.exists() and shutil.which("nvidia-smi")):
+        return
+    try:
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False, timeout=NODES_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InputError(f"nvidia-smi -L: {reason(error)}: makes no device nodes; run it by hand") from None
+    if done.returncode:
+        raise InputError(f"nvidia-smi -L: {done.stdout}{done.stderr}: makes no device nodes; run it by hand")

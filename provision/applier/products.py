@@ -1,0 +1,29 @@
+"""Which GPU type a product is, by what its driver calls it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from provision.applier.layout import GpuIdentity
+    from provision.models.hardware.gpu import GpuType
+
+FORM_FACTOR = re.compile(r"sxm\d?|pcie|nvidia|tesla|geforce|\d+gb")
+
+
+def is_type(gpu: GpuIdentity, kind: GpuType) -> bool:
+    """Whether an observed GPU is of a type."""
+    return names_type(gpu.product, kind)
+
+
+def names_type(product: str, kind: GpuType) -> bool:
+    """Whether a product's name is that of a GPU type: the chip agrees, and the memory where both names tell it."""
+    words, wanted = _words(product), _words(kind.product)
+    chip = {word for word in wanted if not FORM_FACTOR.fullmatch(word)}
+    sizes = [{word for word in one if re.fullmatch(r"\d+gb", word)} for one in (words, wanted)]
+    return chip <= words and (not all(sizes) or sizes[0] == sizes[1])
+
+
+def _words(product: str) -> set[str]:
+    return set(re.split(r"[\s-]+", product.lower()))

@@ -1,0 +1,1 @@
+"""What runs on slices: MPS daemons, replicas' environments and server processes."""

@@ -1,0 +1,132 @@
+"""The way back from a run: what the run changed is undone, and nothing else.
+
+Where others made or destroyed MIG instances meanwhile, theirs stay as they are, and so does MIG mode under them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from provision.applier.layout import MachineLayout
+from provision.applier.steps import exclude
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from provision.applier.journal import Run
+    from provision.applier.layout import GpuLayout, Observed, ObservedGpu, ObservedSlice, Place, SliceLayout
+
+
+class WayBack(NamedTuple):
+    """Where the way back leads.
+
+    Attributes
+    ----------
+    layout
+        The layout that undoes the run's changes as far as others leave room.
+    obstacles
+        Lines on what cannot be brought back because something else stands there.
+    kept
+        Lines on what others made and the way back leaves.
+    """
+
+    layout: MachineLayout
+    obstacles: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def way_back(present: Observed, run: Run, evict_foreign: bool = False) -> WayBack:
+    """What undoes a run, from what stands now.
+
+    Parameters
+    ----------
+    present
+        The Observed state; every GPU of the run is there.
+    run
+        The Run, with all that the journal tells of it.
+    evict_foreign
+        Whether what others made may be destroyed where it stands in the way.
+    """
+    goals: list[GpuLayout] = []
+    obstacles: list[str] = []
+    kept: list[str] = []
+    for former in run.former.gpus:
+        here = present.gpu(former.uuid)
+        if here is None:
+            continue
+        back = _Back(here, former, run, evict_foreign)
+        goals.append(back.goal())
+        obstacles += back.obstacles
+        kept += back.kept
+    return WayBack(MachineLayout(gpus=tuple(goals)), tuple(obstacles), tuple(kept))
+
+
+class _Back:
+    """The way back on one GPU."""
+
+    def __init__(self, here: ObservedGpu, former: GpuLayout, run: Run, evict_foreign: bool) -> None:
+        self.here, self.former, self.run, self.evict_foreign = here, former, run, evict_foreign
+        self.now = {piece.key: piece for piece in here.slices}
+        self.before = {piece.key: piece for piece in former.slices}
+        self.obstacles: list[str] = []
+        self.kept: list[str] = []
+
+    def goal(self) -> GpuLayout:
+        """The layout of the GPU that undoes the run's changes."""
+        switched = self.here.uuid in self.run.switched
+        if self.here.mig != self.former.mig:
+            strangers = [piece for piece in self.here.slices if piece.strange]
+            if switched and (not strangers or self.evict_foreign):
+                return self.former
+            return self._in_other_mode(strangers)
+        slices = [goal for key in self.before | self.now if (goal := self._slice(key))]
+        pending = self.former.mig_pending if switched else self.here.mig_pending
+        return self.former.model_copy(update={"mig_pending": pending, "slices": tuple(self._with_room(slices))})
+
+    def _in_other_mode(self, strangers: list[ObservedSlice]) -> GpuLayout:
+        """MIG stays on, under what others made or because others switched it; what the run made goes."""
+        self._keep(strangers, f", and so does MIG {'on' if self.here.mig else 'off'}")
+        if not strangers:
+            what = f"MIG {'on' if self.here.mig else 'off'} was set by something else"
+            self.obstacles.append(f"GPU {self.here.index}: {what}; its former layout cannot be brought back")
+        return self.here.layout().model_copy(update={"slices": tuple(piece.layout() for piece in strangers)})
+
+    def _slice(self, key: tuple[int | None, int]) -> SliceLayout | None:
+        """What shall stand at a place; None for nothing."""
+        now, before = self.now.get(key), self.before.get(key)
+        place: Place = (self.here.uuid, *key)
+        if place in self.run.touched:
+            if before is None and now and now.strange:
+                self._keep([now])
+                return now.layout()
+            return before
+        if now is None:
+            # Something else destroyed it; what was not the applier's own is not brought back.
+            return before if place in {one.place for one in self.run.owned} else None
+        if before is None:
+            self._keep([now])
+            return now.layout()
+        return now.layout().model_copy(update={"mps": before.mps, "replicas": before.replicas})
+
+    def _with_room(self, slices: list[SliceLayout]) -> list[SliceLayout]:
+        """The slices without those for which others leave no room, or without the others' where these may go."""
+        missing = [piece for piece in slices if piece.key not in self.now]
+        others = [piece for piece in slices if (now := self.now.get(piece.key)) and now.strange]
+        clashes = [(new, old) for new in missing for old in others if exclude(old, new)]
+        if self.evict_foreign:
+            return _without(slices, [old for _, old in clashes])
+        for new, old in clashes:
+            self.obstacles.append(
+                f"GPU {self.here.index}: {new.label} cannot be brought back: {old.label} stands there, which something "
+                "else made; add --evict-foreign to destroy it"
+            )
+        return _without(slices, [new for new, _ in clashes])
+
+    def _keep(self, strangers: list[ObservedSlice], more: str = "") -> None:
+        for piece in strangers:
+            self.kept.append(f"GPU {self.here.index}: {piece.label} stays, which something else made{more}")
+
+
+def _without(slices: list[SliceLayout], gone: Collection[SliceLayout]) -> list[SliceLayout]:
+    keys = {piece.key for piece in gone}
+    return [piece for piece in slices if piece.key not in keys]

@@ -1,0 +1,64 @@
+"""``provision.apply``: a plan is judged against its instance before it is put on the GPUs, as an export is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from provision.applier import operations
+from provision.applier.target import Commands, check_plan
+from provision.verification.verify import refuse_unsound
+
+if TYPE_CHECKING:
+    from provision.applier.execute import Permissions
+    from provision.applier.layout import Observed
+    from provision.applier.operations import RunOutcome
+    from provision.applier.steps import Step
+    from provision.instances.files.files import FilePath
+    from provision.models.plans.plan import Plan
+    from provision.models.problem.instance import Instance
+
+
+def apply(
+    instance: Instance, plan: Plan, state: FilePath | None = None, gpus: Sequence[str] | None = None,
+    server: str | None = None, permissions: Permissions | None = None,
+    confirm: Callable[[Observed, Sequence[Step]], bool] | None = None, report: Callable[[Step], None] | None = None,
+    wait: bool = False,
+) -> RunOutcome:
+    """Put a plan on the GPUs of this machine, changing only what differs; on failure undo what was changed.
+
+    Parameters
+    ----------
+    instance
+        The Instance that the plan is for.
+    plan
+        The Plan.
+    state
+        The state directory; by default that of the user.
+    gpus
+        Indices or UUIDs of the GPUs that may be used; by default all of the plan's types.
+    server
+        The command that serves a replica, such as ``serve {model} --batch {batch}``; by default none is started.
+    permissions
+        The Permissions; by default nothing of others is disturbed.
+    confirm
+        Called with the observed state and the steps; unless it returns true nothing is done. By default not asked.
+    report
+        Called with every step before it is done.
+    wait
+        Whether to wait for another applier instead of refusing.
+
+    Returns
+    -------
+    RunOutcome
+
+    Raises
+    ------
+    InputError
+        When nothing was done: the plan does not hold or does not fit, or the GPUs cannot be used.
+    """
+    check_plan(plan)
+    refuse_unsound(instance, plan)
+    commands = Commands(server, {workload.name: workload.model for workload in instance.workloads})
+    state = operations.default_state() if state is None else state
+    return operations.apply(plan, state, gpus, commands, permissions, confirm, report, wait)
