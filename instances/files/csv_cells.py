@@ -1,12 +1,17 @@
-"""CSV files cell by cell; every problem is told in one line that names file, row and column."""
+"""CSV files cell by cell; every problem is told in one line that names file, row and column.
+
+Cells may be separated by commas, semicolons or tabs, whichever the header has most of. Where commas do not separate, a
+number may have one as its decimal sign, as spreadsheets write it in much of the world.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from provision.instances.files.files import read_text
 from provision.models.base.errors import InputError
@@ -18,6 +23,8 @@ CsvRow = dict[str, str]
 """The cells of a row by column; those that a short row lacks are None, which every reader of cells refuses."""
 
 
+SEPARATORS = ",;\t"
+DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 MOST_LINES = 10
 """Of rows that cannot be used; the rest is counted."""
 
@@ -45,7 +52,9 @@ def numbered_rows(path: FilePath, columns: Sequence[str], remedy: str = "") -> I
     InputError
         When it cannot be read, lacks a column or has no rows.
     """
-    reader, row = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True), None
+    content, row = read_text(path), None
+    separator = _separator(content)
+    reader = csv.DictReader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
     try:
         reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
         for missing in (column for column in columns if column not in reader.fieldnames):
@@ -53,17 +62,41 @@ def numbered_rows(path: FilePath, columns: Sequence[str], remedy: str = "") -> I
             there = f"expected {', '.join(columns)}, it has {has}{remedy}"
             raise InputError(f"{path}: column {missing!r} is missing; {there}")
         for row in reader:
-            yield reader.line_num, row
+            yield reader.line_num, row if separator == "," else {name: _pointed(cell) for name, cell in row.items()}
     except csv.Error as error:
         raise InputError(f"{path}:{reader.reader.line_num}: not well-formed CSV: {error}; export it again") from None
     if row is None:
         raise InputError(f"{path}: has no rows below its header; add some")
 
 
-def csv_text(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
-    """A header and rows of cells as the text of a CSV file; an empty cell for None."""
+def header(path: FilePath) -> list[str]:
+    """The names of a CSV file's columns.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read.
+    """
+    content = read_text(path)
+    rows = csv.reader(io.StringIO(content, newline=""), delimiter=_separator(content))
+    return [name.strip() for name in next(rows, ())]
+
+
+def _separator(content: str) -> str:
+    """What separates the cells of a file."""
+    first = next((line for line in content.splitlines() if line.strip()), "")
+    return max(SEPARATORS, key=first.count)
+
+
+def _pointed(cell: Any) -> Any:
+    """A cell with a point for the decimal comma of a number."""
+    return cell.replace(",", ".") if isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell) else cell
+
+
+def csv_text(columns: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    """Names of columns and rows of cells as the text of a CSV file; an empty cell for None."""
     file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows((header, *rows))
+    csv.writer(file, lineterminator="\n").writerows((columns, *rows))
     return file.getvalue()
 
 

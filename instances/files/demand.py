@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.instances.files.csv_cells import csv_text, number, numbered_rows, refuse_rows, text
+from provision.instances.files.csv_cells import csv_text, header, number, numbered_rows, parsed, refuse_rows, text
 from provision.instances.files.files import write_text
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
@@ -18,11 +19,15 @@ from provision.models.problem.workload import LEAST_RPS
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from provision.instances.files.csv_cells import CsvRow
     from provision.instances.files.files import FilePath
     from provision.models.base.arrays import Floats
     from provision.models.problem.instance import Instance
 
 COLUMNS = ("time_s", "workload", "rate_rps")
+TIMES = ("time", "timestamp", "datetime", "date")
+"""What a column of times may be called, too."""
+WIDE = ", or a column of times (time_s, time or timestamp) and one per workload"
 MOST_CELLS = 50_000_000
 TWO_WAVES = "two-waves"
 WAVES = ((0, 600, 1.0), (900, 1800, 1.5))
@@ -88,28 +93,57 @@ def two_waves(instance: Instance, seed: int = 0) -> Demand:
 
 
 def read_demand(path: FilePath, columns: tuple[str, str, str] = COLUMNS) -> Demand:
-    """Demand from a CSV file with the columns ``time_s,workload,rate_rps``, or others for these, in any order.
+    """Demand from a CSV file, in one of two forms.
 
-    A workload that has no row in a window has no request in it.
+    Long: the columns ``time_s,workload,rate_rps``, or others for these, in any order. Wide: a column of times and one
+    for each workload, as dashboards export it. Times are seconds, or dates with times, which become seconds since
+    1970. A workload that has no row, or an empty cell, in a window has no request in it.
 
     Raises
     ------
     InputError
         When a column is missing, a cell is no number or negative, a workload stands twice in a window.
     """
-    time_column, name_column, rate_column = columns
+    found = header(path)
+    times = [name for name in found if name == columns[0] or name.lower() in TIMES]
+    wide = len(times) == 1 and len(found) > 1 and not {*columns[1:]} & {*found}
+    time_column = times[0] if times and columns[0] not in found else columns[0]
     cells: dict[tuple[float, str], float] = {}
     wrong: list[str] = []
-    for line, row in numbered_rows(path, columns):
+    for line, row in numbered_rows(path, [time_column] if wide else [time_column, *columns[1:]], WIDE):
         try:
-            time_s, workload = number(path, line, row, time_column), text(path, line, row, name_column)
-            if (time_s, workload) in cells:
-                raise InputError(f"{path}:{line}: {workload!r} stands twice at {time_s:g} s; keep one row")
-            cells[time_s, workload] = number(path, line, row, rate_column)
+            time_s = _seconds(path, line, time_column, row[time_column])
+            rates = _row(path, line, row, [name for name in found if name != time_column]) if wide else {
+                text(path, line, row, columns[1]): number(path, line, row, columns[2])
+            }
+            for workload, rate in rates.items():
+                if (time_s, workload) in cells:
+                    raise InputError(f"{path}:{line}: {workload!r} stands twice at {row[time_column]}; keep one row")
+                cells[time_s, workload] = rate
         except InputError as error:
             wrong.append(str(error))
     refuse_rows(path, wrong)
     return from_cells(cells, path)
+
+
+def _row(path: FilePath, line: int, row: CsvRow, workloads: Sequence[str]) -> dict[str, float]:
+    """The rates in a row of the wide form."""
+    return {name: number(path, line, row, name) if (row[name] or "").strip() else 0.0 for name in workloads}
+
+
+def _seconds(path: FilePath, line: int, column: str, cell: str | None) -> float:
+    """The seconds in a cell, or of the date and time in it those since 1970 (in UTC where it names no zone)."""
+    try:
+        dated = datetime.fromisoformat((cell or "").strip())
+    except ValueError:
+        dated = None
+    if dated is None or (cell or "").strip().isdecimal():
+        try:
+            return parsed(path, line, column, cell)
+        except InputError:
+            wanted = "neither seconds nor a date and time like 2026-08-01 10:05"
+            raise InputError(f"{path}:{line}: {column} {cell!r} is {wanted}; correct it") from None
+    return (dated if dated.tzinfo else dated.replace(tzinfo=UTC)).timestamp()
 
 
 def write_demand(demand: Demand, path: FilePath, force: bool = False) -> None:

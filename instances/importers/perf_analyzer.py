@@ -1,8 +1,9 @@
-"""Import of what Triton's perf_analyzer measured: one CSV file per operating point, times in microseconds.
+"""Import of what Triton's perf_analyzer measured: a CSV file per batch size and number of processes, times in us.
 
 Such a file tells neither the model nor where it ran, so its name must: ``MODEL_PROFILE_bBATCH_pPROCESSES.csv``, as in
-``bert_2g.20gb_b8_p3.csv``. Of its rows the one counts that kept as many requests in flight as there are processes:
-fewer leave processes idle, and with more the latency is mostly waiting.
+``bert_2g.20gb_b8_p3.csv``. A row with as many requests in flight as there are processes is a point with all of them
+busy; one with fewer is a point with that many processes, as the others idle. With more requests in flight than
+processes the latency is mostly waiting: such rows are dropped, by name.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.instances.files.csv_cells import number, numbered_rows
+from provision.instances.files.csv_cells import number, numbered_rows, whole
 from provision.instances.files.files import refused
 from provision.models.base.errors import InputError
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 
 if TYPE_CHECKING:
-    from provision.instances.files.csv_cells import CsvRow
     from provision.instances.files.files import FilePath
 
 NAME = re.compile(r"(?P<model>.+)_(?P<profile>[^_]+)_b(?P<batch>\d{1,9})_p(?P<processes>\d{1,9})")
@@ -26,8 +26,8 @@ CONCURRENCY, THROUGHPUT = "Concurrency", "Inferences/Second"
 US_PER_MS = 1000
 
 
-def import_perf_analyzer(path: FilePath, gpu: str, percentile: int) -> MeasuredSegments:
-    """Measured segments from a file or from all ``*.csv`` of a folder.
+def import_perf_analyzer(path: FilePath, gpu: str, percentile: int) -> tuple[MeasuredSegments, list[str]]:
+    """Measured segments from a file or from all ``*.csv`` of a folder, and a line for each file of what is dropped.
 
     Parameters
     ----------
@@ -41,41 +41,48 @@ def import_perf_analyzer(path: FilePath, gpu: str, percentile: int) -> MeasuredS
     Raises
     ------
     InputError
-        When there is no file, or a name, column, cell or concurrency is not as it should be.
+        When there is no file, or a name, column or cell is not as it should be.
     """
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.csv"))
     if not files:
         raise InputError(f"{path}: no *.csv in there; name a file or a folder of files like {EXAMPLE}")
-    points: dict[str, list[MeasuredPoint]] = {}
-    for file in files:
-        model, point = _point(file, f"p{percentile} latency")
-        points.setdefault(model, []).append(point)
+    tables = [_Table(file, f"p{percentile} latency") for file in files]
+    points: dict[str, dict[tuple[str, int, int], MeasuredPoint]] = {}
+    for table in sorted(tables, key=lambda table: table.processes):
+        known = points.setdefault(table.model, {})
+        known |= {point[:3]: point for point in table.points if point.processes == table.processes
+                  or point[:3] not in known}
     with refused(path):
-        models = {model: MeasuredModel(points=rows) for model, rows in points.items()}
+        models = {model: MeasuredModel(points=tuple(found.values())) for model, found in points.items()}
         source = f"Triton perf_analyzer, p{percentile} latency at one request in flight per process."
-        return MeasuredSegments(
+        data = MeasuredSegments(
             version=1, name="perf-analyzer", kind="measured-segments", gpu=gpu, source=source, models=models
         )
+    return data, [line for table in tables for line in table.dropped]
 
 
-def _point(file: Path, latency: str) -> tuple[str, MeasuredPoint]:
-    """Model and MeasuredPoint of one file."""
-    found = NAME.fullmatch(file.stem)
-    if not found:
-        raise InputError(f"{file}: the name must tell model, profile, batch and processes; rename it like {EXAMPLE}")
-    batch, processes = int(found["batch"]), int(found["processes"])
-    line, row = _row(file, processes, latency)
-    throughput_rps, latency_us = number(file, line, row, THROUGHPUT), number(file, line, row, latency)
-    return found["model"], MeasuredPoint(found["profile"], batch, processes, throughput_rps, latency_us / US_PER_MS)
+class _Table:
+    """One file: its ``model`` and ``processes``, its ``points``, and what is ``dropped`` of it."""
 
-
-def _row(file: Path, processes: int, latency: str) -> tuple[int, CsvRow]:
-    """Line and cells with one request in flight per process."""
-    rows = list(numbered_rows(file, (THROUGHPUT, latency)))
-    if CONCURRENCY not in rows[0][1]:
-        raise InputError(f"{file}: column {CONCURRENCY!r} is missing; measure with --concurrency-range {processes}")
-    levels = {number(file, line, row, CONCURRENCY): (line, row) for line, row in rows}
-    if processes not in levels:
-        seen = ", ".join(f"{level:g}" for level in sorted(levels))
-        raise InputError(f"{file}: no row at {CONCURRENCY} {processes}, only {seen}; measure that too")
-    return levels[processes]
+    def __init__(self, file: Path, latency: str) -> None:
+        found = NAME.fullmatch(file.stem)
+        if not found:
+            told = "model, profile, batch and processes"
+            raise InputError(f"{file}: the name must tell {told}; rename it like {EXAMPLE}")
+        self.model, self.processes = found["model"], int(found["processes"])
+        rows = list(numbered_rows(file, (THROUGHPUT, latency)))
+        if CONCURRENCY not in rows[0][1]:
+            wanted = f"measure with --concurrency-range {self.processes}"
+            raise InputError(f"{file}: column {CONCURRENCY!r} is missing; {wanted}")
+        levels = {whole(file, line, row, CONCURRENCY): (line, row) for line, row in rows}
+        self.points = [
+            MeasuredPoint(found["profile"], int(found["batch"]), level, number(file, line, row, THROUGHPUT),
+                          number(file, line, row, latency) / US_PER_MS)
+            for level, (line, row) in sorted(levels.items()) if 0 < level <= self.processes
+        ]
+        over = ", ".join(str(level) for level in sorted(levels) if level > self.processes)
+        if not self.points:
+            there = f"no row at {CONCURRENCY} {self.processes} or below, only {over}"
+            raise InputError(f"{file}: {there}; measure that too")
+        self.dropped = [f"{file}: dropped {CONCURRENCY} {over}: more requests in flight than processes "
+                        f"({self.processes}), so that the latency is mostly waiting"] * bool(over)

@@ -1,12 +1,14 @@
-"""GPU types: hardware facts and MIG profiles, one data file per type."""
+"""GPU types: hardware facts and MIG profiles, one data file per type; those that ship, and the user's own."""
 
+import os
 from collections.abc import Iterable
 from functools import cache, cached_property
 from importlib.resources import files
+from pathlib import Path
 from typing import Literal, Self
 
 import yaml
-from pydantic import model_validator
+from pydantic import ValidationError, model_validator
 
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, Positive, PositiveCount, Record, Text
@@ -110,18 +112,54 @@ class GpuType(Record):
 
 
 @cache
-def gpu_types() -> dict[str, GpuType]:
-    """All shipped GPU types by name."""
+def shipped_types() -> dict[str, GpuType]:
+    """The GPU types that ship, by name."""
     folder = files("provision.models.hardware") / "data"
     found = (GpuType.model_validate(yaml.safe_load(path.read_text())) for path in folder.iterdir())
     return {gpu.name: gpu for gpu in sorted(found, key=lambda gpu: gpu.name)}
 
 
+def own_folder() -> Path:
+    """Where the user's GPU types stand: ``$PROVISION_GPUS``, by default ``provision/gpus`` in ``$XDG_CONFIG_HOME``."""
+    if given := os.environ.get("PROVISION_GPUS"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()) / "provision" / "gpus"
+
+
+@cache
+def gpu_types() -> dict[str, GpuType]:
+    """All GPU types by name: those that ship, then those of the files in the user's folder.
+
+    Raises
+    ------
+    InputError
+        When a file there is no GPU type, or bears the name of one that ships.
+    """
+    folder = own_folder()
+    own = [_own(path) for path in sorted(folder.glob("*.yaml"))] if folder.is_dir() else []
+    return shipped_types() | {gpu.name: gpu for gpu in own}
+
+
+def _own(path: Path) -> GpuType:
+    """The GPU type in a file of the user's."""
+    try:
+        gpu = GpuType.model_validate(yaml.safe_load(path.read_text()))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: cannot be read as a GPU type: {error}; correct it or remove it") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(f"{path}: is no GPU type: {where}: {first['msg']}; correct it or remove it") from None
+    if gpu.name in shipped_types():
+        raise InputError(f"{path}: name: {gpu.name} is a GPU type that ships; give yours another name")
+    return gpu
+
+
 def known_type(name: str) -> GpuType | None:
-    """The shipped GPU type of this name, or the type of a node of such GPUs (`node`); None where there is none."""
+    """The GPU type of this name, or the type of a node of such GPUs (`node`); None where there is none."""
     from provision.models.hardware.node import node_type
 
-    return gpu_types().get(name) or node_type(name)
+    return shipped_types().get(name) or gpu_types().get(name) or node_type(name)
 
 
 @cache
@@ -135,7 +173,8 @@ def gpu_type(name: str) -> GpuType:
     """
     found = known_type(name)
     if found is None:
-        known = f"use one of {', '.join(gpu_types())}{did_you_mean(name, gpu_types())}; a node of 8 is 8xTYPE"
+        known = (f"use one of {', '.join(gpu_types())}{did_you_mean(name, gpu_types())}; a node of 8 is 8xTYPE, and "
+                 "provision gpus --add FILE adds a type of yours")
         raise InputError(f"unknown GPU type {name!r}; {known}")
     return found
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from provision.commands.common import add_force, write_out
 from provision.commands.import_tokens import add_server, server_of
 from provision.instances.files.files import check_writable, refused
+from provision.instances.importers.doubts import poor_fit
 from provision.models.base.errors import InputError
 from provision.models.performance.tokens.data import EngineLimits
 
@@ -74,6 +75,8 @@ def _fitted(options: Namespace, rows: Sequence[TimedIteration], source: str) -> 
     found = performance_of(fit.costs, server_of(options), source)
     print(f"{len(rows)} timed iterations, median errors on these same rows: prompts {fit.prompt_error:.1%}, decodes "
           f"{fit.decode_error:.1%}")
+    for line in poor_fit(max(fit.prompt_error, fit.decode_error), "the fit"):
+        print(f"warning: {line}", file=sys.stderr)
     return write_out(options, found, after="; the times of a server's front end are not in such tables, and 0 here")
 
 

@@ -14,6 +14,7 @@ from provision.instances.files.demand import write_demand
 from provision.instances.files.files import check_writable
 from provision.instances.importers.completion import KNOWN_GPU
 from provision.instances.importers.csv_table import FIELDS, import_csv, parse_columns
+from provision.instances.importers.doubts import doubts
 from provision.instances.importers.igniter_profile import import_igniter
 from provision.instances.importers.mlperf import import_mlperf
 from provision.instances.importers.mlperf_results import parse_batches
@@ -27,6 +28,8 @@ from provision.models.hardware.gpu import WHOLE
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+
+    from provision.models.performance.measured_segments import MeasuredSegments
 
 
 def add_import(parser: ArgumentParser) -> None:
@@ -132,7 +135,10 @@ def _igniter(options: Namespace) -> int:
 
 def _perf_analyzer(options: Namespace) -> int:
     check_writable(options.out, options.force)
-    return write_out(options, import_perf_analyzer(options.path, options.gpu, options.percentile))
+    table, dropped = import_perf_analyzer(options.path, options.gpu, options.percentile)
+    for line in dropped:
+        print(line, file=sys.stderr)
+    return _write_table(options, table)
 
 
 def _model_analyzer(options: Namespace) -> int:
@@ -140,7 +146,7 @@ def _model_analyzer(options: Namespace) -> int:
     table, left_out = import_model_analyzer(options.path, options.gpu, options.profile, options.percentile)
     if left_out:
         print(f"{left_out} rows left out: not one request in flight per instance", file=sys.stderr)
-    return write_out(options, table)
+    return _write_table(options, table)
 
 
 def _csv(options: Namespace) -> int:
@@ -158,6 +164,13 @@ def _csv(options: Namespace) -> int:
             f"between batches: mean error {error.mean:.1%}, p95 {error.p95:.1%}, over {error.points} measured batches, "
             f"each predicted from its neighbours; plans take {error.margin:.1%} longer there"
         )
+    return _write_table(options, table)
+
+
+def _write_table(options: Namespace, table: MeasuredSegments) -> int:
+    """Write measured tables, with what looks wrong with them."""
+    for line in doubts(table):
+        print(f"warning: {line}", file=sys.stderr)
     return write_out(options, table)
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from provision.answers.lists import gpu_rows, instance_row, method_rows
-from provision.commands.common import add_json, print_json, print_table
+from provision.commands.common import add_force, add_json, print_json, print_table
+from provision.instances.files.gpu_type_file import read_gpu_type
 from provision.instances.files.shipped import shipped, shipped_instances
+from provision.instances.read import write
 from provision.instances.schemas.write import KINDS, schema
+from provision.models.hardware.gpu import gpu_type, own_folder
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -30,6 +36,10 @@ def add_methods(parser: ArgumentParser) -> None:
 
 def add_gpus(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--print", metavar="TYPE", help="print the file of a type, to begin one of your own with")
+    one.add_argument("--add", metavar="FILE", help="add the type in a file of yours, for all verbs from then on")
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(run=_gpus)
 
@@ -49,6 +59,16 @@ def _methods(options: Namespace) -> int:
 
 
 def _gpus(options: Namespace) -> int:
+    if options.print:
+        content = gpu_type(options.print).model_dump(mode="json", exclude_defaults=True)
+        yaml.dump(content, sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False)
+        return 0
+    if options.add:
+        kind = read_gpu_type(options.add)
+        path = own_folder() / f"{kind.name}.yaml"
+        write(kind, path, options.force)
+        print(f"{kind.name} written to {path}")
+        return 0
     return _print(options, gpu_rows())
 
 

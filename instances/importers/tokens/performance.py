@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.instances.files.files import refused
+from provision.instances.importers.doubts import poor_fit
 from provision.instances.importers.tokens.aiperf import read_aiperf
 from provision.instances.importers.tokens.guidellm import measured_counts, read_guidellm
 from provision.instances.importers.tokens.guidellm_csv import read_guidellm_csv
@@ -112,10 +113,12 @@ def performance_of(costs: TokenCosts, server: Server, source: str) -> TokenModel
 
 def _misfit(runs: Sequence[TokenBenchmark], fit: TokenFit) -> str:
     told = [(run, figures_of(run, fit)) for run in runs if run.load]
-    parts = []
+    parts, worst = [], 0.0
     for name, at in (("first token", 0), ("per token", 1)):
         pairs = [(found[at].mean, (run.ttft, run.itl)[at].mean) for run, found in told]
         errors = [abs((was or 0.0) / truth - 1) for was, truth in pairs if truth]
         if errors:
             parts.append(f"{name} {np.mean(errors):.1%}")
-    return f"{len(told)} runs, errors of mean times on these same runs: {', '.join(parts) or 'no means to compare'}"
+            worst = max(worst, float(np.mean(errors)))
+    line = f"{len(told)} runs, errors of mean times on these same runs: {', '.join(parts) or 'no means to compare'}"
+    return "\nwarning: ".join([line, *poor_fit(worst, "the fit")])

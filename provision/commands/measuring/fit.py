@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 from datetime import date
 from pathlib import Path
@@ -17,6 +18,7 @@ from provision.commands.common import add_force, add_json, print_json, print_tab
 from provision.commands.measuring import fit_colocation, fit_pairs
 from provision.draw.figures import check_picture
 from provision.instances.files.files import check_writable, refused, write_text
+from provision.instances.importers.doubts import poor_fit
 from provision.instances.importers.parvagpu import GPU
 from provision.instances.importers.parvagpu_profiles import points_text, read_points, read_profiles
 from provision.instances.read import write
@@ -84,6 +86,9 @@ def _run(options: Namespace) -> int:
         _write(profiles, fits, options)
     if options.png:
         draw.fit_plot.draw_fit(profiles, fits, f"{options.model}, {_judged(options)}", options.png, options.force)
+    for dnn, fit in fits.items():
+        for line in poor_fit(_errors([fit])["mean_error"], f"{dnn}: the fit"):
+            print(f"warning: {line}", file=sys.stderr)
     if options.json:
         print_json(_summary(profiles, fits, options))
     else:

@@ -237,7 +237,7 @@ def test_demand_files(tmp_path):
     ("time_s,workload,rate_rps\n0,a,x\n", ":2: rate_rps 'x' is not a number; correct it"),
     ("time_s,workload,rate_rps\n\n0,a,-1\n", ":3: rate_rps '-1' must be finite and not negative"),
     ("time_s,workload,rate_rps\n0,a,nan\n", "rate_rps 'nan' must be finite"),
-    ("time_s,workload,rate_rps\nnoon,a,1\n", ":2: time_s 'noon' is not a number"),
+    ("time_s,workload,rate_rps\nnoon,a,1\n", ":2: time_s 'noon' is neither seconds nor a date"),
     ("time_s,workload,rate_rps\n0, ,1\n", ":2: workload is empty; write a name"),
     ("time_s,workload,rate_rps\n0,a,1\n0,a,2\n", "stands twice"),
     ("time_s,workload,rate_rps\n0,a\n", ":2: rate_rps None is not a number"),

@@ -1,0 +1,32 @@
+"""A GPU type from a file of the user's."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from provision.instances.files.files import load, validate
+from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import GpuType, shipped_types
+
+if TYPE_CHECKING:
+    from provision.instances.files.files import FilePath
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""What a file can be called after."""
+
+
+def read_gpu_type(path: FilePath) -> GpuType:
+    """The GPU type in a file (YAML or JSON).
+
+    Raises
+    ------
+    InputError
+        When it cannot be used, or bears the name of a type that ships.
+    """
+    kind = validate(GpuType, load(path), path)
+    if kind.name in shipped_types():
+        raise InputError(f"{path}: name: {kind.name} is a GPU type that ships; give yours another name")
+    if not NAME.fullmatch(kind.name):
+        raise InputError(f"{path}: name: {kind.name!r} should have letters, digits, dots and hyphens only; rename it")
+    return kind
