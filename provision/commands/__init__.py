@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 
 VERBS = {
+    "init": ("init", "write a first instance: from a few questions, or from the tables (CSV) in a folder"),
     "instances": ("lists", "list the shipped instances"),
     "methods": ("lists", "list the methods and what they can do"),
     "gpus": ("lists", "list the GPU types with their MIG profiles"),

@@ -17,6 +17,7 @@ from provision.service.api.jobs import heads
 from provision.service.api.operation import Operation, Service
 from provision.service.messages.answers import Jobs, Saved, StoredInstance, moment
 from provision.service.messages.bodies import content_of, query_number
+from provision.service.messages.files import Files, joined
 from provision.service.messages.problems import refused, validated
 
 MOST_LISTED = 200
@@ -61,6 +62,12 @@ def _saved(service: Service, content: Any) -> Saved:
     return Saved(name=instance.name, digest=Givens(service.store, service.settings).instance(content)[1])
 
 
+async def save_files(service: Service, request: Request) -> Saved:
+    """Take an instance into the store with the files of performance data that it names, as texts by file name."""
+    files = validated(Files, await content_of(request)).files
+    return await run_in_threadpool(_saved, service, await run_in_threadpool(joined, files))
+
+
 async def get_instance(service: Service, request: Request) -> Any:
     """A whole instance by name or digest; as YAML with ``?format=yaml``."""
     content = await run_in_threadpool(_content, service, request.path_params["name"])
@@ -90,6 +97,8 @@ OPERATIONS = (
               list[StoredInstance]),
     Operation("POST", "/api/v1/instances", "Store an instance (JSON or YAML)", save_instance, Saved, 201, Instance,
               problems=(400, 413, 415, 422)),
+    Operation("POST", "/api/v1/instances/files", "Store an instance with its files of performance data", save_files,
+              Saved, 201, Files, problems=(400, 413, 415, 422)),
     Operation("GET", "/api/v1/instances/{name}", "An instance by name or digest", get_instance, Any,
               query=(("format", "yaml for YAML, else JSON"),), problems=(404,)),
     Operation("GET", "/api/v1/instances/{name}/jobs", "The jobs on instances of a name", get_history, Jobs,

@@ -64,18 +64,23 @@ async function edit() {
   if (!editor.hidden) fill(editor, state.instance, known, save);
 }
 
-async function save(content, type) {
-  const saved = await taken(() => api.post("/instances", content, type));
+async function save(content, type, path = "/instances") {
+  const saved = await taken(() => api.post(path, content, type));
   if (!saved) return;
   listInstances(await api.get("/instances"));
   await open(saved.digest);
   byId("status").textContent = `${saved.name} is stored.`;
 }
 
+/** One file is an instance by itself; several are an instance and the performance data that it names. */
 async function upload() {
-  const [file] = byId("upload").files;
-  if (!file) return;
-  await save(await file.text(), file.name.endsWith(".json") ? "application/json" : "application/yaml");
+  const files = [...byId("upload").files];
+  if (files.length === 1) {
+    await save(await files[0].text(), files[0].name.endsWith(".json") ? "application/json" : "application/yaml");
+  } else if (files.length) {
+    const texts = await Promise.all(files.map(async (file) => [file.name, await file.text()]));
+    await save(JSON.stringify({ files: Object.fromEntries(texts) }), "application/json", "/instances/files");
+  }
   byId("upload").value = "";
 }
 

@@ -8,6 +8,7 @@ import pytest
 from served import Client, served
 
 import provision
+from provision.cli import main
 
 READABLE = (Path(__file__).parents[2] / "support/readable.js").read_text()
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -198,3 +199,14 @@ def test_readable_everywhere(browser, url, width, scheme):
     assert page.evaluate("document.activeElement !== document.body")
     page.close()
 
+
+
+def test_an_instance_is_uploaded_with_its_data(page, tmp_path):
+    (tmp_path / "search.csv").write_text("batch,latency_ms\n1,3.1\n4,8.7\n8,16.4\n")
+    assert main(["init", str(tmp_path), "--gpu", "l4", "--yes"]) == 0
+    files = [str(tmp_path / name) for name in ("instance.yaml", "measured.yaml")]
+    page.set_input_files("#upload", files[:1])
+    page.wait_for_selector("#form-problem:has-text('measured.yaml')")
+    page.set_input_files("#upload", files)
+    page.wait_for_selector(f"#status:has-text('{tmp_path.name} is stored')")
+    assert "1 workload" in page.inner_text("#instance-facts")

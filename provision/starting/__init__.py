@@ -1,0 +1,1 @@
+"""A first instance, from nothing or from tables that somebody measured: what ``provision init`` writes."""

@@ -1,0 +1,127 @@
+"""A commented instance: text for people to change, each value with what it means."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.hardware.prices import ON_DEMAND, list_prices
+from provision.models.performance.catalogue import load_performance, shipped_performance
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from provision.models.performance.operating_points import OperatingPoints, PerformanceData
+
+KINDS = ("measured-segments", "closed-network", "igniter")
+"""Of shipped data, those that need nothing but a rate and an SLO of a model, in the order of preference."""
+ROOM = 5.0
+"""The SLO that is put in, in fastest batches: enough for a batch to fill and to wait."""
+
+MOST_BATCH = 256
+"""Larger batches are measured for throughput alone."""
+WORDS = ("true", "false", "null", "yes", "no", "on", "off")
+"""What YAML takes for something else than a name."""
+
+TEXT = """\
+# Written by provision init. Change what is not so; then:
+#   provision solve {path} --out plan.json      the plan, proven
+#   provision what-if {path} --vary rate=0.8:1.4:0.1
+# provision schema instance has every field there is.
+version: 2
+name: {name}
+
+# The GPUs there are. price: a provider's list price that ships (provision gpus); or price_per_hour: what you pay.
+# count: how many there are at that price; without it, as many as needed. mig: false leaves a GPU whole.
+fleet:
+{fleet}
+
+# How models behave on them: shipped data, or files beside this one.
+performance: [{performance}]
+
+# What is served. slo_ms: the latency that 99 of 100 requests must keep, waiting included.
+# rate_rps: requests per second at the peak.
+workloads:
+{workloads}
+"""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A workload to begin with."""
+
+    model: str
+    rate_rps: float
+    slo_ms: float
+
+
+def shipped_for(gpu: str) -> PerformanceData | None:
+    """The shipped data of a GPU type that a first instance can be made with."""
+    found = [data for data in map(load_performance, shipped_performance()) if data.gpu == gpu and data.kind in KINDS]
+    return min(found, key=lambda data: KINDS.index(data.kind), default=None)
+
+
+def serves(data: PerformanceData, model: str) -> bool:
+    """Whether a model was measured in batches that requests can wait for."""
+    return any((batches <= MOST_BATCH).any() for batches in (points.batch for points in _points(data, model)))
+
+
+def types_with_data() -> list[str]:
+    """GPU types that a first instance can be made for with nothing but what ships."""
+    return sorted({data.gpu for data in map(load_performance, shipped_performance()) if data.kind in KINDS})
+
+
+def proposed(data: PerformanceData, model: str) -> Served:
+    """A workload that the fastest way to run a model carries with room to wait, in round numbers."""
+    points = min(_points(data, model), key=lambda points: float(np.min(points.latency_ms)))
+    fastest = int(np.argmin(points.latency_ms))
+    return Served(model, _round(float(points.throughput_rps[fastest]) / 2, down=True),
+                  _round(ROOM * float(points.latency_ms[fastest]), down=False))
+
+
+def _points(data: PerformanceData, model: str) -> list[OperatingPoints]:
+    """The ways to run a model, for every slice that has some."""
+    profiles = [WHOLE, *gpu_type(data.gpu).profiles]
+    return [points for profile in profiles if len((points := data.operating_points(model, profile)).batch)]
+
+
+def _round(value: float, down: bool) -> float:
+    """The next number below or above that is 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(value))
+    steps = [power * step for step in (1, 2, 5, 10)]
+    return max(one for one in steps if one <= value) if down else min(one for one in steps if one >= value)
+
+
+def fleet_text(gpu: str, data: Sequence[PerformanceData]) -> str:
+    """An entry of a fleet: MIG off where only whole GPUs were measured, a list price where one ships."""
+    mine = [one for one in data if one.gpu == gpu]
+    partitioned = any(len(one.operating_points(model, profile).batch) for one in mine for model in one.models
+                      for profile in gpu_type(gpu).profiles)
+    mig = ", mig: false" if gpu_type(gpu).mig and mine and not partitioned else ""
+    found = [price.provider for price in list_prices(gpu) if price.tier == ON_DEMAND]
+    price = f"price: {found[0]}}}" if found else "price_per_hour: 1.00}   # write what it costs you"
+    return f"  - {{gpu: {gpu}{mig}, {price}"
+
+
+def instance_text(
+    path: str, name: str, gpus: Sequence[str], data: Sequence[PerformanceData], files: Sequence[str],
+    served: Sequence[Served],
+) -> str:
+    """The text of a commented instance; ``files`` are the names or paths of the data."""
+    return TEXT.format(
+        path=path, name=name, performance=", ".join(files), fleet="\n".join(fleet_text(gpu, data) for gpu in gpus),
+        workloads="\n".join(
+            f"  - {{name: {_quoted(one.model)}, model: {_quoted(one.model)}, slo_ms: {one.slo_ms:g}, "
+            f"rate_rps: {one.rate_rps:g}}}" for one in served
+        ),
+    )
+
+
+def _quoted(name: str) -> str:
+    """A name as YAML has it, in quotes where it would be something else."""
+    plain = name.replace("-", "").replace("_", "").replace(".", "")
+    return name if plain.isalnum() and plain[0].isalpha() and plain.lower() not in WORDS else f"'{name}'"

@@ -1,0 +1,89 @@
+"""The tables in a folder, told apart by their columns: measurements of models, and rates over time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from provision.instances.files.csv_cells import header
+from provision.instances.files.demand import COLUMNS, TIMES, read_demand
+from provision.instances.importers.csv_table import NEEDED, import_csv
+from provision.models.base.errors import InputError
+from provision.models.fitting.between_batches import between_error
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.measured_segments import MeasuredSegments
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from provision.instances.files.demand import Demand
+    from provision.models.performance.measured_segments import MeasuredModel
+
+ALIASES = {
+    "batch": r"batch(_?size)?|bs|b",
+    "latency_ms": r"(p99_?)?lat(ency)?(_?\(?ms\)?)?(_?p99)?|p99(_?\(?ms\)?)?|time_?\(?ms\)?|ms",
+    "profile": r"(mig_?)?profile|mig",
+    "processes": r"proc(esse)?s|instances|mps",
+    "throughput_rps": r"throughput(_?rps)?|rps|qps|inferences/second",
+    "model": r"model(_?name)?|dnn|network",
+    "memory_gib": r"mem(ory)?_gib",
+    "spread_ms": r"(spread|std(dev)?)_ms",
+}
+"""What columns may be called, small letters, underscores for spaces."""
+MEASURED = "measured.yaml"
+"""The file that the measurements of a folder go to."""
+
+
+@dataclass
+class Tables:
+    """What a folder holds: ``measured`` models of a GPU type, rates over time as ``demand``, ``notes`` on the files."""
+
+    measured: MeasuredSegments | None = None
+    demand: Demand | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def read_tables(folder: Path, gpu: str) -> Tables:
+    """What the CSV files of a folder hold, the measurements taken on a GPU type.
+
+    Raises
+    ------
+    InputError
+        When a table cannot be used, or two tables measure a model of the same name.
+    """
+    models: dict[str, MeasuredModel] = {}
+    found = Tables()
+    for path in sorted(folder.glob("*.csv")):
+        columns = measured_columns(names := header(path))
+        if set(NEEDED) <= set(columns):
+            table = import_csv(path, gpu, path.stem, columns, WHOLE)
+            if twice := sorted(models.keys() & table.models):
+                raise InputError(f"{path}: model {twice[0]!r} stands in another table too; rename one")
+            models |= table.models
+            taken = ", ".join(f"{column} as {name}" for name, column in columns.items() if name != column)
+            as_what = f" ({taken})" if taken else ""
+            found.notes.append(f"{path.name}: measurements of {', '.join(table.models)}{as_what}")
+        elif COLUMNS[0] in names or any(name.lower() in TIMES for name in names):
+            found.demand = read_demand(path)
+            found.notes.append(f"{path.name}: rates of {', '.join(found.demand.workloads)} over time")
+        else:
+            found.notes.append(f"{path.name}: left out; a table of measurements has columns batch and latency_ms, one "
+                               "of rates has a column of times")
+    if models:
+        found.measured = MeasuredSegments(
+            version=1, name="measured", kind="measured-segments", gpu=gpu, source="own measurements", models=models,
+            between_batches=between_error(models),
+        )
+    return found
+
+
+def measured_columns(names: list[str]) -> dict[str, str]:
+    """The columns of a table by the field that each is, the first one where several could be."""
+    found: dict[str, str] = {}
+    for name in names:
+        plain = re.sub(r"[\s_]+", "_", name.strip().lower())
+        for field_, pattern in ALIASES.items():
+            if re.fullmatch(pattern, plain):
+                found.setdefault(field_, name)
+    return found
