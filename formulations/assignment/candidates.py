@@ -13,7 +13,7 @@ from provision.formulations.assignment.gpus import Candidates, Program
 from provision.formulations.assignment.patterns import SlicePattern, Worth, alone, most_slices, slice_types_of
 from provision.formulations.assignment.slices import PatternRows
 from provision.formulations.bounds.replica_set_bound import replica_set_bound
-from provision.formulations.search.feasibility import fastest_ms
+from provision.formulations.search.feasibility import fastest_ms, runs_nowhere
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import SliceType, best_segments, cap_rps
 from provision.models.base.tolerances import TOLERANCE
@@ -136,7 +136,7 @@ class PatternCandidates(Candidates):
         one = self.instance.workloads[w]
         least_ms = min(fastest_ms(self.instance, model) for model in one.models)
         if math.isinf(least_ms):
-            return f"workload {one.name}: no slice of this fleet can run {' or '.join(one.models)} at all"
+            return runs_nowhere(self.instance, one)
         enough_ms = math.ceil(least_ms / self.instance.policy.budget_ms(1.0) * 1000) / 1000
         return (f"workload {one.name}: no slice meets slo_ms {one.slo_ms:g}; the fastest takes {least_ms:.4g} ms: "
                 f"slo_ms {enough_ms:g} or more would work")

@@ -8,6 +8,7 @@ import numpy as np
 from provision.formulations.search.segments import Segments
 from provision.formulations.search.token_points import refused_tokens
 from provision.models.base.tolerances import DUST, TOLERANCE
+from provision.models.hardware.gpu import WHOLE
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome
 from provision.models.problem.workload import Workload
@@ -47,13 +48,24 @@ def _explain(instance: Instance, workload: Workload) -> str:
         return refused_tokens(instance, workload)
     latency = min(fastest_ms(instance, model) for model in workload.models)
     if math.isinf(latency):
-        return f"workload {workload.name}: no slice of this fleet can run {' or '.join(workload.models)} at all"
+        return runs_nowhere(instance, workload)
     enough = latency / instance.policy.budget_ms(1.0)
     return (
         f"workload {workload.name}: no slice meets slo_ms {workload.slo_ms:g} (batch latency at most "
         f"{instance.budget_ms(workload):.4g} ms; the fastest takes {latency:.4g} ms); "
         f"slo_ms {_rounded_up(enough)} or more would work"
     )
+
+
+def runs_nowhere(instance: Instance, workload: Workload) -> str:
+    """The sentence that no slice of the fleet can run a workload, with a remedy where whole GPUs were measured."""
+    whole = {
+        entry.gpu for entry in instance.fleet for model in workload.models
+        if entry.partitioned and (data := instance.performance_of(entry.gpu, model)) is not None
+        and len(data.operating_points(model, WHOLE).batch)
+    }
+    remedy = f"; its data is of whole GPUs: write mig: false beside {' and '.join(sorted(whole))}" if whole else ""
+    return f"workload {workload.name}: no slice of this fleet can run {' or '.join(workload.models)} at all{remedy}"
 
 
 def _rounded_up(value_ms: float) -> str:

@@ -59,3 +59,14 @@ def test_good_measurements_raise_no_doubt(capsys, tmp_path):
 def test_measurements_that_look_wrong_are_told_and_taken(capsys, tmp_path, text, said):
     assert any(said in line for line in _warnings(capsys, tmp_path, text))
     assert (tmp_path / "m.yaml").exists()
+
+
+def test_measurements_of_whole_gpus_that_can_be_partitioned_say_what_to_write(tmp_path, capsys):
+    (tmp_path / "m.csv").write_text("batch,latency_ms\n1,3\n4,6\n8,11\n")
+    assert main(["import", "csv", str(tmp_path / "m.csv"), "--gpu", "a30", "--out", str(tmp_path / "m.yaml")]) == 0
+    head = "version: 2\nname: i\nperformance: [m.yaml]\nworkloads: [{name: w, model: m, slo_ms: 60, rate_rps: 90}]\n"
+    for fleet, code in (("{gpu: a30, price_per_hour: 1}", 1), ("{gpu: a30, mig: false, price_per_hour: 1}", 0)):
+        (tmp_path / "i.yaml").write_text(f"{head}fleet: [{fleet}]\n")
+        assert main(["solve", str(tmp_path / "i.yaml"), "--method", "greedy", "--no-replay"]) == code
+        said = "can run m at all; its data is of whole GPUs: write mig: false beside a30"
+        assert (said in " ".join(capsys.readouterr().out.split())) == bool(code)
