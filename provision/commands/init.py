@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable
 
-    from provision.models.performance.operating_points import PerformanceData
+    from provision.models.performance.catalogue import PerformanceFile
     from provision.starting.tables import Tables
 
 INSTANCE = "instance.yaml"
@@ -90,7 +90,7 @@ def _listed(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def _performance(gpus: list[str], tables: Tables | None) -> list[PerformanceData]:
+def _performance(gpus: list[str], tables: Tables | None) -> list[PerformanceFile]:
     """The measurements of the folder, or else the shipped data of the GPU types.
 
     Raises
@@ -109,7 +109,7 @@ def _performance(gpus: list[str], tables: Tables | None) -> list[PerformanceData
 
 
 def _served(
-    options: Namespace, data: list[PerformanceData], tables: Tables | None, ask: Callable[[str, str], str]
+    options: Namespace, data: list[PerformanceFile], tables: Tables | None, ask: Callable[[str, str], str]
 ) -> list[Served]:
     """The workloads: models with the rates and SLOs that were told or proposed."""
     of_model = {model: one for one in reversed(data) for model in one.models}

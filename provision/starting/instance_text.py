@@ -15,7 +15,8 @@ from provision.models.performance.catalogue import load_performance, shipped_per
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from provision.models.performance.operating_points import OperatingPoints, PerformanceData
+    from provision.models.performance.catalogue import PerformanceFile
+    from provision.models.performance.operating_points import OperatingPoints
 
 KINDS = ("measured-segments", "closed-network", "igniter")
 """Of shipped data, those that need nothing but a rate and an SLO of a model, in the order of preference."""
@@ -59,13 +60,13 @@ class Served:
     slo_ms: float
 
 
-def shipped_for(gpu: str) -> PerformanceData | None:
+def shipped_for(gpu: str) -> PerformanceFile | None:
     """The shipped data of a GPU type that a first instance can be made with."""
     found = [data for data in map(load_performance, shipped_performance()) if data.gpu == gpu and data.kind in KINDS]
     return min(found, key=lambda data: KINDS.index(data.kind), default=None)
 
 
-def serves(data: PerformanceData, model: str) -> bool:
+def serves(data: PerformanceFile, model: str) -> bool:
     """Whether a model was measured in batches that requests can wait for."""
     return any((batches <= MOST_BATCH).any() for batches in (points.batch for points in _points(data, model)))
 
@@ -75,7 +76,7 @@ def types_with_data() -> list[str]:
     return sorted({data.gpu for data in map(load_performance, shipped_performance()) if data.kind in KINDS})
 
 
-def proposed(data: PerformanceData, model: str) -> Served:
+def proposed(data: PerformanceFile, model: str) -> Served:
     """A workload that the fastest way to run a model carries with room to wait, in round numbers."""
     points = min(_points(data, model), key=lambda points: float(np.min(points.latency_ms)))
     fastest = int(np.argmin(points.latency_ms))
@@ -83,7 +84,7 @@ def proposed(data: PerformanceData, model: str) -> Served:
                   _round(ROOM * float(points.latency_ms[fastest]), down=False))
 
 
-def _points(data: PerformanceData, model: str) -> list[OperatingPoints]:
+def _points(data: PerformanceFile, model: str) -> list[OperatingPoints]:
     """The ways to run a model, for every slice that has some."""
     profiles = [WHOLE, *gpu_type(data.gpu).profiles]
     return [points for profile in profiles if len((points := data.operating_points(model, profile)).batch)]
@@ -96,7 +97,7 @@ def _round(value: float, down: bool) -> float:
     return max(one for one in steps if one <= value) if down else min(one for one in steps if one >= value)
 
 
-def fleet_text(gpu: str, data: Sequence[PerformanceData]) -> str:
+def fleet_text(gpu: str, data: Sequence[PerformanceFile]) -> str:
     """An entry of a fleet: MIG off where only whole GPUs were measured, a list price where one ships."""
     mine = [one for one in data if one.gpu == gpu]
     partitioned = any(len(one.operating_points(model, profile).batch) for one in mine for model in one.models
@@ -108,7 +109,7 @@ def fleet_text(gpu: str, data: Sequence[PerformanceData]) -> str:
 
 
 def instance_text(
-    path: str, name: str, gpus: Sequence[str], data: Sequence[PerformanceData], files: Sequence[str],
+    path: str, name: str, gpus: Sequence[str], data: Sequence[PerformanceFile], files: Sequence[str],
     served: Sequence[Served],
 ) -> str:
     """The text of a commented instance; ``files`` are the names or paths of the data."""
