@@ -1,25 +1,30 @@
 """Both verifiers on the same plans: of the shipped instances, of the ledger, and of random instances.
 
-Run as ``python benchmarks/verification/independent.py [--instances N] [--seed S] [--time-limit T] [--shipped]
-[--ledger] [--seconds S] [--out F]``. Plans of shipped and random instances are those of ``auto`` within the time limit;
-random instances are those of ``agreement.py``. The table counts verdicts; every disagreement is printed with what each
-verifier says, and then the exit code is 1. ``--out`` gets the table and the disagreements.
+Run as ``python benchmarks/verification/independent.py [--instances N] [--wide N] [--seed S] [--time-limit T]
+[--shipped] [--queueing] [--ledger] [--seconds S] [--out F]``. Plans of shipped and random instances are those of
+``auto`` within the time limit. ``--instances`` draws those of ``agreement.py``, ``--wide`` such over all shipped data,
+with routing, survival, workflows and other options of the policy; ``--queueing`` takes the shipped instances for
+random arrivals. The table counts verdicts; every disagreement is printed with what each verifier says, and then the
+exit code is 1. ``--out`` gets the table and the disagreements.
 """
 
 import argparse
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
+
 from provision.commands.common import print_table
 from provision.instances.files.shipped import shipped, shipped_instances
 from provision.instances.generators.families import generated
 from provision.instances.ledger.ledger import ledger
+from provision.models.performance.catalogue import load_performance
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.solving.solve import solve
@@ -39,9 +44,11 @@ def main() -> int:
     """Compare the verdicts, print the table and every disagreement."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, default=0, help="random instances")
+    parser.add_argument("--wide", type=int, default=0, help="random instances over the shipped data")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--time-limit", type=float, default=2.0)
     parser.add_argument("--shipped", action="store_true")
+    parser.add_argument("--queueing", action="store_true")
     parser.add_argument("--ledger", action="store_true")
     parser.add_argument("--seconds", type=float, default=math.inf, help="no more instances are begun after these")
     parser.add_argument("--workers", type=int, default=1)
@@ -71,23 +78,80 @@ def _sets(options: argparse.Namespace) -> Iterator[tuple[str, Iterator[Answer]]]
     if options.shipped:
         names = shipped_instances()
         yield "shipped, auto", (_answer(name, partial(_named, name), options.time_limit) for name in names)
+    if options.queueing:
+        names = [name for name in shipped_instances() if not any(one.tokens for one in shipped(name).workloads)]
+        yield "shipped, queueing", (_answer(name, partial(_queued, name), options.time_limit) for name in names)
     if options.ledger:
         yield "ledger", (_answer(name, partial(_named, name), 0, one.plan) for name, one in ledger().items())
+    seeds = range(options.seed, options.seed + max(options.instances, options.wide))
     if options.instances:
-        seeds = range(options.seed, options.seed + options.instances)
-        if options.workers == 1:
-            yield "random, auto", (_random(seed, options.time_limit) for seed in seeds)
-            return
-        with Pool(options.workers) as pool:
-            yield "random, auto", pool.imap_unordered(partial(_random, time_limit_s=options.time_limit), seeds)
+        yield "random", _drawn(random_combination_of, seeds[: options.instances], options)
+    if options.wide:
+        yield "random over shipped data", _drawn(wide_instance, seeds[: options.wide], options)
+
+
+def _drawn(draw: Callable[[int], Instance], seeds: range, options: argparse.Namespace) -> Iterator[Answer]:
+    each = partial(_random, draw=draw, time_limit_s=options.time_limit)
+    if options.workers == 1:
+        yield from map(each, seeds)
+        return
+    with Pool(options.workers) as pool:
+        yield from pool.imap_unordered(each, seeds)
+
+
+def random_combination_of(seed: int) -> Instance:
+    """The instance of this seed that ``agreement.py`` takes."""
+    return random_combination(seed, every=True)
+
+
+FAST = {"parvagpu-a100": 12.0, "mlperf-a30": 1.0, "igniter-v100": 5.0, "colocation-v100": 5.0, "gpulets-2080ti": 12.0,
+        "igniter-t4-derived": 10.0}
+"""Milliseconds that a batch takes about, by performance data: SLOs and rates are drawn around it."""
+FLEETS = (("a100-80gb", ["parvagpu-a100"]), ("a30", ["mlperf-a30"]), ("v100", ["igniter-v100"]),
+          ("v100", ["colocation-v100"]), ("rtx2080ti", ["gpulets-2080ti"]), ("v100 t4", ["igniter-v100",
+          "igniter-t4-derived"]))
+
+
+def wide_instance(seed: int) -> Instance:
+    """One to four workloads on shipped data with options of the policy drawn at random; follows from the seed."""
+    rng = np.random.default_rng([seed, 7])
+    gpus, data = FLEETS[int(rng.integers(len(FLEETS)))]
+    models = [name for one in map(load_performance, data[:1]) for name in one.models]
+    slow = FAST[data[0]]
+    policy = {"latency_budget": str(rng.choice(["queueing", "queueing", "half_slo"])),
+              "routing": str(rng.choice(["random", "random", "round_robin", "least_loaded"]))}
+    policy |= {name: value for name, value in (
+        ("safety", 0.9), ("headroom", 0.2), ("share_slices", True), ("even_replicas", True),
+        ("survive", {"gpu_failures": 1})) if rng.random() < 0.25}
+    if policy["latency_budget"] == "half_slo" and "share_slices" in policy:
+        policy.pop("survive", None)  # refused together
+    workloads = []
+    for index in range(int(rng.integers(1, 5))):
+        one = {"name": f"w{index}", "model": str(rng.choice(models)), "slo_ms": round(slow * rng.uniform(4, 20), 2),
+               "rate_rps": round(1000 / slow * rng.uniform(0.2, 3), 2)}
+        if data[0] == "mlperf-a30":
+            one["slo_ms"] = round(rng.uniform(80, 800), 2)
+        one |= {name: value for name, value in (("min_replicas", 2), ("max_replicas", 2), ("max_share_per_gpu", 0.5))
+                if rng.random() < 0.15}
+        workloads.append(one)
+    names = [one["name"] for one in workloads]
+    flows = [{"name": "flow", "stages": [[name] for name in names]}] if len(names) > 1 and rng.random() < 0.2 else []
+    fleet = [{"gpu": gpu, "price_per_hour": round(rng.uniform(1, 4), 2)} for gpu in gpus.split()]
+    return Instance.model_validate({"version": 2, "name": f"wide-{seed}", "policy": policy, "fleet": fleet,
+                                    "performance": data, "workloads": workloads, "workflows": flows})
+
+
+def _queued(name: str) -> Instance:
+    instance = shipped(name)
+    return instance.model_copy(update={"policy": instance.policy.model_copy(update={"latency_budget": "queueing"})})
 
 
 def _named(name: str) -> Instance:
     return generated(name) or shipped(name)
 
 
-def _random(seed: int, time_limit_s: float) -> Answer:
-    return _answer(f"combined-{seed}", partial(random_combination, seed, every=True), time_limit_s)
+def _random(seed: int, draw: Callable[[int], Instance], time_limit_s: float) -> Answer:
+    return _answer(f"seed {seed}", partial(draw, seed), time_limit_s)
 
 
 def _answer(name: str, instance_of: partial[Instance], time_limit_s: float, plan: Plan | None = None) -> Answer:

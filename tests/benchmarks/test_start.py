@@ -51,6 +51,7 @@ CASES = {
     "traffic/queue_sharpness.py": "--sizes 1 --processes 1 --turns 1",
     "traffic/replays.py": "--time-limit 1 --seconds 1 --instances parvagpu-s1",
     "traffic/simulator.py": "--requests 1000 --time-limit 1 --seconds 1 --instances parvagpu-s1",
+    "verification/independent.py": "--instances 1 --wide 1 --time-limit 1",
 }
 """By script: the options of its smallest case."""
 LIBRARIES = {"mutation.py": "cosmic_ray", "papers/inss_training.py": "torch"}
