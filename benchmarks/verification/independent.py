@@ -5,7 +5,9 @@ Run as ``python benchmarks/verification/independent.py [--instances N] [--wide N
 ``auto`` within the time limit. ``--instances`` draws those of ``agreement.py``, ``--wide`` such over all shipped data,
 with routing, survival, workflows and other options of the policy; ``--queueing`` takes the shipped instances for
 random arrivals. The table counts verdicts; every disagreement is printed with what each verifier says, and then the
-exit code is 1. ``--out`` gets the table and the disagreements.
+exit code is 1. ``--broken`` changes one thing in the plan of every random instance, so that many are violated; there
+only what the first verifier lets pass counts as a disagreement, since its tables keep a margin. ``--out`` gets the
+table and the disagreements.
 """
 
 import argparse
@@ -45,6 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, default=0, help="random instances")
     parser.add_argument("--wide", type=int, default=0, help="random instances over the shipped data")
+    parser.add_argument("--broken", action="store_true", help="change one thing of every random instance's plan")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--time-limit", type=float, default=2.0)
     parser.add_argument("--shipped", action="store_true")
@@ -70,7 +73,8 @@ def main() -> int:
     if options.out:
         table = "\n".join(" | ".join(map(str, row)) for row in (["plans", *ANSWERS, "time"], *rows))
         Path(options.out).write_text("\n".join([" ".join(sys.argv), table, *lines, ""]))
-    differ = sum(row[1 + ANSWERS.index(one)] for row in rows for one in ANSWERS[4:6] + ANSWERS[7:])
+    wrong = [ANSWERS[4], ANSWERS[7], *([] if options.broken else [ANSWERS[5]])]
+    differ = sum(row[1 + ANSWERS.index(one)] for row in rows for one in wrong)
     return 1 if differ else 0
 
 
@@ -91,7 +95,7 @@ def _sets(options: argparse.Namespace) -> Iterator[tuple[str, Iterator[Answer]]]
 
 
 def _drawn(draw: Callable[[int], Instance], seeds: range, options: argparse.Namespace) -> Iterator[Answer]:
-    each = partial(_random, draw=draw, time_limit_s=options.time_limit)
+    each = partial(_random, draw=draw, time_limit_s=options.time_limit, broken=options.broken)
     if options.workers == 1:
         yield from map(each, seeds)
         return
@@ -150,17 +154,43 @@ def _named(name: str) -> Instance:
     return generated(name) or shipped(name)
 
 
-def _random(seed: int, draw: Callable[[int], Instance], time_limit_s: float) -> Answer:
-    return _answer(f"seed {seed}", partial(draw, seed), time_limit_s)
+def _random(seed: int, draw: Callable[[int], Instance], time_limit_s: float, broken: bool) -> Answer:
+    change = partial(changed, rng=np.random.default_rng([seed, 11])) if broken else None
+    return _answer(f"seed {seed}", partial(draw, seed), time_limit_s, change=change)
 
 
-def _answer(name: str, instance_of: partial[Instance], time_limit_s: float, plan: Plan | None = None) -> Answer:
+def changed(plan: Plan, rng: np.random.Generator) -> Plan:
+    """The plan with one replica changed: its batch, processes, SM share, rate, or all of it left out."""
+    tree = plan.model_dump(mode="json")
+    slices = [piece for gpu in tree["gpus"] for piece in gpu["slices"] if piece["replicas"]]
+    piece = slices[int(rng.integers(len(slices)))]
+    one = piece["replicas"][int(rng.integers(len(piece["replicas"])))]
+    kind = str(rng.choice(["smaller", "larger", "processes", "share", "rate", "gone"]))
+    if kind == "gone":
+        piece["replicas"].remove(one)
+    elif kind == "rate":
+        one["rate_rps"] *= 1.3
+    elif kind == "share":
+        one["sm_share"] = max(one["sm_share"] - 0.1, 0.1)
+    elif kind == "processes":
+        one["processes"] += 1
+    else:
+        one["batch"] = max(1, one["batch"] - 1) if kind == "smaller" else 2 * one["batch"]
+    return Plan.model_validate(tree)
+
+
+def _answer(
+    name: str, instance_of: partial[Instance], time_limit_s: float, plan: Plan | None = None,
+    change: partial[Plan] | None = None,
+) -> Answer:
     """What both verifiers say of a plan, one that ``auto`` finds where none is given."""
     try:
         instance = instance_of()
         if plan is None:
             plan = solve(instance, time_limit_s=time_limit_s, replay=False).plan
-        return (name, "no plan", []) if plan is None else (name, *compared(instance, plan))
+        if plan is None or not plan.gpus:
+            return name, "no plan", []
+        return (name, *compared(instance, plan if change is None else change(plan)))
     except Exception as error:  # whatever it is, one instance does not end the others
         return name, "error", [f"{type(error).__name__}: {error}"]
 

@@ -20,6 +20,8 @@ def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]
     if len(piece.replicas) != 1:
         raise UndecidedError("measured tables do not say what several replicas on a slice do to each other")
     (replica,) = piece.replicas
+    if replica.share != 1:
+        raise UndecidedError(f"measured tables do not describe an SM share of {replica.share:.4g}")
     rows = sorted(
         (int(batch), float(latency), 1000 * int(batch) * int(processes) / float(rps))
         for profile, batch, processes, rps, latency in data["models"][replica.model]["points"]

@@ -31,6 +31,8 @@ def coefficients(data: Tree, piece: Slice, replica: Replica) -> Tree:
     if replica.batch > found["max_batch"] or replica.processes > found["max_processes"]:
         point = f"batch {replica.batch} with {replica.processes} processes"
         raise UndecidedError(f"{replica.model}: {point} was not fitted")
+    if replica.batch not in data["batches"] or replica.share != 1:
+        raise UndecidedError(f"{replica.model}: batch {replica.batch} at SM share {replica.share:.4g} is not described")
     return found
 
 
