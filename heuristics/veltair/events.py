@@ -67,13 +67,21 @@ class Log(NamedTuple):
     counts: Ints
 
 
-@compiled
 def play(
     arrival_s: Floats, networks: Ints, catalogue: Catalogue, rules: Rules, cpu: Cpu, proxy: Floats, most_late: int,
     log: Log,
 ) -> None:
     """Play all queries, or until more than ``most_late`` of them have missed their QoS."""
-    tenants, line = np.zeros(len(arrival_s), TENANT), np.empty(len(arrival_s), np.int64)
+    _play(np.zeros(len(arrival_s), TENANT), arrival_s, networks, catalogue, rules, cpu, proxy, most_late, log)
+
+
+@compiled
+def _play(
+    tenants: Any, arrival_s: Floats, networks: Ints, catalogue: Catalogue, rules: Rules, cpu: Cpu, proxy: Floats,
+    most_late: int, log: Log,
+) -> None:
+    """The same, with the records of the queries, which begin as zeros."""
+    line = np.empty(len(arrival_s), np.int64)
     present = upcoming = late = 0
     now_s = 0.0
     while upcoming < len(arrival_s) or present > 0:

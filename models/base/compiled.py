@@ -10,6 +10,8 @@ from functools import cache, wraps
 from importlib.util import find_spec
 from typing import Any
 
+from provision.models.base.plain_kernel import plain_kernel
+
 ANNOUNCEMENT = "compiling kernels, once on this machine: seconds to a minute (`provision warm-up` does it ahead)"
 SLOWLY = "numba is not installed: plain Python takes its place, far slower; pip install 'provision[compiled]'"
 _logger = logging.getLogger(__name__)
@@ -26,12 +28,14 @@ def compiled(function: Callable[..., Any]) -> Any:
 
         return kernel(function, _miss)
 
-    @wraps(function)
-    def plain(*arguments: Any) -> Any:
-        _tell(SLOWLY)
-        return function(*arguments)
+    plain = plain_kernel(function)
 
-    return plain
+    @wraps(function)
+    def slow(*arguments: Any) -> Any:
+        _tell(SLOWLY)
+        return plain(*arguments)
+
+    return slow
 
 
 def unwarmed() -> int:

@@ -14,6 +14,9 @@ from provision.simulation.kernel import FOREVER, NS_PER_MS, NS_PER_S, REPLICA, S
 from provision.simulation.latencies import BatchTimes
 
 LONGEST_NS = 2**62
+EARLY_NS = 4
+"""A batch that does not fill starts so much before its last moment: the ends of its stages are rounded up to whole
+nanoseconds, and a request that is answered a nanosecond after its SLO would count as late."""
 
 
 class PlannedSlice(NamedTuple):
@@ -58,8 +61,8 @@ def line_of(
     replicas["start_ns"] = FOREVER
     replicas["batch"] = [one.batch for one in planned.piece.replicas]
     replicas["idle"] = [one.processes for one in planned.piece.replicas]
-    delays_ms = planned.delays_ms if settings.max_delay_ms is None else settings.max_delay_ms
-    replicas["delay_ns"] = np.minimum(delays_ms, LONGEST_NS / 2 / NS_PER_MS) * NS_PER_MS
+    delays_ms, early_ns = (planned.delays_ms, EARLY_NS) if settings.max_delay_ms is None else (settings.max_delay_ms, 0)
+    replicas["delay_ns"] = np.maximum(np.minimum(delays_ms, LONGEST_NS / 2 / NS_PER_MS) * NS_PER_MS - early_ns, 0)
     replicas["queue_limit"] = settings.queue_limit or FOREVER
     replicas["step"], replicas["stages"] = planned.times.step, planned.times.stages
     for part in gpulets_of(planned.piece.replicas):

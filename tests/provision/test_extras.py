@@ -7,13 +7,25 @@ from pathlib import Path
 
 import pytest
 
+import provision
 from provision.models.base.errors import InputError
 from provision.models.base.extras import EXTRAS, optional
 
+SHOP = """
+version: 2
+name: shop
+fleet: [{gpu: a100-80gb, price_per_hour: 0.90, count: 4}, {gpu: a100-80gb, price: aws}]
+performance: [parvagpu-a100]
+workloads:
+  - {name: search, model: bert, slo_ms: 500, rate_rps: 12}
+  - {name: tags, model: resnet50, slo_ms: 100, rate_rps: 250, min_replicas: 2}
+"""
 WORKS = (
     "solve parvagpu-s1 --out plan.json", "verify parvagpu-s1 plan.json", "show plan.json --html plan.html",
-    "export plan.json --to shell --out out",
+    "export plan.json --to shell --out out", "solve shop.yaml --time-limit 8",
 )
+REPLAYED = {"igniter-testbed-12": "igniter", "gpulets-equal": "gpulets", "mlperf-llama-3.1-8b-server": "auto"}
+"""By instance the method that makes a plan to replay: slices that are shared, turns, language models."""
 REFUSED = {
     "show plan.json --png plan.png": "matplotlib is not installed; pip install 'provision[draw]'",
     "status": "pynvml is not installed; pip install 'provision[driver]'",
@@ -30,18 +42,33 @@ sys.modules |= dict.fromkeys(given["blocked"])
 from provision.cli import main
 answers = {}
 for line in given["lines"]:
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as told:
-        answers[line] = main(line.split()), told.getvalue()
+    with redirect_stdout(io.StringIO()) as answer, redirect_stderr(io.StringIO()) as told:
+        answers[line] = main(line.split()), told.getvalue(), answer.getvalue()
 json.dump(answers, sys.stdout)
 """
 
 
+
+
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory):
-    """Exit code and stderr of verbs, run in turn where no package of an extra can be imported."""
-    given = json.dumps({"blocked": sorted(BLOCKED), "lines": [*WORKS, *REFUSED]})
-    ran = subprocess.run([sys.executable, "-c", CORE], cwd=tmp_path_factory.mktemp("core"), input=given,
-                         capture_output=True, text=True)
+def folder(tmp_path_factory):
+    """A folder with the README's instance, with less traffic, and plans to replay."""
+    folder = tmp_path_factory.mktemp("core")
+    (folder / "shop.yaml").write_text(SHOP)
+    for name, method in REPLAYED.items():
+        provision.write(provision.solve(provision.read(name), method, 10, replay=False).plan, folder / f"{name}.json")
+    return folder
+
+
+def _replay(name):
+    return f"simulate {name} {name}.json --seconds 1 --json"
+
+
+@pytest.fixture(scope="module")
+def ended(folder):
+    """Exit code, stderr and stdout of verbs, run in turn where no package of an extra can be imported."""
+    given = json.dumps({"blocked": sorted(BLOCKED), "lines": [*WORKS, *REFUSED, *map(_replay, REPLAYED)]})
+    ran = subprocess.run([sys.executable, "-c", CORE], cwd=folder, input=given, capture_output=True, text=True)
     return json.loads(ran.stdout)
 
 
@@ -50,9 +77,20 @@ def test_the_core_needs_no_extra(line, ended):
     assert ended[line][0] == 0
 
 
+def test_the_core_replays_what_it_solves(ended):
+    assert "replayed" in ended["solve shop.yaml --time-limit 8"][2].casefold()
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_plain_python_replays_as_compiled_kernels_do(name, ended, folder):
+    plan = provision.read_plan(folder / f"{name}.json")
+    compiled = provision.simulate(provision.read(name), plan, 1).summary()
+    assert json.loads(ended[_replay(name)][2]) == json.loads(json.dumps(compiled))
+
+
 @pytest.mark.parametrize("line", REFUSED)
 def test_what_needs_an_extra_names_it(line, ended):
-    assert ended[line] == [2, f"error: {REFUSED[line]}\n"]
+    assert ended[line][:2] == [2, f"error: {REFUSED[line]}\n"]
 
 
 def test_a_package_that_no_extra_brings_is_no_mistake_of_the_user():

@@ -27,14 +27,20 @@ Core = Any
 """One record of the type CORE, whose fields kernels read and write as attributes."""
 
 
-@compiled
 def replay(requests: np.ndarray, engine: Engine, costs: TokenCosts, clients: Clients, until_ms: float) -> None:
     """Serve a table of requests until a moment; fills in when their tokens came.
 
     What ends later than ``until_ms`` may or may not be filled in.
     """
+    _replay(requests, np.zeros(1, CORE), engine, costs, clients, until_ms)
+
+
+@compiled
+def _replay(requests: np.ndarray, cores: np.ndarray, engine: Engine, costs: TokenCosts, clients: Clients,
+            until_ms: float) -> None:
+    """The same, with the record of the engine in an array of one, which begins as zeros."""
     crossing = np.zeros(engine.block_tokens, np.int64)
-    core = np.zeros(1, CORE)[0]
+    core = cores[0]
     core.free = engine.kv_blocks
     core.newest = core.partial = NOBODY
     core.ready_ms = math.inf

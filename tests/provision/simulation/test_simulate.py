@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from replayed_plans import piece_of, plan_of, table
 
@@ -98,7 +98,25 @@ def test_lonely_requests_take_the_predicted_time():
     one = provision.simulate(instance, plan, 200, arrival_cv=0.0, max_delay_ms=7.0).workloads[0]
     assert one.p50.mean_ms == 17
     one = provision.simulate(instance, plan, 200, arrival_cv=0.0).workloads[0]
-    assert one.p50.mean_ms == 100 / 2 - 32 + 10
+    assert one.p50.mean_ms == pytest.approx(100 / 2 - 32 + 10, abs=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(slo_ms=st.integers(40, 400), part=st.integers(100, 900), seed=st.integers(0, 100))
+@example(slo_ms=80, part=123, seed=0)
+def test_a_batch_that_starts_when_its_delay_ends_is_in_time(slo_ms, part, seed):
+    """Requests that wait for a batch to fill until their last moment are answered within the SLO, to the nanosecond."""
+    latency_ms = slo_ms * part / 1000
+    points = [["whole", 4, 1, 4000 / latency_ms, latency_ms]]
+    data = {"version": 1, "name": "t", "gpu": "t4", "kind": "measured-segments", "models": {"m": {"points": points}}}
+    instance = provision.Instance.model_validate({
+        "version": 2, "name": "tiny", "fleet": [{"gpu": "t4"}], "performance": [data],
+        "workloads": [{"name": "w", "model": "m", "slo_ms": slo_ms, "rate_rps": 0.5}],
+    }, strict=False)
+    plan = plan_of(instance, piece_of("whole", ("w", 4, 1, 0.5)), gpu="t4", mig=False)
+    one = provision.simulate(instance, plan, 200, seed, arrival_cv=0.0).workloads[0]
+    assert (one.violation_rate, one.ok) == (0, True)
+    assert one.p50.mean_ms == pytest.approx(slo_ms, abs=1e-5)
 
 
 def test_unknown_small_batches_and_few_processes_are_conservative():

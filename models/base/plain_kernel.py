@@ -1,0 +1,69 @@
+"""Kernels in plain Python, for where Numba is not installed.
+
+A kernel reads and writes the fields of a record as attributes. Numba compiles that, but the records of a NumPy array
+have no such attributes. So every structured array, or single record, among the arguments of the outermost kernel
+becomes objects while it runs; afterwards their fields are written back. Kernels that it calls get these objects.
+"""
+
+import threading
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any
+
+import numpy as np
+
+Pairs = list[tuple[Any, np.ndarray]]
+"""Objects and the array whose records they stand for."""
+_running = threading.local()
+
+
+def plain_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which may be given structured arrays, records, and named tuples of them."""
+
+    @wraps(function)
+    def plain(*arguments: Any) -> Any:
+        if getattr(_running, "kernel", False):
+            return function(*arguments)
+        pairs: Pairs = []
+        opened = [_opened(argument, pairs) for argument in arguments]
+        _running.kernel = True
+        try:
+            return function(*opened)
+        finally:
+            _running.kernel = False
+            for objects, array in pairs:
+                _write_back(objects, array)
+
+    return plain
+
+
+@cache
+def _record(names: tuple[str, ...]) -> Any:
+    """A class of objects with these fields."""
+    def fill(self: Any, values: tuple[Any, ...]) -> None:
+        for name, value in zip(names, values, strict=True):
+            setattr(self, name, value)
+
+    return type("Record", (), {"__slots__": names, "__init__": fill})
+
+
+def _opened(argument: Any, pairs: Pairs) -> Any:
+    """An argument with objects in place of records; adds what has to be written back to the pairs."""
+    if isinstance(argument, tuple) and hasattr(argument, "_fields"):
+        return type(argument)(*(_opened(part, pairs) for part in argument))
+    if not isinstance(argument, (np.ndarray, np.void)) or argument.dtype.names is None:
+        return argument
+    array = np.asarray(argument)
+    make, objects = _record(argument.dtype.names), np.empty(array.shape, object)
+    for at in np.ndindex(array.shape):
+        objects[at] = make(array[at].item())
+    if isinstance(argument, np.void) or array.flags.writeable:
+        pairs.append((objects, argument))
+    return objects[()] if array.ndim == 0 else objects
+
+
+def _write_back(objects: Any, array: Any) -> None:
+    """Set the fields of records to those of the objects."""
+    for name in array.dtype.names:
+        values = [getattr(one, name) for one in objects.flat]
+        array[name] = np.array(values, array.dtype[name]).reshape(np.shape(array))
