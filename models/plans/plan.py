@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, PositiveCount, Record, Text, Version
 from provision.models.base.shown import Shown, frame
+from provision.models.hardware.node import gpus_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -71,6 +72,11 @@ class Plan(Shown, Record):
                 for replica in piece.replicas:
                     yield at, position, piece, replica
 
+    @property
+    def gpu_count(self) -> int:
+        """How many GPUs it takes; a node (such as 8xh100-80gb) counts all of its GPUs."""
+        return gpus_in(gpu.gpu for gpu in self.gpus)
+
     def to_frame(self) -> DataFrame:
         """A pandas frame with a row per replica: where it stands and what it runs."""
         return frame([
@@ -81,7 +87,7 @@ class Plan(Shown, Record):
     def __repr__(self) -> str:
         by = f" by {self.method}" if self.method else ""
         replicas = sum(1 for _ in self.replicas())
-        return f"<Plan of {self.instance}{by}: {len(self.gpus)} GPUs, {replicas} replicas>"
+        return f"<Plan of {self.instance}{by}: {self.gpu_count} GPUs, {replicas} replicas>"
 
     __str__ = __repr__
 

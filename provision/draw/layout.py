@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provision.draw.words import number, plural, printable, ranges
 from provision.models.hardware.gpu import WHOLE, gpu_types, known_type
-from provision.models.hardware.node import gpus_in
 from provision.models.performance.operating_points import Prediction
 from provision.models.problem.prediction import predict_slice
 from provision.models.problem.workload import Workload
@@ -196,7 +195,7 @@ class Drawing:
         slots = sum(row.count * row.slots for row in self.rows)
         idle = sum(row.count * row.idle_slots for row in self.rows)
         compute = sum(row.count * row.idle_compute for row in self.rows)
-        parts = [plural(gpus_in(one.gpu for one in self.plan.gpus), "GPU"), self._cost]
+        parts = [plural(self.plan.gpu_count, "GPU"), self._cost]
         parts += [f"{idle:,} of {plural(slots, 'memory slot')} idle"] if slots else []
         parts += [f"{plural(compute, 'compute slice')} idle"] if compute else []
         return " · ".join(filter(None, parts))

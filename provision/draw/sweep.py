@@ -7,14 +7,18 @@ say where exactly it ends.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from provision.draw.figures import check_picture, write_figure
+from provision.draw.words import plural
+from provision.models.hardware.node import gpus_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,7 +106,7 @@ def _steps(
     axes.step(*_stepped(at, best, where, breakpoints), where="post", color=BEST, label="best plan, verified")
     axes.plot(at, best, "o", color=BEST, markersize=4)
     axes.plot(at, bound, "_", color=BOUND, markersize=11, markeredgewidth=1.8, label="proven bound")
-    _counts(axes, at, rows, best)
+    _counts(axes, at, rows, best, breakpoints)
     if base["objective"] is not None:
         axes.axhline(base["objective"], color=NOW, linestyle=":", label="as it is")
     for number, one in enumerate(breakpoints):
@@ -122,27 +126,38 @@ def _steps(
 def _stepped(
     at: Sequence[float], best: Floats, where: str, breakpoints: Sequence[Breakpoint]
 ) -> tuple[list[float], list[float]]:
-    """Where steps begin, and their heights: at a breakpoint where one is known, else on the sure side or half way."""
+    """Where steps begin, and their heights: at all breakpoints that are known, else on the sure side or half way.
+
+    The last step between two points has the height of the second point, since along prices the objective moves on.
+    """
     starts, heights = [at[0]], [float(best[0])]
     for (low, high), value in zip(pairwise(at), best[1:].tolist(), strict=True):
-        known = [one.above for one in breakpoints if low <= one.above <= high]
+        known = [one for one in breakpoints if low < one.above <= high]
         sure = {"pre": low, "post": high}.get(where, (low + high) / 2)
-        starts.append(known[-1] if known else sure)
+        for one in known[:-1]:
+            starts.append(one.above)
+            heights.append(math.nan if one.objective is None else one.objective)
+        starts.append(known[-1].above if known else sure)
         heights.append(value)
     return [*starts, at[-1]], [*heights, heights[-1]]
 
 
-def _counts(axes: Axes, at: Sequence[float], rows: Sequence[TableRow], best: Floats) -> None:
+def _counts(
+    axes: Axes, at: Sequence[float], rows: Sequence[TableRow], best: Floats, breakpoints: Sequence[Breakpoint]
+) -> None:
     """How many GPUs a plan takes, where that changes: below the points, since steps rise above them."""
+    points = [(x, row["gpus"], y) for x, row, y in zip(at, rows, best.tolist(), strict=True)]
+    points += [(one.above, gpus_in(chain.from_iterable([name] * many for name, many in one.after.items())),
+                one.objective) for one in breakpoints if one.objective is not None and isinstance(one.after, dict)]
     before, low = None, LOW * np.nanmax(best, initial=0)
-    for x, row, y in zip(at, rows, best.tolist(), strict=True):
-        if row["gpus"] is not None and row["gpus"] != before:
+    for x, gpus, y in sorted(points, key=itemgetter(0)):
+        if gpus is not None and gpus != before:
             offset, side = (-7, "top") if y > low else (7, "bottom")
             axes.annotate(
-                f"{row['gpus']} GPUs", (x, y), xytext=(0, offset), textcoords="offset points", ha="center", va=side,
+                plural(gpus, "GPU"), (x, y), xytext=(0, offset), textcoords="offset points", ha="center", va=side,
                 fontsize=7, color=BEST,
             )
-        before = row["gpus"]
+        before = gpus
 
 
 def _grid(figure: Figure, axes: Axes, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow], unit: str) -> None:

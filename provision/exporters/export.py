@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provision.draw.words import plural
 from provision.exporters import (
     device_plugin,
     dra,
@@ -97,7 +98,7 @@ def render(plan: Plan, to: str, instance: Instance, gpus_per_node: int = 8) -> d
 
 def _readme(plan: Plan, to: str, notes: Iterable[str]) -> str:
     bullets = "".join(f"- {note}\n" for note in notes)
-    return f"# {plan.instance}: {len(plan.gpus)} GPUs, for {to}\n\n{bullets}"
+    return f"# {plan.instance}: {plural(plan.gpu_count, 'GPU')}, for {to}\n\n{bullets}"
 
 
 def _check_folder(folder: Path, files: Iterable[str], force: bool) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from provision.draw.words import plural
 from provision.exporters import kubernetes
 from provision.exporters.cluster import LABELLING, operator_notes
 from provision.exporters.common import Exported, nodes, prefix, yaml_text
@@ -33,7 +34,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     plain = served.files
     chart = {
         "apiVersion": "v2", "name": name, "version": "1.0.0", "type": "application",
-        "description": f"{len(plan.gpus)} GPUs for {plan.instance}",
+        "description": f"{plural(plan.gpu_count, 'GPU')} for {plan.instance}",
     }
     files = {
         "Chart.yaml": yaml_text(chart),

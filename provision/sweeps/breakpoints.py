@@ -30,7 +30,8 @@ Answer = dict[str, int] | str
 class Breakpoint(NamedTuple):
     """Up to ``below`` the best plan has ``before``, from ``above`` on ``after``: GPUs by type, or infeasible.
 
-    The change lies between the two values. They differ by TOLERANCE, or by more where nothing could be proven
+    ``objective`` is that of the best plan at ``above``; None where there is none. The change lies between the two
+    values. They differ by TOLERANCE, or by more where nothing could be proven
     between them: next to a breakpoint a proof may be out of a solver's reach.
     """
 
@@ -38,6 +39,7 @@ class Breakpoint(NamedTuple):
     above: float
     before: Answer
     after: Answer
+    objective: float | None = None
 
 
 def breakpoints(
@@ -116,7 +118,7 @@ def _between(answer: _Answers, low: float, high: float, width: float, whole: boo
         return
     middle = (low + high) // 2 if whole else (low + high) / 2
     if high - low <= width or answer(middle) is None:
-        yield Breakpoint(low, high, before, after)
+        yield Breakpoint(low, high, before, after, answer.objective[high])
         return
     yield from _between(answer, low, middle, width, whole)
     yield from _between(answer, middle, high, width, whole)
@@ -128,6 +130,7 @@ class _Answers:
     def __init__(self, instance: Instance, name: str, settings: Settings, tell: Callable[[int], None]) -> None:
         self.instance, self.name, self.settings, self.tell = instance, name, settings, tell
         self.known: dict[float, Answer | None] = {}
+        self.objective: dict[float, float | None] = {}
 
     def __call__(self, value: float) -> Answer | None:
         if value not in self.known:
@@ -138,6 +141,7 @@ class _Answers:
     def _solved(self, value: float) -> Answer | None:
         varied = changed(self.instance, {self.name: value})
         result = solved(varied, self.settings, **PLAIN.get(self.settings["method"], {}))
+        self.objective[value] = result.objective
         if result.status == "infeasible":
             return INFEASIBLE
         if result.status != "optimal":

@@ -120,6 +120,17 @@ def test_steps_stand_at_breakpoints_and_on_the_sure_side():
         assert [text.get_text() for text in axes.texts] == ["2 GPUs", "3 GPUs"]
 
 
+def test_a_picture_has_every_step_that_the_words_have():
+    """Two breakpoints between two points are two steps."""
+    rows = [{"rate": rate, "objective": cost, "bound": cost, "gpus": gpus} for rate, cost, gpus in ((1, 10.0, 2),
+                                                                                                    (2, 20.0, 4))]
+    found = [Breakpoint(1.1, 1.2, {"a": 2}, {"a": 3}, 15.0), Breakpoint(1.6, 1.7, {"a": 3}, {"a": 4}, 20.0)]
+    axes = sweep_figure(read("parvagpu-s1"), rows[0], {"rate": [1.0, 2.0]}, rows, {"rate": found}).axes[0]
+    assert list(axes.lines[0].get_xdata()) == [1, 1.2, 1.7, 2]
+    assert list(axes.lines[0].get_ydata()) == [10.0, 15.0, 20.0, 20.0]
+    assert [text.get_text() for text in axes.texts] == ["2 GPUs", "3 GPUs", "4 GPUs"]
+
+
 def test_grids_hold_numbers():
     rows = [{"rate": x, "slo": y, "objective": x * y, "bound": None, "gpus": 1}
             for x in np.arange(1.0, 21.0) for y in np.arange(1.0, 4.0)]
