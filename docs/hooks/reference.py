@@ -49,7 +49,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages and the notebooks to those of the folder."""
     pages = {"files": file_formats(), "commands": command_line(), "python": python_names()}
     for name, text in pages.items():
-        files.append(File.generated(config, f"reference/{name}.md", content=text))
+        uri = f"reference/{name}.md"
+        if stub := files.get_file_from_path(uri):
+            files.remove(stub)  # what stands there where no site is built
+        files.append(File.generated(config, uri, content=text))
     for name in NOTEBOOKS:
         files.append(File(name, str(ROOT), config.site_dir, config.use_directory_urls))
     return files

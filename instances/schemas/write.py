@@ -36,7 +36,7 @@ def schema(kind: str) -> dict[str, Any]:
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:provision:{kind}:1",
-        "title": f"provision {kind}, version 1",
+        "title": f"provision {kind}",
     }
     return head | TypeAdapter(type_).json_schema() | {"title": head["title"], "description": description}
 

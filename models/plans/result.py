@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from provision.models.base.shown import Shown, frame
+from provision.models.base.tolerances import DUST
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
 
@@ -107,7 +108,11 @@ class Result(Shown):
 
 
 def relative_gap(objective: float | None, bound: float | None) -> float | None:
-    """Distance between objective and bound as a part of the objective; None when one is unknown."""
+    """Distance between objective and bound as a part of the objective; None when one is unknown.
+
+    What floating-point sums lose is no distance.
+    """
     if objective is None or bound is None:
         return None
-    return abs(objective - bound) / objective if objective else 0.0
+    gap = abs(objective - bound) / objective if objective else 0.0
+    return gap if gap > DUST else 0.0

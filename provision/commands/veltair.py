@@ -36,7 +36,7 @@ def add_veltair(parser: ArgumentParser) -> None:
     parser.add_argument("--queries", type=int, default=2000, metavar="N", help="queries a run (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the arrivals (default: 0)")
     parser.add_argument("--cpu", default="published", choices=(*CPUS,),
-                        help="fitted to VELTAIR's published layer times, or calibrated to its gains (default: fitted)")
+                        help="published: fitted to VELTAIR's layer times (default); calibrated: to its gains")
     parser.add_argument("--measured", metavar="F",
                         help="layers as efficient as measured: a file of profile-layers or a shipped name")
     parser.add_argument("--out", metavar="DIR", help="write the tables (.csv) and pictures (.png) here")

@@ -31,8 +31,8 @@ class Met(NamedTuple):
     def complaints(self) -> list[tuple[str, float, float]]:
         """For every broken limit a line, the time and the limit in ms."""
         return [
-            (f"P{self.limits.percentile:g} of the {NAMES[at]} is {self.times_ms[at]:.4g} ms, "
-             f"{self.times_ms[at] / self.limits.times_ms[at] - 1:.1%} over the {self.limits.times_ms[at]:.4g} ms that "
+            (f"P{self.limits.percentile:g} of the {NAMES[at]} is {self.times_ms[at]:.6g} ms, "
+             f"{self.times_ms[at] / self.limits.times_ms[at] - 1:.1%} over the {self.limits.times_ms[at]:.6g} ms that "
              f"{FIELDS[at]} leaves; route less here", self.times_ms[at], self.limits.times_ms[at])
             for at in self.broken
         ]  # fmt: skip

@@ -202,22 +202,23 @@ class _Verifier:
                 throughput_rps=found.throughput_rps, rate_rps=replica.rate_rps, memory_gib=found.memory_gib,
             )
         )
+        percentile = self.instance.policy.percentile_of(workload)
         if self.instance.policy.survive and not _over(found.latency_ms, budget):
             self.carried[replica.workload].append((at, carried_rps(self.instance, replica, found)))
         if _over(found.latency_ms, budget):
             message = (
-                f"batch latency {found.latency_ms:.4g} ms is {found.latency_ms / budget - 1:.1%} over the "
-                f"{budget:.4g} ms that slo_ms {workload.slo_ms:g} leaves"
+                f"batch latency {found.latency_ms:.6g} ms is {found.latency_ms / budget - 1:.1%} over the "
+                f"{budget:.6g} ms that slo_ms {workload.slo_ms:g} leaves"
             )
             self._violate("latency", message, *where, found.latency_ms, budget)
         elif p99 == math.inf:
             load = replica.rate_rps / found.throughput_rps
-            message = f"no P99 holds at {load:.2%} of the throughput; route less here"
+            message = f"no P{percentile:g} holds at {load:.2%} of the throughput; route less here"
             self._violate("latency", message, *where, limit=budget)
         elif p99 and _over(p99, budget):
             message = (
-                f"P99 of {p99:.4g} ms at {replica.rate_rps:.6g} requests/s is {p99 / budget - 1:.1%} over the "
-                f"{budget:.4g} ms that slo_ms {workload.slo_ms:g} leaves"
+                f"P{percentile:g} of {p99:.6g} ms at {replica.rate_rps:.6g} requests/s is {p99 / budget - 1:.1%} over "
+                f"the {budget:.6g} ms that slo_ms {workload.slo_ms:g} leaves"
             )
             self._violate("latency", message, *where, p99, budget)
         self._check_throughput(replica, found, where)
