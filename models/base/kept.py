@@ -25,7 +25,7 @@ def kept(depends_on: bytes, compute: Callable[[], Floats]) -> Floats:
     compute
         Makes it.
     """
-    path = _folder() / f"{sha256(depends_on).hexdigest()}.npy"
+    path = user_folder() / f"{sha256(depends_on).hexdigest()}.npy"
     try:
         found: Floats = np.load(path)
         return found
@@ -35,8 +35,8 @@ def kept(depends_on: bytes, compute: Callable[[], Floats]) -> Floats:
     return found
 
 
-def _folder() -> Path:
-    """Where arrays are kept."""
+def user_folder() -> Path:
+    """The folder for what is kept on this machine: arrays and, in a folder of theirs, compiled kernels."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "provision"
 
 

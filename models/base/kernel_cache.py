@@ -1,8 +1,9 @@
 """Numba's ``njit`` with a cache on disk that notices changes in callees.
 
 Numba looks only at the file of the kernel itself (its manual, "Cache invalidation"); here the key of an entry
-also covers the files of all kernels that it can reach by name. Where no folder for the cache can be written,
-kernels are compiled anew in every process.
+also covers the files of all kernels that it can reach by name. Compiled kernels are kept in the user's cache folder,
+``~/.cache/provision/kernels`` (see ``kept``), or where ``NUMBA_CACHE_DIR`` says. Where that folder cannot be
+written, kernels are compiled anew in every process.
 
 A wheel may bring kernels along, compiled for a plain processor (``make wheel``). They are loaded where Python, Numba
 and the sources are those that they were compiled with and the processor has what they use; elsewhere kernels are
@@ -12,6 +13,7 @@ Numba compiles a kernel again for a literal whole number or flag that another ke
 dear, kernels pass ``np.int64(0)``, or a float for a sign.
 """
 
+import os
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
@@ -22,16 +24,51 @@ from typing import Any
 
 from llvmlite.binding import get_host_cpu_features
 from numba import njit
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    InTreeCacheLocator,
+    UserProvidedCacheLocator,
+)
 from numba.core.dispatcher import Dispatcher
+
+from provision.models.base.kept import user_folder
 
 PORTABLE = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
 """What makes Numba compile for the processor of kernels in wheels."""
 _FEATURES = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
 
 
+class _BesideSource(InTreeCacheLocator):
+    """Kernels for a wheel are kept beside their source."""
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Any:
+        """The locator of a kernel; None where it is not compiled for a wheel."""
+        if os.environ.get("NUMBA_CPU_NAME") != PORTABLE["NUMBA_CPU_NAME"]:
+            return None
+        return super().from_function(py_func, py_file)  # type: ignore[no-untyped-call]
+
+
+class _UserFolder(InTreeCacheLocator):
+    """Other kernels are kept in the user's cache folder."""
+
+    def __init__(self, py_func: Callable[..., Any], py_file: str) -> None:
+        super().__init__(py_func, py_file)  # type: ignore[no-untyped-call]
+        self._cache_path = str(user_folder() / "kernels" / self.get_suitable_cache_subpath(py_file))
+
+
+class _Places(CompileResultCacheImpl):
+    """Where Numba keeps and finds compiled kernels: in the first of these folders."""
+
+    _locator_classes = (UserProvidedCacheLocator, _BesideSource, _UserFolder)
+
+
 class _Cache(FunctionCache):
     """Numba's cache of one kernel; its source files stand in the key."""
+
+    _impl_class = _Places
 
     def __init__(self, function: Callable[..., Any], missed: Callable[[str], None]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]

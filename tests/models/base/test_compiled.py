@@ -35,7 +35,8 @@ def run(folder, number, **environment):
     (folder / "caller.py").write_text(CALLER)
     os.utime(folder / "caller.py", (0, 0))
     command = [sys.executable, "caller.py"]
-    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"} | environment
+    known = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    environment = known | {"XDG_CACHE_HOME": str(folder / "cache")} | environment
     answer = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     return answer.stdout.split()
 
@@ -49,6 +50,13 @@ def test_kernels_of_a_wheel_are_found_wherever_it_is_unpacked(tmp_path):
     built.rename(installed)
     assert run(installed, 1, NUMBA_CACHE_DIR=str(kept)) == ["2", "1"] and not list(kept.glob("**/*.nbi"))
     assert run(installed, 3, NUMBA_CACHE_DIR=str(kept)) == ["6", "0"]
+
+
+def test_nothing_is_kept_beside_the_source(tmp_path):
+    """Whoever uninstalls the package leaves nothing of it behind."""
+    assert [run(tmp_path, 1), run(tmp_path, 1)] == [["2", "0"], ["2", "1"]]
+    assert list((tmp_path / "cache/provision").glob("**/*.nbi"))
+    assert not [path for path in tmp_path.glob("**/__pycache__/*") if path.suffix != ".pyc"]
 
 
 def test_kernels_of_a_wheel_are_left_where_the_processor_lacks_something(monkeypatch):
@@ -74,7 +82,7 @@ def test_without_numba_kernels_are_plain_python(monkeypatch, caplog):
 def test_entries_of_a_type_that_is_gone_are_compiled_anew(tmp_path):
     """A kernel's index names the classes of its arguments; one of these has another name now."""
     assert run(tmp_path, 1) == ["2", "0"]
-    for index in (tmp_path / "__pycache__").glob("*twice*.nbi"):
+    for index in (tmp_path / "cache/provision").glob("**/*twice*.nbi"):
         with open(index, "rb") as file:
             version = pickle.load(file)
         index.write_bytes(pickle.dumps(version) + b"cfractions\nNoSuchClass\n.")
