@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, NoReturn
 
 import provision
-from provision.commands import INTERRUPTED, VERBS, drop_output
+from provision.commands import GROUPS, INTERRUPTED, VERBS, drop_output
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.extras import optional
 from provision.models.base.spelling import did_you_mean
@@ -22,6 +22,28 @@ DONE, UNUSABLE = 0, 2
 
 
 NUMBERS: dict[object, str] = {float: "a number", int: "a whole number"}
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help in which descriptions are filled and lists of verbs are not."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if "\n" in text:
+            return super()._fill_text(text, width, indent)
+        return argparse.HelpFormatter._fill_text(self, text, width, indent)
+
+
+    def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
+        if isinstance(action.metavar, str) and " " in action.metavar:
+            return action.metavar  # it says itself how many there are
+        return super()._format_args(action, default_metavar)
+
+
+class _Verbs(_Help):
+    """The page of all verbs, whose epilog lists them; no argument is listed beside it."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Leave an argument out."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -63,17 +85,29 @@ class _Parser(argparse.ArgumentParser):
                     yield from parser._all()
 
 
-def parser(given: str | None = None) -> argparse.ArgumentParser:
-    """The parser of all verbs; arguments are declared for the one that is given, whose module alone is imported."""
-    top = _Parser(prog="provision", description=provision.__doc__)
+def parser(*given: str | None) -> argparse.ArgumentParser:
+    """The parser of all verbs; arguments are declared for those that are given, whose modules alone are imported."""
+    top = _Parser(prog="provision", description=provision.__doc__, epilog=_verbs(), formatter_class=_Verbs,
+                  usage="provision VERB ...")
     top.set_defaults(started=perf_counter())
     top.add_argument("--version", action="version", version=f"provision {provision.__version__}")
-    verbs = top.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
+    verbs = top.add_subparsers(prog="provision", dest="verb", metavar="VERB", required=True)
     for verb, (module, text) in VERBS.items():
-        one = verbs.add_parser(verb, help=text, description=text)
-        if verb == given:
+        one = verbs.add_parser(verb, help=text, description=f"{text[0].upper()}{text[1:]}.", formatter_class=_Help)
+        if verb in given:
             getattr(import_module(f"provision.commands.{module}"), f"add_{verb.replace('-', '_')}")(one)
     return top
+
+
+def _verbs() -> str:
+    """What every verb does, by group."""
+    width = max(map(len, VERBS))
+    groups = [
+        "\n".join([f"{group}:", *(f"  {verb:{width}}  {text}" for verb, (_, text) in verbs.items())])
+        for group, verbs in GROUPS.items()
+    ]
+    return "\n\n".join([*groups, "`provision VERB --help` tells what a verb takes; most take --json. A first plan:\n"
+                         "  provision solve parvagpu-s1"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -121,6 +155,9 @@ def _run(arguments: Sequence[str]) -> int:
     if "" in arguments:
         before = " ".join(arguments[: arguments.index("")])
         raise InputError(f"an argument is empty, after {before!r}; fill it in (a shell variable may not be set)")
+    if not arguments:
+        parser().print_help()
+        return DONE
     with optional():
         options = parser(next((word for word in arguments if word in VERBS), None)).parse_args(arguments)
         return options.run(options)

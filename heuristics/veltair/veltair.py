@@ -145,10 +145,10 @@ class Machine:
         count = len(load.networks)
         log = Log(np.full(count, np.inf), np.zeros(count), np.zeros(3, np.int64))
         start_s, late = load.arrival / rate_rps, count if most_late is None else most_late
-        if scheduler == PREMA:
+        rules = SCHEDULERS[scheduler]
+        if rules is None:
             play_prema(start_s, load.networks, self.catalogue, self.cpu.cores, late, log)
         else:
-            rules = SCHEDULERS[scheduler]
             play(start_s, load.networks, self.catalogue, rules, self.cpu, self.proxy.weights, late, log)
         return QueryTimes(log.finish_s - start_s, self.catalogue.qos_s[load.networks], log.core_s, *log.counts.tolist())
 

@@ -56,13 +56,14 @@ class _UserFolder(InTreeCacheLocator):
 
     def __init__(self, py_func: Callable[..., Any], py_file: str) -> None:
         super().__init__(py_func, py_file)  # type: ignore[no-untyped-call]
-        self._cache_path = str(user_folder() / "kernels" / self.get_suitable_cache_subpath(py_file))
+        folder = self.get_suitable_cache_subpath(py_file)  # type: ignore[no-untyped-call]
+        self._cache_path = str(user_folder() / "kernels" / folder)
 
 
 class _Places(CompileResultCacheImpl):
     """Where Numba keeps and finds compiled kernels: in the first of these folders."""
 
-    _locator_classes = (UserProvidedCacheLocator, _BesideSource, _UserFolder)
+    _locator_classes = [UserProvidedCacheLocator, _BesideSource, _UserFolder]  # noqa: RUF012 - as Numba has it
 
 
 class _Cache(FunctionCache):

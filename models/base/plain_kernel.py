@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-Pairs = list[tuple[Any, np.ndarray]]
+Pairs = list[tuple[Any, Any]]
 """Objects and the array whose records they stand for."""
 _running = threading.local()
 

@@ -32,6 +32,7 @@ FEWEST_QUERIES = 100
 
 def add_veltair(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
+    parser.description = f"{str(parser.description)[:-1]}; exit 1 when a shape does not come out."
     parser.add_argument("--figure", default="all", choices=(*FIGURES, "all"), help="which (default: all)")
     parser.add_argument("--queries", type=int, default=2000, metavar="N", help="queries a run (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the arrivals (default: 0)")

@@ -42,6 +42,7 @@ COLUMNS = ("DNN", "mean error %", "p95 error %", "max error %", "points fitted",
 
 def add_fit(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
+    parser.description = f"{str(parser.description)[:-1]}; on points left out when only some are fitted."
     parser.add_argument("path", nargs="?", metavar="DIR", help="a table (CSV), or the folder of several")
     parser.add_argument(
         "--format",

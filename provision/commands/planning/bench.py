@@ -30,6 +30,7 @@ NOT_APPLICABLE = "not applicable"
 
 def add_bench(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
+    parser.description = f"{str(parser.description)[:-1]}; exit 1 when an answer is worse."
     parser.add_argument(
         "families", nargs="*", metavar="FAMILY", help=f"any of {', '.join(FAMILIES)} (default: all)"
     )

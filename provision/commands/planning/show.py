@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import provision  # its solver and simulator are loaded when first used
 from provision import draw
 from provision.commands.common import add_force, progress
+from provision.commands.reading import add_plan_files, given_plan
 from provision.draw.page import render_page
 from provision.draw.standing import Standing, replayed
 from provision.draw.terminal import draw_terminal
 from provision.instances.files.files import check_writable, write_text
-from provision.instances.files.shipped import shipped_instances
-from provision.instances.read import read, read_plan
 from provision.models.base.errors import InputError
 from provision.verification.verify import verify
 
@@ -26,10 +25,7 @@ if TYPE_CHECKING:
 
 def add_show(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("plan", metavar="PLAN", help="a plan file")
-    parser.add_argument(
-        "--instance", metavar="I", help="its instance, when it is not a shipped one: adds predictions"
-    )
+    add_plan_files(parser)
     parser.add_argument("--png", metavar="F", help="write a picture (.png or .svg)")
     parser.add_argument("--html", metavar="F", help="write a self-contained page")
     parser.add_argument("--prove", type=float, metavar="S", help="prove a bound for so many seconds, and draw it")
@@ -39,8 +35,7 @@ def add_show(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    plan = read_plan(options.plan)
-    instance = _instance(options, plan)
+    plan, instance = given_plan(options)
     _check_outputs(options)
     standing = _standing(plan, instance, options)
     if options.png:
@@ -61,7 +56,8 @@ def _standing(plan: Plan, instance: Instance | None, options: Namespace) -> Stan
     if options.prove is None and options.replay is None:
         return None
     if instance is None:
-        raise InputError(f"{options.plan}: --prove and --replay need the plan's instance; add --instance I")
+        path = options.files[-1]
+        raise InputError(f"{path}: --prove and --replay need the plan's instance; name its file before the plan")
     replay = None if options.replay is None else provision.simulate(instance, plan, options.replay)
     over_slo, seconds = replayed(replay)
     standing = Standing(
@@ -80,13 +76,3 @@ def _check_outputs(options: Namespace) -> None:
         raise InputError(f"{options.png}: named by --png and by --html; give each a name of its own")
     for path in filter(None, (options.png, options.html)):
         check_writable(path, options.force)
-
-
-def _instance(options: Namespace, plan: Plan) -> Instance | None:
-    """The instance named, or the shipped one that the plan was made for."""
-    if options.instance:
-        return read(options.instance)
-    if plan.instance not in shipped_instances():
-        return None
-    instance = read(plan.instance)
-    return instance if plan.digest in ("", instance.digest) else None

@@ -74,7 +74,7 @@ def test_show_cannot_prove_without_an_instance(plan, tmp_path, capsys):
     other = tmp_path / "other.json"
     write(read_plan(plan).model_copy(update={"instance": "elsewhere"}), other)
     assert main(["show", str(other), "--prove", "5"]) == 2
-    assert "add --instance I" in capsys.readouterr().err
+    assert "name its file before the plan" in capsys.readouterr().err
 
 
 def test_titles_name_auto_and_the_step(tmp_path, capsys):

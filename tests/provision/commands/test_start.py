@@ -7,7 +7,7 @@ import pytest
 
 import provision
 from provision.cli import main
-from provision.commands import VERBS
+from provision.commands import GROUPS, VERBS
 from provision.instances.ledger.ledger import ledger
 
 HEAVY = {"matplotlib", "networkx", "numba", "ortools", "pandas", "pulp", "scipy.optimize", "scipy.special"}
@@ -55,6 +55,34 @@ def test_every_verb_declares_arguments(verb, capsys):
         main([verb, "--help"])
     assert stop.value.code == 0
     assert capsys.readouterr().out.startswith(f"usage: provision {verb} [-h] ")
+
+
+def test_alone_and_asked_for_help_it_lists_the_verbs_by_group(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = capsys.readouterr().out
+    assert main([]) == 0 and capsys.readouterr().out == listed
+    with pytest.raises(SystemExit):
+        main(["help"])
+    assert capsys.readouterr().out == listed
+    assert all(f"\n{group}:\n" in listed for group in GROUPS) and all(f"\n  {verb} " in listed for verb in VERBS)
+    assert max(map(len, listed.splitlines())) <= 80
+
+
+def test_help_of_a_verb(capsys):
+    with pytest.raises(SystemExit):
+        main(["help", "verify"])
+    assert capsys.readouterr().out.startswith("usage: provision verify [-h] ")
+    assert main(["help", "verfy"]) == 2
+    assert "did you mean 'verify'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_knows_verbs_and_options(shell, capsys):
+    pytest.importorskip("shtab")
+    assert main(["completion", shell]) == 0
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in (*VERBS, "time-limit"))
 
 
 def test_every_name_of_the_face_is_there():
