@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from argparse import Action, ArgumentError
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from provision.commands.common import progress
 from provision.instances.files.shipped import shipped_instances
 from provision.instances.generators.families import generated
 from provision.instances.read import read, read_plan
-from provision.models.base.errors import InputError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -36,13 +37,29 @@ def read_instance(name_or_path: str) -> Instance:
         return read(name_or_path)
 
 
-def add_plan_files(parser: ArgumentParser) -> None:
-    """A plan with its instance before it, which may be left out where it ships."""
+class _PlanFiles(Action):
+    """One file, the plan, or two: the instance and the plan."""
+
+    def __call__(
+        self, parser: ArgumentParser, namespace: Namespace, values: str | Sequence[str] | None,
+        option_string: str | None = None,
+    ) -> None:
+        files = list(values or ())
+        if len(files) > 2:
+            raise ArgumentError(None, f"{' '.join(files)}: give a plan, and before it at most its instance")
+        if files:
+            namespace.plan = files[-1]
+        if len(files) == 2:
+            namespace.instance = files[0]
+
+
+def add_plan_files(parser: ArgumentParser, optional: bool = False) -> None:
+    """A plan with its instance before it, which may be left out where it ships: ``plan`` and ``instance``."""
     parser.add_argument(
-        "files", nargs="+", metavar="[INSTANCE] PLAN",
+        "plan", nargs="*" if optional else "+", metavar="[INSTANCE] PLAN", action=_PlanFiles, default=None,
         help="the plan, after its instance; a plan of an instance that ships needs none",
     )
-    parser.add_argument("--instance", metavar="I", help="the instance, in place of the first file")
+    parser.add_argument("--instance", metavar="I", help="the instance, where it does not stand before the plan")
 
 
 def given_plan(options: Namespace) -> tuple[Plan, Instance | None]:
@@ -51,31 +68,13 @@ def given_plan(options: Namespace) -> tuple[Plan, Instance | None]:
     Raises
     ------
     InputError
-        When a file cannot be used, or more are given than a plan and its instance.
+        When a file cannot be used.
     """
-    *before, path = options.files
-    if len(before) + (options.instance is not None) > 1:
-        raise InputError(f"{' '.join(options.files)}: give a plan, and before it at most its instance")
-    if named := options.instance or next(iter(before), None):
-        instance = read_instance(named)
-        return read_plan(path, instance), instance
-    plan = read_plan(path)
+    if options.instance:
+        instance = read_instance(options.instance)
+        return read_plan(options.plan, instance), instance
+    plan = read_plan(options.plan)
     if plan.instance not in shipped_instances() and generated(plan.instance) is None:
         return plan, None
     instance = read(plan.instance)
     return plan, instance if plan.digest in ("", instance.digest) else None
-
-
-def plan_of_instance(options: Namespace) -> tuple[Plan, Instance]:
-    """The same for verbs that need the instance.
-
-    Raises
-    ------
-    InputError
-        As above, and when nobody names the instance and it does not ship.
-    """
-    plan, instance = given_plan(options)
-    if instance is None:
-        path = options.files[-1]
-        raise InputError(f"{path}: made for {plan.instance}, which does not ship; name its file before the plan")
-    return plan, instance

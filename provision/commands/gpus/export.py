@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from provision.commands.common import add_force, add_json, print_json
 from provision.commands.gpus.given import instance_of
+from provision.commands.reading import add_plan_files
 from provision.exporters.export import TARGETS, export
 from provision.instances.read import read_plan
 
@@ -13,13 +14,11 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 
-
 def add_export(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("plan", metavar="PLAN", help="a plan file")
+    add_plan_files(parser)
     parser.add_argument("--to", required=True, choices=tuple(TARGETS), metavar="T", help=f"one of {', '.join(TARGETS)}")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write, new or empty")
-    parser.add_argument("--instance", metavar="I", help="the plan's instance, when it is not a shipped one")
     parser.add_argument(
         "--gpus-per-node", type=int, default=8, metavar="N", help="GPUs that a machine has (default: 8)"
     )

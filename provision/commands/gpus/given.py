@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def instance_of(options: Namespace, plan: Plan) -> Instance:
     """The instance named, or the shipped one that the plan was made for."""
     if options.instance is None and plan.instance not in shipped_instances():
-        raise InputError(f"{options.plan}: made for {plan.instance}, which does not ship; add --instance FILE")
+        raise InputError(f"{options.plan}: made for {plan.instance}, which does not ship; name its file before it")
     return read(options.instance or plan.instance)
 
 

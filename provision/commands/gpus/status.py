@@ -9,6 +9,7 @@ from provision.applier.operations import default_state, difference, status
 from provision.commands import told
 from provision.commands.common import add_json, print_json, print_table
 from provision.commands.gpus.given import commands, gpus
+from provision.commands.reading import add_plan_files
 from provision.instances.read import read_plan
 from provision.models.base.known import known
 
@@ -50,13 +51,12 @@ def add_state(parser: ArgumentParser) -> None:
 
 def add_plan(parser: ArgumentParser, optional: bool = False) -> None:
     """The plan and how it is to be put on the GPUs."""
-    parser.add_argument("plan", metavar="PLAN", nargs="?" if optional else None, help="a plan file")
+    add_plan_files(parser, optional)
     add_state(parser)
     parser.add_argument("--gpus", metavar="LIST", help="indices or UUIDs that may be used (default: all of the types)")
     parser.add_argument(
         "--server", metavar="COMMAND", help="start servers, which stay in the foreground: 'serve {model} -b {batch}'"
     )
-    parser.add_argument("--instance", metavar="I", help="the plan's instance, when it is not a shipped one")
 
 
 def step_rows(present: Observed, steps: Iterable[Step]) -> Iterator[tuple[int | None, str, str]]:

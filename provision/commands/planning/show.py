@@ -56,8 +56,7 @@ def _standing(plan: Plan, instance: Instance | None, options: Namespace) -> Stan
     if options.prove is None and options.replay is None:
         return None
     if instance is None:
-        path = options.files[-1]
-        raise InputError(f"{path}: --prove and --replay need the plan's instance; name its file before the plan")
+        raise InputError(f"{options.plan}: --prove and --replay need its instance; name its file before the plan")
     replay = None if options.replay is None else provision.simulate(instance, plan, options.replay)
     over_slo, seconds = replayed(replay)
     standing = Standing(

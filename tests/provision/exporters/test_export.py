@@ -78,7 +78,7 @@ def test_command_needs_the_instance(s1, capsys):
     provision.write(instance, "mine.yaml")
     provision.write(s1[1].model_copy(update={"instance": "mine"}), "plan.json")
     code, out, err = run("export plan.json --to shell --out out", capsys)
-    assert code == 2 and out == "" and "add --instance" in err and err.count("\n") == 1
+    assert code == 2 and out == "" and "name its file before" in err and err.count("\n") == 1
     assert run("export plan.json --to shell --out out --instance mine.yaml", capsys)[0] == 0
 
 
