@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from provision.models.plans.result import Result as Result
     from provision.models.plans.simulation_report import SimulationReport as SimulationReport
     from provision.models.problem.instance import Instance as Instance
+    from provision.models.problem.search import Outcome as Outcome
+    from provision.models.problem.search import Search as Search
     from provision.models.problem.workload import FleetEntry as FleetEntry
     from provision.models.problem.workload import Policy as Policy
     from provision.models.problem.workload import Workload as Workload
@@ -48,6 +50,7 @@ _HOMES = {
     "InputError": "models.base.errors",
     "Instance": "models.problem.instance",
     "MethodError": "models.base.errors",
+    "Outcome": "models.problem.search",
     "Plan": "models.plans.plan",
     "PlannedGpu": "models.plans.plan",
     "Permissions": "applier.execute",
@@ -55,6 +58,7 @@ _HOMES = {
     "Replica": "models.plans.plan",
     "Report": "models.plans.report",
     "Result": "models.plans.result",
+    "Search": "models.problem.search",
     "SimulationReport": "models.plans.simulation_report",
     "RunOutcome": "applier.operations",
     "Slice": "models.plans.plan",

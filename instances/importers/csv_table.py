@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.instances.files.csv_cells import number, numbered_rows, refuse_rows, text, whole
 from provision.instances.files.files import refused
-from provision.instances.importers.completion import completion
+from provision.instances.importers.completion import KNOWN_GPU, completion
+from provision.instances.importers.doubts import warnings
+from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.fitting.between_batches import between_error
@@ -14,7 +17,8 @@ from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator, Mapping
 
     from provision.instances.files.csv_cells import CsvRow
     from provision.instances.files.files import FilePath
@@ -139,3 +143,47 @@ def _point(
     memory_gib = number(path, line, row, there["memory_gib"]) if "memory_gib" in there else None
     point = MeasuredPoint(profile, batch, processes, throughput_rps, latency_ms + SPREADS * spread_ms)
     return name, point, memory_gib
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--gpu", required=True, metavar="TYPE", help="measured on")
+    parser.add_argument(
+        "--model", metavar="NAME", help="what was measured, where no column does (default: FILE's name)"
+    )
+    parser.add_argument(
+        "--profile", default=WHOLE, metavar="P", help=f"MIG profile, where no column says so (default: {WHOLE})"
+    )
+    parser.add_argument(
+        "--columns", default="", metavar="FIELD=COLUMN,...", help=f"names of the columns of {', '.join(FIELDS)}"
+    )
+    further = parser.add_mutually_exclusive_group()
+    further.add_argument("--measured-only", action="store_true", help="do not plan batches between the measured ones")
+    further.add_argument(
+        "--complete", action="store_true",
+        help="add what was not measured, at the upper end of an interval: a network fitted to 3 points per model or "
+        f"more, with the shipped ones as the prior ({KNOWN_GPU})",
+    )
+
+
+def _read(options: Namespace) -> Imported:
+    columns, given = parse_columns(options.columns), (options.gpu, options.model or Path(options.path).stem)
+    table = import_csv(options.path, *given, columns, options.profile, not options.measured_only, options.complete)
+    return Imported(table, tuple(_told(table, options.complete)), tuple(warnings(table)))
+
+
+def _told(table: MeasuredSegments, completed: bool) -> Iterator[str]:
+    """What was added to the measurements, and how far off it is."""
+    if completed:
+        judged = "3 points of a model are too few to judge by" if table.error is None else (
+            f"measured points left out in turn: mean error {table.error.mean:.1%}, p95 {table.error.p95:.1%}"
+        )
+        yield f"{sum(len(one.points) for one in table.models.values())} points with those of fitted networks; {judged}"
+    if table.between_batches is not None:
+        error = table.between_batches
+        yield (
+            f"between batches: mean error {error.mean:.1%}, p95 {error.p95:.1%}, over {error.points} measured batches, "
+            f"each predicted from its neighbours; plans take {error.margin:.1%} longer there"
+        )
+
+
+IMPORTER = Importer("own measurements, a row per batch with its latency, as a table", "FILE", _read, _add_arguments)

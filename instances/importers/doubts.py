@@ -25,6 +25,11 @@ CONTRADICTION = 30.0
 """Between a latency and the time that the throughput leaves for a batch: from here on one of them has another unit."""
 
 
+def warnings(data: MeasuredSegments) -> list[str]:
+    """Lines that warn of what looks wrong with measured tables."""
+    return [f"warning: {line}" for line in doubts(data)]
+
+
 def doubts(data: MeasuredSegments) -> list[str]:
     """Lines that say what looks wrong with measured tables."""
     lines = [line for model, measured in data.models.items() for line in (*_units(model, measured),

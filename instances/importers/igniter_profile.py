@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from provision.instances.files.files import read_text, validate
+from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
 from provision.models.fitting.igniter import IgniterMeasurements, fit
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
     from provision.instances.files.files import FilePath
     from provision.models.performance.igniter import IgniterProfiles
 
@@ -75,3 +78,14 @@ def _object(path: FilePath, number: int, line: str) -> dict[str, dict[str, Any]]
     if not isinstance(found, dict) or not all(isinstance(fields, dict) for fields in found.values()):
         raise InputError(f"{path}:{number}: expected an object such as {{\"alexnet\": {{\"kernel\": 20}}}}")
     return found
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--gpu", default="v100", metavar="G", help="measured on (default: v100)")
+
+
+def _read(options: Namespace) -> Imported:
+    return Imported(import_igniter(options.path, options.gpu))
+
+
+IMPORTER = Importer("a profile, as performance data fitted to it", "JSONL", _read, _add_arguments)

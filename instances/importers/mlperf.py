@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from provision.instances.files.files import refused
-from provision.instances.importers.mlperf_results import read_results
+from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.mlperf_results import parse_batches, read_results
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import WHOLE, gpu_type
@@ -22,6 +23,7 @@ from provision.models.performance.error import fitted_error, relative_errors
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Mapping, Sequence
 
     from provision.instances.files.files import FilePath
@@ -132,3 +134,41 @@ def _profile(system: str, gpu: str) -> str:
     if found and found[1] not in gpu_type(gpu).profiles:
         raise InputError(f"{system}: {gpu} has no profile {found[1]}; name the GPU type that was measured")
     return found[1] if found else WHOLE
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--gpu", required=True, metavar="TYPE", help="measured on")
+    parser.add_argument(
+        "--system", required=True, action="append", metavar="S", help="take this system's rows (once per profile)"
+    )
+    parser.add_argument(
+        "--scenario", choices=("offline", "server"), default="offline",
+        help="whose throughput is a point's; server is the safe one where the batch is the server's (default: offline)",
+    )
+    parser.add_argument(
+        "--check", action="append", default=[], metavar="S",
+        help="another system with this GPU: how far its throughput lies from the points is stated as their error",
+    )
+    parser.add_argument(
+        "--batches", default="", metavar="MODEL=BxS,...", help="batch and streams, which LoadGen's logs do not say"
+    )
+    parser.add_argument("--devices", type=int, metavar="N", help="GPUs or slices of the systems, if not in their names")
+
+
+def _read(options: Namespace) -> Imported:
+    if options.devices is not None and options.devices < 1:
+        raise InputError(f"--devices {options.devices}: must be at least 1; correct it")
+    chosen = "".join(f" --{name} {one}" for name in ("system", "check") for one in getattr(options, name))
+    table = import_mlperf(
+        options.path, options.gpu, options.system, scenario=options.scenario, check=options.check,
+        batches=parse_batches(options.batches), devices=options.devices,
+        command=f"provision import mlperf {options.path} --gpu {options.gpu} --scenario {options.scenario}{chosen}",
+    )
+    if table.error is None:
+        return Imported(table)
+    told = (f"throughput per GPU of {', '.join(options.check)}: {table.error.mean:.1%} away on average, at most "
+            f"{table.error.max:.1%}, over {table.error.points} models")
+    return Imported(table, (told,))
+
+
+IMPORTER = Importer("results of MLPerf Inference, as a table", "PATH", _read, _add_arguments)

@@ -12,10 +12,16 @@ from typing import TYPE_CHECKING
 
 from provision.instances.files.csv_cells import number, numbered_rows, whole
 from provision.instances.files.files import refused
+from provision.instances.importers.doubts import warnings
+from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.perf_analyzer import add_arguments
 from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
     from provision.instances.files.csv_cells import CsvRow
     from provision.instances.files.files import FilePath
 
@@ -84,3 +90,19 @@ def _segments(
             source=source,
             models={model: MeasuredModel(points=rows) for model, rows in models.items()},
         )
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    add_arguments(parser)
+    parser.add_argument(
+        "--profile", default=WHOLE, metavar="P", help=f"MIG profile it was measured on (default: {WHOLE})"
+    )
+
+
+def _read(options: Namespace) -> Imported:
+    table, left_out = import_model_analyzer(options.path, options.gpu, options.profile, options.percentile)
+    note = f"{left_out} rows left out: not one request in flight per instance"
+    return Imported(table, notes=(*[note] * bool(left_out), *warnings(table)))
+
+
+IMPORTER = Importer("metrics-model-inference.csv, as a table", "CSV", _read, _add_arguments)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from provision.instances.files.csv_cells import number, numbered_rows, parsed, whole
 from provision.instances.files.files import read_text, refused
+from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.catalogue import load_performance
@@ -20,6 +21,8 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Policy, Workload
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
     from provision.instances.files.csv_cells import CsvRow
     from provision.instances.files.files import FilePath
 
@@ -203,3 +206,26 @@ def _row(path: FilePath, row: int) -> list[float | None]:
         raise InputError(f"--slo-row {row}: {path} has rows 1 to {len(lines)}; choose one of these")
     cells = [cell.strip() for cell in lines[row - 1].split(",")]
     return [None if cell == "N/A" else parsed(path, row, "SLO or rate", cell) for cell in cells]
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--slo-row", type=int, metavar="N", help="row of SLO/*.csv, from 1 (S1 is 1)")
+    parser.add_argument("--safety", type=float, default=1.0, metavar="S", help="part of SLO/2 to use (default: 1)")
+    parser.add_argument("--price", type=float, metavar="P", help="price of a GPU per hour")
+    parser.add_argument(
+        "--share-slices", action="store_true", help="let workloads share slices, by the fitted network that ships"
+    )
+
+
+def _read(options: Namespace) -> Imported:
+    if options.slo_row is None:
+        return Imported(import_tables(options.path))
+    if not 0 < options.safety <= 1:
+        raise InputError(f"--safety {options.safety:g}: must be above 0 and at most 1; correct it")
+    if options.price is not None and not 0 <= options.price < float("inf"):
+        raise InputError(f"--price {options.price:g}: must be finite and not negative; correct it")
+    scenario = import_scenario(options.path, options.slo_row, options.safety, options.price)
+    return Imported(sharing(scenario) if options.share_slices else scenario)
+
+
+IMPORTER = Importer("profile tables, with --slo-row a whole scenario", "DIR", _read, _add_arguments)

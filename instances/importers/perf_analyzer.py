@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING
 
 from provision.instances.files.csv_cells import number, numbered_rows, whole
 from provision.instances.files.files import refused
+from provision.instances.importers.doubts import warnings
+from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
     from provision.instances.files.files import FilePath
 
 NAME = re.compile(r"(?P<model>.+)_(?P<profile>[^_]+)_b(?P<batch>\d{1,9})_p(?P<processes>\d{1,9})")
@@ -86,3 +90,17 @@ class _Table:
             raise InputError(f"{file}: {there}; measure that too")
         self.dropped = [f"{file}: dropped {CONCURRENCY} {over}: more requests in flight than processes "
                         f"({self.processes}), so that the latency is mostly waiting"] * bool(over)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what a file of Triton's does not tell."""
+    parser.add_argument("--gpu", required=True, metavar="G", help="measured on")
+    parser.add_argument("--percentile", type=int, default=99, metavar="P", help="of the latency (default: 99)")
+
+
+def _read(options: Namespace) -> Imported:
+    table, dropped = import_perf_analyzer(options.path, options.gpu, options.percentile)
+    return Imported(table, notes=(*dropped, *warnings(table)))
+
+
+IMPORTER = Importer("files MODEL_PROFILE_bBATCH_pPROCESSES.csv, as a table", "PATH", _read, add_arguments)

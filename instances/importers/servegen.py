@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.instances.files.demand import from_cells, read_demand
+from provision.instances.files.demand import from_cells, read_demand, write_demand
+from provision.instances.files.files import check_writable
 from provision.instances.files.shipped import shipped
+from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
     from provision.instances.files.demand import Demand
     from provision.instances.files.files import FilePath
     from provision.models.problem.instance import Instance
@@ -66,3 +70,20 @@ def import_servegen(path: FilePath, clients: int = 40, first: int = 0, windows: 
         for row, time_s in enumerate(times) for name, at in zip(names, busiest, strict=True)
     }
     return instance, from_cells(cells, path)
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--demand", required=True, metavar="F", help="write the rates over time here (.csv)")
+    parser.add_argument("--clients", type=int, default=40, metavar="N", help="how many (default: 40)")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="the first window (default: 0)")
+    parser.add_argument("--windows", type=int, default=144, metavar="N", help="how many (default: 144, a day)")
+
+
+def _read(options: Namespace) -> Imported:
+    check_writable(options.demand, options.force)
+    instance, demand = import_servegen(options.path, options.clients, options.first, options.windows)
+    write_demand(demand, options.demand, options.force)
+    return Imported(instance, (f"{instance.source}; demand written to {options.demand}",))
+
+
+IMPORTER = Importer("rates of the busiest clients, as workloads of shipped models", "CSV", _read, _add_arguments)

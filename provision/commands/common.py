@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -26,7 +26,6 @@ from rich.text import Text
 
 from provision.draw.output import Output
 from provision.models.base.compiled import unwarmed
-from provision.models.base.errors import InputError
 from provision.models.base.plain import finite
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 UNKNOWN = 3
 """Exit code where neither a plan was found nor that there is none was proved in the time given."""
-N = TypeVar("N", int, float)
 GUTTER, LONG_TEXT, LONG_TABLE = 3, 36, 1000
 """Of tables, in characters: between columns, the longest text that is not folded, a width that no terminal has."""
 PLAIN = TextColumn("{task.description}", markup=False)
@@ -62,24 +60,6 @@ def write_out(options: Namespace, record: BaseModel, before: str = "", after: st
     write(record, options.out, options.force)
     print(f"{before}written to {options.out}{after}")
     return 0
-
-
-def listed(option: str, text: str, kind: type[N], low: float, high: float) -> list[N]:
-    """The numbers that an option lists with commas.
-
-    Raises
-    ------
-    InputError
-        When one is no ``kind`` (int or float) or not between ``low`` and ``high``.
-    """
-    try:
-        numbers = [kind(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or not all(low <= number <= high for number in numbers):
-        whole = "whole " if kind is int else ""
-        raise InputError(f"--{option} {text}: write {whole}numbers from {low} to {high}, with commas between")
-    return numbers
 
 
 def print_json(content: object) -> None:

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.draw.words import plural
-from provision.exporters import (
-    device_plugin,
-    dra,
-    helm,
-    inferno,
-    kserve,
-    kubernetes,
-    mig_parted,
-    parvagpu,
-    ray_serve,
-    shell,
-    triton,
-)
+from provision.exporters.common import Exported
 from provision.instances.files.files import check_writable, write_text
 from provision.models.base.errors import InputError
+from provision.models.base.register import Register
 from provision.verification.verify import refuse_unsound
 
 if TYPE_CHECKING:
@@ -29,19 +18,10 @@ if TYPE_CHECKING:
     from provision.models.plans.plan import Plan
     from provision.models.problem.instance import Instance
 
-TARGETS = {
-    "mig-parted": mig_parted.render,
-    "kubernetes": kubernetes.render,
-    "kubernetes-dra": dra.render,
-    "kubernetes-device-plugin": device_plugin.render,
-    "helm": helm.render,
-    "kserve": kserve.render,
-    "ray-serve": ray_serve.render,
-    "triton": triton.render,
-    "shell": shell.render,
-    "parvagpu": parvagpu.render,
-    "inferno": inferno.render,
-}
+Exporter = Callable[["Plan", "Instance", int], Exported]
+"""Renders a plan that the verifier accepts; the number is that of GPUs of a machine."""
+TARGETS: Register[Exporter] = Register("provision.exporters")
+"""Exporters by target; other packages add theirs as entry points."""
 
 
 def export(
@@ -84,15 +64,14 @@ def export(
 
 def render(plan: Plan, to: str, instance: Instance, gpus_per_node: int = 8) -> dict[str, str]:
     """The texts of an export by file name, ``README.md`` among them."""
-    if to not in TARGETS:
-        raise InputError(f"--to {to!r}: no such target; use one of {', '.join(TARGETS)}")
+    exporter = TARGETS.find(to, "--to")
     if gpus_per_node < 1:
         raise InputError(f"--gpus-per-node {gpus_per_node}: must be at least 1; correct it")
     if not plan.gpus:
         raise InputError(f"the plan for {plan.instance} has no GPUs; there is nothing to export")
     plan.refuse_turns("export")
     refuse_unsound(instance, plan)
-    exported = TARGETS[to](plan, instance, gpus_per_node)
+    exported = exporter(plan, instance, gpus_per_node)
     return {"README.md": _readme(plan, to, exported.notes)} | exported.files
 
 

@@ -1,4 +1,4 @@
-"""Another package adds a performance model with its way of sharing, a latency rule and a method: one module each."""
+"""Another package adds a performance model with its way of sharing, a rule, a method, an exporter and an importer."""
 
 import json
 import os
@@ -44,6 +44,20 @@ def test_its_method_is_listed_and_runs(tmp_path):
     assert "toy" in provision(tmp_path, "methods").stdout
     solved = provision(tmp_path, "solve", "parvagpu-s1", "--method", "toy")
     assert "a toy finds nothing" in solved.stdout
+
+
+def test_its_importer_and_its_exporter_are_at_the_ends(tmp_path):
+    """Lines are imported and planned with, and the plan is exported as lines."""
+    (tmp_path / "crowded.txt").write_text("a 1.0\nb 2.0\n")
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(INSTANCE))
+    imported = provision(tmp_path, "import", "lines", "crowded.txt", "--out", "crowded.yaml")
+    assert (imported.returncode, imported.stdout.splitlines()[0]) == (0, "2 models"), imported.stderr
+    assert yaml.safe_load((tmp_path / "crowded.yaml").read_text())["models"] == DATA["models"]
+    assert provision(tmp_path, "solve", "toy.yaml", "--out", "plan.json").returncode == 0
+    exported = provision(tmp_path, "export", "toy.yaml", "plan.json", "--to", "names", "--out", "out")
+    assert exported.returncode == 0, exported.stderr
+    lines = (tmp_path / "out/names.txt").read_text().splitlines()
+    assert {line.split()[0] for line in lines} == {"one", "two", "three"}
 
 
 def test_without_it_its_files_are_refused_in_a_line(tmp_path):

@@ -9,21 +9,26 @@ which is fastest in its samples. Its targets are for means; here they are for a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provision.instances.files.files import refused
-from provision.instances.importers.tokens.inferno import Accelerator, Inferno, ModelProfile, Server
+from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.tokens.inferno import Accelerator, Inferno, ModelProfile, Server, read_inferno
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.hardware.node import SIZES, UNIT
 from provision.models.problem.instance import Instance
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
 CENTS = 100
 KNOWN = {"A100": "a100-80gb", "H100": "h100-80gb", "L4": "l4", "L40S": "l40s"}
 """Accelerators of inferno's samples that are GPU types here."""
 
 
-class Imported(NamedTuple):
+class Converted(NamedTuple):
     """The instance, a line on everything that it leaves out or takes otherwise, and the servers that it leaves out."""
 
     instance: Instance
@@ -39,7 +44,7 @@ class _Group(NamedTuple):
     cost: float
 
 
-def inferno_instance(given: Inferno, name: str, percentile: float, types: Mapping[str, str] = KNOWN) -> Imported:
+def inferno_instance(given: Inferno, name: str, percentile: float, types: Mapping[str, str] = KNOWN) -> Converted:
     """An instance of those accelerators that are GPUs of a known type, and the servers that they can serve.
 
     Parameters
@@ -81,7 +86,7 @@ def inferno_instance(given: Inferno, name: str, percentile: float, types: Mappin
         )
     notes += [f"{one}: its {count} GPUs are a limit for groups of each size here, not for all of them together"
               for one, count in given.capacity.items() if sum(group.type == one for group in groups) > 1]
-    return Imported(instance, tuple(dict.fromkeys(notes)),
+    return Converted(instance, tuple(dict.fromkeys(notes)),
                     tuple(one.name for one in given.servers if one.model not in known))
 
 
@@ -141,3 +146,23 @@ def _workload(given: Inferno, server: Server, percentile: float) -> dict[str, An
     tokens = {"input": {"mean": server.input_tokens}, "output": {"mean": server.output_tokens}}
     return {"name": server.name, "model": server.model, "rate_rps": rate_rps, "tokens": tokens,
             "slo": {**limits, "percentile": percentile}, "min_replicas": server.min_replicas}
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--gpus", default="", metavar="NAME=TYPE,...", help="GPU types of its types of accelerators")
+    parser.add_argument("--percentile", type=float, default=99.0, metavar="P",
+                        help="of the requests that keep its targets, which are for means there (default: 99)")
+
+
+def _read(options: Namespace) -> Imported:
+    if not 0 < options.percentile < 100:
+        raise InputError(f"--percentile {options.percentile:g}: give one between 0 and 100")
+    pairs = [one.partition("=") for one in options.gpus.split(",") if one]
+    types = {**KNOWN, **{name: gpu for name, _, gpu in pairs}}
+    found = inferno_instance(read_inferno(options.path), Path(options.path).resolve().name, options.percentile, types)
+    left_out = f"left out, as their models fit no GPU that is left: {', '.join(found.servers)}"
+    return Imported(found.instance, (f"{len(found.instance.workloads)} workloads",),
+                    (*found.notes, left_out) if found.servers else found.notes)
+
+
+IMPORTER = Importer("a folder of inferno's, as an instance", "DIR", _read, _add_arguments)

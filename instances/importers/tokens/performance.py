@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,26 +16,16 @@ from provision.instances.importers.tokens.guidellm_csv import read_guidellm_csv
 from provision.instances.importers.tokens.vllm_bench import read_vllm_bench
 from provision.models.base.errors import InputError
 from provision.models.fitting.tokens import TokenFit, figures_of, fit_tokens
-from provision.models.performance.tokens.data import EngineLimits, TokenModels
+from provision.models.performance.tokens.data import TokenModels
 from provision.models.performance.tokens.loads import Figures, TokenBenchmark, TokenLoad
 from provision.models.performance.tokens.records import Engine
 from provision.models.performance.tokens.step import TokenCosts
 
+if TYPE_CHECKING:
+    from provision.instances.importers.tokens.server import Server
+
 DIGITS = 4
 """Significant digits of a coefficient in a file."""
-
-
-class Server(NamedTuple):
-    """What was measured: GPU type, profile of the slice, name of the model, and the engine's settings.
-
-    ``kv_tokens`` are those that the KV memory holds; vLLM logs them when it starts.
-    """
-
-    gpu: str
-    profile: str
-    model: str
-    kv_tokens: int
-    limits: EngineLimits
 
 
 def read_benchmarks(tool: str, paths: Sequence[str | Path], concurrency: int | None = None) -> list[TokenBenchmark]:

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from provision.instances.files.files import load
+from provision.instances.files.files import load, refused
+from provision.instances.importers.importer import Imported, Importer
 from provision.instances.importers.tokens.contents import written_by
+from provision.instances.importers.tokens.server import add_server, server_of
 from provision.models.base.errors import InputError
+from provision.models.performance.tokens.data import EngineLimits
 from provision.models.performance.tokens.step import TokenCosts
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
 
 
 class Variant(NamedTuple):
@@ -58,3 +64,25 @@ def _costs(alpha: float, beta: float, gamma: float, delta: float) -> TokenCosts:
     """An iteration of decodes takes alpha + beta * sequences, one of a prompt alone gamma + delta * tokens; no less."""
     nothing = TokenCosts(*([0.0] * len(TokenCosts._fields)))
     return nothing._replace(step=alpha, token=delta, sequence=max(beta - delta, 0.0), prefill=max(gamma - alpha, 0.0))
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--accelerator", metavar="NAME", help="of its accelerators (default: the only one)")
+    add_server(parser)
+
+
+def _read(options: Namespace) -> Imported:
+    from provision.instances.importers.tokens.performance import performance_of
+
+    found = [one for one in read_wva(options.path) if options.accelerator in (None, one.accelerator)]
+    if len(found) != 1:
+        raise InputError(f"{options.path}: {len(found)} accelerators {options.accelerator or 'in there'}; name one "
+                         "with --accelerator")
+    [one], server = found, server_of(options)
+    with refused(f"{options.path}: maxBatchSize"):
+        limits = EngineLimits(tokens_per_iteration=options.tokens_per_iteration, max_sequences=(one.most_sequences,))
+    source = f"coefficients of {one.model} on {one.accelerators} x {one.accelerator}"
+    return Imported(performance_of(one.costs, server._replace(limits=limits), source))
+
+
+IMPORTER = Importer("a VariantAutoscaling with a modelProfile, as performance data", "YAML", _read, _add_arguments)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from provision.commands.common import add_force, counting, listed, print_table
+from provision.commands.common import add_force, counting, print_table
 from provision.instances.files.csv_cells import csv_text
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import write
 from provision.models.base.errors import InputError
+from provision.models.base.options import listed
 from provision.profiling.device import Device, device_of_environment
 from provision.profiling.measure import Point, measure
 from provision.profiling.table import COLUMNS, row, segments

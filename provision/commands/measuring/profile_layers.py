@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from provision.commands.common import add_force, counting, listed
+from provision.commands.common import add_force, counting
 from provision.commands.measuring.fit_layers import fitted, print_fit
 from provision.instances.files.files import check_writable, validate
 from provision.instances.read import write
 from provision.models.base.errors import InputError
+from provision.models.base.options import listed
 from provision.models.cpu.networks import networks
 from provision.models.cpu.times import LayerTimes
 from provision.profiling.cpu import measured_cpu, usable_cores

@@ -8,7 +8,8 @@ import yaml
 from token_instances import performance
 
 from provision.cli import main
-from provision.instances.importers.tokens.performance import Server, fitted_performance, read_benchmarks
+from provision.instances.importers.tokens.performance import fitted_performance, read_benchmarks
+from provision.instances.importers.tokens.server import Server
 from provision.models.performance.tokens.data import EngineLimits, TokenModels
 from provision.models.performance.tokens.loads import TokenBenchmark, TokenCounts, TokenLoad
 from provision.models.performance.tokens.operating import costs_of

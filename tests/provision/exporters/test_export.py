@@ -233,7 +233,7 @@ def test_gpus_per_node(s1):
     assert one == ["a100-80gb-mig-0.sh", "a100-80gb-mig-1.sh"]
     with pytest.raises(provision.InputError, match="--gpus-per-node 0"):
         provision.export(plan, "shell", "out", instance, gpus_per_node=0)
-    with pytest.raises(provision.InputError, match="no such target"):
+    with pytest.raises(provision.InputError, match="no such name"):
         provision.export(plan, "slurm", "out", instance)
 
 

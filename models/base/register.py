@@ -1,0 +1,45 @@
+"""Registers: what this package and others declare as entry points, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar, cast
+
+from provision.models.base.errors import InputError
+from provision.models.base.spelling import did_you_mean
+
+T = TypeVar("T")
+
+
+class Register(Mapping[str, T]):
+    """What the entry points of a group name; each is imported when it is first asked for."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+
+    @cached_property
+    def _entries(self) -> dict[str, EntryPoint]:
+        return {entry.name: entry for entry in sorted(entry_points(group=self.group))}
+
+    def __getitem__(self, name: str) -> T:
+        return cast(T, self._entries[name].load())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, name: str, what: str) -> T:
+        """What is registered under a name; ``what`` says what the user named so.
+
+        Raises
+        ------
+        InputError
+            If there is none; the message lists those there are.
+        """
+        if name not in self._entries:
+            raise InputError(f"{what} {name!r}: no such name; use one of {', '.join(self)}{did_you_mean(name, self)}")
+        return self[name]
