@@ -19,6 +19,7 @@ from pathlib import Path
 from time import perf_counter
 
 from provision.commands.common import print_table
+from provision.models.problem.objective import objective_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support/oracles"))
@@ -41,8 +42,8 @@ def check(seed: int, time_limit_s: float) -> tuple[list[str], list[tuple[str, st
 def _checked(seed: int, time_limit_s: float) -> tuple[list[str], list[tuple[str, str]]]:
     instance = random_combination(seed, every=True)
     faults, answers = faults_of(instance, METHODS, time_limit_s, MOST_GPUS, loosenings=1, parts=1, first=seed)
-    best = min((instance.loss(one.value) for one in answers if one.value is not None), default=None)
-    losses = [None if one.value is None else instance.loss(one.value) for one in answers]
+    best = min((objective_of(instance).loss(one.value) for one in answers if one.value is not None), default=None)
+    losses = [None if one.value is None else objective_of(instance).loss(one.value) for one in answers]
     return faults, [(one.method, _verdict(one, loss, best)) for one, loss in zip(answers, losses, strict=True)]
 
 

@@ -24,6 +24,7 @@ from provision.commands.common import print_table
 from provision.instances.files.shipped import shipped_instances
 from provision.instances.importers.parvagpu import import_scenario
 from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.objective import objective_of
 
 STEP, STEPS = 0.05, 40
 SAFETY = 0.9
@@ -104,7 +105,7 @@ def halved(instance: Instance, options: argparse.Namespace) -> tuple[str, str]:
 
 def size(instance: Instance, plan: provision.Plan) -> str:
     """GPUs of a plan, or its requests/s where those count."""
-    return f"{instance.value(plan):.0f}/s" if instance.objective == THROUGHPUT else str(len(plan.gpus))
+    return f"{objective_of(instance).value(plan):.0f}/s" if instance.objective == THROUGHPUT else str(len(plan.gpus))
 
 
 def held(half: Instance, options: argparse.Namespace) -> str:

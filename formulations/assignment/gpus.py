@@ -14,6 +14,7 @@ from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan, PlannedGpu
 from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.objective import objective_of
 
 MOST_GPUS = 20
 """Most GPUs to choose from: larger instances, or a dozen workloads under interference, are not proven in minutes."""
@@ -104,8 +105,11 @@ class Candidates:
 
     def _paid(self, count: NDArray[np.float64], start: Plan | None) -> NDArray[np.float64]:
         """(entries,) the number of GPUs of each entry that costs no more than a known plan."""
-        weight = np.array([self.instance.weight(entry) for entry in self.instance.fleet])
-        unlimited, known = np.where(np.isinf(count), 1.0, np.inf), self.instance.value(start) if start else np.inf
+        weight = np.array([objective_of(self.instance).weight(entry) for entry in self.instance.fleet])
+        unlimited, known = (
+            np.where(np.isinf(count), 1.0, np.inf),
+            objective_of(self.instance).value(start) if start else np.inf,
+        )
         with np.errstate(invalid="ignore", divide="ignore"):
             separate = np.nan_to_num(self.own * weight * unlimited, nan=np.inf, posinf=np.inf).min(axis=1).sum()
             paid = np.floor(min(known, separate) * (1 + TOLERANCE) / weight)
@@ -128,14 +132,16 @@ class Rows:
 
     def minimise_weight(self, bound: float) -> None:
         """Objective: price per hour, or number, of the GPUs; never below a bound that is known."""
-        terms = [(self.instance.weight(entry), used) for entry, used in zip(self.entry, self.used, strict=True)]
+        terms = [
+            (objective_of(self.instance).weight(entry), used) for entry, used in zip(self.entry, self.used, strict=True)
+        ]
         self.program.minimise(terms)
         most = max((weight for weight, _ in terms), default=0) or 1
         self.program.at_most([(-weight / most, used) for weight, used in terms], -bound / most * (1 - TOLERANCE))
 
     def numbered(self, plan: Plan, key: Callable[[PlannedGpu], float]) -> Iterator[tuple[int, PlannedGpu]]:
         """(g, GPU) of a plan's GPUs, those of one entry in ascending order of a key; those without a copy left out."""
-        entries = self.instance.entries_of(plan)
+        entries = objective_of(self.instance).entries_of(plan)
         for e in set(self.copies):
             mine = sorted((gpu for gpu, entry in zip(plan.gpus, entries, strict=True) if entry == e), key=key)
             yield from zip([g for g in self.gpus if self.copies[g] == e], mine, strict=False)

@@ -23,6 +23,7 @@ from provision.models.base.errors import UnsupportedError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
 MOST_WORKLOADS = 40
@@ -176,21 +177,25 @@ class _Search:
 
     def _consider(self, plan: Plan | None) -> None:
         """Keep a plan that holds and is better."""
-        value = self.instance.value
-        if plan is not None and (self.plan is None or self.instance.better(value(plan), value(self.plan))):
+        value = objective_of(self.instance).value
+        if plan is not None and (
+            self.plan is None or objective_of(self.instance).better(value(plan), value(self.plan))
+        ):
             self.plan = plan
             self._tell()
 
     @property
     def _told(self) -> float | None:
         """The bound on the objective; None where nothing is known."""
-        return None if math.isinf(self.bound) else self.instance.sense * self.bound
+        return None if math.isinf(self.bound) else objective_of(self.instance).sense * self.bound
 
     def _tell(self) -> None:
-        self.control.report(Incumbent(self.instance.value(self.plan) if self.plan else None, self._told))
+        self.control.report(Incumbent(objective_of(self.instance).value(self.plan) if self.plan else None, self._told))
 
     def _proved(self) -> bool:
-        return self.plan is not None and self.instance.proved(self.instance.value(self.plan), self._told)
+        return self.plan is not None and objective_of(self.instance).proved(
+            objective_of(self.instance).value(self.plan), self._told
+        )
 
     def _outcome(self, ended: Ended) -> Outcome:
         if self._proved():

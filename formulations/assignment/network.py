@@ -20,6 +20,7 @@ from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.operating_points import Member, Prediction
 from provision.models.problem.instance import SHARED, Instance
+from provision.models.problem.objective import objective_of
 
 GRIDS = {2: 4, 3: 2}
 """By the number of replicas on a slice, into how many equal parts a workload's rate is split, where that is allowed."""
@@ -197,11 +198,20 @@ def _predicted(
     instance: Instance, slice_type: SliceType, data: FittedNetworks, chosen: tuple[Way, ...], rates: tuple[float, ...]
 ) -> list[Prediction | None]:
     owners = [instance.workloads[one.workload] for one in chosen]
-    return data.predict(slice_type.profile, [
-        Member(owner.models[one.model], one.batch, one.processes, 1.0, math.inf if instance.saturated else rate,
-               fill_ms=instance.policy.fill_ms(owner.slo_ms))
-        for owner, one, rate in zip(owners, chosen, rates, strict=True)
-    ])
+    return data.predict(
+        slice_type.profile,
+        [
+            Member(
+                owner.models[one.model],
+                one.batch,
+                one.processes,
+                1.0,
+                math.inf if objective_of(instance).counts_capacity else rate,
+                fill_ms=instance.policy.fill_ms(owner.slo_ms),
+            )
+            for owner, one, rate in zip(owners, chosen, rates, strict=True)
+        ],
+    )
 
 
 def _holds(

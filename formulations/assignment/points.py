@@ -20,6 +20,7 @@ from provision.models.performance.igniter import IgniterHardware, IgniterProfile
 from provision.models.performance.operating_points import Member
 from provision.models.plans.plan import Plan, PlannedGpu
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Status
 from provision.models.problem.workload import FleetEntry, Workload
 
@@ -145,7 +146,7 @@ class PointCandidates(Candidates):
     @cached_property
     def bound(self) -> float:
         """Lower bound on the objective: every workload pays for its least units, on the GPU type cheapest for it."""
-        weights = [self.instance.weight(entry) for entry in self.instance.fleet]
+        weights = [objective_of(self.instance).weight(entry) for entry in self.instance.fleet]
         return rounded_up(sum(self._least(row, weights) for row in self.points), weights)
 
     def _least(self, row: Sequence[Points], weights: Sequence[float]) -> float:

@@ -18,6 +18,7 @@ from provision.formulations.search.segments import Segments
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import LOOSE
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 
 
 def replica_set_bound(
@@ -61,7 +62,7 @@ def _bound(instance: Instance, partitions: Partitions, needed: int, costs: Ints)
     if not needed:
         return 0.0
     held = partitions.slots @ costs
-    weights = [Fraction(instance.weight(instance.fleet[entry])) for entry in partitions.entry]
+    weights = [Fraction(objective_of(instance).weight(instance.fleet[entry])) for entry in partitions.entry]
     if len(set(weights)) == 1:
         return float(weights[0] * math.ceil(Fraction(needed, int(held.max()))))
     return math.nextafter(float(needed * min(w / int(h) for w, h in zip(weights, held, strict=True))), 0)

@@ -29,6 +29,7 @@ from provision.models.base.arrays import Bools, Ints
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search
 
 EXPLAIN_SECONDS = 10.0
@@ -93,7 +94,7 @@ class PartitionCounts:
         return dual_bound(self.problem, self._weights(), until - perf_counter())
 
     def _weights(self) -> list[float]:
-        return [self.instance.weight(self.instance.fleet[entry]) for entry in self.partitions.entry]
+        return [objective_of(self.instance).weight(self.instance.fleet[entry]) for entry in self.partitions.entry]
 
     def carry_rates(self, share: float | pulp.LpVariable = 1) -> None:
         """The segments of a workload carry its planned rate, or a share of it that is itself a variable."""
@@ -179,7 +180,10 @@ def solve(instance: Instance, control: Search) -> Outcome:
     built = perf_counter()
     model.problem.solve(solver)
     until = built + control.time_limit_s
-    if model.problem.sol_status == pulp.LpSolutionInfeasible and instance.loss(model.proven_bound(until)) == math.inf:
+    if (
+        model.problem.sol_status == pulp.LpSolutionInfeasible
+        and objective_of(instance).loss(model.proven_bound(until)) == math.inf
+    ):
         outcome = Outcome("infeasible", "proved", reason=_what_would_fit(instance, segments, control))
     else:
         outcome = _outcome(model, until)
@@ -209,11 +213,11 @@ def _outcome(model: PartitionCounts, until: float) -> Outcome:
         reason = "segments that carry the rates fit, but not spread or in as few replicas as is asked"
         return Outcome("unknown", "completed", bound=model.bound, reason=reason)
     plan = assemble(model.instance, model.segments, layouts, NAME)
-    reached = model.instance.value(plan)
+    reached = objective_of(model.instance).value(plan)
     bound = model.bound
-    if not model.instance.proved(reached, bound):
-        bound = max(bound, model.proven_bound(until), key=model.instance.loss)
-    if model.instance.proved(reached, bound):
+    if not objective_of(model.instance).proved(reached, bound):
+        bound = max(bound, model.proven_bound(until), key=objective_of(model.instance).loss)
+    if objective_of(model.instance).proved(reached, bound):
         return Outcome("optimal", "proved", plan, bound)
     return Outcome("feasible", "completed" if perf_counter() < until else "time_limit", plan, bound)
 

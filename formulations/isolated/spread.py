@@ -17,6 +17,7 @@ from ortools.sat.python import cp_model
 from provision.formulations.pricing.alone.assemble import Layout
 from provision.formulations.search.segments import cap_rps
 from provision.models.base.arrays import Ints
+from provision.models.problem.objective import objective_of
 
 if TYPE_CHECKING:
     from provision.formulations.isolated.partition_counts import PartitionCounts
@@ -61,7 +62,7 @@ def spread_out(model: PartitionCounts, gpus: Ints, until: float) -> list[Layout]
                         if entry.count is None or used < entry.count]
         if found is not None or not open_entries:
             return found
-        number[min(open_entries, key=lambda entry: model.instance.weight(fleet[entry]))] += 1
+        number[min(open_entries, key=lambda entry: objective_of(model.instance).weight(fleet[entry]))] += 1
     return None
 
 

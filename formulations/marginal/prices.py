@@ -18,6 +18,7 @@ from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
+from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import Workload
 
 SLO_STEP = 0.1
@@ -80,7 +81,7 @@ def relaxed(instance: Instance) -> RatePrices:
     partitions = partitions_of(instance, segments)
     useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
     rate_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
-    weights = [instance.weight(instance.fleet[entry]) for entry in partitions.entry]
+    weights = [objective_of(instance).weight(instance.fleet[entry]) for entry in partitions.entry]
     rows, slice_types = np.nonzero(useful_rps)
     if not len(rows):
         return RatePrices(np.inf if rate_rps.any() else 0.0, np.zeros(len(rate_rps)))

@@ -21,6 +21,7 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.tokens.lengths import Lengths, RequestTokens
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Workload
 
@@ -31,7 +32,7 @@ def plan(instance: Instance, search: Search) -> Outcome:
     """Whole GPUs of the types that the program chooses for every workload."""
     def choose(segments: Segments, whole: list[int]) -> Chosen:
         entries = [segments.slice_types[at].entry for at in whole]
-        pools = [Pool(instance.weight(instance.fleet[entry]), entry) for entry in entries]
+        pools = [Pool(objective_of(instance).weight(instance.fleet[entry]), entry) for entry in entries]
         services = [Service(_loads(instance, segments, at, whole), one.min_replicas)
                     for at, one in enumerate(instance.workloads)]
         counts = {at: entry.count for at, entry in enumerate(instance.fleet) if entry.count is not None}

@@ -17,6 +17,7 @@ from provision.formulations.search.segments import Segments, cap_rps
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 
 ALL = 0
 """The pool of all GPUs."""
@@ -88,7 +89,7 @@ class Model:
         """The most GPUs of a type that a plan can have which is no worse than a known one."""
         tiers = [self.instance.fleet[index] for index in self.now.tiers[entry]]
         count = sum(np.inf if one.count is None else one.count for one in tiers)
-        least = min(map(self.instance.weight, tiers))
+        least = min(map(objective_of(self.instance).weight, tiers))
         return count if least == 0 else min(count, known * (1 + TOLERANCE) // least)
 
     def solve(self, limit_s: float, gap: float, share: float = 1.0, bounds: bool = False) -> Solved:

@@ -20,6 +20,7 @@ from provision.formulations.assignment.patterns import SlicePattern
 from provision.formulations.linear.dual_bound import highs, safe_bound
 from provision.formulations.replanning.placed import Choice
 from provision.formulations.replanning.running import Going, Turn
+from provision.models.problem.objective import objective_of
 
 if TYPE_CHECKING:
     from provision.formulations.replanning.model import Model, RunningLayout
@@ -223,7 +224,10 @@ class Program:
     def _minimise(self) -> None:
         """Objective: cost of the GPUs, of destroyed slices and of started replicas."""
         weights = self.model.weights
-        terms = [self.instance.weight(entry) * one for entry, one in zip(self.instance.fleet, self.n, strict=True)]
+        terms = [
+            objective_of(self.instance).weight(entry) * one
+            for entry, one in zip(self.instance.fleet, self.n, strict=True)
+        ]
         terms.append(weights.slice_cost * self.model.outside)
         terms += [weights.slice_cost * (len(layout[2]) - len(turn.kept)) * one for one, layout, turn in self._chosen()]
         terms += [weights.replica_cost * held.started * held.number

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 
 BEYOND = 10
 """The price of a GPU that the fleet lacks, as a multiple of all replicas each on the dearest GPU that it has."""
@@ -44,7 +45,7 @@ class PriceTiers:
 
 def prices_of(instance: Instance) -> tuple[Fraction, list[int]]:
     """A unit of which all prices of a fleet are multiples, and the price of each fleet entry in it."""
-    weights = [Fraction(f"{instance.weight(entry):.12g}") for entry in instance.fleet]
+    weights = [Fraction(f"{objective_of(instance).weight(entry):.12g}") for entry in instance.fleet]
     unit = Fraction(math.gcd(*(weight.numerator for weight in weights)) or 1,
                     math.lcm(*(weight.denominator for weight in weights)))
     return unit, [int(weight / unit) for weight in weights]

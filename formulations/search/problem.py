@@ -19,6 +19,7 @@ from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.tolerances import DUST, FORGIVEN
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 
 FULL = 1 - DUST
 """The part of its highest rate that a replica is planned for; the rest leaves room for rounding."""
@@ -171,7 +172,7 @@ class Problem:
     @property
     def fills(self) -> bool:
         """Whether the objective counts what replicas could carry, rather than the rates that they are routed."""
-        return self.instance.saturated
+        return objective_of(self.instance).counts_capacity
 
     @cached_property
     def single(self) -> bool:
@@ -283,7 +284,11 @@ def groups_of(instance: Instance) -> list[Group]:
         alike = Group(one.models, one.slo_ms, planned, least, one.max_replicas or math.inf, cap_rps, members=())
         traffic = (*instance.policy.traffic_of(one), one.tokens, one.limits if one.tokens else None)
         found.setdefault((alike, traffic), []).append(index)
-    kept = ((alike, members) for (alike, _), members in found.items() if alike.least > 0 or instance.saturated)
+    kept = (
+        (alike, members)
+        for (alike, _), members in found.items()
+        if alike.least > 0 or objective_of(instance).counts_capacity
+    )
     return [alike._replace(members=tuple(members)) for alike, members in kept]
 
 

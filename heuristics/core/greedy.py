@@ -35,6 +35,7 @@ from provision.heuristics.parvagpu.parvagpu import PARVAGPU
 from provision.models.base.arrays import Floats, Ints
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 
 PRICE_STEPS = 15
@@ -167,7 +168,7 @@ def _mix(
     )
     slots = hstack([csr_array(candidates.counts.T), csr_array(-partitions.slots.T)])
     limits, most = _limits(instance, partitions)
-    weights = np.array([instance.weight(instance.fleet[entry]) for entry in partitions.entry])
+    weights = np.array([objective_of(instance).weight(instance.fleet[entry]) for entry in partitions.entry])
     found = linprog(  # type: ignore[call-overload]  # its stubs know no sparse matrices
         np.concatenate([np.zeros(replica_sets), weights]),
         A_ub=vstack([slots, hstack([csr_array((len(most), replica_sets)), csr_array(limits)])]),
@@ -204,7 +205,7 @@ def _rounded(demand: _Demand, candidates: _Candidates, mix: Floats) -> Ints:
 def _packed(instance: Instance, segments: Segments, partitions: Partitions, chosen: Ints) -> list[Layout] | None:
     """Layouts that hold the chosen segments on GPUs of least weight; None when the fleet is too small."""
     limits, most = _limits(instance, partitions)
-    weights = np.array([instance.weight(instance.fleet[entry]) for entry in partitions.entry])
+    weights = np.array([objective_of(instance).weight(instance.fleet[entry]) for entry in partitions.entry])
     found = milp(
         weights + 1e-9,
         integrality=np.ones(len(weights), int),
@@ -231,7 +232,7 @@ def _better(instance: Instance, one: list[Layout] | None, other: list[Layout] | 
     """The layouts of less weight, the first of equals; None counts as worst."""
 
     def weight(layouts: Sequence[Layout]) -> float:
-        return sum(instance.weight(instance.fleet[layout.entry]) for layout in layouts if layout.segments)
+        return sum(objective_of(instance).weight(instance.fleet[layout.entry]) for layout in layouts if layout.segments)
 
     found = [layouts for layouts in (one, other) if layouts is not None]
     return min(found, key=weight, default=None)

@@ -26,6 +26,7 @@ from provision.heuristics.core.slice_walk import PATIENCE, SliceWalk
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method, needs
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
 NAME = "lns"
@@ -97,7 +98,7 @@ def _walked(walk: Walk, instance: Instance, search: Search, started: float) -> T
     left, steps = search.positive("iterations", int) if limited else np.inf, 1
     _tell(walk, search)
     try:
-        while left > 0 and not walk.ended and not instance.proved(walk.value, search.bound):
+        while left > 0 and not walk.ended and not objective_of(instance).proved(walk.value, search.bound):
             now = perf_counter()
             if now >= started + search.time_limit_s:
                 return "time_limit"

@@ -16,6 +16,7 @@ from provision.heuristics.core.slice_tables import NONE, tables_of
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 
 STEPS = 500
 """Steps on some GPUs before others are tried."""
@@ -62,7 +63,7 @@ class SliceWalk:
         self.instance, self.segments, self.start, self.bound, self.draw = instance, segments, start, bound, draw
         self.patience = patience
         self.tables = tables_of(instance, segments)
-        self.weights = np.array([instance.weight(entry) for entry in instance.fleet])
+        self.weights = np.array([objective_of(instance).weight(entry) for entry in instance.fleet])
         self.useful = sorted(set(self.tables.entry.tolist()))
         self.best: State | None = None
         self.trials: list[_Trial] = []
@@ -70,7 +71,7 @@ class SliceWalk:
         if start is None:
             self._open()
         else:
-            self._try(self._cheaper(self._furnished(instance.entries_of(start))))
+            self._try(self._cheaper(self._furnished(objective_of(instance).entries_of(start))))
 
     @property
     def ended(self) -> bool:
@@ -82,7 +83,7 @@ class SliceWalk:
         """The objective of the best plan; None without one."""
         if self.best is not None:
             return float(self.weights[self.best.entry].sum())
-        return None if self.start is None else self.instance.value(self.start)
+        return None if self.start is None else objective_of(self.instance).value(self.start)
 
     def step(self, steps: int) -> bool:
         """Take this number of steps; returns whether there is a better plan."""

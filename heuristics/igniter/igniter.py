@@ -37,6 +37,7 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import Terms, igniter_data, solo_terms, together
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.method import Method
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _cheapest(instance: Instance, found: list[Outcome]) -> Outcome:
 
 def _loss(instance: Instance, found: Outcome) -> float:
     """The objective of a plan to be made small; 0 without a plan."""
-    return float(instance.loss(instance.value(found.plan))) if found.plan else 0.0
+    return float(objective_of(instance).loss(objective_of(instance).value(found.plan))) if found.plan else 0.0
 
 
 class _Demands:

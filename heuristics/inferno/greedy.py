@@ -17,6 +17,7 @@ from provision.formulations.search.segments import Segments, SliceType
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 
 Pool = TypeVar("Pool", int, str)
@@ -96,7 +97,7 @@ def plan(instance: Instance, search: Search) -> Outcome:
 
 def _choice(instance: Instance, kind: SliceType, at: int, many: int, least: int) -> Choice[int]:
     units = max(many, least)
-    return Choice(units * instance.weight(instance.fleet[kind.entry]), units, kind.entry, at)
+    return Choice(units * objective_of(instance).weight(instance.fleet[kind.entry]), units, kind.entry, at)
 
 
 METHODS = (

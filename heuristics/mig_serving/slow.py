@@ -19,6 +19,7 @@ from provision.heuristics.mig_serving.common import FEATURES, planned
 from provision.heuristics.mig_serving.configs import Configs
 from provision.heuristics.mig_serving.tree import search
 from provision.models.problem.method import Method
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class _Evolution:
     def __init__(self, instance: Instance, configs: Configs, control: Search) -> None:
         self.configs, self.report = configs, control.report
         self.patience, self.playouts = (int(control.positive(name, int)) for name in ("patience", "playouts"))
-        self.gpu_weight = instance.weight(instance.fleet[0])
+        self.gpu_weight = objective_of(instance).weight(instance.fleet[0])
         self.draw = np.random.default_rng(control.seed)
         self.population = [configs.fill(np.zeros(len(instance.workloads)))]
         self._tell()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from provision.instances.files.files import load, validate
 from provision.models.base.fields import Name, NonNegative, Number, Record, Text, Version
 from provision.models.plans.plan import Plan
+from provision.models.problem.objective import objective_of
 
 if TYPE_CHECKING:
     from provision.models.plans.result import Result
@@ -54,15 +55,15 @@ def better(instance: Instance, new: BestKnown, old: BestKnown | None) -> bool:
     """Whether ``new`` has a better value or bound than ``old``, the entry of the same state of the instance or None."""
     if old is None or old.digest != new.digest:
         return True
-    return instance.better(new.value, old.value) or instance.tighter(new.bound, old.bound)
+    return objective_of(instance).better(new.value, old.value) or objective_of(instance).tighter(new.bound, old.bound)
 
 
 def joined(instance: Instance, new: BestKnown, old: BestKnown | None) -> BestKnown:
     """The better plan with the better bound of two entries."""
     if old is None or old.digest != new.digest:
         return new
-    plan = new if instance.better(new.value, old.value) else old
-    tight = new if instance.tighter(new.bound, old.bound) else old
+    plan = new if objective_of(instance).better(new.value, old.value) else old
+    tight = new if objective_of(instance).tighter(new.bound, old.bound) else old
     return plan.model_copy(update={"bound": tight.bound})
 
 

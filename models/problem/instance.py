@@ -1,6 +1,5 @@
 """A provisioning problem: fleet, workloads, performance data and policy."""
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
@@ -11,12 +10,10 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_serializer, f
 from provision.models.base.fields import Name, Record, Text, no_flag
 from provision.models.base.shown import Shown, frame
 from provision.models.base.spelling import did_you_mean
-from provision.models.base.tolerances import THROUGHPUT_CLOSE, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.plans.plan import Plan, PlannedGpu, Replica
 from provision.models.problem.pools import check_workflows, split
-from provision.models.problem.prediction import throughput_rps
 from provision.models.problem.workflow import Workflow
 from provision.models.problem.workload import FleetEntry, Policy, Workload
 from provision.models.traffic.arrivals import POISSON
@@ -32,7 +29,7 @@ MEASURED = "measured-segments"
 """Kind of the performance data that was measured of replicas alone."""
 TOKENS = "tokens"
 """Kind of the performance data of language models."""
-THROUGHPUT, REQUESTS = "max_throughput", "requests/s"
+THROUGHPUT = "max_throughput"
 FIRST_RULE = "half_slo"
 """The latency rule of files of version 1 that name none."""
 
@@ -228,45 +225,6 @@ class Instance(Shown, Record):
         rest = self.model_dump_json(exclude={"performance"} | ({"workflows"} if not self.workflows else set()))
         return sha256((rest + files).encode()).hexdigest()
 
-    @property
-    def saturated(self) -> bool:
-        """Whether replicas count with what they could carry, all at once, rather than with what they are routed."""
-        return self.objective == THROUGHPUT
-
-    @property
-    def priced(self) -> bool:
-        """Whether the objective counts money rather than GPUs."""
-        return self.objective == "min_cost" and self.fleet[0].price_per_hour is not None
-
-    @property
-    def sense(self) -> int:
-        """1 where less of the objective is better, -1 where more is."""
-        return -1 if self.objective == THROUGHPUT else 1
-
-    @property
-    def unit(self) -> str:
-        """What the objective counts."""
-        return REQUESTS if self.objective == THROUGHPUT else "price per hour" if self.priced else "GPUs"
-
-    def loss(self, value: float) -> float:
-        """A value of the objective, or a bound on it, with the sign that makes less better."""
-        return self.sense * value
-
-    def better(self, one: float | None, other: float | None) -> bool:
-        """Whether ``one`` is a better value of the objective than ``other``; any value is better than None."""
-        return one is not None and (other is None or self.loss(one) < self.loss(other))
-
-    def tighter(self, one: float | None, other: float | None) -> bool:
-        """Whether ``one`` is a tighter bound on the objective than ``other``; any bound is tighter than None."""
-        return one is not None and (other is None or self.loss(one) > self.loss(other))
-
-    def proved(self, value: float | None, bound: float | None) -> bool:
-        """Whether a bound on the objective proves that no value is better than this one."""
-        if value is None or bound is None:
-            return False
-        margin = THROUGHPUT_CLOSE if self.objective == THROUGHPUT else TOLERANCE
-        return self.loss(value) <= self.loss(bound) + margin * abs(bound)
-
     def performance_of(self, gpu: str, model: str, profile: str = WHOLE) -> PerformanceFile | None:
         """The performance data of a model alone on slices of a profile of a GPU type; None when there is none.
 
@@ -320,11 +278,6 @@ class Instance(Shown, Record):
         """Rate to provide for a workload, headroom included, in requests/s."""
         return self.policy.planned_rps(workload.rate_rps)
 
-    def weight(self, entry: FleetEntry) -> float:
-        """What one GPU of a fleet entry, or one node, adds to the objective: its price, or how many GPUs it has."""
-        price = entry.price_per_hour
-        return price if self.priced and price is not None else float(entry.type.gpus)
-
     def plan_of(self, method: str, gpus: Iterable[PlannedGpu]) -> Plan:
         """The plan of a method for this instance."""
         return Plan(version=1, instance=self.name, digest=self.digest, method=method, gpus=tuple(gpus))
@@ -333,27 +286,6 @@ class Instance(Shown, Record):
         """A plan of a narrower instance, or of one with another objective, as one of this instance."""
         return plan.model_copy(update={"digest": self.digest})
 
-    def value(self, plan: Plan) -> float:
-        """Objective of a plan: price per hour or number of its GPUs, infinite outside the fleet; or its throughput."""
-        if self.objective == THROUGHPUT:
-            return throughput_rps(self, plan)
-        weights = [*map(self.weight, self.fleet), math.inf]
-        return math.fsum(weights[entry] for entry in self.entries_of(plan))
-
-    def entries_of(self, plan: Plan) -> list[int]:
-        """(GPUs,) the index of the fleet entry of every GPU of a plan; -1 for a GPU type that the fleet lacks.
-
-        Of several entries of one type the cheapest is used up first; GPUs beyond all counts belong to the dearest.
-        """
-        order = sorted(range(len(self.fleet)), key=lambda index: self.weight(self.fleet[index]))
-        tiers: dict[tuple[str, bool], list[int]] = {}
-        for index in order:
-            entry = self.fleet[index]
-            tiers.setdefault((entry.gpu, entry.partitioned), []).append(index)
-        left = [entry.count for entry in self.fleet]
-        kinds = [(gpu.gpu, gpu.mig) for gpu in plan.gpus]
-        return [_taken(tiers[kind], left) if kind in tiers else -1 for kind in kinds]
-
     def replace(self, **changes: Any) -> "Instance":
         """A copy with some fields replaced, validated like a new one."""
         return Instance(**{name: getattr(self, name) for name in Instance.model_fields} | changes)
@@ -361,21 +293,6 @@ class Instance(Shown, Record):
     def with_policy(self, **changes: Any) -> "Instance":
         """A copy with some fields of the policy replaced."""
         return self.replace(policy=self.policy.model_copy(update=changes))
-
-
-def _taken(tiers: Sequence[int], left: list[int | None]) -> int:
-    """Take a GPU from the first of some fleet entries that has one left, else from the last; returns the entry.
-
-    ``left`` counts the GPUs that each fleet entry has left, None for as many as needed; it is updated.
-    """
-    for index in tiers:
-        count = left[index]
-        if count is None:
-            return index
-        if count > 0:
-            left[index] = count - 1
-            return index
-    return tiers[-1]
 
 
 def _refuse_unlike(fleet: Iterable[FleetEntry]) -> None:

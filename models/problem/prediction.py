@@ -3,23 +3,16 @@
 The verifier uses these functions; methods search arrays instead, and tests compare the two.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.performance.operating_points import Member
+from provision.models.performance.catalogue import PerformanceFile
+from provision.models.performance.operating_points import Member, Prediction
 from provision.models.performance.tokens.data import TokenModels
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from provision.models.performance.catalogue import PerformanceFile
-    from provision.models.performance.operating_points import Prediction
-    from provision.models.plans.plan import Plan, Replica, Slice
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.workload import Policy, Workload
+from provision.models.plans.plan import Plan, Replica, Slice
+from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.workload import Policy, Workload
 
 
 def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction | None]:
@@ -139,7 +132,7 @@ def slice_members(instance: Instance, piece: Slice) -> tuple[Member, ...] | None
     shared = len(piece.replicas) > 1
     return tuple(
         Member(instance.model_of(one), one.batch, one.processes, one.sm_share,
-               (math.inf if instance.saturated else one.rate_rps) if shared else 0.0,
+               (math.inf if instance.objective == THROUGHPUT else one.rate_rps) if shared else 0.0,
                one.turn, instance.policy.fill_ms(instance.workload[one.workload].slo_ms) if shared else math.inf,
                instance.policy.rule.random_arrivals, instance.workload[one.workload].tokens)
         for one in piece.replicas

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 
 LEAST, MOST = 1e-6, 1e6
 """Numeric parameters lie between these."""
@@ -119,7 +120,7 @@ class Progress:
     @property
     def value(self) -> float | None:
         """The objective of the best plan; None without one."""
-        return self.instance.value(self.plan) if self.plan is not None else None
+        return objective_of(self.instance).value(self.plan) if self.plan is not None else None
 
     @property
     def writing_s(self) -> float:
@@ -129,11 +130,13 @@ class Progress:
     @property
     def proved(self) -> bool:
         """Whether no plan can be better than the best one."""
-        return self.plan is not None and self.instance.proved(self.value, self.bound)
+        return self.plan is not None and objective_of(self.instance).proved(self.value, self.bound)
 
     def offer(self, plan: Plan | None) -> bool:
         """Keep a plan that is better; returns whether it is."""
-        better = plan is not None and self.instance.better(self.instance.value(plan), self.value)
+        better = plan is not None and objective_of(self.instance).better(
+            objective_of(self.instance).value(plan), self.value
+        )
         if better:
             self.plan = plan
             self.tell()
@@ -141,7 +144,7 @@ class Progress:
 
     def prove(self, bound: float | None) -> bool:
         """Keep a bound that is tighter; returns whether it is."""
-        tighter = self.instance.tighter(bound, self.bound)
+        tighter = objective_of(self.instance).tighter(bound, self.bound)
         if tighter:
             self.bound = bound
             self.tell()

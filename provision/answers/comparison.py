@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.known import known
+from provision.models.problem.objective import objective_of
 from provision.simulation.simulate import simulate
 from provision.solving.solve import solve
 from provision.verification.verify import verify
@@ -78,7 +79,7 @@ class Comparison:
         report = verify(instance, plan)
         row = dict.fromkeys((*COLUMNS, *REPLAYED)) | {
             "method": name, "status": "holds" if report.ok else "violated", "reason": "", "gpus": report.gpus,
-            "gpcs": report.gpcs, "cost_per_hour": report.cost_per_hour, "objective": instance.value(plan),
+            "gpcs": report.gpcs, "cost_per_hour": report.cost_per_hour, "objective": objective_of(instance).value(plan),
             "violations": len(report.violations),
         }
         return row | self._replayed(instance, plan, report)

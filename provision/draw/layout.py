@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from provision.draw.words import number, plural, printable, ranges
 from provision.models.hardware.gpu import WHOLE, gpu_types, known_type
 from provision.models.performance.operating_points import Prediction
+from provision.models.problem.objective import objective_of
 from provision.models.problem.prediction import predict_slice
 from provision.models.problem.workload import Workload
 
@@ -205,7 +206,7 @@ class Drawing:
         """The price of the GPUs; empty when one is unknown."""
         if self.instance is None:
             return ""
-        entries = self.instance.entries_of(self.plan)
+        entries = objective_of(self.instance).entries_of(self.plan)
         found = [self.instance.fleet[entry].price_per_hour if entry >= 0 else None for entry in entries]
         prices = [price for price in found if price is not None]
         return f"{sum(prices):,.2f} per hour" if prices and len(prices) == len(found) else ""

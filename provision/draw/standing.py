@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from provision.draw.words import part_of_slo, plural
 from provision.models.plans.result import relative_gap
-from provision.models.problem.instance import REQUESTS
+from provision.models.problem.objective import REQUESTS, objective_of
 
 if TYPE_CHECKING:
     from provision.models.plans.result import Replay, Result
@@ -88,8 +88,13 @@ def standing_of(instance: Instance, result: Result, replay: SimulationReport | N
     """The Standing of a result with a plan, and of its replay."""
     found = "" if result.plan is None or result.plan.method in ("", result.method) else result.plan.method
     return Standing(
-        f"{result.method}, found by {found}" if found else result.method, instance.unit, result.objective, result.bound,
-        instance.proved(result.objective, result.bound), *replayed(replay), result.replay,
+        f"{result.method}, found by {found}" if found else result.method,
+        objective_of(instance).unit,
+        result.objective,
+        result.bound,
+        objective_of(instance).proved(result.objective, result.bound),
+        *replayed(replay),
+        result.replay,
     )
 
 

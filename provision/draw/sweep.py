@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from provision.draw.figures import check_picture, write_figure
 from provision.draw.words import plural
 from provision.models.hardware.node import gpus_in
+from provision.models.problem.objective import objective_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +83,7 @@ def sweep_figure(
     """The picture of a sweep; parameters as those of ``draw_sweep``."""
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.subplots()
-    unit = instance.unit
+    unit = objective_of(instance).unit
     numeric = [name for name, column in values.items() if all(isinstance(value, float) for value in column)]
     if len(values) == 1 and numeric:
         _steps(axes, numeric[0], base, rows, breakpoints.get(numeric[0], []), unit)

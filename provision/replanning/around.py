@@ -20,6 +20,7 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.disturbance import disturbance
 from provision.models.plans.plan import Plan, PlannedGpu, Replica
 from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import Workload
 from provision.sweeps.run import solved
 from provision.verification.verify import verify
@@ -79,7 +80,7 @@ class _Around:
         self.plan: Plan | None = None
         self.weighted = float("inf")
         self.planned_rps = {one.name: instance.planned_rps(one) for one in instance.workloads}
-        self.entries = instance.entries_of(plan)
+        self.entries = objective_of(instance).entries_of(plan)
         self.scaled = self._at_new_rates()
         self.factor = [self._most_factor(gpu) if entry >= 0 else 0.0
                        for gpu, entry in zip(self.scaled, self.entries, strict=True)]
@@ -100,7 +101,9 @@ class _Around:
         bound = scratch.bound or 0.0
         if self.plan is None:
             return Replanned("unknown", bound, None)
-        return Replanned("optimal" if self.instance.proved(self.weighted, bound) else "feasible", bound, self.plan)
+        return Replanned(
+            "optimal" if objective_of(self.instance).proved(self.weighted, bound) else "feasible", bound, self.plan
+        )
 
     def _give_up(self, going_on: list[int]) -> None:
         """Try without ever smaller groups of GPUs, the least loaded first, as long as there is time."""
@@ -126,7 +129,7 @@ class _Around:
         """Keep a plan that holds and is better; says whether it is."""
         if plan is None:
             return False
-        weighted = self.instance.value(plan) + self.change_cost * disturbance(self.before, plan).moved
+        weighted = objective_of(self.instance).value(plan) + self.change_cost * disturbance(self.before, plan).moved
         if weighted >= self.weighted * (1 - TOLERANCE) or not verify(self.instance, plan).ok:
             return False
         self.plan, self.weighted = plan, weighted

@@ -5,6 +5,7 @@ from __future__ import annotations
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 from provision.replanning.replan import Replan, replan
 
 
@@ -26,7 +27,7 @@ def after_loss(instance: Instance, plan: Plan, lost: int) -> tuple[Instance, Pla
     if not 0 <= lost < len(plan.gpus):
         known = f"which has GPUs 0 to {len(plan.gpus) - 1}" if plan.gpus else "which has none"
         raise InputError(f"lost {lost}: is not in the plan, {known}; name one of its GPUs")
-    entry = instance.entries_of(plan)[lost]
+    entry = objective_of(instance).entries_of(plan)[lost]
     if entry < 0:
         raise InputError(f"lost {lost}: the fleet of {instance.name} has no {plan.gpus[lost].gpu}; correct the plan")
     fleet = tuple(

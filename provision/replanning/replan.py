@@ -15,6 +15,7 @@ from provision.models.plans.disturbance import Disturbance, disturbance, going_o
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
 from provision.models.problem.method import needs
+from provision.models.problem.objective import objective_of
 from provision.replanning.around import replan_around
 from provision.solving.size import check_size
 from provision.solving.solve import check_time_limit
@@ -126,7 +127,7 @@ def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, ga
             ) -> Replanned:
     """The integer program where it proves the best, else the better of its plan and that around GPUs that go on."""
     def weighted(one: Plan) -> float:
-        return instance.value(one) + weights.replica_cost * disturbance(plan, one).moved
+        return objective_of(instance).value(one) + weights.replica_cost * disturbance(plan, one).moved
 
     def holds(one: Plan) -> bool:
         return verify(instance, one).ok
@@ -145,7 +146,7 @@ def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, ga
     if around.plan is None:
         return around._replace(bound=bound)
     best = min([around.plan, *_plans(exact.plan)], key=weighted)
-    return Replanned("optimal" if instance.proved(weighted(best), bound) else "feasible", bound, best)
+    return Replanned("optimal" if objective_of(instance).proved(weighted(best), bound) else "feasible", bound, best)
 
 
 def _plans(plan: Plan | None) -> list[Plan]:
@@ -161,7 +162,7 @@ def cost_of_change(instance: Instance, change_cost: float | None) -> float:
         When it is below 0 or infinite.
     """
     if change_cost is None:
-        return CHANGE_COST * min(map(instance.weight, instance.fleet))
+        return CHANGE_COST * min(map(objective_of(instance).weight, instance.fleet))
     if not 0 <= change_cost < float("inf"):
         raise InputError(f"change cost {change_cost}: should be 0 or more")
     return change_cost
@@ -191,7 +192,7 @@ def judged(
     report = verify(instance, new)
     if not report.ok:
         raise MethodError(f"replanning made a plan that fails: {report.violations[0].message}")
-    changes, value = disturbance(before, new), instance.value(new)
+    changes, value = disturbance(before, new), objective_of(instance).value(new)
     return Replan(status, new, report, value, value + change_cost * changes.moved, bound, changes,
                   _staying(instance, before, new, report), perf_counter() - started)
 
@@ -208,7 +209,7 @@ def curve(
     -------
     list of (weight, Replan)
     """
-    cheapest = min(map(instance.weight, instance.fleet))
+    cheapest = min(map(objective_of(instance).weight, instance.fleet))
     found = [(weight, replan(instance, plan, weight * cheapest, allow, time_limit_s)) for weight in weights]
     scores = {
         weight: (known(one.objective), known(one.changes).moved) for weight, one in found if one.plan is not None

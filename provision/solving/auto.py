@@ -25,6 +25,7 @@ from provision.heuristics.gpulets import ideal
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving.even import even_replicas
 from provision.solving.parts import parts_of
@@ -169,7 +170,7 @@ def _one_gpu(instance: Instance, search: Search) -> Outcome:
     served = any(instance.planned_rps(one) > 0 for one in instance.workloads)
     if search.start is None or len(search.start.gpus) > 1 or not served:
         return Outcome("unknown", "completed")
-    return Outcome("unknown", "completed", bound=min(map(instance.weight, instance.fleet)))
+    return Outcome("unknown", "completed", bound=min(map(objective_of(instance).weight, instance.fleet)))
 
 
 def _replica_set(instance: Instance, search: Search) -> Outcome:
@@ -187,10 +188,10 @@ def _onward(progress: Progress, seconds: float) -> Search:
     instance = progress.instance
 
     def report(news: Incumbent) -> None:
-        better = instance.better(news.objective, progress.value)
+        better = objective_of(instance).better(news.objective, progress.value)
         if news.plan is not None and better:
             progress.plan = news.plan
-        if instance.tighter(news.bound, progress.bound):
+        if objective_of(instance).tighter(news.bound, progress.bound):
             progress.bound = news.bound
         progress.search.report(Incumbent(news.objective if better else progress.value, progress.bound, progress.plan))
 

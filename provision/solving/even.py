@@ -18,6 +18,7 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, needs
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Workload
 from provision.solving.detour import Detour, Run
@@ -112,7 +113,7 @@ def _costs(instance: Instance) -> list[dict[int, float]]:
     segments = best_segments(instance)
     most = partitions_of(instance, segments).slots.max(axis=0)
     price = [
-        instance.weight(instance.fleet[slice_type.entry]) / slots if slots else math.inf
+        objective_of(instance).weight(instance.fleet[slice_type.entry]) / slots if slots else math.inf
         for slice_type, slots in zip(segments.slice_types, most.tolist(), strict=True)
     ]
     found: list[dict[int, float]] = []

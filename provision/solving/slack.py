@@ -11,6 +11,7 @@ from time import perf_counter
 
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search
 from provision.models.problem.workload import MOST_HEADROOM
 from provision.verification.verify import verify
@@ -44,7 +45,11 @@ def with_slack(
             break
         middle = (low + high) / 2
         found = _at(instance, middle, step, replace(control, time_limit_s=left_s, start=None, report=_quiet))
-        if found is not None and instance.value(found) <= instance.value(plan) and verify(instance, found).ok:
+        if (
+            found is not None
+            and objective_of(instance).value(found) <= objective_of(instance).value(plan)
+            and verify(instance, found).ok
+        ):
             low, best = middle, found
         else:
             high = middle

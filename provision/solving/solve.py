@@ -18,6 +18,7 @@ from provision.models.plans.result import Replay, Result
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import FEATURES, Method
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Stopped
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
@@ -130,7 +131,7 @@ def solve(
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
     if verdict is not None and not verdict.ok and outcome.status != "unknown":
         raise MethodError(f"method {chosen.name} returned a plan that fails: {verdict.violations[0].message}")
-    value = instance.value(outcome.plan) if outcome.plan is not None else None
+    value = objective_of(instance).value(outcome.plan) if outcome.plan is not None else None
     if verdict is not None and verdict.ok and _refuted(instance, value, outcome.bound):
         raise MethodError(f"method {chosen.name} claims a bound of {outcome.bound:.12g}, and its plan has {value:.12g}")
     return Result(
@@ -189,7 +190,7 @@ def _repair_note(before: list[SimulationReport], after: list[SimulationReport]) 
 
 def _with_plan(instance: Instance, outcome: Outcome, plan: Plan) -> Outcome:
     """The outcome with another plan and the bound that it has."""
-    proved = instance.proved(instance.value(plan), outcome.bound)
+    proved = objective_of(instance).proved(objective_of(instance).value(plan), outcome.bound)
     return replace(outcome, plan=plan, status="optimal" if proved else "feasible",
                    termination="proved" if proved else "completed" if outcome.termination == "proved"
                    else outcome.termination)
@@ -255,7 +256,7 @@ def _refuted(instance: Instance, value: float | None, bound: float | None) -> bo
     """Whether a value is better than the bound on it by more than rounding, so that one of them must be wrong."""
     if value is None or bound is None:
         return False
-    return instance.loss(value) < instance.loss(bound) - TOLERANCE * abs(bound)
+    return objective_of(instance).loss(value) < objective_of(instance).loss(bound) - TOLERANCE * abs(bound)
 
 
 def _moment(method: Method, settings: Mapping[str, Any], few: Instance, seconds: float) -> None:

@@ -15,6 +15,7 @@ from provision.formulations.search.segments import best_segments
 from provision.models.base.tolerances import FORGIVEN
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Workload
 from provision.solving.detour import Detour, Run
@@ -43,7 +44,11 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
     if found.status == "infeasible":
         return found
     if found.bound is not None:
-        lost = min(map(instance.weight, instance.fleet)) if any(one.rate_rps for one in instance.workloads) else 0.0
+        lost = (
+            min(map(objective_of(instance).weight, instance.fleet))
+            if any(one.rate_rps for one in instance.workloads)
+            else 0.0
+        )
         detour.progress.prove(found.bound + lost)
     for parts in _choices(instance):
         if detour.over:

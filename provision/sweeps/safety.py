@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from provision.models.base.tolerances import TOLERANCE
+from provision.models.problem.objective import objective_of
 from provision.sweeps.run import row, solved
 from provision.verification.capacity import capacity_rps
 from provision.verification.verify import verify
@@ -72,7 +73,7 @@ def price_of_safety(
 
 def _no_worse(instance: Instance, result: Result, above: Result | None) -> Result:
     """A Result with the plan of a higher quantile where that is better and holds."""
-    if above is None or above.plan is None or not instance.better(above.objective, result.objective):
+    if above is None or above.plan is None or not objective_of(instance).better(above.objective, result.objective):
         return result
     report = verify(instance, above.plan)
     if not report.ok:
@@ -88,7 +89,7 @@ def _carry_bounds_up(instance: Instance, found: dict[float, tuple[Instance, Resu
     bound = None
     for quantile in sorted(found):
         varied, result = found[quantile]
-        if instance.tighter(result.bound, bound):
+        if objective_of(instance).tighter(result.bound, bound):
             bound = result.bound
         found[quantile] = varied, replace(result, bound=bound)
 

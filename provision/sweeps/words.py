@@ -7,7 +7,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from provision.models.problem.instance import REQUESTS
+from provision.models.problem.objective import REQUESTS
 
 if TYPE_CHECKING:
     from provision.sweeps.breakpoints import Answer, Breakpoint

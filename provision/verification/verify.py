@@ -18,6 +18,7 @@ from provision.models.hardware.gpu import gpu_type
 from provision.models.hardware.node import gpus_in
 from provision.models.plans.report import ReplicaPrediction, Report, Violation
 from provision.models.problem.instance import SHARED
+from provision.models.problem.objective import objective_of
 from provision.models.problem.prediction import carried_rps, predict_slice, slice_members, task_p99_ms
 from provision.verification.deployment import has_profile, misfits, too_many_clients
 from provision.verification.tokens import TokenReplays
@@ -316,7 +317,7 @@ class _Verifier:
                 self._violate("fleet", message, value=number, limit=sum(limited))
 
     def _summary(self) -> Report:
-        entries = self.instance.entries_of(self.plan)
+        entries = objective_of(self.instance).entries_of(self.plan)
         priced = self.instance.fleet[0].price_per_hour is not None and -1 not in entries
         cost = math.fsum(self.instance.fleet[entry].price_per_hour or 0.0 for entry in entries) if priced else None
         return Report(

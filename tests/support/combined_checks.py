@@ -8,6 +8,7 @@ from combined_oracle import best_combined, is_exact
 
 import provision
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 
 ROUNDING = 2e-6
 """Relative difference between values that counts as none: what solvers grant a bound on throughput."""
@@ -60,7 +61,7 @@ def clashes(instance: Instance, plans: Sequence[Answer], claims: Sequence[Answer
 
 
 def _beats(instance: Instance, value: float, other: float) -> bool:
-    return instance.loss(value) < instance.loss(other) - ROUNDING * abs(other)
+    return objective_of(instance).loss(value) < objective_of(instance).loss(other) - ROUNDING * abs(other)
 
 
 def missed(instance: Instance, answers: Sequence[Answer], brute: Answer, most_gpus: int) -> list[str]:

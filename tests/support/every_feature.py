@@ -7,6 +7,7 @@ from sharing_oracle import random_sharing
 import provision
 from provision.instances.generators.synthetic import random_instance
 from provision.instances.generators.synthetic_networks import random_mixed
+from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import FleetEntry, Workload
 
 KINDS = (
@@ -94,7 +95,9 @@ def _disagreements(instance, results):
     found = []
     for name, one in results.items():
         for other, value in values.items():
-            beaten = one.bound is not None and instance.loss(value) < instance.loss(one.bound) - 1e-9 * abs(value)
+            beaten = one.bound is not None and objective_of(instance).loss(value) < objective_of(instance).loss(
+                one.bound
+            ) - 1e-9 * abs(value)
             if one.status == "infeasible" or beaten:
                 claim = "infeasible" if one.status == "infeasible" else f"bound {one.bound:g}"
                 found.append(f"{instance.name}: {claim} by {name}, a plan of {value:g} by {other}")

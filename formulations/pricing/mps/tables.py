@@ -29,6 +29,7 @@ from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.sm_shares import units_of
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 from provision.models.traffic.rule import LatencyRule
 
 POINTS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w", "burden")
@@ -129,7 +130,7 @@ def _part_rps(instance: Instance) -> Floats:
     """
     segments = best_segments(instance)
     rps, entries = segments.throughput_rps, [instance.fleet[slice_type.entry] for slice_type in segments.slice_types]
-    price = np.array([instance.weight(entry) for entry in entries])
+    price = np.array([objective_of(instance).weight(entry) for entry in entries])
     cost = np.divide(price, rps, out=np.full_like(rps, np.inf), where=rps > 0)
     endless = np.where([entry.count is None for entry in entries], cost, np.inf)
     chosen = np.where(np.isfinite(endless).any(axis=1), endless.argmin(axis=1), cost.argmin(axis=1))

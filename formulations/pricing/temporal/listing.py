@@ -21,6 +21,7 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import LOOSE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.gpulets import Gpulets
+from provision.models.problem.objective import objective_of
 
 MOST_WAYS, MANY_WAYS = 2_000_000, 20_000
 """Ways to use a part are tried up to the first number; where some rows keep more than the second, those that others
@@ -264,7 +265,12 @@ def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
     """The ways to use a slice type; None where rates decide what holds, where there are limits, or too many ways."""
     instance, entry = problem.instance, problem.instance.fleet[slice_type.entry]
     free = all(group.least <= 1 and not np.isfinite(group.cap_rps) for group in problem.groups)
-    if slice_type.profile != WHOLE or instance.policy.latency_budget != "half_slo" or instance.saturated or not free:
+    if (
+        slice_type.profile != WHOLE
+        or instance.policy.latency_budget != "half_slo"
+        or objective_of(instance).counts_capacity
+        or not free
+    ):
         return None
     try:
         return TurnOptions(problem, data, entry.type.slice_mps_clients(WHOLE) if entry.mps else 1, running).listing()

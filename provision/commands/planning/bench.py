@@ -14,6 +14,7 @@ from provision.instances.ledger.ledger import better, entry, joined, ledger
 from provision.instances.read import read, write
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.base.tolerances import TOLERANCE
+from provision.models.problem.objective import objective_of
 from provision.sweeps.run import solved
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _excess(instance: Instance, result: Result, best_known: float | None) -> flo
     """How much worse than the best known the objective is, as a fraction; None when one of them is missing."""
     if result.objective is None or not best_known:
         return None
-    return (instance.loss(result.objective) - instance.loss(best_known)) / best_known
+    return (objective_of(instance).loss(result.objective) - objective_of(instance).loss(best_known)) / best_known
 
 
 def _cell(value: Any) -> Any:

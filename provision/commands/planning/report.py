@@ -18,6 +18,7 @@ from provision.draw.sweep import sweep_figure
 from provision.instances.files.files import check_writable, write_text
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.base.known import known
+from provision.models.problem.objective import objective_of
 from provision.replanning.replan import replan
 from provision.simulation.simulate import simulate
 from provision.solving.methods import method as find_method
@@ -119,7 +120,7 @@ def _what_if(instance: Instance, result: Result, options: Namespace) -> str:
     values, base = values_of(sweep), row(result)
     settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
     rows = run(instance, points_of(sweep), settings)
-    told = lines(words.answers(base, values, rows, {}, instance.unit))
+    told = lines(words.answers(base, values, rows, {}, objective_of(instance).unit))
     columns = [*values, *SWEPT]
     content = [[one.get(column) for column in columns] for one in aligned(rows)]
     return told + figure(sweep_figure(instance, base, values, rows, {})) + table(columns, content)

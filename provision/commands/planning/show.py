@@ -14,6 +14,7 @@ from provision.draw.standing import Standing, replayed
 from provision.draw.terminal import draw_terminal
 from provision.instances.files.files import check_writable, write_text
 from provision.models.base.errors import InputError
+from provision.models.problem.objective import objective_of
 from provision.verification.verify import verify
 
 if TYPE_CHECKING:
@@ -60,13 +61,17 @@ def _standing(plan: Plan, instance: Instance | None, options: Namespace) -> Stan
     replay = None if options.replay is None else provision.simulate(instance, plan, options.replay)
     over_slo, seconds = replayed(replay)
     standing = Standing(
-        plan.method, instance.unit, instance.value(plan), p99_over_slo=over_slo, replayed_s=seconds
+        plan.method,
+        objective_of(instance).unit,
+        objective_of(instance).value(plan),
+        p99_over_slo=over_slo,
+        replayed_s=seconds,
     )
     if options.prove is None:
         return standing
     with progress(f"a bound on {instance.name}") as report:
         bound = provision.solve(instance, "auto", options.prove, report=report, replay=False).bound
-    proved = verify(instance, plan).ok and instance.proved(standing.objective, bound)
+    proved = verify(instance, plan).ok and objective_of(instance).proved(standing.objective, bound)
     return standing._replace(bound=bound, proved=proved)
 
 

@@ -15,6 +15,7 @@ from provision.draw.figures import check_picture
 from provision.formulations.marginal.prices import marginal_prices
 from provision.instances.files.demand import read_demand
 from provision.models.base.errors import InputError
+from provision.models.problem.objective import objective_of
 from provision.sweeps import words
 from provision.sweeps.breakpoints import breakpoints, check_range
 from provision.sweeps.grid import from_flags, points_of, read_sweep, values_of
@@ -104,9 +105,11 @@ def _found(
         found["rows"] = _rows(instance, points, settings, table, options)
     found["breakpoints"] = _breakpoints(instance, values, settings, options)
     if sweep:
-        found["answers"] = words.answers(found["base"], values, found["rows"], found["breakpoints"], instance.unit)
+        found["answers"] = words.answers(
+            found["base"], values, found["rows"], found["breakpoints"], objective_of(instance).unit
+        )
     if sweep and options.budget is not None:
-        found["answers"] += words.within(options.budget, list(values), found["rows"], instance.unit)
+        found["answers"] += words.within(options.budget, list(values), found["rows"], objective_of(instance).unit)
     found["answers"] += [line for name, points in found["breakpoints"].items() for line in words.changes(name, points)]
     return found
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from provision import Instance, Plan
 from provision.models.plans.disturbance import disturbance
+from provision.models.problem.objective import objective_of
 
 
 def changes(before: tuple[Instance, Plan], after: tuple[Instance, Plan]) -> dict[str, Any]:
@@ -28,7 +29,10 @@ def changes(before: tuple[Instance, Plan], after: tuple[Instance, Plan]) -> dict
 
 def _cost(instance: Instance, plan: Plan) -> float | None:
     """The price of a plan's GPUs; None where one is unknown."""
-    prices = [instance.fleet[entry].price_per_hour if entry >= 0 else None for entry in instance.entries_of(plan)]
+    prices = [
+        instance.fleet[entry].price_per_hour if entry >= 0 else None
+        for entry in objective_of(instance).entries_of(plan)
+    ]
     known = [price for price in prices if price is not None]
     return fsum(known) if len(known) == len(prices) else None
 

@@ -23,6 +23,7 @@ from provision.instances.files.files import validate
 from provision.models.base.known import known
 from provision.models.plans.result import Result
 from provision.models.problem.method import needs
+from provision.models.problem.objective import objective_of
 from provision.replanning.loss import replan_lost
 from provision.replanning.replan import replan
 from provision.replanning.trace import ReplanPolicy, compare_policies
@@ -138,10 +139,10 @@ def _what_if(given: Given) -> dict[str, Any]:
 
     rows = run(instance, points, settings, tell=tell)
     changes = {name: _breakpoints(given, name, values, settings) for name in request["breakpoints"]}
-    answers = words.answers(found["base"], values, rows, changes, instance.unit) if rows else []
+    answers = words.answers(found["base"], values, rows, changes, objective_of(instance).unit) if rows else []
     answers += [line for name, ones in changes.items() for line in words.changes(name, ones)]
     plain = {name: [one._asdict() for one in ones] for name, ones in changes.items()}
-    return found | {"rows": rows, "breakpoints": plain, "answers": answers, "unit": instance.unit}
+    return found | {"rows": rows, "breakpoints": plain, "answers": answers, "unit": objective_of(instance).unit}
 
 
 def _breakpoints(given: Given, name: str, values: dict[str, Any], settings: dict[str, Any]) -> list[Any]:

@@ -16,6 +16,7 @@ from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.colocation import Colocation
 from provision.models.performance.operating_points import Member
+from provision.models.problem.objective import objective_of
 
 UNITS, BATCHES, WORKLOADS = 4, 3, 3
 TOLERANCE = 1e-9
@@ -114,7 +115,7 @@ def test_the_testbed_is_planned_with_a_bound(most):
     instance = igniter_testbed(max_replicas=most)
     found = provision.solve(instance, "master")
     assert provision.verify(instance, found.plan).ok
-    assert found.bound == pytest.approx(5 * instance.weight(instance.fleet[0]))
+    assert found.bound == pytest.approx(5 * objective_of(instance).weight(instance.fleet[0]))
     assert len(found.plan.gpus) <= (5 if most else 6)
 
 

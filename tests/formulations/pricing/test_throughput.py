@@ -23,6 +23,7 @@ from provision.formulations.search.problem import Problem
 from provision.instances.generators.synthetic import random_instance
 from provision.models.performance.operating_points import Member
 from provision.models.plans.plan import Plan
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome
 
 SMALL = (("a30",), ("t4",), ("a30", "t4"), ("v100", "t4"))
@@ -179,7 +180,7 @@ def test_replicas_that_share_a_slice_count_as_busy():
 
     def value(replicas):
         gpu = {"gpu": "a100-80gb", "mig": True, "slices": [{"profile": "7g.80gb", "replicas": replicas}]}
-        return instance.value(Plan(version=1, instance=instance.name, gpus=[gpu]))
+        return objective_of(instance).value(Plan(version=1, instance=instance.name, gpus=[gpu]))
 
     assert value(both) == value([one | {"rate_rps": 1.0} for one in both])
     assert value(both[1:]) < value(both) < value(both[:1]) + value(both[1:])
@@ -210,6 +211,15 @@ def test_the_terminal_tells_the_throughput(capsys):
 
 def test_an_upper_bound_is_better_when_lower():
     fewest = INSS.replace(objective="min_gpus")
-    assert INSS.better(2.0, 1.0) and INSS.tighter(1.0, 2.0) and INSS.better(1.0, None) and not INSS.tighter(None, 1.0)
-    assert fewest.better(1.0, 2.0) and fewest.tighter(2.0, 1.0)
-    assert INSS.proved(1.0, 1.0) and not INSS.proved(1.0, 1.01) and not fewest.proved(1.01, 1.0)
+    assert (
+        objective_of(INSS).better(2.0, 1.0)
+        and objective_of(INSS).tighter(1.0, 2.0)
+        and objective_of(INSS).better(1.0, None)
+        and not objective_of(INSS).tighter(None, 1.0)
+    )
+    assert objective_of(fewest).better(1.0, 2.0) and objective_of(fewest).tighter(2.0, 1.0)
+    assert (
+        objective_of(INSS).proved(1.0, 1.0)
+        and not objective_of(INSS).proved(1.0, 1.01)
+        and not objective_of(fewest).proved(1.01, 1.0)
+    )

@@ -11,6 +11,7 @@ from provision.models.hardware.gpu import gpu_type
 from provision.models.hardware.node import gpus_in, group_of
 from provision.models.hardware.prices import list_price
 from provision.models.plans.plan import Plan
+from provision.models.problem.objective import objective_of
 
 NODE = "8xh100-80gb"
 
@@ -51,7 +52,7 @@ def test_the_plan_is_proven_and_priced(served):
 
 def test_without_prices_a_node_counts_its_gpus(served):
     asked, result = served
-    assert asked.replace(objective="min_gpus").value(result.plan) == result.report.gpus
+    assert objective_of(asked.replace(objective="min_gpus")).value(result.plan) == result.report.gpus
 
 
 def test_groups_that_do_not_fit_are_refused(served):

@@ -19,6 +19,7 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.igniter import Terms, solo_terms, together
 from provision.models.performance.operating_points import Member
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry, Workload
 from provision.solving.solve import solve
@@ -251,7 +252,7 @@ def test_the_cheapest_gpu_type_serves_all():
     plan = plan_of(both)
     assert verify(both, plan).ok and {gpu.gpu for gpu in plan.gpus} == {"t4"}
     assert plan.gpus == plan_of(on_t4).gpus and len(plan_of(on_v100).gpus) == 6
-    assert both.value(plan) == pytest.approx(13 * 0.526)
+    assert objective_of(both).value(plan) == pytest.approx(13 * 0.526)
     few = both.replace(fleet=(both.fleet[0], both.fleet[1].model_copy(update={"count": 12})))
     assert plan_of(few).gpus == plan_of(on_v100).gpus
 

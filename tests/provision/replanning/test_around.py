@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 import provision
 from provision.models.plans.disturbance import disturbance
+from provision.models.problem.objective import objective_of
 from provision.replanning.replan import CHANGE_COST, replan
 from provision.sweeps.parameters import changed
 
@@ -24,7 +25,10 @@ def plan(few):
 
 
 def weighted(instance, before, plan):
-    return instance.value(plan) + CHANGE_COST * instance.weight(instance.fleet[0]) * disturbance(before, plan).moved
+    return (
+        objective_of(instance).value(plan)
+        + CHANGE_COST * objective_of(instance).weight(instance.fleet[0]) * disturbance(before, plan).moved
+    )
 
 
 @settings(max_examples=3, deadline=None)

@@ -8,6 +8,7 @@ from replan_oracle import tiny
 
 import provision
 from provision.cli import main
+from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import Survive
 from provision.replanning.loss import after_loss, replan_lost
 from provision.replanning.replan import CHANGE_COST
@@ -48,7 +49,9 @@ def test_a_spare_gpu_takes_over_where_the_search_is_not_exact():
         plan = provision.solve(instance, method, replay=False).plan
         found = replan_lost(instance, plan, 1, time_limit_s=4)
         lost = sum(1 for at, _, _, _ in plan.replicas() if at == 1)
-        replaced = instance.value(plan) + lost * CHANGE_COST * instance.weight(instance.fleet[0])
+        replaced = objective_of(instance).value(plan) + lost * CHANGE_COST * objective_of(instance).weight(
+            instance.fleet[0]
+        )
         assert found.report.ok and found.bound <= found.weighted <= replaced * (1 + 1e-9)
 
 

@@ -18,6 +18,7 @@ from provision.instances.files.demand import Demand, read_demand, two_waves, wri
 from provision.instances.importers.servegen import import_servegen
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.plans.disturbance import disturbance, going_on
+from provision.models.problem.objective import objective_of
 from provision.replanning.forecast import expected, window_weight
 from provision.replanning.replan import curve, replan
 from provision.replanning.trace import ReplanPolicy, compare_policies, simulate_trace, summary
@@ -59,7 +60,7 @@ def test_plans_hold_and_are_never_dearer_than_from_scratch_and_its_changes(facto
     new = changed(instance, {"rate": factor})
     found, scratch = replan(new, running, gap=1e-4), provision.solve(new, "greedy")
     assert found.report.ok
-    changes, cost = disturbance(running, scratch.plan), 0.02 * new.weight(new.fleet[0])
+    changes, cost = disturbance(running, scratch.plan), 0.02 * objective_of(new).weight(new.fleet[0])
     dearer = scratch.objective + cost * (changes.slices_destroyed + changes.replicas_started)
     assert found.weighted <= dearer * (1 + 1e-3) + 1e-9
     assert found.bound <= found.weighted * (1 + 1e-9)

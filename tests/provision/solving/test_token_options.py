@@ -4,6 +4,7 @@ import pytest
 from token_instances import chat, instance
 
 import provision
+from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import Survive
 from provision.simulation.simulate import simulate
 
@@ -42,8 +43,11 @@ def test_the_most_throughput_gives_each_workload_its_rate_and_the_rest_to_the_qu
     asked = instance([chat(rate_rps=50.0), chat("long", 20.0, tokens=LONG)],
                      [{"gpu": "h100-80gb", "mig": False, "count": 4}], objective="max_throughput")
     result = provision.solve(asked, "partition-counts", replay=False)
-    single = {name: asked.value(result.plan.model_copy(update={"gpus": (gpu,)})) for gpu in result.plan.gpus
-              for name in {one.workload for one in gpu.slices[0].replicas}}
+    single = {
+        name: objective_of(asked).value(result.plan.model_copy(update={"gpus": (gpu,)}))
+        for gpu in result.plan.gpus
+        for name in {one.workload for one in gpu.slices[0].replicas}
+    }
     splits = [(many, 4 - many) for many in range(5)
               if many * single["chat"] >= 50.0 and (4 - many) * single["long"] >= 20.0]
     best = max(chats * single["chat"] + longs * single["long"] for chats, longs in splits)

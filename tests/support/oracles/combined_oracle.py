@@ -17,6 +17,7 @@ from oracle import fillings
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.operating_points import Member, PerformanceData, Prediction
 from provision.models.problem.instance import SHARED, Instance
+from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import FleetEntry, Workload
 
 ROUNDING = 1e-9
@@ -38,7 +39,10 @@ def best_combined(instance: Instance, most_gpus: int) -> float | None:
         return float(served[:, -1].max()) if len(served) else None
     most = [most_gpus if one.count is None else min(one.count, most_gpus) for one in instance.fleet]
     numbers = [many for many in itertools.product(*(range(one + 1) for one in most)) if sum(many) <= most_gpus]
-    value = {many: sum(n * instance.weight(e) for n, e in zip(many, instance.fleet, strict=True)) for many in numbers}
+    value = {
+        many: sum(n * objective_of(instance).weight(e) for n, e in zip(many, instance.fleet, strict=True))
+        for many in numbers
+    }
     for many in sorted(numbers, key=value.__getitem__):
         if work.serves(work.reached(gives, many)).any():
             return value[many]

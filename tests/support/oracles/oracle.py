@@ -3,6 +3,7 @@
 import itertools
 
 from provision.models.hardware.gpu import WHOLE
+from provision.models.problem.objective import objective_of
 
 
 def best_value(instance, most_gpus, contents=None):
@@ -16,7 +17,7 @@ def best_value(instance, most_gpus, contents=None):
     for numbers in itertools.product(*(range(_most(entry, most_gpus) + 1) for entry in instance.fleet)):
         if sum(numbers) > most_gpus:
             continue
-        value = sum(n * instance.weight(entry) for n, entry in zip(numbers, instance.fleet, strict=True))
+        value = sum(n * objective_of(instance).weight(entry) for n, entry in zip(numbers, instance.fleet, strict=True))
         if (best is None or value < best) and _reachable(instance, gives, numbers):
             best = value
     return best

@@ -8,6 +8,7 @@ import numpy as np
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import FleetEntry, Workload
 
 SHIPPED = {"v100": "igniter-v100", "t4": "igniter-t4-derived"}
@@ -71,7 +72,7 @@ def best_sharing(instance):
     best, feasible = None, {}
     for blocks in _set_partitions(list(instance.workloads)):
         for entries in itertools.product(range(len(instance.fleet)), repeat=len(blocks)):
-            value = sum(instance.weight(instance.fleet[e]) for e in entries)
+            value = sum(objective_of(instance).weight(instance.fleet[e]) for e in entries)
             if (best is not None and value >= best) or not _in_stock(instance, entries):
                 continue
             if all(_fits(instance, e, tuple(block), feasible) for e, block in zip(entries, blocks, strict=True)):

@@ -10,6 +10,7 @@ from collections import Counter
 from provision.models.hardware.geometry import geometry
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.operating_points import Member
+from provision.models.problem.objective import objective_of
 
 MOST_REPLICAS = 3
 ROUNDING = 1e-9
@@ -21,7 +22,7 @@ def least_weighted(instance, plan, change_cost, new):
     Types have one entry each, and there are no variants.
     """
     contents = _Contents(instance)
-    options = [_options(instance, contents, instance.entries_of(plan)[at], gpu.slices, change_cost)
+    options = [_options(instance, contents, objective_of(instance).entries_of(plan)[at], gpu.slices, change_cost)
                for at, gpu in enumerate(plan.gpus)]
     options += [_options(instance, contents, entry, (), change_cost)
                 for entry in range(len(instance.fleet)) for _ in range(new)]
@@ -54,7 +55,7 @@ def _options(instance, contents, entry, slices, change_cost):
         if shape else [[(0, WHOLE)]]
     for state in states:
         destroyed = len(here.keys() - set(state))
-        reached = {(instance.weight(kind) + change_cost * destroyed, idle)}
+        reached = {(objective_of(instance).weight(kind) + change_cost * destroyed, idle)}
         for place in state:
             choices = contents.beside(entry, place[1], here.get(place, ()), change_cost)
             reached = _undominated(instance, {(a[0] + b[0], _sum(a[1], b[1])) for a in reached for b in choices})

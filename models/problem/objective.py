@@ -1,0 +1,130 @@
+"""Objectives: what a plan is worth, what a GPU adds to that, which of two values is better, and what proves one."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from provision.models.base.tolerances import THROUGHPUT_CLOSE, TOLERANCE
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.prediction import throughput_rps
+from provision.models.problem.workload import FleetEntry
+
+REQUESTS = "requests/s"
+"""The unit of the most throughput."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What the plans of an instance are compared by.
+
+    Attributes
+    ----------
+    sense
+        1 where less is better, -1 where more is.
+    unit
+        What the objective counts.
+    margin
+        How far a value may be from a bound, as a part of the bound, and still be proven the best.
+    counts_capacity
+        Whether replicas count with what they could carry, all at once, rather than with what they are routed.
+    """
+
+    instance: Instance
+    sense: ClassVar[int] = 1
+    unit: ClassVar[str]
+    margin: ClassVar[float] = TOLERANCE
+    counts_capacity: ClassVar[bool] = False
+
+    def weight(self, entry: FleetEntry) -> float:
+        """What one GPU of a fleet entry, or one node, adds to a plan's value: by default how many GPUs it has."""
+        return float(entry.type.gpus)
+
+    def value(self, plan: Plan) -> float:
+        """The value of a plan: by default the weight of its GPUs, infinite where one is not in the fleet."""
+        weights = [*map(self.weight, self.instance.fleet), math.inf]
+        return math.fsum(weights[entry] for entry in self.entries_of(plan))
+
+    def loss(self, value: float) -> float:
+        """A value of the objective, or a bound on it, with the sign that makes less better."""
+        return self.sense * value
+
+    def better(self, one: float | None, other: float | None) -> bool:
+        """Whether ``one`` is a better value than ``other``; any value is better than None."""
+        return one is not None and (other is None or self.loss(one) < self.loss(other))
+
+    def tighter(self, one: float | None, other: float | None) -> bool:
+        """Whether ``one`` is a tighter bound than ``other``; any bound is tighter than None."""
+        return one is not None and (other is None or self.loss(one) > self.loss(other))
+
+    def proved(self, value: float | None, bound: float | None) -> bool:
+        """Whether a bound proves that no value is better than this one."""
+        if value is None or bound is None:
+            return False
+        return self.loss(value) <= self.loss(bound) + self.margin * abs(bound)
+
+    def entries_of(self, plan: Plan) -> list[int]:
+        """(GPUs,) the index of the fleet entry of every GPU of a plan; -1 for a GPU type that the fleet lacks.
+
+        Of several entries of one type the cheapest is used up first; GPUs beyond all counts belong to the dearest.
+        """
+        fleet = self.instance.fleet
+        tiers: dict[tuple[str, bool], list[int]] = {}
+        for index in sorted(range(len(fleet)), key=lambda index: self.weight(fleet[index])):
+            tiers.setdefault((fleet[index].gpu, fleet[index].partitioned), []).append(index)
+        left = [entry.count for entry in fleet]
+        types = [(gpu.gpu, gpu.mig) for gpu in plan.gpus]
+        return [_taken(tiers[one], left) if one in tiers else -1 for one in types]
+
+
+class LeastCost(Objective):
+    """The price of all GPUs per hour."""
+
+    unit = "price per hour"
+
+    def weight(self, entry: FleetEntry) -> float:
+        """The price of a GPU of a fleet entry, per hour."""
+        return super().weight(entry) if entry.price_per_hour is None else entry.price_per_hour
+
+
+class FewestGpus(Objective):
+    """The number of GPUs, whatever they cost."""
+
+    unit = "GPUs"
+
+
+class MostThroughput(Objective):
+    """The requests/s that all replicas could carry together on a fixed fleet (InSS, problem 1)."""
+
+    sense = -1
+    unit = REQUESTS
+    margin = THROUGHPUT_CLOSE
+    counts_capacity = True
+
+    def value(self, plan: Plan) -> float:
+        """Requests/s that the replicas of a plan can carry, all at once."""
+        return throughput_rps(self.instance, plan)
+
+
+def objective_of(instance: Instance) -> Objective:
+    """The Objective of an instance; the least cost of a fleet without prices is the fewest GPUs."""
+    if instance.objective == THROUGHPUT:
+        return MostThroughput(instance)
+    priced = instance.objective == "min_cost" and instance.fleet[0].price_per_hour is not None
+    return LeastCost(instance) if priced else FewestGpus(instance)
+
+
+def _taken(tiers: Sequence[int], left: list[int | None]) -> int:
+    """Take a GPU from the first of some fleet entries that has one left, else from the last; returns the entry.
+
+    ``left`` counts the GPUs that each fleet entry has left, None for as many as needed; it is updated.
+    """
+    for index in tiers:
+        count = left[index]
+        if count is None:
+            return index
+        if count > 0:
+            left[index] = count - 1
+            return index
+    return tiers[-1]
