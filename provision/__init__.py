@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from provision.applier.execute import Permissions as Permissions
     from provision.applier.operations import RunOutcome as RunOutcome
     from provision.applier.verified import apply as apply
+    from provision.comparing.compare import compare as compare
     from provision.exporters.export import export as export
     from provision.instances.files.shipped import shipped_instances as shipped_instances
     from provision.instances.read import read as read
@@ -66,6 +67,7 @@ _HOMES = {
     "Violation": "models.plans.report",
     "Workload": "models.problem.workload",
     "apply": "applier.verified",
+    "compare": "comparing.compare",
     "export": "exporters.export",
     "gpu_type": "models.hardware.gpu",
     "gpu_types": "models.hardware.gpu",

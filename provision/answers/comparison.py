@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from provision.models.plans.plan import Plan
     from provision.models.plans.report import Report
     from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Incumbent
+    from provision.models.problem.method import Method
+    from provision.models.problem.search import Incumbent, Outcome, Search
     from provision.sweeps.table import TableRow
+
+    Function = Callable[[Instance, Search], Outcome]
 
 COLUMNS = (
     "method",
@@ -58,7 +61,7 @@ class Comparison:
     arrival_cv: float | None = None
 
     def row(
-        self, instance: Instance, name: str, report: Callable[[Incumbent], None] | None = None
+        self, instance: Instance, method: str | Method | Function, report: Callable[[Incumbent], None] | None = None
     ) -> tuple[TableRow, Plan | None]:
         """What one method finds, as COLUMNS and REPLAYED and more, and its plan.
 
@@ -66,10 +69,10 @@ class Comparison:
         then says how many the model predicts and how many the replayed requests meet.
         """
         try:
-            result = solve(instance, name, self.time_limit_s, self.seed, report, replay=False)
+            result = solve(instance, method, self.time_limit_s, self.seed, report, replay=False)
         except UnsupportedError as error:
             none = dict.fromkeys((*COLUMNS, *REPLAYED))
-            return none | {"method": name, "status": "not applicable", "reason": str(error)}, None
+            return none | {"method": str(method), "status": "not applicable", "reason": str(error)}, None
         violations = len(result.report.violations) if result.report else None
         replayed = self._replayed(instance, result.plan, result.report)
         return result.summary() | {"violations": violations} | replayed, result.plan

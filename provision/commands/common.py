@@ -150,6 +150,18 @@ def progress(what: str) -> Iterator[Callable[[Incumbent], None]]:
 
 
 @contextmanager
+def telling(what: str) -> Iterator[Callable[[str], None]]:
+    """Show elapsed time and what is under way on a terminal; yields the function that is told of each step."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda step: None
+        return
+    with Progress(SpinnerColumn(), PLAIN, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task(what)
+        yield lambda step: bar.update(task, description=f"{what}: {step}")
+
+
+@contextmanager
 def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Show how many of ``total`` (None: unknown) are done on a terminal; yields the function that adds to them."""
     console = Console(stderr=True)

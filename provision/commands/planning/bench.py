@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provision.commands import INTERRUPTED
-from provision.commands.common import add_json, print_json, print_table, progress, until_stopped
+from provision.commands.common import (
+    add_force,
+    add_json,
+    print_json,
+    print_table,
+    progress,
+    telling,
+    until_stopped,
+)
+from provision.comparing.compare import compare
+from provision.draw.figures import check_picture
 from provision.instances.files.files import check_writable
 from provision.instances.generators.families import FAMILIES
 from provision.instances.ledger.ledger import better, entry, joined, ledger
@@ -27,6 +38,17 @@ if TYPE_CHECKING:
 
 COLUMNS = ("instance", "method", "status", "objective", "bound", "gap", "best_known", "excess", "seconds")
 NOT_APPLICABLE = "not applicable"
+METHODS = {
+    "parvagpu": ("parvagpu", "parvagpu-single", "parvagpu-unoptimized", "mig-serving-fast", "paris"),
+    "parvagpu-shared": ("parvagpu", "parvagpu-single", "mig-serving-fast"),
+    "parvagpu-repeated": ("parvagpu", "mig-serving-fast"),
+    "igniter": ("igniter", "ffd", "ffd++", "gpulets+", "gslice+"),
+    "gpulets": ("gpulets", "gpulets-without-interference", "gpulets-ideal", "nexus", "gslice"),
+    "inss": ("inss", "inss-ni", "gpulets+bda"),
+    "variants": ("igniter",),
+    "mlperf": ("inferno", "melange"),
+}
+"""What a family's paper proposes and compares with."""
 
 
 def add_bench(parser: ArgumentParser) -> None:
@@ -38,13 +60,18 @@ def add_bench(parser: ArgumentParser) -> None:
     parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds each (default: 60)")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("--figures", metavar="DIR", help="draw every family, with its paper's methods beside --method")
     parser.add_argument("--ledger", metavar="DIR", help="write entries that know more than the ledger here")
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(options: Namespace) -> int:
     names = _names(options.families)
+    pictures = {family: Path(options.figures or ".") / f"{family}.png" for family in options.families or FAMILIES}
+    for picture in pictures.values() if options.figures else ():
+        check_picture(picture, options.force)
     if options.ledger:
         check_writable(Path(options.ledger) / "entry.json", force=True)
     settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
@@ -56,7 +83,18 @@ def _run(options: Namespace) -> int:
         print_table(COLUMNS, [[_cell(row[column]) for column in COLUMNS] for row in rows])
     if stopped:
         return INTERRUPTED
+    for family, picture in pictures.items() if options.figures else ():
+        _draw(family, picture, options)
     return 1 if any(map(_worse, rows)) else 0
+
+
+def _draw(family: str, picture: Path, options: Namespace) -> None:
+    """The figure of a family: its instances planned by the methods of its paper."""
+    several = list(dict.fromkeys([*METHODS.get(family, ()), options.method]))
+    with telling(f"drawing {family}") as report:
+        table = compare(FAMILIES[family], several, [options.seed], options.time_limit, report=report)
+    table.draw(picture, options.force)
+    print(f"picture written to {picture}", file=sys.stderr)
 
 
 def _names(families: Sequence[str]) -> list[str]:

@@ -6,17 +6,22 @@ miss SLOs, and the table then says how many the model predicts and how many the 
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from provision.answers.comparison import COLUMNS, REPLAYED, Comparison
 from provision.commands import INTERRUPTED
-from provision.commands.common import add_json, print_json, print_table, progress, until_stopped
+from provision.commands.common import add_force, add_json, print_json, print_table, progress, telling, until_stopped
 from provision.commands.reading import read_instance
+from provision.comparing.compare import compare
+from provision.comparing.table import ComparisonTable, check_table
 from provision.instances.read import read_plan
+from provision.models.base.errors import InputError
 from provision.simulation.simulate import checked
 from provision.solving.methods import method as find_method
 from provision.solving.methods import methods
 from provision.sweeps.run import NOT_APPLICABLE
+from provision.sweeps.table import aligned
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -25,12 +30,13 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
     from provision.sweeps.table import TableRow
 
+MOST_SEEDS = 1000
 PERCENT = ("gap", "violation_rate")
 
 
 def add_compare(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
+    parser.add_argument("instances", metavar="INSTANCE", nargs="+", help="shipped instances or files")
     parser.add_argument(
         "--methods", default="all", metavar="M,M", help="names with commas between, or all (default)"
     )
@@ -38,6 +44,9 @@ def add_compare(parser: ArgumentParser) -> None:
         "--time-limit", type=float, default=60.0, metavar="S", help="seconds per method (default: 60)"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="runs of each, from --seed on: means and 95 %% intervals"
+    )
     parser.add_argument("--simulate", type=float, metavar="S", help="replay every plan for so many seconds of arrivals")
     parser.add_argument(
         "--arrival-cv", type=float, default=1.0, metavar="C",
@@ -46,17 +55,26 @@ def add_compare(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--plan", action="append", default=[], metavar="F", help="a plan in a file, of any tool, as a row beside them"
     )
+    parser.add_argument("--out", metavar="F", help="write means: .csv, .tex (booktabs), or a picture .png or .svg")
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(options: Namespace) -> int:
-    instance = read_instance(options.instance)
+    instances = [read_instance(name) for name in options.instances]
     names = list(methods()) if options.methods == "all" else [name.strip() for name in options.methods.split(",")]
     for name in names:
         find_method(name)
     if options.simulate is not None:
         checked(seconds=options.simulate, seed=options.seed, arrival_cv=options.arrival_cv)
+    if not 1 <= options.seeds <= MOST_SEEDS:
+        raise InputError(f"--seeds {options.seeds}: give a number from 1 to {MOST_SEEDS}")
+    if options.out:
+        check_table(options.out, options.force)
+    if len(instances) > 1 or options.seeds > 1:
+        return _means(instances, names, options)
+    [instance] = instances
     comparison = Comparison(options.time_limit, options.seed, options.simulate, options.arrival_cv)
     given = [comparison.given(instance, path, read_plan(path, instance)) for path in options.plan]
     rows = until_stopped(lambda name: _row(instance, name, comparison), names)
@@ -64,7 +82,34 @@ def _run(options: Namespace) -> int:
         print_json(given + rows)
     else:
         _print(given + rows, COLUMNS if options.simulate is None else (*COLUMNS, *REPLAYED))
+    if options.out:
+        runs = tuple({"instance": instance.name, "seed": options.seed} | row for row in rows)
+        _write(ComparisonTable(runs, {instance.name: instance.unit}), options)
     return 0 if len(rows) == len(names) else INTERRUPTED
+
+
+def _means(instances: Sequence[Instance], names: Sequence[str], options: Namespace) -> int:
+    """Several instances or seeds: means with intervals."""
+    if options.plan:
+        raise InputError("--plan goes with one instance and one seed; leave it out")
+    seeds = range(options.seed, options.seed + options.seeds)
+    with telling("comparing") as report:
+        table = compare(instances, names, seeds, options.time_limit, options.simulate, options.arrival_cv, report)
+    if options.json:
+        print_json({"runs": table.runs, "means": table.rows})
+    else:
+        rows = aligned(table.rows)
+        if rows:
+            print_table(list(rows[0]), [[rounded(value) for value in row.values()] for row in rows])
+        _refused(table.refused)
+    if options.out:
+        _write(table, options)
+    return 0
+
+
+def _write(table: ComparisonTable, options: Namespace) -> None:
+    table.write(options.out, options.force)
+    print(f"written to {options.out}", file=sys.stderr)
 
 
 def _row(instance: Instance, name: str, comparison: Comparison) -> TableRow:
@@ -73,13 +118,21 @@ def _row(instance: Instance, name: str, comparison: Comparison) -> TableRow:
 
 
 def _print(rows: Sequence[TableRow], columns: Sequence[str]) -> None:
-    """A table of those that planned, and a line for each that says why it did not or what is to be known."""
+    """A table of those that tried, a line for each that has something to say, and one for all others."""
     tried = [row for row in rows if row["status"] != NOT_APPLICABLE]
     if tried:
         print_table(columns, [[cell(row, column) for column in columns] for row in tried])
-    for row in rows:
+    for row in tried:
         if row["reason"]:
             print(f"{row['method']}: {row['reason']}")
+    _refused([row["method"] for row in rows if row["status"] == NOT_APPLICABLE])
+
+
+def _refused(names: Sequence[str]) -> None:
+    """One line for all methods that cannot plan this."""
+    if names:
+        print(f"{len(names)} methods cannot plan this: {', '.join(names)} (--json says why; provision methods, "
+              "what each can do)")
 
 
 def cell(row: TableRow, column: str) -> Any:
@@ -87,4 +140,9 @@ def cell(row: TableRow, column: str) -> Any:
     value = row[column]
     if column in PERCENT and value is not None:
         return f"{value:.1%}"
+    return rounded(value)
+
+
+def rounded(value: Any) -> Any:
+    """A value, a number with three digits behind the point."""
     return round(value, 3) if isinstance(value, float) else value

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from provision.answers.comparison import COLUMNS, Comparison
-from provision.commands.common import UNKNOWN, add_force, progress
+from provision.commands.common import UNKNOWN, add_force, add_json, print_json, progress, verdict
 from provision.commands.planning.compare import cell
 from provision.commands.reading import read_instance
 from provision.draw.html import document, figure, lines, section, table
@@ -60,6 +60,7 @@ def add_report(parser: ArgumentParser) -> None:
     parser.add_argument("--time-limit", type=float, default=20.0, metavar="S", help="seconds per plan (default: 20)")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     add_force(parser)
+    add_json(parser)
     parser.set_defaults(run=_run)
 
 
@@ -74,6 +75,9 @@ def _run(options: Namespace) -> int:
     with progress(f"{options.method} on {instance.name}") as report:
         result = solve(instance, options.method, options.time_limit, options.seed, report, replay=False)
     if result.plan is None:
+        if options.json:
+            print_json(result.summary() | {"out": None})
+            return verdict(False, result.status)
         print(f"{instance.name}: {result.status}: {result.reason}; there is nothing to report")
         return UNKNOWN if result.status == "unknown" else 1
     replay = simulate(instance, result.plan, options.seconds, options.seed)
@@ -89,7 +93,10 @@ def _run(options: Namespace) -> int:
         }),
     ]
     write_text(options.out, document(drawing.title, drawing.summary, parts), options.force)
-    print(f"report written to {options.out}")
+    if options.json:
+        print_json(result.summary() | {"out": options.out, "simulation": replay.summary()})
+    else:
+        print(f"report written to {options.out}")
     return 0
 
 

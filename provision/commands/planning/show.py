@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import provision  # its solver and simulator are loaded when first used
 from provision import draw
-from provision.commands.common import add_force, progress
+from provision.commands.common import add_force, add_json, print_json, progress
 from provision.commands.reading import add_plan_files, given_plan
 from provision.draw.page import render_page
 from provision.draw.standing import Standing, replayed
@@ -32,6 +32,7 @@ def add_show(parser: ArgumentParser) -> None:
     parser.add_argument("--prove", type=float, metavar="S", help="prove a bound for so many seconds, and draw it")
     parser.add_argument("--replay", type=float, metavar="S", help="replay so many seconds of arrivals; draw every P99")
     add_force(parser)
+    add_json(parser)
     parser.set_defaults(run=_run)
 
 
@@ -46,10 +47,25 @@ def _run(options: Namespace) -> int:
         report = verify(instance, plan) if instance else None
         write_text(options.html, render_page(plan, instance, report, standing=standing), options.force)
         print(f"page written to {options.html}", file=sys.stderr)
+    if options.json:
+        print_json(_content(plan, instance, standing))
+        return 0
     draw_terminal(plan, instance, standing=standing)
     for line in standing.lines if standing else ():
         print(line)
     return 0
+
+
+def _content(plan: Plan, instance: Instance | None, standing: Standing | None) -> dict[str, Any]:
+    """The plan, its verdict where its instance is known, and what was proven and replayed of it."""
+    return {
+        "plan": plan.model_dump(mode="json", exclude_none=True),
+        "report": verify(instance, plan).model_dump(mode="json") if instance else None,
+        "objective": standing and standing.objective, "unit": standing and standing.unit,
+        "bound": standing and standing.bound, "proved": standing and standing.proved,
+        "replayed_s": standing and standing.replayed_s,
+        "p99_over_slo": dict(standing.p99_over_slo) if standing else {}, "late": standing.late if standing else [],
+    }
 
 
 def _standing(plan: Plan, instance: Instance | None, options: Namespace) -> Standing | None:

@@ -1,0 +1,104 @@
+"""``provision.compare``: several methods, or functions of one's own, on several instances with several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from provision.answers.comparison import Comparison
+from provision.comparing.table import ComparisonTable
+from provision.instances.read import read
+from provision.models.base.errors import InputError, MethodError
+from provision.models.problem.instance import Instance
+from provision.solving.methods import method as find_method
+from provision.solving.methods import methods as known_methods
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from provision.models.problem.method import Method
+    from provision.models.problem.search import Outcome, Search
+    from provision.sweeps.table import TableRow
+
+    Function = Callable[[Instance, Search], Outcome]
+    Named = Mapping[str, str | Method | Function]
+    Given = str | Method | Function
+    Several = Instance | str | PathLike[str] | Iterable[Instance | str | PathLike[str]]
+
+
+def compare(
+    instances: Several, methods: str | Given | Sequence[Given] | Named = "all", seeds: Iterable[int] = (0,),
+    time_limit_s: float = 60.0, simulate_s: float | None = None, arrival_cv: float | None = None,
+    report: Callable[[str], None] | None = None,
+) -> ComparisonTable:
+    """Run methods on instances and compare what they find.
+
+    Parameters
+    ----------
+    instances
+        One or several: instances, names of shipped ones, or paths.
+    methods
+        ``"all"``; or one or several names of methods, ``Method`` objects, or functions of one's own that take an
+        instance and a ``Search`` and return an ``Outcome``. A mapping says what each is called.
+    seeds
+        Every method runs once with each of them.
+    time_limit_s
+        Seconds of each run.
+    simulate_s, arrival_cv
+        Replay every plan for so many seconds of arrivals, with this variation; None replays nothing.
+    report
+        Called with a line before each run.
+
+    Returns
+    -------
+    ComparisonTable
+        All runs, and by instance and method their means with confidence intervals.
+
+    Raises
+    ------
+    InputError
+        For an instance or a method that there is not, or when there is nothing to compare.
+    """
+    found = [one if isinstance(one, Instance) else read(one) for one in _several(instances)]
+    named, numbers = _named(methods), [int(seed) for seed in seeds]
+    for what, there in (("instances", found), ("methods", named), ("seeds", numbers)):
+        if not there:
+            raise InputError(f"compare: {what}: should be at least one")
+    if twice := {one.name for one in found if sum(other.name == one.name for other in found) > 1}:
+        raise InputError(f"compare: instances: {min(twice)} stands there twice; give each a name of its own")
+    runs = []
+    for instance in found:
+        for name, method in named.items():
+            for seed in numbers:
+                if report is not None:
+                    report(f"{name} on {instance.name}, seed {seed}")
+                comparison = Comparison(time_limit_s, seed, simulate_s, arrival_cv)
+                runs.append(_run(instance, name, method, comparison))
+    return ComparisonTable(tuple(runs), {one.name: one.unit for one in found})
+
+
+def _several(instances: Several) -> Iterable[Instance | str | PathLike[str]]:
+    if isinstance(instances, Instance | str) or not isinstance(instances, Iterable):
+        return [instances]
+    return instances
+
+
+def _named(methods: str | Given | Sequence[Given] | Named) -> dict[str, Given]:
+    """What to run by the name that it has in tables."""
+    if isinstance(methods, str):
+        methods = [*known_methods()] if methods == "all" else [name.strip() for name in methods.split(",")]
+    if isinstance(methods, Mapping):
+        named = dict(methods)
+    else:
+        several = methods if isinstance(methods, Iterable) else [methods]
+        named = {one if isinstance(one, str) else getattr(one, "name", None) or one.__name__: one for one in several}
+    return {name: find_method(one).name if isinstance(one, str) else one for name, one in named.items()}
+
+
+def _run(instance: Instance, name: str, method: Given, comparison: Comparison) -> TableRow:
+    """One run as a row; a method whose plan cannot be used has failed, and the others go on."""
+    try:
+        row = comparison.row(instance, method)[0]
+    except MethodError as error:
+        row = {"status": "error", "reason": str(error)}
+    return {"instance": instance.name, **row, "method": name, "seed": comparison.seed}

@@ -1,0 +1,208 @@
+"""The table of a comparison: runs, means with confidence intervals, and its forms (frame, CSV, LaTeX, picture)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from provision.instances.files.files import check_writable, write_text
+from provision.models.base.errors import InputError
+from provision.models.base.shown import frame
+from provision.models.problem.instance import REQUESTS
+from provision.sweeps.table import aligned, as_csv
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from provision.instances.files.files import FilePath
+    from provision.models.base.arrays import Floats
+    from provision.sweeps.table import TableRow
+
+CONFIDENCE = 0.95
+NOT_APPLICABLE = "not applicable"
+SUFFIXES = (".csv", ".tex", ".png", ".svg")
+SPECIAL = str.maketrans({char: f"\\{char}" for char in "&%$#_{}"})
+"""Characters that LaTeX takes for something else."""
+
+
+def mean_and_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """The mean and half the width of its 95 % confidence interval (Student's t); None for what too few values tell."""
+    if not values:
+        return None, None
+    count, mean = len(values), float(np.mean(values))
+    if count < 2:
+        return mean, None
+    return mean, float(stdtrit(count - 1, (1 + CONFIDENCE) / 2) * np.std(values, ddof=1) / math.sqrt(count))
+
+
+@dataclass(frozen=True, repr=False)
+class ComparisonTable:
+    """What methods found on instances.
+
+    Attributes
+    ----------
+    runs
+        A row per instance, method and seed, as ``provision compare --json`` has it.
+    units
+        What the objective counts, by instance.
+    """
+
+    runs: tuple[TableRow, ...]
+    units: Mapping[str, str]
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods, in the order in which they were given."""
+        return list(dict.fromkeys(run["method"] for run in self.runs))
+
+    @property
+    def rows(self) -> list[TableRow]:
+        """A row per instance and method that can plan it: runs, plans that hold, means and intervals.
+
+        ``excess`` is how far the mean objective lies behind the best one of all methods, as a fraction.
+        """
+        rows = [self._row(name, method) for name in self.units for method in self.methods]
+        rows = [row for row in rows if row is not None]
+        for row in rows:
+            beside = [one["objective"] for one in rows if one["instance"] == row["instance"] and one["objective"]]
+            row["excess"] = self._behind(row["instance"], row["objective"], beside)
+        return rows
+
+    def _row(self, name: str, method: str) -> TableRow | None:
+        runs = [run for run in self.runs if (run["instance"], run["method"]) == (name, method)]
+        if all(run["status"] == NOT_APPLICABLE for run in runs):
+            return None
+        good = [run for run in runs if run.get("verified") and run.get("objective") is not None]
+        objective, interval = mean_and_interval([run["objective"] for run in good])
+        seconds, spread = mean_and_interval([run["build_seconds"] + run["solve_seconds"] for run in runs
+                                             if run.get("solve_seconds") is not None])
+        gpus, _ = mean_and_interval([run["gpus"] for run in good])
+        bounds = [run["bound"] for run in runs if run.get("bound") is not None]
+        tightest = (min if self.units[name] == REQUESTS else max)(bounds, default=None)
+        late = [run["late_workloads"] for run in runs if run.get("late_workloads") is not None]
+        return {
+            "instance": name, "method": method, "runs": len(runs), "hold": len(good), "objective": objective,
+            "objective_ci": interval, "gpus": gpus, "bound": tightest, "seconds": seconds, "seconds_ci": spread,
+            **({"late_workloads": mean_and_interval(late)[0]} if late else {}),
+        }
+
+    def _behind(self, name: str, objective: float | None, beside: Sequence[float]) -> float | None:
+        if objective is None or not beside:
+            return None
+        return max(beside) / objective - 1 if self.units[name] == REQUESTS else objective / min(beside) - 1
+
+    @property
+    def refused(self) -> list[str]:
+        """The methods that can plan none of the instances."""
+        planned = {run["method"] for run in self.runs if run["status"] != NOT_APPLICABLE}
+        return [method for method in self.methods if method not in planned]
+
+    def ratios(self) -> dict[str, Floats]:
+        """By method how far each of its runs lies from the best run of that instance and seed, ascending.
+
+        1 is the best; infinite where there is no plan that holds. Sorted, they are a performance profile (Dolan and
+        More, 2002): the part of problems that a method solves within a factor.
+        """
+        best: dict[tuple[str, int], float] = {}
+        loss = {id(run): self._loss(run) for run in self.runs}
+        for run in self.runs:
+            key = run["instance"], run["seed"]
+            best[key] = min(best.get(key, math.inf), loss[id(run)])
+        found: dict[str, list[float]] = {method: [] for method in self.methods if method not in self.refused}
+        for run in self.runs:
+            least = best[run["instance"], run["seed"]]
+            if run["method"] in found and math.isfinite(least):
+                found[run["method"]].append(loss[id(run)] / least if least else 1.0)
+        return {method: np.sort(values) for method, values in found.items()}
+
+    def _loss(self, run: TableRow) -> float:
+        """What a run is to make small; infinite without a plan that holds."""
+        if not run.get("verified") or run.get("objective") is None:
+            return math.inf
+        return 1 / run["objective"] if self.units[run["instance"]] == REQUESTS else float(run["objective"])
+
+    def to_frame(self) -> DataFrame:
+        """A pandas frame of the means, a row per instance and method."""
+        return frame(self.rows)
+
+    def runs_to_frame(self) -> DataFrame:
+        """A pandas frame with a row per run."""
+        return frame(aligned(self.runs))
+
+    def to_csv(self) -> str:
+        """The means as CSV text."""
+        return as_csv(self.rows)
+
+    def to_latex(self) -> str:
+        """A LaTeX table (booktabs): methods by instances, mean objectives with half intervals, the best bold."""
+        rows = {(row["instance"], row["method"]): row for row in self.rows}
+        shown = [method for method in self.methods if method not in self.refused]
+        lines = [
+            " & ".join([method.translate(SPECIAL), *(_cell(rows.get((name, method))) for name in self.units)]) + r" \\"
+            for method in shown
+        ]
+        head = " & ".join(["method", *(f"{name} ({unit})".translate(SPECIAL) for name, unit in self.units.items())])
+        return "\n".join([rf"\begin{{tabular}}{{l{'r' * len(self.units)}}}", r"\toprule", head + r" \\", r"\midrule",
+                          *lines, r"\bottomrule", r"\end{tabular}", ""])
+
+    def draw(self, path: FilePath, force: bool = False) -> None:
+        """A picture (.png, .svg): mean objectives as bars with their intervals, and the performance profile."""
+        from provision.draw.comparison import draw_comparison
+
+        draw_comparison(self, path, force)
+
+    def write(self, path: FilePath, force: bool = False) -> None:
+        """Write the table as its file name ends: ``.csv``, ``.tex``, or a picture ``.png`` or ``.svg``.
+
+        Raises
+        ------
+        InputError
+            For another ending, or a file that exists while ``force`` is not set.
+        """
+        check_table(path, force)
+        suffix = Path(path).suffix.lower()
+        if suffix in (".csv", ".tex"):
+            write_text(path, self.to_csv() if suffix == ".csv" else self.to_latex(), force)
+        else:
+            self.draw(path, force)
+
+    def _repr_html_(self) -> str:
+        from provision.draw.html import table
+
+        rows = aligned(self.rows)
+        return table(list(rows[0]), [[_rounded(value) for value in row.values()] for row in rows]) if rows else ""
+
+    def __repr__(self) -> str:
+        count = len(self.runs)
+        return f"<ComparisonTable: {len(self.methods)} methods, {len(self.units)} instances, {count} runs>"
+
+
+def check_table(path: FilePath, force: bool = False) -> None:
+    """Refuse a file for a comparison before the work.
+
+    Raises
+    ------
+    InputError
+        For an ending that is no form of a table, or a file that cannot be written.
+    """
+    if Path(path).suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path}: a comparison is written as {', '.join(SUFFIXES)}; end the name so")
+    check_writable(path, force)
+
+
+def _cell(row: TableRow | None) -> str:
+    """A mean with half its interval, bold for the best."""
+    if row is None or row["objective"] is None:
+        return "--"
+    text = f"{row['objective']:.4g}" + (rf" \pm {row['objective_ci']:.2g}" if row["objective_ci"] else "")
+    return rf"$\mathbf{{{text}}}$" if row["excess"] is not None and row["excess"] < 1e-9 else f"${text}$"
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value

@@ -1,0 +1,99 @@
+"""Comparisons as pictures: mean objectives as bars with confidence intervals, and performance profiles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from provision.draw.figures import check_picture, write_figure
+from provision.draw.layout import PALETTE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from provision.comparing.table import ComparisonTable
+    from provision.instances.files.files import FilePath
+
+DASHES = ("-", "--", "-.", ":")
+"""They tell methods apart in print as well."""
+THIN, WIDER = 1.4, 0.6
+"""Widths of lines: later ones are thinner, so that those below them show where several lie on one another."""
+TIED = 1e-9
+BAR = 0.8
+"""Of the width between instances, what all bars of one take."""
+PROFILE_IN = 5.0
+BARS_IN = (3.5, 0.16)
+"""Width of the bars in inches: the least, and of each bar."""
+BEYOND = 1.05
+"""Where the profile ends, behind the largest ratio that there is."""
+
+
+def draw_comparison(table: ComparisonTable, path: FilePath, force: bool = False) -> None:
+    """Write a picture of a comparison: bars on the left, the performance profile on the right.
+
+    Raises
+    ------
+    InputError
+        When it cannot be written.
+    """
+    check_picture(path, force)
+    write_figure(comparison_figure(table), path, force)
+
+
+def comparison_figure(table: ComparisonTable) -> Figure:
+    """The picture of a comparison as a matplotlib figure."""
+    methods = [method for method in table.methods if method not in table.refused]
+    colours = {method: PALETTE[at % len(PALETTE)][0] for at, method in enumerate(methods)}
+    width = max(BARS_IN[0], BARS_IN[1] * len(methods) * len(table.units))
+    figure = Figure(figsize=(width + PROFILE_IN, 4.4), layout="constrained")
+    bars, profile = figure.subplots(1, 2, width_ratios=(width, PROFILE_IN))
+    _draw_bars(bars, table, colours)
+    _draw_profile(profile, table, colours)
+    handles, labels = bars.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(methods), 6), frameon=False)
+    return figure
+
+
+def _draw_bars(axes: Axes, table: ComparisonTable, colours: dict[str, str]) -> None:
+    """Mean objectives over the best one, by instance; a missing bar is a method without a plan that holds."""
+    rows = {(row["instance"], row["method"]): row for row in table.rows}
+    width = BAR / max(len(colours), 1)
+    for at, (method, colour) in enumerate(colours.items()):
+        found = [rows.get((name, method)) for name in table.units]
+        places = [place for place, row in enumerate(found) if row and row["objective"] is not None]
+        good = [row for row in found if row and row["objective"] is not None]
+        axes.bar(
+            np.array(places) - BAR / 2 + (at + 0.5) * width, [row["objective"] for row in good], width, color=colour,
+            yerr=[row["objective_ci"] or np.nan for row in good], capsize=2, label=method, edgecolor="white",
+        )
+    axes.set_xticks(range(len(table.units)), list(table.units), rotation=20 if len(table.units) > 2 else 0,
+                    ha="right" if len(table.units) > 2 else "center")
+    units = sorted(set(table.units.values()))
+    axes.set_ylabel(f"{' or '.join(units)}, mean and 95 % interval")
+    axes.set_title("What the plans of each method come to", loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_profile(axes: Axes, table: ComparisonTable, colours: dict[str, str]) -> None:
+    """The part of runs that lie within a factor of the best run of the same instance and seed."""
+    ratios = table.ratios()
+    finite = [ratio for values in ratios.values() for ratio in values[np.isfinite(values)].tolist()]
+    end = max([1.01, *finite]) * BEYOND
+    for at, (method, values) in enumerate(ratios.items()):
+        if not len(values):
+            continue
+        best = float((values <= 1 + TIED).mean())
+        behind = values[np.isfinite(values) & (values > 1 + TIED)]
+        part = best + np.arange(1, len(behind) + 1) / len(values)
+        axes.step([1.0, *behind, end], [best, *part, part[-1] if len(part) else best], where="post",
+                  color=colours[method], linestyle=DASHES[at % len(DASHES)],
+                  linewidth=THIN + (len(ratios) - at) * WIDER)
+    axes.set_xlim(1, end)
+    axes.set_ylim(0, 1.03)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel("within this factor of the best")
+    axes.set_title("Performance profile: part of the runs", loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
