@@ -91,8 +91,13 @@ def _named(methods: str | Given | Sequence[Given] | Named) -> dict[str, Given]:
         named = dict(methods)
     else:
         several = methods if isinstance(methods, Iterable) else [methods]
-        named = {one if isinstance(one, str) else getattr(one, "name", None) or one.__name__: one for one in several}
+        named = {_name(one): one for one in several}
     return {name: find_method(one).name if isinstance(one, str) else one for name, one in named.items()}
+
+
+def _name(method: Given) -> str:
+    """What a method is called, or a function."""
+    return method if isinstance(method, str) else str(getattr(method, "name", "") or getattr(method, "__name__", method))
 
 
 def _run(instance: Instance, name: str, method: Given, comparison: Comparison) -> TableRow:

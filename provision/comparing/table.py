@@ -67,8 +67,8 @@ class ComparisonTable:
 
         ``excess`` is how far the mean objective lies behind the best one of all methods, as a fraction.
         """
-        rows = [self._row(name, method) for name in self.units for method in self.methods]
-        rows = [row for row in rows if row is not None]
+        found = [self._row(name, method) for name in self.units for method in self.methods]
+        rows = [row for row in found if row is not None]
         for row in rows:
             beside = [one["objective"] for one in rows if one["instance"] == row["instance"] and one["objective"]]
             row["excess"] = self._behind(row["instance"], row["objective"], beside)

@@ -73,7 +73,7 @@ def _draw_bars(axes: Axes, table: ComparisonTable, colours: dict[str, str]) -> N
                     ha="right" if len(table.units) > 2 else "center")
     units = sorted(set(table.units.values()))
     axes.set_ylabel(f"{' or '.join(units)}, mean and 95 % interval")
-    axes.set_title("What the plans of each method come to", loc="left")
+    axes.set_title("What the plans come to", loc="left")
     axes.spines[["top", "right"]].set_visible(False)
 
 
