@@ -97,7 +97,9 @@ def _named(methods: str | Given | Sequence[Given] | Named) -> dict[str, Given]:
 
 def _name(method: Given) -> str:
     """What a method is called, or a function."""
-    return method if isinstance(method, str) else str(getattr(method, "name", "") or getattr(method, "__name__", method))
+    if isinstance(method, str):
+        return method
+    return str(getattr(method, "name", "") or getattr(method, "__name__", method))
 
 
 def _run(instance: Instance, name: str, method: Given, comparison: Comparison) -> TableRow:
