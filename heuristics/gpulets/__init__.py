@@ -1,1 +1,1 @@
-"""gpu-lets (ATC 2022) and what it compares with."""
+"""gpu-lets (ATC 2022)."""

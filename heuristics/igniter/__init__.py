@@ -1,1 +1,1 @@
-"""iGniter (TPDS 2022) and what it compares with."""
+"""iGniter (TPDS 2022)."""

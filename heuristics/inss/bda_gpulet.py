@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.heuristics.igniter.gpulets_plus import METHODS as GPULETS
+from provision.heuristics.gpulets_plus.gpulets_plus import METHODS as GPULETS
 from provision.heuristics.inss.batches import decide_batches
 from provision.heuristics.inss.inss import FEATURES, missed, plan_of
 from provision.heuristics.inss.system import Provisioning, System

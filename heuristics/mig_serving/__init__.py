@@ -1,1 +1,1 @@
-"""MIG-serving (2021) and PARIS (DAC 2022)."""
+"""MIG-serving (2021)."""

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision import draw
 from provision.commands.common import add_force, add_json, counting, print_json, print_table
 from provision.draw.figures import check_picture
 from provision.heuristics.veltair.fit import measured_networks
 from provision.instances.files.files import check_writable, write_text
-from provision.instances.importers.layer_times import read_layer_times
 from provision.models.base.errors import InputError
 from provision.models.cpu.cpu import CPUS
+from provision.studies.veltair.layer_times import read_layer_times
 from provision.studies.veltair.shapes import differences, shapes
 from provision.studies.veltair.study import FIGURES, Study, searches
 from provision.sweeps.table import as_csv
@@ -81,10 +80,12 @@ def _check(options: Namespace, figures: Mapping[str, Sequence[str]]) -> None:
 
 def _write(found: Mapping[str, Sequence[TableRow]], folder: Path, force: bool) -> list[str]:
     """Write tables and pictures; returns their paths."""
+    from provision.studies.veltair.drawing import draw_veltair  # loads matplotlib
+
     for part, rows in found.items():
         write_text(folder / f"figure-{part}.csv", as_csv(_shown(rows)), force)
     tables = [folder / f"figure-{part}.csv" for part in found]
-    return [str(path) for path in (*tables, *draw.veltair.draw_veltair(found, folder, force))]
+    return [str(path) for path in (*tables, *draw_veltair(found, folder, force))]
 
 
 def _shown(rows: Sequence[TableRow]) -> list[TableRow]:

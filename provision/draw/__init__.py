@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from provision.draw import terminal as terminal
     from provision.draw import trace as trace
     from provision.draw import training as training
-    from provision.draw import veltair as veltair
 
-__all__ = ["fit_plot", "latencies", "page", "picture", "sweep", "terminal", "trace", "training", "veltair"]
+__all__ = ["fit_plot", "latencies", "page", "picture", "sweep", "terminal", "trace", "training"]
 
 if not TYPE_CHECKING:  # a type checker takes a module with ``__getattr__`` to have every name
 

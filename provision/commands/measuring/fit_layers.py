@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from provision.commands.common import add_force, add_json, print_json, print_table
 from provision.heuristics.veltair.fit import CONSTANTS, by_network, compared, fit_cpu
 from provision.instances.files.files import check_writable, write_text
-from provision.instances.importers.layer_times import read_layer_times
 from provision.models.cpu.slowdowns import by_level, fit_proxy
+from provision.studies.veltair.layer_times import read_layer_times
 from provision.sweeps.table import as_csv
 
 if TYPE_CHECKING:

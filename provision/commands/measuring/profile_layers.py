@@ -13,14 +13,14 @@ from provision.models.base.errors import InputError
 from provision.models.base.options import listed
 from provision.models.cpu.networks import networks
 from provision.models.cpu.times import LayerTimes
-from provision.profiling.cpu import measured_cpu, usable_cores
-from provision.profiling.layer_timing import jobs, measure, settings
+from provision.studies.veltair.cpu import measured_cpu, usable_cores
+from provision.studies.veltair.layer_timing import jobs, measure, settings
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from provision.models.cpu.layers import Network
-    from provision.profiling.layer_timing import Setting
+    from provision.studies.veltair.layer_timing import Setting
 
 
 def add_profile_layers(parser: ArgumentParser) -> None:

@@ -25,7 +25,7 @@ from provision.models.base.errors import InputError
 from provision.models.cpu.layers import Layer
 from provision.models.cpu.times import LayerTime, Streaming
 from provision.profiling.background import background
-from provision.profiling.layer_work import versions_of, work
+from provision.studies.veltair.layer_work import versions_of, work
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -13,7 +13,6 @@ from provision.commands.measuring import profile_layers
 from provision.heuristics.veltair.fit import CONSTANTS, by_network, compared, cpu_of, fit_cpu, measured_networks
 from provision.heuristics.veltair.versions import candidates_of
 from provision.instances.files.files import validate
-from provision.instances.importers.layer_times import read_layer_times, shipped_layer_times
 from provision.instances.read import write
 from provision.models.base.errors import InputError
 from provision.models.cpu.cpu import alone_s
@@ -21,9 +20,10 @@ from provision.models.cpu.layers import Layer, Network, conv, dense, depthwise
 from provision.models.cpu.networks import networks
 from provision.models.cpu.slowdowns import by_level, fit_proxy
 from provision.models.cpu.times import LayerTimes, MeasuredCpu
-from provision.profiling import cpu
-from provision.profiling.layer_timing import Setting, jobs, measure, settings
-from provision.profiling.layer_work import versions_of, work
+from provision.studies.veltair import cpu
+from provision.studies.veltair.layer_times import read_layer_times, shipped_layer_times
+from provision.studies.veltair.layer_timing import Setting, jobs, measure, settings
+from provision.studies.veltair.layer_work import versions_of, work
 
 MACHINE = {"cpu": "test", "cores": 4, "l3_mib": 32.0, "torch": "2"}
 TRUTH = cpu_of((90e9, 20e9, 8e-6), 4)

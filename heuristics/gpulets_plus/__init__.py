@@ -1,0 +1,1 @@
+"""gpu-lets+, as iGniter compares with it (TPDS 2022)."""
