@@ -10,6 +10,7 @@ from provision.comparing.table import ComparisonTable
 from provision.instances.read import read
 from provision.models.base.errors import InputError, MethodError
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 from provision.solving.methods import method as find_method
 from provision.solving.methods import methods as known_methods
 
@@ -74,7 +75,7 @@ def compare(
                     report(f"{name} on {instance.name}, seed {seed}")
                 comparison = Comparison(time_limit_s, seed, simulate_s, arrival_cv)
                 runs.append(_run(instance, name, method, comparison))
-    return ComparisonTable(tuple(runs), {one.name: one.unit for one in found})
+    return ComparisonTable(tuple(runs), {one.name: objective_of(one).unit for one in found})
 
 
 def _several(instances: Several) -> Iterable[Instance | str | PathLike[str]]:

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 from provision.instances.files.files import check_writable, write_text
 from provision.models.base.errors import InputError
 from provision.models.base.shown import frame
-from provision.models.problem.instance import REQUESTS
+from provision.models.problem.objective import REQUESTS
 from provision.sweeps.table import aligned, as_csv
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from provision.comparing.compare import compare
 from provision.comparing.table import ComparisonTable, check_table
 from provision.instances.read import read_plan
 from provision.models.base.errors import InputError
+from provision.models.problem.objective import objective_of
 from provision.simulation.simulate import checked
 from provision.solving.methods import method as find_method
 from provision.solving.methods import methods
@@ -84,7 +85,7 @@ def _run(options: Namespace) -> int:
         _print(given + rows, COLUMNS if options.simulate is None else (*COLUMNS, *REPLAYED))
     if options.out:
         runs = tuple({"instance": instance.name, "seed": options.seed} | row for row in rows)
-        _write(ComparisonTable(runs, {instance.name: instance.unit}), options)
+        _write(ComparisonTable(runs, {instance.name: objective_of(instance).unit}), options)
     return 0 if len(rows) == len(names) else INTERRUPTED
 
 
