@@ -61,7 +61,7 @@ class PatternCandidates(Candidates):
         """
         shared = any(len(pattern.replicas) > 1 for patterns in self.patterns for pattern in patterns)
         if self.loose or shared or self.worth.counted or any(
-            data.kind == "igniter" for data in self.instance.performance
+            data.single_pattern for data in self.instance.performance
         ):
             return 0.0, [0.0] * len(self.worth.planned_rps)
         segments = best_segments(self.instance)

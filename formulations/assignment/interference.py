@@ -22,7 +22,7 @@ from provision.formulations.search.segments import SliceType
 from provision.models.base.errors import UnsupportedError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterProfiles, Terms, solo_terms, together
-from provision.models.problem.instance import SHARED, Instance
+from provision.models.problem.instance import Instance
 
 MOST_SETS = 400_000
 """Most sets of operating points with one number of replicas; an instance with more is refused."""
@@ -74,7 +74,7 @@ def shared(instance: Instance, slice_type: SliceType, workloads: Sequence[int], 
     entry = instance.fleet[slice_type.entry]
     if slice_type.profile != WHOLE:
         return []
-    files = [data for data in instance.performance if data.gpu == entry.gpu and data.kind == "igniter"]
+    files = [data for data in instance.sharing_files(entry.gpu) if isinstance(data, IgniterProfiles)]
     return [
         pattern for data in files for pattern in _listed(instance, slice_type, data, workloads, worth, kept, most_sets)
     ]
@@ -109,10 +109,8 @@ def _ways(instance: Instance, slice_type: SliceType, data: IgniterProfiles, work
     batch, units = (axis.ravel() for axis in np.meshgrid(
         np.arange(1, data.max_batch + 1), np.arange(1 if entry.mps else every, every + 1)
     ))
-    before = instance.performance[: instance.performance.index(data)]
-    first = [one for one in before if one.gpu == data.gpu and (
-        one.kind in SHARED or (one.kind == "closed-network" and instance.policy.share_slices)
-    )]
+    sharing = instance.sharing_files(data.gpu)
+    first = sharing[: sharing.index(data)]
     columns = []
     for number in workloads:
         for at, model in enumerate(instance.workloads[number].models):

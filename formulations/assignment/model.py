@@ -96,7 +96,7 @@ def one_point_each(instance: Instance) -> bool:
     """Whether every workload has exactly one replica, on a GPU that iGniter's model alone describes, at its rate."""
     gpus = {entry.gpu for entry in instance.fleet}
     return (
-        all(data.kind == "igniter" for data in instance.performance if data.gpu in gpus)
+        all(data.feature == "interference" for data in instance.performance if data.gpu in gpus)
         and len({data.gpu for data in instance.performance}) == len(instance.performance)
         and all(one.max_replicas == one.min_replicas == 1 and one.max_share_per_gpu == 1 for one in instance.workloads)
         and instance.objective != "max_throughput"

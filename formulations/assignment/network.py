@@ -19,7 +19,7 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.operating_points import Member, Prediction
-from provision.models.problem.instance import SHARED, Instance
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 GRIDS = {2: 4, 3: 2}
@@ -56,9 +56,9 @@ def networks_of(instance: Instance, slice_type: SliceType) -> list[FittedNetwork
     """
     entry = instance.fleet[slice_type.entry]
     files = [data for data in instance.performance if data.gpu == entry.gpu]
-    if not (instance.policy.share_slices and entry.mps) or any(data.kind in SHARED for data in files):
+    if not (instance.policy.share_slices and entry.mps) or any(data.divides_sms for data in files):
         return []
-    return [data for data in files if data.kind == "closed-network" and slice_type.profile in data.profiles]
+    return [data for data in files if isinstance(data, FittedNetworks) and slice_type.profile in data.profiles]
 
 
 def relaxed(instance: Instance, slice_type: SliceType) -> SharedSliceBound | None:

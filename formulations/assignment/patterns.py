@@ -102,7 +102,7 @@ def _alone(instance: Instance, slice_type: SliceType, number: int) -> SlicePatte
     workload, entry, best = instance.workloads[number], instance.fleet[slice_type.entry], None
     for at, model in enumerate(workload.models):
         data = instance.performance_of(entry.gpu, model, slice_type.profile)
-        if data is None or data.kind == "igniter":
+        if data is None or data.single_pattern:
             continue
         row = _best(
             instance, workload, data.operating_points(model, slice_type.profile), clients_of(entry, slice_type.profile)

@@ -18,11 +18,11 @@ from provision.formulations.isolated.partition_counts import PartitionCounts
 from provision.formulations.pricing.shared_mig.relaxed import LEVELS, clients, relaxed
 from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.tolerances import FORGIVEN
+from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import THROUGHPUT, Instance
 
 GENEROUS = 1 + FORGIVEN
 """The factor by which the relaxation loosens limits: more than the verifier's tolerances add up to."""
-NETWORK, ALONE = "closed-network", "measured-segments"
 
 Way = tuple[int, int, int]
 """A workload on a shared slice: its index, the slice type, the level."""
@@ -135,9 +135,10 @@ def further_bound(instance: Instance, limit_s: float) -> float:
 def is_relaxed(instance: Instance) -> bool:
     """Whether the relaxation covers all plans."""
     gpus = {entry.gpu for entry in instance.fleet}
-    slice_types = {data.kind for data in instance.performance if data.gpu in gpus}
+    files = [data for data in instance.performance if data.gpu in gpus]
     varied = any(workload.variants for workload in instance.workloads)
     if varied or instance.objective == THROUGHPUT or instance.policy.rule.random_arrivals:
         return False
-    one_file = all(len(instance.sharing_files(gpu)) == 1 for gpu in gpus)
-    return one_file and NETWORK in slice_types and slice_types <= {NETWORK, ALONE}
+    if any(not data.measured and not isinstance(data, FittedNetworks) for data in files):
+        return False
+    return all(len(instance.sharing_files(gpu)) == 1 for gpu in gpus)

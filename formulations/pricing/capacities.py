@@ -5,14 +5,13 @@ which patterns may come near; these are then made to hold.
 """
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.pricing.oracle import PatternOracle, Running
-from provision.formulations.pricing.register import oracles_of
+from provision.formulations.pricing.register import oracles_of, way_of
 from provision.formulations.search.problem import Problem
 from provision.models.base.tolerances import FORGIVEN
 
@@ -24,14 +23,6 @@ TRIED = 12
 """Levels, the best ones, from which patterns are taken."""
 MOST_RATED = 3
 """Rated patterns from one search."""
-MODULES = {
-    "closed-network": "provision.formulations.pricing.shared_mig.capacities",
-    "igniter": "provision.formulations.pricing.mps.capacities",
-    "colocation": "provision.formulations.pricing.mps.capacities",
-}
-"""Where the capacities of a kind of performance data are made; other kinds are priced by the roles of their oracles."""
-SETS = {"igniter": "provision.formulations.pricing.mps.sets"}
-"""Where the sets of a kind of performance data are made."""
 STEPS = 1000
 """Whole-number worth of the dearest role, where patterns are priced by roles."""
 EFFORT = 1
@@ -175,7 +166,8 @@ def sets_of(problem: Problem) -> dict[int, Sets] | None:
     found: dict[int, Sets] = {}
     for shared in problem.shareable:
         slice_type, data = problem.segments.slice_types[shared.slice_type], shared.data
-        made = import_module(SETS[data.kind]).sets(problem, slice_type, data) if data.kind in SETS else None
+        sets = way_of(data.kind).sets
+        made = None if sets is None else sets(problem, slice_type, data)
         if made is None or shared.slice_type in found:
             return None
         found[shared.slice_type] = made
@@ -187,10 +179,10 @@ def capacities_of(problem: Problem) -> dict[int, list[Capacities]]:
     found: dict[int, list[Capacities]] = {}
     for shared in problem.shareable:
         slice_type, data = problem.segments.slice_types[shared.slice_type], shared.data
-        if data.kind in MODULES:
+        capacities = way_of(data.kind).capacities
+        if capacities is not None:
             entry = problem.instance.fleet[slice_type.entry]
-            made = import_module(MODULES[data.kind]).capacities(problem.instance, entry, slice_type.profile, data,
-                                                                problem.groups)
+            made = capacities(problem.instance, entry, slice_type.profile, data, problem.groups)
             found.setdefault(shared.slice_type, []).extend([] if made is None else [made])
         else:
             found[shared.slice_type] = [

@@ -1,17 +1,15 @@
 """All patterns of slices, each with the requests/s that its replicas carry at once, whatever is routed to them."""
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import NamedTuple
 
 import numpy as np
 
 from provision.formulations.pricing.capacities import LOOSE, Member, RatedPattern, running_alone
+from provision.formulations.pricing.register import way_of
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
 
-MODULES = {"gpulets": "provision.formulations.pricing.temporal.listing"}
-"""Where the patterns of a kind of performance data are listed."""
 MOST_KEPT = 2000
 """Rows that no other row replaces are sought up to this number."""
 DIGITS = 12
@@ -43,8 +41,8 @@ def listings_of(problem: Problem) -> list[tuple[int, Listing]] | None:
     ]
     for shared in problem.shareable:
         slice_type, data, listing = problem.segments.slice_types[shared.slice_type], shared.data, None
-        if data.kind in MODULES:
-            listing = import_module(MODULES[data.kind]).listing(problem, slice_type, data)
+        if (made := way_of(data.kind).listing) is not None:
+            listing = made(problem, slice_type, data)
         if listing is None:
             return None
         found.append((shared.slice_type, listing))

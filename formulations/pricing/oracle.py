@@ -1,7 +1,8 @@
 """The interface between a way of sharing a slice and the programs that plan with it."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,3 +79,26 @@ class OracleFactory(Protocol):
                  roles: Sequence[Role], copies: NDArray[np.int64]) -> PatternOracle | None:
         """The oracle of a slice type; None for kinds that have none."""
         ...
+
+
+@dataclass(frozen=True)
+class WayOfSharing:
+    """What planning knows of one way of sharing slices. Only the oracle is needed; what is None is not offered.
+
+    Attributes
+    ----------
+    oracle
+        Makes the oracle of a slice type.
+    capacities
+        Makes its ``Capacities`` (`provision.formulations.pricing.capacities`); without them most throughput is priced
+        by the roles of the oracle.
+    sets
+        Makes its ``Sets`` (same module).
+    listing
+        Makes the ``Listing`` of all its patterns (`provision.formulations.pricing.listing`).
+    """
+
+    oracle: OracleFactory
+    capacities: Callable[..., Any] | None = None
+    sets: Callable[..., Any] | None = None
+    listing: Callable[..., Any] | None = None

@@ -1,23 +1,22 @@
-"""The register of ways to share a slice: each kind of performance data names the oracle of its patterns."""
+"""The register of ways to share a slice, by the kind of performance data that describes it."""
 
 from functools import cache
 from importlib.metadata import entry_points
-from typing import cast
 from weakref import WeakKeyDictionary
 
-from provision.formulations.pricing.oracle import OracleFactory, PatternOracle
+from provision.formulations.pricing.oracle import PatternOracle, WayOfSharing
 from provision.formulations.search.problem import Problem
 from provision.models.base.errors import InputError
 
 GROUP = "provision.patterns"
-"""Entry points, named after kinds of performance data; each names an OracleFactory."""
+"""Entry points, named after kinds of performance data; each names a WayOfSharing, or just an OracleFactory."""
 
 _ORACLES: WeakKeyDictionary[Problem, dict[int, list[PatternOracle]]] = WeakKeyDictionary()
 
 
 @cache
-def factory_of(kind: str) -> OracleFactory:
-    """What makes the oracles for a kind of performance data; its module is imported when first asked for.
+def way_of(kind: str) -> WayOfSharing:
+    """The way of sharing that a kind of performance data describes; its module is imported when first asked for.
 
     Raises
     ------
@@ -25,7 +24,8 @@ def factory_of(kind: str) -> OracleFactory:
         If no entry point has the name of the kind.
     """
     for found in entry_points(group=GROUP, name=kind):
-        return cast(OracleFactory, found.load())
+        way = found.load()
+        return way if isinstance(way, WayOfSharing) else WayOfSharing(way)
     raise InputError(f"performance data of kind {kind!r} says that replicas share slices, but no entry point of "
                      f"{GROUP} says what may run together there; declare one and install its package again")
 
@@ -42,7 +42,7 @@ def _made(problem: Problem) -> dict[int, list[PatternOracle]]:
     for one in problem.shareable if problem.roles else ():
         slice_type = problem.segments.slice_types[one.slice_type]
         entry = problem.instance.fleet[slice_type.entry]
-        made = factory_of(one.data.kind)(
+        made = way_of(one.data.kind).oracle(
             problem.instance, entry, slice_type.profile, one.data, problem.roles, problem.copies
         )
         if made is not None:

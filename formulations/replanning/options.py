@@ -6,6 +6,7 @@ no more replicas to start. Patterns of workloads that share a slice come from wh
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import singledispatch
 from typing import NamedTuple
 
 from provision.formulations.assignment import interference, network
@@ -18,7 +19,10 @@ from provision.formulations.search.segments import Segments, SliceType, best_poi
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.fitted_networks import FittedNetworks
+from provision.models.performance.gpulets import Gpulets
 from provision.models.performance.igniter import IgniterProfiles
+from provision.models.performance.operating_points import PerformanceData
 from provision.models.problem.instance import Instance
 
 MOST_SETS = 20_000
@@ -117,25 +121,67 @@ def _shared(instance: Instance, slice_type: SliceType, worth: Worth, here: Seque
         When there are too many in the time, or data of a kind whose patterns are not listed.
     """
     entry, found = instance.fleet[slice_type.entry], list[SlicePattern]()
+    asked = _Asked(instance, slice_type, worth, here, until)
     for data in instance.sharing_files(entry.gpu) if entry.mps else ():
-        random = instance.random_arrivals and data.kind == "igniter"
-        if instance.policy.latency_budget != "half_slo" and not random:
-            raise UnsupportedError(f"patterns of {data.kind} data are not listed under this latency rule")
-        if data.kind == "closed-network":
-            continue
-        if data.kind == "igniter" and slice_type.profile == WHOLE:
-            found += _interfering(instance, slice_type, worth, data, here, until)
-        elif data.kind == "gpulets" and slice_type.profile == WHOLE:
-            found += turning(instance, slice_type, data, here)
-        elif slice_type.profile == WHOLE:
-            raise UnsupportedError(f"patterns of {data.kind} data are not listed")
+        found += _listed(data, asked)
     routed, complete = network.shared(instance, slice_type)
     return [*found, *routed], complete
 
 
-def _interfering(instance: Instance, slice_type: SliceType, worth: Worth, data: IgniterProfiles, here: Sequence[Going],
-                 until: float) -> list[SlicePattern]:
+class _Asked(NamedTuple):
+    """Of what patterns are listed: see ``_shared``."""
+
+    instance: Instance
+    slice_type: SliceType
+    worth: Worth
+    here: Sequence[Going]
+    until: float
+
+
+@singledispatch
+def _listed(data: PerformanceData, asked: _Asked) -> list[SlicePattern]:
+    """The patterns of a slice type that performance data describes, by the class of the data.
+
+    Raises
+    ------
+    TooManyError, UnsupportedError
+        As for ``_shared``.
+    """
+    _refuse_other_rules(asked.instance)
+    if asked.slice_type.profile == WHOLE:
+        raise UnsupportedError(f"patterns of performance data {data.name} are not listed")
+    return []
+
+
+@_listed.register
+def _routed(data: FittedNetworks, asked: _Asked) -> list[SlicePattern]:
+    """None: `provision.formulations.assignment.network` lists those of all closed networks together."""
+    _refuse_other_rules(asked.instance)
+    return []
+
+
+@_listed.register
+def _turning(data: Gpulets, asked: _Asked) -> list[SlicePattern]:
+    """Patterns of whole GPUs on which replicas take turns."""
+    _refuse_other_rules(asked.instance)
+    whole = asked.slice_type.profile == WHOLE
+    return turning(asked.instance, asked.slice_type, data, asked.here) if whole else []
+
+
+def _refuse_other_rules(instance: Instance) -> None:
+    """Complain about a latency rule under which rates decide what holds."""
+    if instance.policy.latency_budget != "half_slo":
+        raise UnsupportedError("these patterns are not listed under this latency rule")
+
+
+@_listed.register
+def _interfering(data: IgniterProfiles, asked: _Asked) -> list[SlicePattern]:
     """Patterns of whole GPUs under iGniter's model."""
+    instance, slice_type, worth, here, until = asked
+    if not instance.random_arrivals:
+        _refuse_other_rules(instance)
+    if slice_type.profile != WHOLE:
+        return []
     found = one_replica_each(instance, slice_type, data, here, until)
     if found is not None:
         return found

@@ -109,9 +109,9 @@ def _slice_type(number: int, entry: FleetEntry, profile: str) -> SliceType:
 
 
 def _shareable(instance: Instance, entry: FleetEntry, profile: str) -> bool:
-    """Whether closed networks describe workloads that share a slice of this profile."""
+    """Whether workloads that miss their SLOs alone on a slice of this profile may share one."""
     files = (instance.sharing_of(entry.gpu, [workload.model]) for workload in instance.workloads)
-    return entry.mps and any(data.kind == "closed-network" and profile in data.profiles for data in files if data)
+    return entry.mps and any(data.helps_sharing(profile) for data in files if data)
 
 
 def _column(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import BaseModel
 
 from provision.models.base.spelling import did_you_mean
+from provision.models.performance.catalogue import KINDS
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -35,8 +36,6 @@ SHAPES = {
 """What pydantic calls by the names of Python's types."""
 OWN = ("value_error", "union_tag_invalid", "union_tag_not_found")
 """Types of errors whose message names the value already."""
-TAGS = ("measured-segments", "closed-network", "igniter", "gpulets", "colocation", "tokens")
-"""Names of union members, which pydantic puts into the place of an error."""
 
 
 def complaints(error: ValidationError, kind: Any = None) -> list[str]:
@@ -131,7 +130,7 @@ def _field(location: Sequence[int | str]) -> str:
     for part in location:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif part not in TAGS or path.startswith("workloads"):
+        elif part not in KINDS or path.startswith("workloads"):  # pydantic names the kind among the fields
             path += f".{part}" if path else str(part)
     return path
 

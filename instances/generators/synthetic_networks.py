@@ -51,7 +51,7 @@ def random_mixed(
     models = [f"model{index}" for index in range(workloads)]
     files = [_networks(rng, gpu, models) if gpu_type(gpu).mig else measured_tables(rng, gpu, models)
              for gpu in dict(fleet)]
-    tables = [_measured(rng, data) for data in files if data.kind == "closed-network"] if measured else []
+    tables = [_measured(rng, data) for data in files if isinstance(data, FittedNetworks)] if measured else []
     prices = np.round(rng.uniform(1, 5, len(fleet)), 2) if len(fleet) > 1 else [None]
     entries = [
         FleetEntry(

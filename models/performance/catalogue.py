@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 import yaml
 from pydantic import Field, TypeAdapter, ValidatorFunctionWrapHandler, WrapValidator
@@ -39,10 +39,10 @@ def _any_kind(value: object, handler: ValidatorFunctionWrapHandler) -> object:
     return handler(value)
 
 
-OurFile = Annotated[
-    MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets | Colocation | TokenModels,
-    Field(discriminator="kind"),
-]
+OurData = MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets | Colocation | TokenModels
+OurFile = Annotated[OurData, Field(discriminator="kind")]
+KINDS = tuple(get_args(one.model_fields["kind"].annotation)[0] for one in get_args(OurData))
+"""The kinds of this package's own data."""
 PerformanceFile = Annotated[OurFile, WrapValidator(_any_kind)]
 _ANY: TypeAdapter[OurFile] = TypeAdapter(PerformanceFile)
 

@@ -30,7 +30,7 @@ together.
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -107,6 +107,7 @@ class Colocation(PerformanceData):
 
     sharing = "always"
     single_pattern = True
+    divides_sms = True
     kind: Literal["colocation"]
     command: Text = ""
     fitted: Text = ""
@@ -145,6 +146,10 @@ class Colocation(PerformanceData):
     def sms(self) -> int:
         """SMs of the GPU type."""
         return gpu_type(self.gpu).sms
+
+    def up_to_batch(self, most: int) -> dict[str, Any] | None:
+        """See ``PerformanceData.up_to_batch``."""
+        return self.model_dump(mode="json") | {"max_batch": min(self.max_batch, most)}
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The model alone on the GPU at every batch and every number of units of its SMs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -53,6 +53,14 @@ class FittedNetworks(PerformanceData):
         if unknown:
             raise ValueError(no_profile(self.gpu, min(unknown)))
         return self
+
+    def helps_sharing(self, profile: str) -> bool:
+        """Where the networks describe the profile: beside others a replica is judged at the rate routed to it."""
+        return profile in self.profiles
+
+    def up_to_batch(self, most: int) -> dict[str, Any] | None:
+        """See ``PerformanceData.up_to_batch``."""
+        return self.model_dump(mode="json") | {"batches": [batch for batch in self.batches if batch <= most]}
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The points of the batch grid that fit into the slice's memory."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -85,6 +85,9 @@ class Gpulets(PerformanceData):
 
     sharing = "always"
     single_pattern = True
+    feature = "gpulets"
+    divides_sms = True
+    turns = True
     kind: Literal["gpulets"]
     command: Text = ""
     fitted: Text = ""
@@ -103,6 +106,10 @@ class Gpulets(PerformanceData):
         if list(self.batches) != sorted(set(self.batches)):
             raise ValueError("batches: must rise, each size once")
         return self
+
+    def up_to_batch(self, most: int) -> dict[str, Any] | None:
+        """See ``PerformanceData.up_to_batch``."""
+        return self.model_dump(mode="json") | {"batches": [batch for batch in self.batches if batch <= most]}
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The model alone on the whole GPU, where it fits into the memory."""

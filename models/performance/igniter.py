@@ -7,7 +7,7 @@ them together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -117,6 +117,8 @@ class IgniterProfiles(PerformanceData):
 
     sharing = "always"
     single_pattern = True
+    feature = "interference"
+    divides_sms = True
     kind: Literal["igniter"]
     command: Text = ""
     fitted: Text = ""
@@ -133,6 +135,10 @@ class IgniterProfiles(PerformanceData):
             if min(terms.power_w.min(), terms.cache.min()) < 0:
                 raise ValueError(f"model {name}: power or L2 utilisation falls below 0 at small shares")
         return self
+
+    def up_to_batch(self, most: int) -> dict[str, Any] | None:
+        """See ``PerformanceData.up_to_batch``."""
+        return self.model_dump(mode="json") | {"max_batch": min(self.max_batch, most)}
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The model alone on the GPU at every batch and every number of resource units."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -77,6 +77,7 @@ class MeasuredSegments(PerformanceData):
     from these, ``command`` how the file was made.
     """
 
+    measured = True
     kind: Literal["measured-segments"]
     models: dict[Name, MeasuredModel] = Field(min_length=1)
     between_batches: BetweenError | None = Field(default=None, exclude_if=lambda error: error is None)
@@ -91,6 +92,12 @@ class MeasuredSegments(PerformanceData):
                 if point.profile not in known:
                     raise ValueError(f"model {model}: {no_profile(self.gpu, point.profile)}")
         return self
+
+    def up_to_batch(self, most: int) -> dict[str, Any] | None:
+        """See ``PerformanceData.up_to_batch``."""
+        tables = {name: [row for row in model.points if row.batch <= most] for name, model in self.models.items()}
+        models = {name: {"points": rows} for name, rows in tables.items() if rows}
+        return self.model_dump(mode="json") | {"models": models} if models else None
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The measured points of a model on a profile, and where the file says so some between them."""

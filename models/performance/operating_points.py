@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import model_validator
 
+from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Record, Text, Version
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import gpu_type
@@ -95,7 +96,18 @@ class PerformanceData(Record):
     """Whether the data describes replicas of different workloads on one slice: only where the policy allows it, or
     always, as for data that was measured on shared GPUs."""
     single_pattern: ClassVar[bool] = False
-    """Whether the content oracle of this kind plans a replica that is alone as well as several."""
+    """Whether the pattern oracle of this kind plans a replica that is alone as well as several."""
+    feature: ClassVar[str] = "other_sharing"
+    """What an instance asks of a method where ``sharing`` is always: a key of `provision.models.problem.method`'s
+    ``FEATURES``."""
+    divides_sms: ClassVar[bool] = False
+    """Whether replicas on one slice hold parts of its SMs, which together are no more than all of them."""
+    turns: ClassVar[bool] = False
+    """Whether replicas may take turns on a part of a GPU."""
+    measured: ClassVar[bool] = False
+    """Whether every operating point was measured. Such data comes before data that was fitted."""
+    of_tokens: ClassVar[bool] = False
+    """Whether the models are language models, whose workloads name ``tokens``."""
 
     version: Version
     name: Name
@@ -135,3 +147,17 @@ class PerformanceData(Record):
     def _alone(self, profile: str, member: Member) -> Prediction | None:
         """The Prediction for a replica that has the slice to itself; None when it is not in the data."""
         raise NotImplementedError
+
+    def helps_sharing(self, profile: str) -> bool:
+        """Whether a replica that misses its SLO alone on a slice of this profile may keep it there beside others."""
+        return False
+
+    def up_to_batch(self, most: int) -> dict[str, Any] | None:
+        """The content of a file without the operating points of larger batches; None where no others are left.
+
+        Raises
+        ------
+        InputError
+            Where data of this kind has no batches to leave out.
+        """
+        raise InputError(f"performance data {self.name}: batches cannot be left out of data of this kind")

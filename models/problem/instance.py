@@ -17,18 +17,13 @@ from provision.models.problem.pools import check_workflows, split
 from provision.models.problem.workflow import Workflow
 from provision.models.problem.workload import FleetEntry, Policy, Workload
 from provision.models.traffic.arrivals import POISSON
+from provision.models.traffic.full_batches import FILLED
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 from provision.models.traffic.rule import LatencyRule
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-SHARED = {"igniter": "iGniter's", "gpulets": "gpu-lets'", "colocation": "co-located models'"}
-"""Kinds of performance data whose GPUs are always shared, and the owner of each in messages."""
-MEASURED = "measured-segments"
-"""Kind of the performance data that was measured of replicas alone."""
-TOKENS = "tokens"
-"""Kind of the performance data of language models."""
 THROUGHPUT = "max_throughput"
 FIRST_RULE = "half_slo"
 """The latency rule of files of version 1 that name none."""
@@ -95,7 +90,7 @@ class Instance(Shown, Record):
         if len(priced) == 2:
             raise ValueError("fleet: some GPUs have a price_per_hour and some have none; price all or none")
         for data in self._fleet_performance:
-            if data.kind == "gpulets" and self.policy.rule.random_arrivals:
+            if data.turns and self.policy.rule.random_arrivals:
                 self._refuse_unknown_turns()
             if self._lets_share(data) and self.policy.rule.random_arrivals:
                 self._refuse_unlike_traffic()
@@ -124,7 +119,7 @@ class Instance(Shown, Record):
         field = f"policy.latency_budget: {FULL_BATCHES} is for"
         if self.objective != THROUGHPUT:
             raise ValueError(f"{field} objective {THROUGHPUT}; use half_slo or queueing")
-        if any(data.kind != "igniter" for data in self._fleet_performance):
+        if any(data.feature not in FILLED for data in self._fleet_performance):
             raise ValueError(f"{field} performance data of kind igniter; use half_slo")
         for index, workload in enumerate(self.workloads):
             if workload.max_replicas != 1:
@@ -133,12 +128,12 @@ class Instance(Shown, Record):
     def _check_tokens(self) -> None:
         """Workloads of tokens have data of kind tokens, and only they have."""
         for index, workload in enumerate(self.workloads):
-            kinds = {data.kind == TOKENS for model in workload.models for data in self._data_of(model)}
+            kinds = {data.of_tokens for model in workload.models for data in self._data_of(model)}
             if workload.tokens and kinds != {True}:
                 raise ValueError(f"workloads[{index}].tokens: {workload.model} has performance data of another kind "
-                                 f"than {TOKENS}; leave tokens out or add such data alone")
+                                 "than tokens; leave tokens out or add such data alone")
             if not workload.tokens and True in kinds:
-                raise ValueError(f"workloads[{index}]: {workload.model} has performance data of kind {TOKENS}; add "
+                raise ValueError(f"workloads[{index}]: {workload.model} has performance data of kind tokens; add "
                                  "tokens, the input and output of its requests")
 
     def _data_of(self, model: str) -> list[PerformanceFile]:
@@ -194,11 +189,11 @@ class Instance(Shown, Record):
     def _performance_by_key(self) -> dict[tuple[str, str], list[PerformanceFile]]:
         """Performance data by GPU type and model: of sharing whole GPUs, measured alone, then fitted."""
         found: dict[tuple[str, str], list[PerformanceFile]] = {}
-        order = sorted(self._fleet_performance, key=lambda one: (one.sharing != "always", one.kind != MEASURED))
+        order = sorted(self._fleet_performance, key=lambda one: (one.sharing != "always", not one.measured))
         for data in order:
             for model in data.models:
                 same = found.setdefault((data.gpu, model), [])
-                if any(other.kind == data.kind for other in same):
+                if any(other.kind == data.kind for other in same):  # two of one kind: nothing says which to believe
                     raise ValueError(f"performance: two files describe {model} on {data.gpu}; keep one")
                 same.append(data)
         return found
@@ -237,7 +232,7 @@ class Instance(Shown, Record):
     def sharing_of(self, gpu: str, models: Sequence[str]) -> PerformanceFile | None:
         """The performance data that describes these models on one slice together; None when there is none.
 
-        Closed networks describe it where the policy lets workloads share slices, data of a kind in ``SHARED`` always.
+        Closed networks describe it where the policy lets workloads share slices, data of shared GPUs always.
         """
         files = self.sharing_files(gpu)
         return next((data for data in files if all(model in data.models for model in models)), None)

@@ -2,38 +2,77 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from provision.models.base.errors import UnsupportedError
+from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Outcome, Search
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
+
+class Feature(NamedTuple):
+    """What an instance may ask of a method: how to say it, and whether an instance asks for it."""
+
+    what: str
+    asked: Callable[[Instance], bool]
+
+
+def _files(instance: Instance) -> list[PerformanceFile]:
+    """The performance data of the GPU types in the fleet."""
+    gpus = {entry.gpu for entry in instance.fleet}
+    return [data for data in instance.performance if data.gpu in gpus]
+
+
+def _shares(feature: str, random: bool = False) -> Callable[[Instance], bool]:
+    """Tells whether data of this feature describes shared GPUs of the fleet; where ``random``, under such arrivals."""
+    def asked(instance: Instance) -> bool:
+        if random and not instance.policy.rule.random_arrivals:
+            return False
+        return any(data.sharing == "always" and data.feature == feature for data in _files(instance))
+
+    return asked
+
+
+def _isolated_data(instance: Instance) -> bool:
+    files = _files(instance)
+    return any(data.sharing != "always" for data in files) or len(files) > len({data.gpu for data in files})
+
+
 FEATURES = {
-    "several_gpu_types": "more than one fleet entry",
-    "limited_counts": "a limited count of GPUs",
-    "with_mig": "GPUs with MIG",
-    "without_mig": "GPUs without MIG",
-    "without_mps": "GPUs without MPS",
-    "min_replicas": "min_replicas other than 1",
-    "max_replicas": "max_replicas for isolated slices",
-    "max_share_per_gpu": "max_share_per_gpu below 1",
-    "variants": "variants of a workload",
-    "interference": "interference between workloads on one slice (performance data of kind igniter)",
-    "share_slices": "policy.share_slices (a bound for isolated segments does not hold there)",
-    "gpulets": "parts of GPUs and turns on them (performance data of kind gpulets)",
-    "random_interference": "interference between workloads under a latency rule for random arrivals",
-    "random_turns": "turns on parts of GPUs under a latency rule for random arrivals",
-    "random_slices": "policy.share_slices under a latency rule for random arrivals",
-    "other_sharing": "sharing of slices by performance data of a further kind (such as colocation)",
-    "max_throughput": "objective max_throughput",
-    "survive": "policy.survive",
-    "even_replicas": "policy.even_replicas",
-    "full_batches": "latency_budget full_batches",
-    "tokens": "language models (workloads with tokens)",
-    "isolated_data": "performance data other than one file that tells how all models interfere (igniter, gpulets)",
+    "several_gpu_types": Feature("more than one fleet entry", lambda one: len(one.fleet) > 1),
+    "limited_counts": Feature("a limited count of GPUs", lambda one: any(e.count is not None for e in one.fleet)),
+    "with_mig": Feature("GPUs with MIG", lambda one: any(entry.partitioned for entry in one.fleet)),
+    "without_mig": Feature("GPUs without MIG", lambda one: not all(entry.partitioned for entry in one.fleet)),
+    "without_mps": Feature("GPUs without MPS", lambda one: not all(entry.mps for entry in one.fleet)),
+    "min_replicas": Feature("min_replicas other than 1", lambda one: any(w.min_replicas != 1 for w in one.workloads)),
+    "max_replicas": Feature("max_replicas for isolated slices",
+                            lambda one: any(w.max_replicas is not None for w in one.workloads)),
+    "max_share_per_gpu": Feature("max_share_per_gpu below 1",
+                                 lambda one: any(w.max_share_per_gpu < 1 for w in one.workloads)),
+    "variants": Feature("variants of a workload", lambda one: any(w.variants for w in one.workloads)),
+    "interference": Feature("interference between workloads on one slice (performance data of kind igniter)",
+                            _shares("interference")),
+    "share_slices": Feature("policy.share_slices (a bound for isolated segments does not hold there)",
+                            lambda one: one.policy.share_slices),
+    "gpulets": Feature("parts of GPUs and turns on them (performance data of kind gpulets)", _shares("gpulets")),
+    "random_interference": Feature("interference between workloads under a latency rule for random arrivals",
+                                   _shares("interference", random=True)),
+    "random_turns": Feature("turns on parts of GPUs under a latency rule for random arrivals",
+                            _shares("gpulets", random=True)),
+    "random_slices": Feature("policy.share_slices under a latency rule for random arrivals",
+                             lambda one: one.policy.share_slices and one.policy.rule.random_arrivals),
+    "other_sharing": Feature("sharing of slices by performance data of a further kind (such as colocation)",
+                             _shares("other_sharing")),
+    "max_throughput": Feature("objective max_throughput", lambda one: one.objective == THROUGHPUT),
+    "survive": Feature("policy.survive", lambda one: one.policy.survive is not None),
+    "even_replicas": Feature("policy.even_replicas", lambda one: one.policy.even_replicas),
+    "full_batches": Feature("latency_budget full_batches", lambda one: one.policy.latency_budget == FULL_BATCHES),
+    "tokens": Feature("language models (workloads with tokens)", lambda one: any(w.tokens for w in one.workloads)),
+    "isolated_data": Feature(
+        "performance data other than one file that tells how all models interfere (igniter, gpulets)", _isolated_data),
 }
-"""What an instance may ask of a method, and how to say it."""
+"""What an instance may ask of a method."""
 
 ISOLATED = frozenset({
     "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
@@ -100,7 +139,7 @@ class Method:
         asked = needs(instance)
         missing = sorted(asked - self.features)
         if missing:
-            lacking = " and ".join(FEATURES[feature] for feature in missing)
+            lacking = " and ".join(FEATURES[feature].what for feature in missing)
             few = (text for feature, text in REMEDIES if feature in {*missing, *asked & {"max_throughput"}})
             remedy = f"use --method {next(few, 'auto, greedy or partition-counts')}"
             raise UnsupportedError(f"method {self.name} cannot plan {lacking}; {remedy}")
@@ -108,35 +147,6 @@ class Method:
 
 def needs(instance: Instance) -> set[str]:
     """The features that an instance asks for."""
-    workloads, gpus = instance.workloads, {entry.gpu for entry in instance.fleet}
-    random = instance.policy.rule.random_arrivals
-    files = [data for data in instance.performance if data.gpu in gpus]
-    shared = [data for data in files if data.sharing == "always"]
-    kinds = {data.kind for data in shared}
-    found = {
-        "several_gpu_types": len(instance.fleet) > 1,
-        "limited_counts": any(entry.count is not None for entry in instance.fleet),
-        "with_mig": any(entry.partitioned for entry in instance.fleet),
-        "without_mig": any(not entry.partitioned for entry in instance.fleet),
-        "without_mps": not all(entry.mps for entry in instance.fleet),
-        "min_replicas": any(workload.min_replicas != 1 for workload in workloads),
-        "max_replicas": any(workload.max_replicas is not None for workload in workloads),
-        "share_slices": instance.policy.share_slices,
-        "max_share_per_gpu": any(workload.max_share_per_gpu < 1 for workload in workloads),
-        "variants": any(workload.variants for workload in workloads),
-        "interference": "igniter" in kinds,
-        "gpulets": "gpulets" in kinds,
-        "random_interference": random and "igniter" in kinds,
-        "random_turns": random and "gpulets" in kinds,
-        "random_slices": random and instance.policy.share_slices,
-        "other_sharing": bool(kinds - {"igniter", "gpulets"}),
-        "max_throughput": instance.objective == THROUGHPUT,
-        "survive": instance.policy.survive is not None,
-        "even_replicas": instance.policy.even_replicas,
-        "full_batches": instance.policy.latency_budget == FULL_BATCHES,
-        "tokens": any(workload.tokens for workload in workloads),
-        "isolated_data": shared != files or len(files) > len({data.gpu for data in files}),
-    }
-    asked = {feature for feature, present in found.items() if present}
-    placed_alone = found["max_throughput"] and (random or found["variants"])
+    asked = {name for name, feature in FEATURES.items() if feature.asked(instance)}
+    placed_alone = "max_throughput" in asked and ("variants" in asked or instance.policy.rule.random_arrivals)
     return asked - {"max_replicas"} if asked <= ONE_REPLICA and not placed_alone else asked

@@ -38,7 +38,7 @@ def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction
     models = [member.model for member in members]
     data = performance_beside(instance, gpu, piece.profile, models)
     turns = any(member.turn is not None for member in members)
-    if data is None or (turns and data.kind != "gpulets"):
+    if data is None or (turns and not data.turns):
         return [None] * len(members)
     return data.predict(piece.profile, members)
 

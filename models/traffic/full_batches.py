@@ -16,6 +16,8 @@ from provision.models.traffic.task_latency import task_latency_ms
 Floats = NDArray[np.float64]
 
 NAME = "full_batches"
+FILLED = frozenset({"interference"})
+"""The features of performance data of which it is known how batches fill."""
 
 
 class FullBatches:

@@ -111,7 +111,7 @@ def _networks(instance: Instance, gpu: str, piece: Slice) -> FittedNetworks | No
     """The closed networks that describe replicas of different workloads on one slice, else None."""
     models = [instance.model_of(one) for one in piece.replicas]
     data = instance.sharing_of(gpu, models) if len(models) > 1 else None
-    return data if data and data.kind == "closed-network" else None
+    return data if isinstance(data, FittedNetworks) else None
 
 
 def _predicted(instance: Instance, gpu: str, piece: Slice, busy: Ints) -> tuple[Floats, Floats]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
+from provision.models.performance.igniter import IgniterProfiles
 from provision.models.plans.plan import Plan
 from provision.models.plans.simulation_report import TARGET, SimulationSettings, Switch
 from provision.models.problem.instance import Instance
@@ -28,7 +29,7 @@ def refuse_other_models(instance: Instance, plan: Plan) -> None:
     """Complain when a plan has a replica that iGniter's model does not describe."""
     for at, position, _, replica in plan.replicas():
         data = instance.performance_of(plan.gpus[at].gpu, instance.model_of(replica))
-        if data is None or data.kind != "igniter":
+        if not isinstance(data, IgniterProfiles):
             raise InputError(
                 f"shadow: {replica.workload} on GPU {at}, slice {position} is not under iGniter's model, so nothing "
                 "tells what more SMs would do; leave the option out"

@@ -169,19 +169,8 @@ def _max_batch(instance: Instance, target: str, value: Any, where: str) -> Insta
 
 def _limited(data: PerformanceFile, most: int, where: str) -> PerformanceFile | None:
     """Performance data without the operating points of larger batches; None where there are no others."""
-    content = data.model_dump(mode="json")
-    if data.kind == "igniter" or data.kind == "colocation":
-        content["max_batch"] = min(data.max_batch, most)
-    elif data.kind == "tokens":
-        content["engine"]["max_sequences"] = [one for one in data.engine.max_sequences if one <= most]
-    elif data.kind != "measured-segments":
-        content["batches"] = [batch for batch in data.batches if batch <= most]
-    else:
-        tables = {name: [row for row in model.points if row.batch <= most] for name, model in data.models.items()}
-        content["models"] = {name: {"points": rows} for name, rows in tables.items() if rows}
-        if not content["models"]:
-            return None
-    return validate(PerformanceFile, content, where)
+    content = data.up_to_batch(most)
+    return None if content is None else validate(PerformanceFile, content, where)
 
 
 def _with(kind: type[R], record: R, where: str, **changes: Any) -> R:

@@ -17,7 +17,6 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import gpu_type
 from provision.models.hardware.node import gpus_in
 from provision.models.plans.report import ReplicaPrediction, Report, Violation
-from provision.models.problem.instance import SHARED
 from provision.models.problem.objective import objective_of
 from provision.models.problem.prediction import carried_rps, predict_slice, slice_members, task_p99_ms
 from provision.verification.deployment import has_profile, misfits, too_many_clients
@@ -156,10 +155,9 @@ class _Verifier:
     def _divided(self, kind: GpuType, piece: Slice) -> bool:
         """Whether the replicas of a slice hold parts of its SMs, so that the parts must not exceed the whole.
 
-        They do with data of kind igniter or gpulets, and otherwise as soon as one has less than all SMs."""
-        kinds = {data.kind for data in self.instance.performance if data.gpu == kind.name}
-        shared = not kinds.isdisjoint(SHARED)
-        return shared or any(replica.sm_share < 1 for replica in piece.replicas)
+        They do where some data says so, and otherwise as soon as one has less than all SMs."""
+        divided = any(data.divides_sms for data in self.instance.performance if data.gpu == kind.name)
+        return divided or any(replica.sm_share < 1 for replica in piece.replicas)
 
     def _predict(self, gpu: str, piece: Slice) -> list[Prediction | None]:
         """Predictions for all replicas of a slice; slices that are alike are predicted once."""

@@ -9,8 +9,9 @@ and power, which is paid for by the clock: r = 1 and power_ms = 0. With co-locat
 order: ``cache`` and ``power_w`` then stand for d^r of each, and neither kernels nor clock matter.
 """
 
-from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from collections.abc import Collection
+from functools import singledispatch
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from provision.models.base.errors import InputError
 from provision.models.performance import colocation, igniter
 from provision.models.performance.catalogue import PerformanceFile
+from provision.models.performance.operating_points import PerformanceData
 from provision.models.performance.sm_shares import units_of
 
 RESOURCES = 2
@@ -77,7 +79,13 @@ def law_of(data: PerformanceFile, models: Collection[str], partly_filled: bool) 
         If co-location data has more than two resources.
     """
     known = [model for model in data.models if model in models] or list(data.models)[:1]
-    return LAWS[data.kind](data, known, partly_filled)
+    return _law(data, known, partly_filled)
+
+
+@singledispatch
+def _law(data: PerformanceData, models: Collection[str], partly_filled: bool) -> Law:
+    """The Law of a class of performance data; the functions registered below make it."""
+    raise NotImplementedError(f"no law of interference for performance data {data.name}")
 
 
 def shares_of(unit_share: float) -> Floats:
@@ -85,6 +93,7 @@ def shares_of(unit_share: float) -> Floats:
     return np.round(unit_share * np.arange(1, units_of(unit_share) + 1), 12)
 
 
+@_law.register
 def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_filled: bool) -> Law:
     """iGniter's model as a Law."""
     hardware = data.hardware
@@ -117,6 +126,7 @@ def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_
     )
 
 
+@_law.register
 def _colocation_law(data: colocation.Colocation, models: Collection[str], partly_filled: bool) -> Law:
     """Co-location as a Law; demands and slopes of a resource that it lacks are 0.
 
@@ -162,6 +172,3 @@ def _positive(pair: Floats) -> tuple[float, float]:
     """Two numbers with 1 in place of a 0: no replica demands that resource, so any scale works."""
     first, second = np.where(pair > 0, pair, 1.0)
     return float(first), float(second)
-
-
-LAWS: dict[str, Callable[[Any, Collection[str], bool], Law]] = {"igniter": _igniter_law, "colocation": _colocation_law}

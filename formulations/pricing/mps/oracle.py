@@ -10,12 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.formulations.pricing.mps.capacities import capacities
 from provision.formulations.pricing.mps.kernels import TRIES, arrange
 from provision.formulations.pricing.mps.laws import shares_of
 from provision.formulations.pricing.mps.options import options_of
 from provision.formulations.pricing.mps.pricing import hardened, search
+from provision.formulations.pricing.mps.sets import sets
 from provision.formulations.pricing.mps.tables import tables_of
-from provision.formulations.pricing.oracle import Pattern, Priced, Running
+from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
 from provision.formulations.search.roles import Role, dominance
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
@@ -83,8 +85,8 @@ class InterferenceOracle:
                 for at in points]
 
 
-def oracle(instance: Instance, entry: FleetEntry, profile: str, data: PerformanceFile, roles: Sequence[Role],
-           copies: NDArray[np.int64]) -> InterferenceOracle | None:
+def interference_oracle(instance: Instance, entry: FleetEntry, profile: str, data: PerformanceFile,
+                        roles: Sequence[Role], copies: NDArray[np.int64]) -> InterferenceOracle | None:
     """The oracle of a slice type; None for all but whole GPUs."""
     return InterferenceOracle(instance, entry, data, roles, copies) if profile == WHOLE else None
 
@@ -94,3 +96,7 @@ def _next_harder(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.i
     harder, easier = dominance(roles)
     order = np.argsort(easier, kind="stable")
     return np.searchsorted(easier[order], np.arange(len(roles) + 1)), harder[order]
+
+
+oracle = WayOfSharing(interference_oracle, capacities=capacities, sets=sets)
+"""Sharing of whole GPUs under MPS."""

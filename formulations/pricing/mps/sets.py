@@ -14,6 +14,7 @@ from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterProfiles
+from provision.models.performance.operating_points import PerformanceData
 
 MOST_SETS = 20_000
 """No more sets than this are listed."""
@@ -97,10 +98,11 @@ class InterferingSets:
         return all(one in self.can_be for one in smaller) and self.best(groups, 0)[0] > NOTHING
 
 
-def sets(problem: Problem, slice_type: SliceType, data: IgniterProfiles) -> InterferingSets | None:
-    """The sets of a slice type; None where workloads have variants."""
+def sets(problem: Problem, slice_type: SliceType, data: PerformanceData) -> InterferingSets | None:
+    """The sets of a slice type; None where workloads have variants, or other data than iGniter's describes it."""
     groups, instance = problem.groups, problem.instance
-    if slice_type.profile != WHOLE or any(len(one.models) > 1 for one in groups):
+    varied = any(len(one.models) > 1 for one in groups)
+    if not isinstance(data, IgniterProfiles) or slice_type.profile != WHOLE or varied:
         return None
     demands = [(one.models, instance.policy.budget_ms(one.slo_ms), one.rate_rps) for one in groups]
     choices = choices_of(instance, data.gpu, demands)

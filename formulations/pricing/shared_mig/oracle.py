@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, pattern_at, worth_of
-from provision.formulations.pricing.oracle import Pattern, Priced, Running
+from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
+from provision.formulations.pricing.shared_mig.capacities import capacities
 from provision.formulations.pricing.shared_mig.levels import bounded_levels, planned_levels
 from provision.formulations.pricing.shared_mig.run_options import ways_of
 from provision.formulations.pricing.shared_mig.running import Runner
@@ -113,9 +114,13 @@ class NetworkOracle:
         return tuple(sorted((np.searchsorted(levels.start, ways, side="right") - 1).tolist()))
 
 
-def oracle(instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks, roles: Sequence[Role],
-           copies: NDArray[np.int64]) -> NetworkOracle | None:
+def network_oracle(instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks, roles: Sequence[Role],
+                   copies: NDArray[np.int64]) -> NetworkOracle | None:
     """The oracle of a slice type; None where the networks say nothing about it, or where it runs one process."""
     if profile not in data.profiles or not entry.mps or entry.type.slice_mps_clients(profile) < 2:
         return None
     return NetworkOracle(instance, entry, profile, data, roles, copies)
+
+
+oracle = WayOfSharing(network_oracle, capacities=capacities)
+"""Sharing of MIG slices and whole GPUs at routed rates."""

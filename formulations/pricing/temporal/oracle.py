@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, pattern_at, worth_of
-from provision.formulations.pricing.oracle import Pattern, Priced, Running
+from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
 from provision.formulations.pricing.temporal.batches import largest_batches
 from provision.formulations.pricing.temporal.levels import UNDISTURBED, UNLIMITED, Grid, levels_of, pressures_of
+from provision.formulations.pricing.temporal.listing import listing
 from provision.formulations.pricing.temporal.tables import TurnTables
 from provision.formulations.search.roles import Role
 from provision.models.base.tolerances import SINGLE
@@ -189,9 +190,13 @@ def _splits(tables: TurnTables, start: NDArray[np.int64], grid: Grid, relaxed: b
     return found
 
 
-def oracle(instance: Instance, entry: FleetEntry, profile: str, data: Gpulets, roles: Sequence[Role],
-           copies: NDArray[np.int64]) -> TurnsOracle | None:
+def turns_oracle(instance: Instance, entry: FleetEntry, profile: str, data: Gpulets, roles: Sequence[Role],
+                 copies: NDArray[np.int64]) -> TurnsOracle | None:
     """The oracle of a slice type; None for all but whole GPUs, and where no role has a model that the data knows."""
     if profile != WHOLE or not any(name in data.models for role in roles for name in role.models):
         return None
     return TurnsOracle(instance, data, roles, copies, entry.type.slice_mps_clients(profile) if entry.mps else 1)
+
+
+oracle = WayOfSharing(turns_oracle, listing=listing)
+"""Sharing of parts of whole GPUs in turns."""

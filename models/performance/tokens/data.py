@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -121,6 +121,7 @@ class TokenModels(PerformanceData):
     What a replica carries depends on its workload's tokens and SLO: `operating.highest_rate_rps` tells.
     """
 
+    of_tokens = True
     kind: Literal["tokens"]
     engine: EngineLimits = EngineLimits()
     models: dict[Name, TokenModel] = Field(min_length=1)
@@ -148,6 +149,12 @@ class TokenModels(PerformanceData):
         if self.slice_of(model, profile) is None:
             return 0
         return min(self.models[model].context_tokens, self.engine_of(model, profile, 1).kv_tokens)
+
+    def up_to_batch(self, most: int) -> dict[str, Any] | None:
+        """See ``PerformanceData.up_to_batch``."""
+        content = self.model_dump(mode="json")
+        content["engine"]["max_sequences"] = [one for one in self.engine.max_sequences if one <= most]
+        return content
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The settings to choose from. An iteration of a single sequence is their latency; their rate is none of them:

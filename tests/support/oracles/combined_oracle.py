@@ -16,7 +16,7 @@ from oracle import fillings
 
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.operating_points import Member, PerformanceData, Prediction
-from provision.models.problem.instance import SHARED, Instance
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import FleetEntry, Workload
 
@@ -180,7 +180,7 @@ class _Work:
     def _networks(self, entry: FleetEntry, profile: str) -> Iterator[list[float]]:
         """Pairs of replicas on a slice shared by closed networks, at some rates."""
         files = [data for data in self.instance.performance if data.gpu == entry.gpu]
-        if not self.instance.policy.share_slices or any(data.kind in SHARED for data in files):
+        if not self.instance.policy.share_slices or any(data.divides_sms for data in files):
             return
         for data in (one for one in files if one.kind == "closed-network"):
             for pair in itertools.combinations_with_replacement(self._ways(entry, profile, data), 2):
