@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from time import perf_counter
 
 from provision.formulations.assignment.candidates import PatternCandidates
 from provision.formulations.assignment.gpus import Ended, Program
@@ -24,7 +23,7 @@ from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search, Termination
+from provision.models.problem.search import Deadline, Incumbent, Outcome, Search, Termination
 
 MOST_WORKLOADS = 40
 """Largest instances; see also ``gpus.MOST_GPUS`` and ``interference.MOST_SETS``."""
@@ -117,16 +116,14 @@ def solve(instance: Instance, control: Search, program: Callable[[Search, bool],
     name
         That of the method.
     """
-    started = perf_counter()
     candidates = candidates_of(instance)
     status, reason = candidates.hopeless()
     if status:
-        return Outcome(status, "proved", reason=reason, build_seconds=perf_counter() - started)
+        return Outcome(status, "proved", reason=reason)
     search = _Search(candidates, control, program, name)
     rows = search.rows(safe=False)
-    built = perf_counter()
-    outcome = search.run(rows)
-    return replace(outcome, build_seconds=built - started, solve_seconds=perf_counter() - built)
+    build_seconds = control.elapsed_s
+    return replace(search.run(rows), build_seconds=build_seconds)
 
 
 class _Search:
@@ -143,7 +140,7 @@ class _Search:
         self.instance = candidates.instance
         self.plan: Plan | None = control.start
         self.bound: float = candidates.bound
-        self.until = perf_counter() + control.time_limit_s
+        self.until = Deadline(control.time_limit_s)
 
     def rows(self, safe: bool) -> SharingRows | PatternRows:
         """The model, begun at the plan that is given."""
@@ -156,13 +153,13 @@ class _Search:
     def run(self, rows: SharingRows | PatternRows) -> Outcome:
         """Search in favour of plans, then where none of these holds against them; Ctrl-C keeps the best."""
         self._tell()
-        limit_s = self.until - perf_counter()
+        limit_s = self.until.left_s
         try:
             ended = self._improve(rows, limit_s / 2 if self.candidates.loose else limit_s)
             if ended == "infeasible" and self.plan is None:
                 return Outcome(self.candidates.too_small[0], "proved", reason=self.candidates.too_small[1])
             if not self._proved() and (ended == "optimal" or self.candidates.loose):
-                ended = self._improve(self.rows(safe=True), self.until - perf_counter())
+                ended = self._improve(self.rows(safe=True), self.until.left_s)
         except KeyboardInterrupt:
             ended = "stopped"
         return self._outcome(ended)

@@ -10,7 +10,6 @@ gap before any branching.
 import math
 from dataclasses import replace
 from functools import cached_property
-from time import perf_counter
 
 import numpy as np
 import pulp
@@ -22,7 +21,7 @@ from provision.formulations.linear.dual_bound import dual_bound, highs, safe_mos
 from provision.formulations.pricing.alone.assemble import Layout, assemble
 from provision.formulations.pricing.alone.deal import deal
 from provision.formulations.pricing.alone.replica_sets import SegmentSets, cheapest_replica_sets
-from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import Segments, best_segments, cap_rps
 from provision.models.base.arrays import Bools, Ints
@@ -30,7 +29,7 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search
+from provision.models.problem.search import Deadline, Incumbent, Outcome, Search
 
 EXPLAIN_SECONDS = 10.0
 """Most time to find out what a fleet that is too small could carry."""
@@ -86,12 +85,9 @@ class PartitionCounts:
         """Objective: price per hour, or number, of the GPUs."""
         self.problem += pulp.lpDot(self._weights(), self.y)
 
-    def proven_bound(self, until: float) -> float:
-        """A bound on the objective that a second solver proves; infinitely bad if the model is infeasible.
-
-        ``until`` is the perf_counter at which it ends.
-        """
-        return dual_bound(self.problem, self._weights(), until - perf_counter())
+    def proven_bound(self, until: Deadline) -> float:
+        """A bound on the objective that a second solver proves; infinitely bad if the model is infeasible."""
+        return dual_bound(self.problem, self._weights(), until.left_s)
 
     def _weights(self) -> list[float]:
         return [objective_of(self.instance).weight(self.instance.fleet[entry]) for entry in self.partitions.entry]
@@ -162,24 +158,22 @@ class ThroughputCounts(PartitionCounts):
         """Objective, to minimise: the throughput of all segments, negative."""
         self.problem += pulp.lpSum(-self.segments.throughput_rps[at] * count for at, count in self.x.items())
 
-    def proven_bound(self, until: float) -> float:
+    def proven_bound(self, until: Deadline) -> float:
         """As for PartitionCounts."""
-        return safe_most(highs(self.problem, until - perf_counter()))
+        return safe_most(highs(self.problem, until.left_s))
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
     """Plan an instance with the fewest or cheapest GPUs or most throughput, proven where the solver gets that far."""
-    started = perf_counter()
     solver = pulp_solver(control, control.time_limit_s)
     segments = best_segments(instance)
-    refused = refusal(instance, segments, started)
+    refused = proved_infeasible(instance, segments)
     if refused:
         return refused
     model = _model(instance, segments)
     control.report(Incumbent(None, model.bound))
-    built = perf_counter()
+    build_seconds, until = control.elapsed_s, Deadline(control.time_limit_s)
     model.problem.solve(solver)
-    until = built + control.time_limit_s
     if (
         model.problem.sol_status == pulp.LpSolutionInfeasible
         and objective_of(instance).loss(model.proven_bound(until)) == math.inf
@@ -187,7 +181,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
         outcome = Outcome("infeasible", "proved", reason=_what_would_fit(instance, segments, control))
     else:
         outcome = _outcome(model, until)
-    return replace(outcome, build_seconds=built - started, solve_seconds=perf_counter() - built)
+    return replace(outcome, build_seconds=build_seconds)
 
 
 def _model(instance: Instance, segments: Segments) -> PartitionCounts:
@@ -203,8 +197,8 @@ def _model(instance: Instance, segments: Segments) -> PartitionCounts:
     return model
 
 
-def _outcome(model: PartitionCounts, until: float) -> Outcome:
-    """What the solver's status means; ``until`` is the perf_counter at which to end."""
+def _outcome(model: PartitionCounts, until: Deadline) -> Outcome:
+    """What the solver's status means; it ends at ``until``."""
     found = model.problem.sol_status
     if found not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return Outcome("unknown", "time_limit", bound=model.bound, reason="no plan found in time")
@@ -219,10 +213,10 @@ def _outcome(model: PartitionCounts, until: float) -> Outcome:
         bound = max(bound, model.proven_bound(until), key=objective_of(model.instance).loss)
     if objective_of(model.instance).proved(reached, bound):
         return Outcome("optimal", "proved", plan, bound)
-    return Outcome("feasible", "completed" if perf_counter() < until else "time_limit", plan, bound)
+    return Outcome("feasible", "time_limit" if until.over else "completed", plan, bound)
 
 
-def _layouts(model: PartitionCounts, until: float) -> list[Layout] | None:
+def _layouts(model: PartitionCounts, until: Deadline) -> list[Layout] | None:
     """The solution's segments on its GPUs; None when the fleet has no GPU left for workloads that must be spread.
 
     Solvers meet rows only within a tolerance. A workload whose rate they leave short gets its cheapest replica set

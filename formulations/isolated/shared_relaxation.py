@@ -9,7 +9,6 @@ of utilisation it has the slowdown of the lower and the capacity of the upper en
 
 from collections import defaultdict
 from dataclasses import replace
-from time import perf_counter
 
 import numpy as np
 import pulp
@@ -20,6 +19,7 @@ from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.tolerances import FORGIVEN
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.search import Deadline
 
 GENEROUS = 1 + FORGIVEN
 """The factor by which the relaxation loosens limits: more than the verifier's tolerances add up to."""
@@ -129,7 +129,7 @@ def further_bound(instance: Instance, limit_s: float) -> float:
         return 0.0
     relaxation = Relaxation(instance, best_segments(instance))
     relaxation.state()
-    return float(relaxation.proven_bound(perf_counter() + limit_s))
+    return float(relaxation.proven_bound(Deadline(limit_s)))
 
 
 def is_relaxed(instance: Instance) -> bool:

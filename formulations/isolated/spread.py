@@ -8,7 +8,6 @@ Throughputs are scaled to whole numbers and rounded down, so that every solution
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from provision.formulations.pricing.alone.assemble import Layout
 from provision.formulations.search.segments import cap_rps
 from provision.models.base.arrays import Ints
 from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Deadline
 
 if TYPE_CHECKING:
     from provision.formulations.isolated.partition_counts import PartitionCounts
@@ -35,7 +35,7 @@ Counts = dict[tuple[int, int, int], cp_model.IntVar]
 """Variables by (workload, slice type, GPU): how many segments stand there."""
 
 
-def spread_out(model: PartitionCounts, gpus: Ints, until: float) -> list[Layout] | None:
+def spread_out(model: PartitionCounts, gpus: Ints, until: Deadline) -> list[Layout] | None:
     """Layouts with the numbers of GPUs of a partition-counts solution, or a few more.
 
     Parameters
@@ -45,7 +45,7 @@ def spread_out(model: PartitionCounts, gpus: Ints, until: float) -> list[Layout]
     gpus
         (partitions,) GPUs in its solution; only their number per fleet entry counts.
     until
-        The perf_counter at which to give up.
+        When to give up.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def spread_out(model: PartitionCounts, gpus: Ints, until: float) -> list[Layout]
     fleet = model.instance.fleet
     number = [int(gpus[model.partitions.entry == entry].sum()) for entry in range(len(fleet))]
     for _ in range(EXTRA_GPUS + 1):
-        left_s = until - perf_counter()
+        left_s = until.left_s
         if sum(number) > MOST_GPUS or left_s <= 0:
             return None
         found = _search(model, np.repeat(np.arange(len(fleet)), number).tolist(), min(left_s, MOST_SECONDS))

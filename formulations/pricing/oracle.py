@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.search.roles import Role
-from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
@@ -75,7 +74,7 @@ class OracleFactory(Protocol):
     ``copies`` (roles,) is how many replicas may take each role.
     """
 
-    def __call__(self, instance: Instance, entry: FleetEntry, profile: str, data: PerformanceFile,
+    def __call__(self, instance: Instance, entry: FleetEntry, profile: str, data: Any,
                  roles: Sequence[Role], copies: NDArray[np.int64]) -> PatternOracle | None:
         """The oracle of a slice type; None for kinds that have none."""
         ...

@@ -6,7 +6,6 @@ other sharing where there are few operating points. Elsewhere it gives a bound a
 """
 
 from collections.abc import Callable
-from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from provision.formulations.search.segments import best_segments
 from provision.models.base.tolerances import RELAXED
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
+from provision.models.problem.search import Deadline
 
 ALLOWED = ("batches", "replicas", "slices")
 """What may change: only batch sizes and rates; also replicas, new slices and new GPUs; or everything."""
@@ -68,12 +68,13 @@ def replan_counts(
     InputError
         When slices of the running plan cannot stand together.
     """
-    started, segments = perf_counter(), best_segments(instance)
+    until, listed = Deadline(limit_s), Deadline(LISTED * limit_s)
+    segments = best_segments(instance)
     now = running(instance, segments, plan)
     if problems := unservable(instance, segments):
         alone = not any(instance.sharing_files(entry.gpu) for entry in instance.fleet)
         return Replanned("infeasible: " + "; ".join(problems) if alone else "unknown", 0.0, None)
-    options = options_of(instance, segments, now, started + LISTED * limit_s)
+    options = options_of(instance, segments, now, listed)
     if options is None:
         return Replanned("unknown", 0.0, None)
     model = Model(instance, segments, now, options, weights, known)
@@ -82,15 +83,11 @@ def replan_counts(
         return Replanned(f"infeasible: {why}", 0.0, None)
     if model.many:
         return Replanned("unknown", 0.0, None)
-
-    def left_s() -> float:
-        return limit_s - (perf_counter() - started)
-
-    bounded = model.solve(left_s() / 2, gap, bounds=True) if model.loose else None
-    found = model.solve(left_s(), gap)
+    bounded = model.solve(until.left_s / 2, gap, bounds=True) if model.loose else None
+    found = model.solve(until.left_s, gap)
     new = model.plan(found.choice, holds)
     if found.choice is not None and new is None:
-        found = model.solve(left_s(), gap, share=1 + RELAXED)._replace(bound=found.bound)
+        found = model.solve(until.left_s, gap, share=1 + RELAXED)._replace(bound=found.bound)
         new = model.plan(found.choice, holds)
         found = found._replace(status="unknown" if new is None else "feasible")
     if bounded is None:

@@ -7,7 +7,6 @@ another. A branch and bound (``boxes``) tells whether there is one.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
-from time import perf_counter
 
 from provision.formulations.assignment.patterns import PatternReplica, SlicePattern
 from provision.formulations.pricing.capacities import Members
@@ -19,10 +18,11 @@ from provision.formulations.search.segments import SliceType
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.sm_shares import units_of
 from provision.models.problem.instance import Instance
+from provision.models.problem.search import Deadline
 
 
 def one_replica_each(instance: Instance, slice_type: SliceType, data: IgniterProfiles, here: Sequence[Going],
-                     until: float) -> list[SlicePattern] | None:
+                     until: Deadline) -> list[SlicePattern] | None:
     """The patterns; None where workloads may have several replicas or variants, or arrivals are random.
 
     Parameters
@@ -32,7 +32,7 @@ def one_replica_each(instance: Instance, slice_type: SliceType, data: IgniterPro
     here
         What runs on GPUs of this kind.
     until
-        A perf_counter at which it is too late.
+        When it is too late.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def one_replica_each(instance: Instance, slice_type: SliceType, data: IgniterPro
     demands = [((one.model,), instance.budget_ms(one), instance.planned_rps(one)) for one in instance.workloads]
     choices, unit_share = choices_of(instance, data.gpu, demands), data.hardware.unit_share
     sets = InterferingSets(choices, [1] * len(demands), unit_share)
-    found = {groups: members for groups in _timely(sets.every(until), until)
+    found = {groups: members for groups in _timely(sets.every(until.at), until)
              if (members := sets.holds(groups)) is not None}
     patterns = [_pattern(instance, members) for members in found.values()]
     for going in here:
@@ -57,10 +57,10 @@ def one_replica_each(instance: Instance, slice_type: SliceType, data: IgniterPro
     return patterns
 
 
-def _timely(sets: Iterable[tuple[int, ...]] | None, until: float) -> Iterator[tuple[int, ...]]:
+def _timely(sets: Iterable[tuple[int, ...]] | None, until: Deadline) -> Iterator[tuple[int, ...]]:
     """Sets one after another, as long as there is time; None stands for too many."""
     for groups in sets or ():
-        if perf_counter() > until:
+        if until.over:
             raise TooManyError
         yield groups
     if sets is None:

@@ -24,6 +24,7 @@ from provision.models.performance.gpulets import Gpulets
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.operating_points import PerformanceData
 from provision.models.problem.instance import Instance
+from provision.models.problem.search import Deadline
 
 MOST_SETS = 20_000
 """Most sets of operating points with one number of replicas, where rates may be split under interference."""
@@ -53,7 +54,7 @@ class Options(NamedTuple):
         return any(self.relaxed) or any(len(pattern.replicas) > 1 for several in every for pattern in several)
 
 
-def options_of(instance: Instance, segments: Segments, now: RunningPlan, until: float) -> Options | None:
+def options_of(instance: Instance, segments: Segments, now: RunningPlan, until: Deadline) -> Options | None:
     """All Options of an instance; None where they cannot be listed.
 
     Parameters
@@ -63,7 +64,7 @@ def options_of(instance: Instance, segments: Segments, now: RunningPlan, until: 
     now
         The running plan.
     until
-        A perf_counter at which it is too late to list them.
+        When it is too late to list them.
     """
     runs = {going for gpu in now.going for going in gpu if going.slice_type >= 0 and going.keys}
     if any(key.model == SPELLED_OUT for going in runs for key in going.keys):
@@ -111,7 +112,7 @@ def _single(replica: PatternReplica) -> SlicePattern:
     return SlicePattern((replica,), replica.capacity_rps)
 
 
-def _shared(instance: Instance, slice_type: SliceType, worth: Worth, here: Sequence[Going], until: float
+def _shared(instance: Instance, slice_type: SliceType, worth: Worth, here: Sequence[Going], until: Deadline
             ) -> tuple[list[SlicePattern], bool]:
     """Patterns of slices of a kind that workloads share, given what runs there, and whether all are listed.
 
@@ -135,7 +136,7 @@ class _Asked(NamedTuple):
     slice_type: SliceType
     worth: Worth
     here: Sequence[Going]
-    until: float
+    until: Deadline
 
 
 @singledispatch

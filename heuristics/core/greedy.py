@@ -14,7 +14,6 @@ filled (`filling`). Where workloads share GPUs under interference, `shared_greed
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
@@ -25,7 +24,7 @@ from provision.formulations.pricing.alone.deal import deal
 from provision.formulations.pricing.alone.replica_sets import cheapest_replica_sets
 from provision.formulations.pricing.mps.shared_plans import is_shared
 from provision.formulations.pricing.mps.throughput_plans import is_shared_throughput
-from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.partitions import Partitions, partitions_of
 from provision.formulations.search.segments import Segments, best_segments, cap_rps
 from provision.heuristics.core import shared_greedy, shared_throughput
@@ -71,23 +70,20 @@ def solve(instance: Instance, control: Search) -> Outcome:
         return shared_greedy.solve(instance, control)
     if is_shared_throughput(instance):
         return shared_throughput.solve(instance, control)
-    started = perf_counter()
     segments = best_segments(instance)
-    refused = refusal(instance, segments, started)
+    refused = proved_infeasible(instance, segments)
     if refused:  # what no slice serves alone may still share one
         return replace(refused, status="unknown", termination="completed") if instance.policy.share_slices else refused
-    built = perf_counter()
+    build_seconds = control.elapsed_s
     layouts = _plan(instance, segments)
     layouts = _better(instance, layouts, _parvagpu(instance, segments))
     if layouts is not None and instance.objective == THROUGHPUT:
         layouts = filled(instance, segments, layouts)
-    build_seconds = built - started
     if layouts is None:
         reason = "greedy found no plan on this fleet; partition-counts may, or prove that there is none"
-        return Outcome("unknown", "completed", reason=reason, build_seconds=build_seconds,
-                       solve_seconds=perf_counter() - built)
+        return Outcome("unknown", "completed", reason=reason, build_seconds=build_seconds)
     plan = assemble(instance, segments, layouts, "greedy")
-    return Outcome("feasible", "completed", plan, build_seconds=build_seconds, solve_seconds=perf_counter() - built)
+    return Outcome("feasible", "completed", plan, build_seconds=build_seconds)
 
 
 def _plan(instance: Instance, segments: Segments) -> list[Layout] | None:

@@ -5,7 +5,6 @@ GPUs, each of which one replica has to itself or replicas share as closed networ
 the greedy plan.
 """
 
-from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +17,7 @@ from provision.formulations.pricing.mps.shared_plans import (
     plan_shared,
     shared_problem,
 )
-from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import greedy
 from provision.heuristics.core.shared_walk import SharedWalk
@@ -27,7 +26,7 @@ from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search, Termination
+from provision.models.problem.search import Incumbent, Outcome, Search, Stopwatch, Termination
 
 NAME = "lns"
 CHUNK_S = 0.1
@@ -62,28 +61,28 @@ def solve(instance: Instance, search: Search) -> Outcome:
 
 def _on_gpus(instance: Instance, search: Search) -> Outcome:
     """Plan GPUs that replicas share under interference."""
-    def patterns(problem: SharedProblem, started: float) -> tuple[list[Pattern], dict[str, Any]]:
+    def patterns(problem: SharedProblem) -> tuple[list[Pattern], dict[str, Any]]:
         walk = SharedWalk(problem, search.start, np.random.default_rng(search.seed))
-        ended = _walked(walk, instance, search, started)
+        ended = _walked(walk, instance, search)
         return walk.best, {"status": "feasible", "termination": ended}
 
-    return plan_shared(instance, NAME, patterns, shared_problem)
+    return plan_shared(instance, search, NAME, patterns, shared_problem)
 
 
 def _on_slices(instance: Instance, search: Search) -> Outcome:
     """Plan slices that hold one replica, or several as closed networks."""
-    started, segments = perf_counter(), best_segments(instance)
-    refused = refusal(instance, segments, started)
+    segments = best_segments(instance)
+    refused = proved_infeasible(instance, segments)
     if refused and not instance.policy.share_slices:
         return refused
     start = search.start or _greedy(instance, search)
     patience = PATIENCE if search.parameters.get("iterations") is None else np.inf
     walk = SliceWalk(instance, segments, start, search.bound or 0.0, np.random.default_rng(search.seed), patience)
-    built = perf_counter()
-    termination = _walked(walk, instance, search, started)
+    build_seconds = search.elapsed_s
+    termination = _walked(walk, instance, search)
     plan, reason = walk.plan(NAME), refused.reason if refused else "no plan found; more time, or master, may find one"
     return Outcome("unknown" if plan is None else "feasible", termination, plan, reason=reason if plan is None else "",
-                   build_seconds=built - started, solve_seconds=perf_counter() - built)
+                   build_seconds=build_seconds)
 
 
 def _greedy(instance: Instance, search: Search) -> Plan | None:
@@ -92,21 +91,20 @@ def _greedy(instance: Instance, search: Search) -> Plan | None:
     return greedy.solve(instance, search).plan if asked <= greedy.METHODS[0].features else None
 
 
-def _walked(walk: Walk, instance: Instance, search: Search, started: float) -> Termination:
+def _walked(walk: Walk, instance: Instance, search: Search) -> Termination:
     """Walk until a plan is proven, the time or ``iterations`` are over, or nothing is left to try: why it ended."""
     limited = search.parameters.get("iterations") is not None
     left, steps = search.positive("iterations", int) if limited else np.inf, 1
     _tell(walk, search)
     try:
         while left > 0 and not walk.ended and not objective_of(instance).proved(walk.value, search.bound):
-            now = perf_counter()
-            if now >= started + search.time_limit_s:
+            if not search.left_s:
                 return "time_limit"
-            many = int(min(steps, left))
+            many, step = int(min(steps, left)), Stopwatch()
             if walk.step(many):
                 _tell(walk, search)
             left -= many
-            steps = max(int(many * min(CHUNK_S / (perf_counter() - now), 2)), 1)
+            steps = max(int(many * min(CHUNK_S / step.elapsed_s, 2)), 1)
     except KeyboardInterrupt:
         return "stopped"
     return "completed"

@@ -35,10 +35,10 @@ IGNITER_UP_TO = 150
 
 def solve(instance: Instance, control: Search) -> Outcome:
     """Plan an instance whose workloads share GPUs; see the module's text."""
-    def search(problem: SharedProblem, _: float) -> tuple[list[Pattern], dict[str, Any]]:
+    def search(problem: SharedProblem) -> tuple[list[Pattern], dict[str, Any]]:
         return packed(problem, control.start), {"status": "feasible", "termination": "completed"}
 
-    return plan_shared(instance, "greedy", search, shared_problem)
+    return plan_shared(instance, control, "greedy", search, shared_problem)
 
 
 def packed(problem: SharedProblem, start: Plan | None = None) -> list[Pattern]:

@@ -6,7 +6,6 @@ long as that makes the throughput of both GPUs grow, each at the best operating 
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, product
-from time import perf_counter
 from typing import Any
 
 from provision.formulations.pricing.mps.shared_plans import Pattern, plan_shared
@@ -26,21 +25,20 @@ Pair = tuple[Pattern, Pattern]
 
 def solve(instance: Instance, control: Search) -> Outcome:
     """Plan an instance for throughput on shared GPUs; see the module's text."""
-    def search(problem: ThroughputProblem, started: float) -> tuple[list[Pattern], dict[str, Any]]:
+    def search(problem: ThroughputProblem) -> tuple[list[Pattern], dict[str, Any]]:
         patterns = packed(problem, control.start)
         if problem.short(patterns):
             return patterns, {"status": "unknown", "termination": "completed"}
-        until = started + control.time_limit_s
-        patterns = _spread(problem, patterns, until)
+        patterns = _spread(problem, patterns, control)
         for pattern in patterns:
-            if perf_counter() < until:
+            if control.left_s:
                 problem.found(pattern, MORE_NODES)
         return patterns, {"status": "feasible", "termination": "completed"}
 
-    return plan_shared(instance, "greedy", search, throughput_problem)
+    return plan_shared(instance, control, "greedy", search, throughput_problem)
 
 
-def _spread(problem: ThroughputProblem, patterns: Sequence[Pattern], until: float) -> list[Pattern]:
+def _spread(problem: ThroughputProblem, patterns: Sequence[Pattern], control: Search) -> list[Pattern]:
     """Patterns improved by moves and swaps until none helps or time is up."""
     used = problem.used(patterns)
     empty: list[Pattern] = [(pool, ()) for pool, one in enumerate(problem.fleet.pools)
@@ -50,7 +48,7 @@ def _spread(problem: ThroughputProblem, patterns: Sequence[Pattern], until: floa
     while improving:
         improving = False
         for one, other in combinations(range(len(patterns)), 2):
-            if perf_counter() > until:
+            if not control.left_s:
                 return _filled(patterns)
             better = _better(problem, patterns[one], patterns[other])
             if better:

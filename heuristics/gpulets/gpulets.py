@@ -27,14 +27,13 @@ out because of them is ``unknown`` too.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.formulations.pricing.temporal.plans import FEATURES, outcome
 from provision.formulations.pricing.temporal.tables import GpuletTables
-from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.parts import Gpus, Part
 from provision.heuristics.gpulets.tolerances import EXACT, PUBLISHED, Tolerances, chosen, parameters
@@ -68,15 +67,14 @@ class _Variant:
     interference: bool = True
 
     def __call__(self, instance: Instance, control: Search) -> Outcome:
-        started = perf_counter()
-        refused = refusal(instance, best_segments(instance), started)
+        refused = proved_infeasible(instance, best_segments(instance))
         if refused:
             return refused
         tables, tolerances = GpuletTables(instance, self.interference), chosen(control)
         tables.allowed_ms = tables.allowed_ms * tolerances.slo_factor
         gpus = Gpus(tables, instance.fleet[0].count, most_models=tolerances.models_per_part)
         stuck = elastic_partitioning(gpus, tolerances=tolerances)
-        found = outcome(tables, None if stuck else gpus.loads(), self.name, started, stuck)
+        found = outcome(tables, None if stuck else gpus.loads(), self.name, stuck)
         short = [] if stuck else gpus.short()
         if found.plan is None or not short:
             return found

@@ -9,12 +9,11 @@ partitioning's own answer is tried first, fewer GPUs before more.
 from __future__ import annotations
 
 from itertools import combinations_with_replacement
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from provision.formulations.pricing.temporal.plans import FEATURES, outcome
 from provision.formulations.pricing.temporal.tables import GpuletTables
-from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import elastic_partitioning
 from provision.heuristics.gpulets.parts import Gpus, Part
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
 
 def solve(instance: Instance, control: Search) -> Outcome:
     """The first partitioning, by number of GPUs, on which all rates find gpu-lets."""
-    started = perf_counter()
-    refused = refusal(instance, best_segments(instance), started)
+    refused = proved_infeasible(instance, best_segments(instance))
     if refused:
         return refused
     tables, most = GpuletTables(instance), instance.fleet[0].count
@@ -36,17 +34,17 @@ def solve(instance: Instance, control: Search) -> Outcome:
     stuck = elastic_partitioning(elastic)
     best = None if stuck else elastic.loads()
     for number in range(1, len(best) if best else (most or 0) + 1):
-        found = _first(tables, number, started + control.time_limit_s)
+        found = _first(tables, number, control)
         if found:
             best = found
             break
-    return outcome(tables, best, "gpulets-ideal", started, stuck)
+    return outcome(tables, best, "gpulets-ideal", stuck)
 
 
-def _first(tables: GpuletTables, number: int, deadline: float) -> list[Any] | None:
+def _first(tables: GpuletTables, number: int, control: Search) -> list[Any] | None:
     """GPUs as (share, load) on the first partitioning of so many GPUs that serves all; None if none does."""
     for splits in combinations_with_replacement(tables.data.splits, number):
-        if perf_counter() > deadline:
+        if not control.left_s:
             return None
         cut = [[Part(tables.shares.index(share)) for share in split] for split in splits]
         gpus = Gpus(tables, number, cut)

@@ -9,14 +9,13 @@ descending order of rate, the smallest free part that is no smaller, a whole GPU
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.formulations.pricing.temporal.plans import FEATURES, outcome
 from provision.formulations.pricing.temporal.tables import GpuletTables
-from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import DONE, efficient_shares, find_best_fit
 from provision.heuristics.gpulets.parts import Gpus
@@ -29,14 +28,13 @@ if TYPE_CHECKING:
 
 def solve(instance: Instance, control: Search) -> Outcome:
     """Parts of the most efficient size for every workload."""
-    started = perf_counter()
-    refused = refusal(instance, best_segments(instance), started)
+    refused = proved_infeasible(instance, best_segments(instance))
     if refused:
         return refused
     tables = GpuletTables(instance, interference=False)
     gpus = Gpus(tables, instance.fleet[0].count)
     stuck = _fill(gpus)
-    return outcome(tables, None if stuck else gpus.loads(), "gslice", started, stuck)
+    return outcome(tables, None if stuck else gpus.loads(), "gslice", stuck)
 
 
 def _fill(gpus: Gpus) -> str:

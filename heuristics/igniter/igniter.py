@@ -25,12 +25,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.igniter.splitting import split
 from provision.models.hardware.gpu import WHOLE
@@ -58,29 +57,28 @@ class _Variant:
 
     def __call__(self, instance: Instance, control: Search) -> Outcome:
         if len(instance.fleet) == 1:
-            return self._on_one_type(instance)
+            return self._on_one_type(instance, control)
         described = [
             entry for entry in instance.fleet
             if all(instance.performance_of(entry.gpu, one.model) is not None for one in instance.workloads)
         ]
-        found = [self._on_one_type(instance.replace(fleet=(entry,))) for entry in described]
+        found = [self._on_one_type(instance.replace(fleet=(entry,)), control.anew()) for entry in described]
         reason = f"{self.name} takes one GPU type for all workloads, and no data describes all of them there"
         return _cheapest(instance, found) if found else Outcome("unknown", "completed", reason=reason)
 
-    def _on_one_type(self, instance: Instance) -> Outcome:
+    def _on_one_type(self, instance: Instance, control: Search) -> Outcome:
         """What is found on the only GPU type of an instance."""
-        started = perf_counter()
         demands, rest = _Demands(instance), instance
         whole: tuple[PlannedGpu, ...] = ()
         if len(beyond := demands.beyond):
             pieces = split(instance, beyond)
             if pieces is None:
-                return _refusal(instance, demands, beyond, self.name, started)
+                return _refusal(instance, demands, beyond, self.name)
             whole, rest = pieces
             demands = _Demands(rest)
             if len(beyond := demands.beyond):
-                return _refusal(rest, demands, beyond, self.name, started)
-        built = perf_counter()
+                return _refusal(rest, demands, beyond, self.name)
+        build_seconds = control.elapsed_s
         packing = _Packing(demands, self)
         for workload in np.argsort(-demands.lower, kind="stable"):
             packing.place(workload)
@@ -91,7 +89,7 @@ class _Variant:
         plan: Plan | None = instance.plan_of(self.name, (*whole, *packing.gpus(rest)))
         if most is not None and count > most:
             status, plan, reason = "unknown", None, f"{self.name} needs {count} GPUs and the fleet has {most}"
-        return Outcome(status, "completed", plan, None, reason, built - started, perf_counter() - built)
+        return Outcome(status, "completed", plan, None, reason, build_seconds)
 
 
 def _cheapest(instance: Instance, found: list[Outcome]) -> Outcome:
@@ -101,8 +99,7 @@ def _cheapest(instance: Instance, found: list[Outcome]) -> Outcome:
     plan = best.plan and instance.adopted(best.plan)
     status: Status = "unknown" if best.status == "infeasible" else best.status
     return replace(best, status=status, plan=plan, reason=reason,
-                   build_seconds=sum(one.build_seconds for one in found),
-                   solve_seconds=sum(one.solve_seconds for one in found))
+                   build_seconds=sum(one.build_seconds for one in found))
 
 
 def _loss(instance: Instance, found: Outcome) -> float:
@@ -252,13 +249,13 @@ def theorem_1_batch(instance: Instance, workload: Workload, data: IgniterProfile
     return max(math.ceil(min(batch, data.max_batch)), 1)
 
 
-def _refusal(instance: Instance, demands: _Demands, beyond: Ints, name: str, started: float) -> Outcome:
+def _refusal(instance: Instance, demands: _Demands, beyond: Ints, name: str) -> Outcome:
     """Infeasible where no GPU meets an SLO; unknown where only iGniter's way to split it needs too many."""
-    refused = refusal(instance, best_segments(instance), started)
+    refused = proved_infeasible(instance, best_segments(instance))
     if refused:
         return refused
     reason = "; ".join(_too_much(instance, instance.workloads[one], demands.data, name) for one in beyond)
-    return Outcome("unknown", "completed", reason=reason, build_seconds=perf_counter() - started)
+    return Outcome("unknown", "completed", reason=reason)
 
 
 def _too_much(instance: Instance, workload: Workload, data: IgniterProfiles, name: str) -> str:

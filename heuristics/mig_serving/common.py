@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from provision.formulations.pricing.alone.assemble import Layout, assemble
-from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.models.problem.search import Outcome
 
@@ -15,40 +14,37 @@ if TYPE_CHECKING:
     from provision.formulations.search.segments import Segments
     from provision.heuristics.mig_serving.configs import Config
     from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Termination
+    from provision.models.problem.search import Search, Termination
 
 FEATURES = frozenset({"limited_counts", "with_mig", "without_mps", "isolated_data"})
 """What they plan: one GPU type with MIG, any performance data for isolated slices."""
 
 
 def planned(
-    instance: Instance, name: str, deploy: Callable[[Segments], tuple[Segments, Sequence[Config], Termination]]
+    instance: Instance, control: Search, name: str,
+    deploy: Callable[[Segments], tuple[Segments, Sequence[Config], Termination]],
 ) -> Outcome:
     """The Outcome of a method that deploys workloads on instances of one process each.
 
     Parameters
     ----------
-    instance
-        The problem.
+    instance, control
+        The problem and the search.
     name
         Of the method.
     deploy
         Called with the Segments; returns the Segments that it used, the GPUs as tuples of (kind, workload), and the
         termination.
     """
-    started = perf_counter()
     segments = best_segments(instance, max_processes=1)
-    refused = refusal(instance, segments, started)
+    refused = proved_infeasible(instance, segments)
     if refused:
         return refused
-    built = perf_counter()
+    build_seconds = control.elapsed_s
     segments, deployment, termination = deploy(segments)
     limit = instance.fleet[0].count
     if limit is None or len(deployment) <= limit:
         plan, reason = assemble(instance, segments, [Layout(0, config) for config in deployment], name), ""
     else:
         plan, reason = None, f"{name} needs {len(deployment)} GPUs and the fleet has {limit}"
-    return Outcome(
-        "feasible" if plan else "unknown", termination, plan, reason=reason,
-        build_seconds=built - started, solve_seconds=perf_counter() - built,
-    )
+    return Outcome("feasible" if plan else "unknown", termination, plan, reason=reason, build_seconds=build_seconds)

@@ -35,7 +35,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
     def deploy(segments: Segments) -> tuple[Segments, list[Config], Termination]:
         return segments, Configs(instance, segments).fill(np.zeros(len(instance.workloads))), "completed"
 
-    return planned(instance, NAME, deploy)
+    return planned(instance, control, NAME, deploy)
 
 
 METHODS = (

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,24 +34,22 @@ POPULATION = 5
 
 def solve(instance: Instance, control: Search) -> Outcome:
     """Search until the time is over or ``patience`` rounds found nothing better; Ctrl-C returns the best so far."""
-    started = perf_counter()
-
     def deploy(segments: Segments) -> tuple[Segments, list[Config], Termination]:
         evolution = _Evolution(instance, Configs(instance, segments), control)
         try:
-            termination: Termination = evolution.run(started + control.time_limit_s)
+            termination: Termination = evolution.run()
         except KeyboardInterrupt:
             termination = "stopped"
         return segments, evolution.best, termination
 
-    return planned(instance, NAME, deploy)
+    return planned(instance, control, NAME, deploy)
 
 
 class _Evolution:
     """Deployments, best first, that begin with the fast algorithm's."""
 
     def __init__(self, instance: Instance, configs: Configs, control: Search) -> None:
-        self.configs, self.report = configs, control.report
+        self.configs, self.control = configs, control
         self.patience, self.playouts = (int(control.positive(name, int)) for name in ("patience", "playouts"))
         self.gpu_weight = objective_of(instance).weight(instance.fleet[0])
         self.draw = np.random.default_rng(control.seed)
@@ -63,25 +60,25 @@ class _Evolution:
     def best(self) -> list[Config]:
         return self.population[0]
 
-    def run(self, deadline: float) -> Termination:
-        """Rounds until the deadline or until patience ends; returns why it ended."""
+    def run(self) -> Termination:
+        """Rounds until the time is over or until patience ends; returns why it ended."""
         idle = 0
         while idle < self.patience and len(self.best) > 1:
             before = len(self.best)
             for parent in tuple(self.population):
-                if perf_counter() >= deadline:
+                if not self.control.left_s:
                     return "time_limit"
-                self._admit(self._offspring(parent, deadline))
+                self._admit(self._offspring(parent))
             idle = 0 if len(self.best) < before else idle + 1
         return "completed"
 
-    def _offspring(self, parent: Sequence[Config], deadline: float) -> list[Config]:
+    def _offspring(self, parent: Sequence[Config]) -> list[Config]:
         """A deployment after mutation and crossover."""
         mutant = _exchanged(parent, self.draw)
         kept = len(mutant) - self.draw.integers(1, len(mutant) // 2 + 1)
         survivors = [mutant[gpu] for gpu in np.sort(self.draw.permutation(len(mutant))[:kept])]
         completion: Any = sum(map(self.configs.given, survivors))
-        return survivors + search(self.configs, completion, self.playouts, deadline, self.draw)
+        return survivors + search(self.configs, completion, self.playouts, self.control, self.draw)
 
     def _admit(self, deployment: list[Config]) -> None:
         """Let a deployment live on among the shortest; of equal ones the younger stands first."""
@@ -91,7 +88,7 @@ class _Evolution:
             self._tell()
 
     def _tell(self) -> None:
-        self.report(Incumbent(len(self.best) * self.gpu_weight, None))
+        self.control.report(Incumbent(len(self.best) * self.gpu_weight, None))
 
 
 def _exchanged(deployment: Sequence[Config], draw: np.random.Generator) -> list[Config]:

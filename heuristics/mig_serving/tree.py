@@ -9,7 +9,6 @@ Szepesvari 2006) on the mean length of their paths, is guessed.
 from __future__ import annotations
 
 import math
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from provision.models.base.known import known
 if TYPE_CHECKING:
     from provision.heuristics.mig_serving.configs import Config, Configs
     from provision.models.base.arrays import Floats
+    from provision.models.problem.search import Search
 
 CANDIDATES = 10
 """Configurations tried from a node, and drawn from in a playout."""
@@ -51,7 +51,7 @@ class _Node:
 
 
 def search(
-    configs: Configs, completion: Floats, playouts: int, deadline: float, draw: np.random.Generator
+    configs: Configs, completion: Floats, playouts: int, control: Search, draw: np.random.Generator
 ) -> list[Config]:
     """Few configurations that complete all workloads, no more than the fast algorithm takes.
 
@@ -61,14 +61,14 @@ def search(
         Configs.
     completion
         (workloads,) rates carried already.
-    playouts, deadline
-        How many paths are tried, and the perf_counter at which no more are.
+    playouts, control
+        How many paths are tried, and the search, after whose time no more are.
     draw
         Random generator.
     """
     root, best = _Node(completion), configs.fill(completion)
     for _ in range(playouts):
-        if perf_counter() >= deadline:
+        if not control.left_s:
             break
         path = _descend(root, configs)
         found = [known(node.config) for node in path[1:]] + _playout(configs, path[-1].completion, draw)

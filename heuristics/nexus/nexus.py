@@ -16,14 +16,13 @@ smallest batch gets the longest duty cycle that its SLO leaves; a machine has me
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.formulations.pricing.temporal.plans import FEATURES, outcome
 from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables
-from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import STRICT
@@ -55,8 +54,7 @@ class _Variant:
     parts: int
 
     def __call__(self, instance: Instance, control: Search) -> Outcome:
-        started = perf_counter()
-        refused = refusal(instance, best_segments(instance), started)
+        refused = proved_infeasible(instance, best_segments(instance))
         if refused:
             return refused
         tables = GpuletTables(instance, interference=False)
@@ -65,11 +63,11 @@ class _Variant:
         share = tables.shares.index(1 / self.parts)
         slow = [one.name for one, rps in zip(instance.workloads, tables.capacity_alone[share], strict=True) if not rps]
         if slow:
-            return outcome(tables, None, self.name, started, f"half a GPU never meets the SLO of {', '.join(slow)}")
+            return outcome(tables, None, self.name, f"half a GPU never meets the SLO of {', '.join(slow)}")
         nodes = _Packing(tables, share, self.parts).nodes()
         loads = [(share, tuple(node.load.items())) for node in nodes]
         gpus = [loads[at : at + self.parts] for at in range(0, len(loads), self.parts)]
-        return outcome(tables, gpus, self.name, started)
+        return outcome(tables, gpus, self.name)
 
 
 class _Packing:

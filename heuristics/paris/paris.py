@@ -68,7 +68,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
             packing.place(slice_type, workload)
         return segments, [layout.segments for layout in packing.layouts()], "completed"
 
-    return planned(instance, NAME, deploy)
+    return planned(instance, control, NAME, deploy)
 
 
 class _Distribution(NamedTuple):

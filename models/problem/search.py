@@ -1,4 +1,7 @@
-"""A search: its clock, seed and parameters, what it tells on the way, its best plan and bound, and how it ended."""
+"""A search: its clock, seed and parameters, what it tells on the way, its best plan and bound, and how it ended.
+
+Only this module reads the clock for what plans. Methods ask the Search; what they call gets a Deadline.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +41,58 @@ class Stopped(KeyboardInterrupt):
     """What was told of an incumbent raised an exception, which is the cause: the search ends with its best plan."""
 
 
+class Deadline:
+    """A moment at which work must end.
+
+    Parameters
+    ----------
+    seconds
+        From now until then; ``at`` is the moment by ``time.perf_counter()``.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.at = perf_counter() + seconds
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until then, at least 0."""
+        return max(0.0, self.at - perf_counter())
+
+    @property
+    def over(self) -> bool:
+        """Whether the moment has come."""
+        return perf_counter() >= self.at
+
+
+class Stopwatch:
+    """Counts the seconds since it was made.
+
+    Parameters
+    ----------
+    started
+        When to count from, by ``time.perf_counter()``; by default now.
+    """
+
+    def __init__(self, started: float | None = None) -> None:
+        self._started = perf_counter() if started is None else started
+
+    @property
+    def elapsed_s(self) -> float:
+        """The seconds counted so far."""
+        return perf_counter() - self._started
+
+    def skip(self, seconds: float) -> None:
+        """Do not count so many of the seconds."""
+        self._started += seconds
+
+
 @dataclass(frozen=True)
 class Search:
     """How long and how to search.
 
     ``report`` is called with an Incumbent whenever something improves. ``start`` is a plan of the instance that holds,
-    to begin with, or None; ``bound`` is a proven bound on its objective, or None.
+    to begin with, or None; ``bound`` is a proven bound on its objective, or None. ``started`` is the moment from which
+    the time limit and the elapsed seconds count.
     """
 
     time_limit_s: float = 60.0
@@ -59,10 +108,27 @@ class Search:
         """Seconds until the time limit, at least 0."""
         return max(0.0, self.started + self.time_limit_s - perf_counter())
 
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the search began."""
+        return perf_counter() - self.started
+
+    def until(self, share: float = 1.0) -> Deadline:
+        """The moment at which a share of the time left is over."""
+        return Deadline(self.left_s * share)
+
+    def anew(self, **changes: Any) -> Search:
+        """A copy with some fields replaced, whose time begins to count now."""
+        return replace(self, started=perf_counter(), **changes)
+
+    def later(self, seconds: float) -> Search:
+        """A copy whose time began so many seconds later: they do not count."""
+        return replace(self, started=self.started + seconds)
+
     def apart(self, share: float, **parameters: str) -> Search:
         """A search of another instance in a part of the time left, with no plan or bound yet; nothing of it is told."""
-        return replace(self, time_limit_s=self.left_s * share, parameters={**self.parameters, **parameters},
-                       report=lambda incumbent: None, start=None, bound=None, started=perf_counter())
+        return self.anew(time_limit_s=self.left_s * share, parameters={**self.parameters, **parameters},
+                         report=lambda incumbent: None, start=None, bound=None)
 
     def positive(self, name: str, kind: type[Number]) -> Number:
         """A parameter of the method as an int or a float (``kind``), above 0 and of sensible size.
@@ -89,7 +155,9 @@ class Outcome:
 
     ``termination`` says why it stopped: proved, completed (a heuristic's end), time_limit or stopped. ``bound`` is
     proven or None. ``reason`` names, for an infeasible or unknown outcome, what stands in the way and what would work.
-    A plan beside ``unknown`` is one that by the method's own account breaks SLOs.
+    A plan beside ``unknown`` is one that by the method's own account breaks SLOs. ``build_seconds`` is how long it took
+    to build the model, where there is one; ``solve_seconds`` the rest, which whoever ran the method counts where it is
+    None.
     """
 
     status: Status
@@ -98,7 +166,7 @@ class Outcome:
     bound: float | None = None
     reason: str = ""
     build_seconds: float = 0.0
-    solve_seconds: float = 0.0
+    solve_seconds: float | None = None
 
 
 class Progress:
@@ -157,6 +225,6 @@ class Progress:
     def outcome(self, termination: Termination, reason: str = "", build_seconds: float = 0.0) -> Outcome:
         """How the search ended; ``reason`` counts where there is no plan."""
         status: Status = "optimal" if self.proved else "feasible" if self.plan is not None else "unknown"
-        spent = perf_counter() - self.search.started - build_seconds
+        spent = self.search.elapsed_s - build_seconds
         return Outcome(status, "proved" if self.proved else termination, self.plan, self.bound,
                        "" if self.plan is not None else reason, build_seconds, spent)

@@ -7,7 +7,6 @@ import os
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib import import_module
 from multiprocessing import get_context
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provision.commands.common import add_json, counting, print_json
@@ -18,6 +17,7 @@ from provision.models.base.compiled import unwarmed
 from provision.models.base.errors import InputError
 from provision.models.fitting.tokens import TYPICAL
 from provision.models.problem.instance import Instance
+from provision.models.problem.search import Stopwatch
 from provision.models.problem.workload import Policy
 from provision.simulation.simulate import simulate
 from provision.solving.solve import solve
@@ -69,9 +69,9 @@ def _run(options: Namespace) -> int:
     import_module("numba")  # without it there is nothing to compile
     if options.portable:
         _for_all_processors()
-    began = perf_counter()
+    watch = Stopwatch()
     kernels = warm_up()
-    found: dict[str, Any] = {"kernels_compiled": kernels, "seconds": round(perf_counter() - began, 3)}
+    found: dict[str, Any] = {"kernels_compiled": kernels, "seconds": round(watch.elapsed_s, 3)}
     if options.json:
         print_json(found)
     else:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from provision.formulations.replanning.counts import Replanned
@@ -21,6 +20,7 @@ from provision.models.plans.disturbance import disturbance
 from provision.models.plans.plan import Plan, PlannedGpu, Replica
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Deadline
 from provision.models.problem.workload import Workload
 from provision.sweeps.run import solved
 from provision.verification.verify import verify
@@ -76,7 +76,7 @@ class _Around:
 
     def __init__(self, instance: Instance, plan: Plan, change_cost: float, allow: str, limit_s: float) -> None:
         self.instance, self.before, self.change_cost, self.allow = instance, plan, change_cost, allow
-        self.limit_s, self.until = limit_s, perf_counter() + limit_s
+        self.limit_s, self.until = limit_s, Deadline(limit_s)
         self.plan: Plan | None = None
         self.weighted = float("inf")
         self.planned_rps = {one.name: instance.planned_rps(one) for one in instance.workloads}
@@ -109,9 +109,9 @@ class _Around:
         """Try without ever smaller groups of GPUs, the least loaded first, as long as there is time."""
         kept = sorted(going_on, key=self._load)
         many = len(kept)
-        while many and perf_counter() < self.until:
+        while many and not self.until.over:
             at = 0
-            while at < len(kept) and perf_counter() < self.until:
+            while at < len(kept) and not self.until.over:
                 fewer = kept[:at] + kept[at + many :]
                 if self._consider(self._around(fewer)):
                     kept = fewer
@@ -217,7 +217,7 @@ class _Around:
 
     def _solved(self, instance: Instance, part: float) -> Result:
         """The answer of ``auto`` in a part of the time, and within what is left of it."""
-        limit_s = max(min(part * self.limit_s, self.until - perf_counter()), 0.1)
+        limit_s = max(min(part * self.limit_s, self.until.left_s), 0.1)
         return solved(instance, {"method": "auto", "time_limit_s": limit_s}, slack="no")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from provision.formulations.replanning.counts import ALLOWED, Replanned, replan_counts
@@ -16,6 +15,7 @@ from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Stopwatch
 from provision.replanning.around import replan_around
 from provision.solving.size import check_size
 from provision.solving.solve import check_time_limit
@@ -104,7 +104,7 @@ def replan(
     UnsupportedError
         For the objective max_throughput.
     """
-    started = perf_counter()
+    watch = Stopwatch()
     if allow not in ALLOWED:
         raise InputError(f"allow {allow!r}: use one of {', '.join(ALLOWED)}")
     change_cost = cost_of_change(instance, change_cost)
@@ -119,8 +119,8 @@ def replan(
         found = replan_counts(instance, plan, weights, lambda one: verify(instance, one).ok, time_limit_s, gap)
     new = found.plan
     if new is None:
-        return Replan(found.status, None, None, None, None, None, None, None, perf_counter() - started)
-    return judged(instance, plan, new, found.status, found.bound, change_cost, started)
+        return Replan(found.status, None, None, None, None, None, None, None, watch.elapsed_s)
+    return judged(instance, plan, new, found.status, found.bound, change_cost, watch)
 
 
 def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, gap: float, others: Sequence[Plan]
@@ -169,7 +169,7 @@ def cost_of_change(instance: Instance, change_cost: float | None) -> float:
 
 
 def judged(
-    instance: Instance, before: Plan, new: Plan, status: str, bound: float | None, change_cost: float, started: float
+    instance: Instance, before: Plan, new: Plan, status: str, bound: float | None, change_cost: float, watch: Stopwatch
 ) -> Replan:
     """A Replan of a new plan: verified, its changes counted.
 
@@ -181,8 +181,8 @@ def judged(
         What is known of it, and of the weighted sum.
     change_cost
         What a change counts.
-    started
-        When replanning began, a perf_counter.
+    watch
+        Counts since replanning began.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def judged(
         raise MethodError(f"replanning made a plan that fails: {report.violations[0].message}")
     changes, value = disturbance(before, new), objective_of(instance).value(new)
     return Replan(status, new, report, value, value + change_cost * changes.moved, bound, changes,
-                  _staying(instance, before, new, report), perf_counter() - started)
+                  _staying(instance, before, new, report), watch.elapsed_s)
 
 
 def curve(

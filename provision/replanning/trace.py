@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.disturbance import disturbance, going_on
+from provision.models.problem.search import Stopwatch
 from provision.replanning.forecast import expected
 from provision.replanning.replan import replan
 from provision.sweeps.run import solved
@@ -138,10 +138,10 @@ def compare_policies(
     """One summary row per policy on the same demand, and the windows of each by name."""
     rows, windows = [], {}
     for policy in policies:
-        started = perf_counter()
+        watch = Stopwatch()
         found = simulate_trace(instance, demand, policy, change_cost, time_limit_s, partial(tell, policy.name))
         windows[policy.name] = found
-        rows.append({"policy": policy.name} | summary(found, demand.window_s, perf_counter() - started))
+        rows.append({"policy": policy.name} | summary(found, demand.window_s, watch.elapsed_s))
     return rows, windows
 
 

@@ -5,9 +5,7 @@ the same cost the answer is one with slack (``provision.solving.slack``).
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
-from time import perf_counter
 
 import numpy as np
 
@@ -55,11 +53,11 @@ def run(instance: Instance, search: Search) -> Outcome:
             if left_s <= (0 if progress.bound is None else first_s):
                 return progress.outcome("time_limit", reason, built)
             compiling_s = _rehearsed_s(step, instance)
-            progress.search = replace(progress.search, started=progress.search.started + compiling_s)
-            begun = perf_counter()
-            found = step(instance, _onward(progress, left_s * share))
+            progress.search = progress.search.later(compiling_s)
+            onward = _onward(progress, left_s * share)
+            found = step(instance, onward)
             if found.termination == "completed":
-                first_s = first_s or perf_counter() - begun
+                first_s = first_s or onward.elapsed_s
             built, reason = built + found.build_seconds, found.reason or reason
             if found.status == "infeasible" and progress.plan is None:
                 return found
@@ -70,7 +68,7 @@ def run(instance: Instance, search: Search) -> Outcome:
                 break
         ended: Termination = "proved" if progress.proved else found.termination
         if progress.plan is not None and ended in ("proved", "completed") and _wants_slack(instance, search):
-            progress.plan = with_slack(instance, progress.plan, greedy.solve, search, progress.search.started)
+            progress.plan = with_slack(instance, progress.plan, greedy.solve, progress.search)
     except KeyboardInterrupt:
         ended = "stopped"
     return progress.outcome(ended, reason, built)
@@ -195,8 +193,7 @@ def _onward(progress: Progress, seconds: float) -> Search:
             progress.bound = news.bound
         progress.search.report(Incumbent(news.objective if better else progress.value, progress.bound, progress.plan))
 
-    return replace(progress.search, time_limit_s=seconds, start=progress.plan, bound=progress.bound, report=report,
-                   started=perf_counter())
+    return progress.search.anew(time_limit_s=seconds, start=progress.plan, bound=progress.bound, report=report)
 
 
 def _rehearsed_s(step: Step, instance: Instance) -> float:

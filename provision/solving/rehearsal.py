@@ -1,11 +1,11 @@
 """Rehearsals: what calls compiled kernels runs for a moment on a few workloads, before its time begins to count."""
 
 from collections.abc import Callable
-from time import perf_counter
 
 from provision.models.base.compiled import unwarmed
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
+from provision.models.problem.search import Stopwatch
 
 SHARED = {"interference", "other_sharing"}
 """Features of the instances whose kernels take long to compile."""
@@ -36,10 +36,10 @@ def rehearsed_s(name: str, instance: Instance, moment: Callable[[Instance, float
     if key in _rehearsed or not needs(instance) & SHARED:
         return 0.0
     _rehearsed.add(key)
-    began = perf_counter()
+    watch = Stopwatch()
     number = FEWER if "max_throughput" in needs(instance) else FEW
     rehearse(instance.replace(workloads=instance.workloads[:number], workflows=()), moment)
-    return perf_counter() - began
+    return watch.elapsed_s
 
 
 def rehearse(few: Instance, moment: Callable[[Instance, float], None]) -> None:

@@ -6,13 +6,11 @@ method still finds a plan of the same cost.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
-from time import perf_counter
 
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search
+from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import MOST_HEADROOM
 from provision.verification.verify import verify
 
@@ -23,7 +21,7 @@ MOST_WORKLOADS = 200
 
 
 def with_slack(
-    instance: Instance, plan: Plan, step: Callable[[Instance, Search], Outcome], control: Search, started: float
+    instance: Instance, plan: Plan, step: Callable[[Instance, Search], Outcome], control: Search
 ) -> Plan:
     """A plan of the same cost with more slack, or the plan itself.
 
@@ -35,16 +33,13 @@ def with_slack(
         The entry function of a quick method; it is called several times.
     control
         Its Search; the search ends with its time limit.
-    started
-        When the search began, a perf_counter.
     """
     low, high, best = 0.0, WIDEST, plan
     for _ in range(STEPS if len(instance.workloads) <= MOST_WORKLOADS else 0):
-        left_s = started + control.time_limit_s - perf_counter()
-        if left_s <= 0:
+        if not control.left_s:
             break
         middle = (low + high) / 2
-        found = _at(instance, middle, step, replace(control, time_limit_s=left_s, start=None, report=_quiet))
+        found = _at(instance, middle, step, control.apart(1.0))
         if (
             found is not None
             and objective_of(instance).value(found) <= objective_of(instance).value(plan)
@@ -75,7 +70,3 @@ def _scaled(plan: Plan, instance: Instance, factor: float) -> Plan:
         )}) for gpu in plan.gpus
     ]
     return Plan(**(dict(plan) | {"gpus": tuple(gpus), "digest": instance.digest, "instance": instance.name}))
-
-
-def _quiet(incumbent: Incumbent) -> None:
-    """Reports of the trials are dropped: their plans are for other traffic."""

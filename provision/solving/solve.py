@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
-from time import perf_counter
 from typing import Any
 
 from provision.instances.read import read
@@ -19,7 +18,7 @@ from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search, Stopped
+from provision.models.problem.search import Deadline, Incumbent, Outcome, Search, Stopped, Stopwatch
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
 from provision.solving.rehearsal import rehearsed_s
@@ -94,7 +93,7 @@ def solve(
     MethodError
         When the verifier rejects a plan that the method claims to be feasible, or the plan beats the method's bound.
     """
-    started = perf_counter() if started is None else started
+    watch = Stopwatch(started)
     if isinstance(instance, (str, PathLike)):
         instance = read(instance)
     chosen = _chosen(method)
@@ -109,24 +108,27 @@ def solve(
     check_size(instance)
     settings = dict(chosen.parameters) | parameters
     if chosen.compiled:
-        started += rehearsed_s(chosen.name, instance, partial(_moment, chosen, settings))
+        watch.skip(rehearsed_s(chosen.name, instance, partial(_moment, chosen, settings)))
     listener = _Listener(report)
     replay = instance.random_arrivals if replay is None else replay
     repairs = replay and chosen.name == "auto" and instance.random_arrivals
     begun = _holding(instance, start)
-    left_s = time_limit_s - min(perf_counter() - started, time_limit_s * READING)
+    left_s = time_limit_s - min(watch.elapsed_s, time_limit_s * READING)
     first_s = left_s * (FIRST if repairs else 1)
     search = Search(first_s, seed, settings, listener, begun)
     outcome = listener.attend(chosen, instance, search)
+    build_s, solve_s = outcome.build_seconds, outcome.solve_seconds
+    if solve_s is None:
+        solve_s = search.elapsed_s - build_s
     found: Replay | None = None
     repaired: tuple[str, ...] = ()
     if replay and outcome.plan is not None:
         reports = reports_of(instance, outcome.plan, seed)
         found = replay_of(reports)
         if repairs and unsure(reports):
-            spent_s = outcome.build_seconds + outcome.solve_seconds  # without what was compiled meanwhile
+            spent_s = min(build_s + solve_s, first_s)  # without what was compiled meanwhile
             outcome, reports, repaired = _repaired(instance, chosen, outcome, reports,
-                                                   replace(search, report=_unheard), left_s - min(spent_s, first_s))
+                                                   replace(search, report=_unheard), left_s - spent_s)
             found = replay_of(reports)
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
     if verdict is not None and not verdict.ok and outcome.status != "unknown":
@@ -147,8 +149,8 @@ def solve(
         report=verdict,
         objective=value,
         bound=outcome.bound,
-        build_seconds=outcome.build_seconds,
-        solve_seconds=outcome.solve_seconds,
+        build_seconds=build_s,
+        solve_seconds=solve_s,
         versions=_versions(),
         notes=(*notes_of(instance), *listener.notes, *repaired),
         replay=found,
@@ -164,11 +166,11 @@ def _repaired(
     seconds: float,
 ) -> tuple[Outcome, list[SimulationReport], tuple[str, ...]]:
     """A plan that is sure in replays, if one is found soon: the outcome with it, its replays, and notes."""
-    tight, before, end = instance, reports, perf_counter() + seconds
+    tight, before, end = instance, reports, Deadline(seconds)
     for left in range(REPAIRS, 0, -1):
         tight = tightened(tight, widened(instance, unsure(reports)) if left == REPAIRS else unsure(reports))
-        limit_s = max((end - perf_counter()) / min(left, HALVES), LEAST_REPAIR_S)
-        again = method.run(tight, replace(search, time_limit_s=limit_s, start=None, started=perf_counter()))
+        limit_s = max(end.left_s / min(left, HALVES), LEAST_REPAIR_S)
+        again = method.run(tight, search.anew(time_limit_s=limit_s, start=None))
         plan = _holding(instance, again.plan)
         if plan is None:
             break

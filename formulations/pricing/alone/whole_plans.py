@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.alone.assemble import Layout, assemble
-from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import Segments, best_segments, whole_gpus
 from provision.models.base.arrays import Ints
 from provision.models.problem.instance import Instance
@@ -41,7 +41,7 @@ def plan_whole_gpus(instance: Instance, search: Search, method: str, choose: Cal
         Gets the segments, and the indices of the slice types that are all of a GPU.
     """
     segments = best_segments(instance)
-    refused = refusal(instance, segments, search.started)
+    refused = proved_infeasible(instance, segments)
     if refused is not None:
         return refused
     whole = whole_gpus(instance, segments)

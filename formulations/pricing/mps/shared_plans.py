@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,14 +11,14 @@ from provision.formulations.pricing.mps.kernels import TRIES, arrange
 from provision.formulations.pricing.mps.laws import shares_of
 from provision.formulations.pricing.mps.pools import Fleet, GpuPool, fleet_of
 from provision.formulations.pricing.mps.tables import Classes, classes_of
-from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.models.base.arrays import Ints
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
-from provision.models.problem.search import Outcome
+from provision.models.problem.search import Outcome, Search
 
 FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "random_interference",
                       "variants"})
@@ -144,33 +143,31 @@ def shared_problem(instance: Instance) -> SharedProblem:
 
 def plan_shared(
     instance: Instance,
+    control: Search,
     name: str,
-    search: Callable[[AnyProblem, float], tuple[Sequence[Pattern] | None, dict[str, Any]]],
+    search: Callable[[AnyProblem], tuple[Sequence[Pattern] | None, dict[str, Any]]],
     make: Callable[[Instance], AnyProblem],
 ) -> Outcome:
     """Run a method's search on an instance: the Outcome is a refusal, or what the search returns.
 
     Parameters
     ----------
-    instance
-        What methods with FEATURES can do.
+    instance, control
+        What methods with FEATURES can do, and the Search.
     name
         The name of the method.
     search
-        Takes the SharedProblem and the ``perf_counter`` of the start; returns patterns and, by name, the status,
-        termination and bound of an Outcome.
+        Takes the SharedProblem; returns patterns and, by name, the status, termination and bound of an Outcome.
     make
         Makes the SharedProblem of the instance.
     """
-    started = perf_counter()
-    refused = refusal(instance, best_segments(instance), started)
+    refused = proved_infeasible(instance, best_segments(instance))
     if refused:
         return refused
     problem = make(instance)
-    built = perf_counter()
-    patterns, found = search(problem, started)
-    return problem.outcome(patterns, name, **found, build_seconds=built - started,
-                           solve_seconds=perf_counter() - built)
+    build_seconds = control.elapsed_s
+    patterns, found = search(problem)
+    return problem.outcome(patterns, name, **found, build_seconds=build_seconds)
 
 
 def is_shared(instance: Instance) -> bool:

@@ -1,7 +1,6 @@
 """Plans of gpu-lets from the decisions of a method: the load of each part of every GPU."""
 
 from collections.abc import Iterable, Sequence
-from time import perf_counter
 
 from provision.formulations.pricing.temporal.batches import largest_batches
 from provision.formulations.pricing.temporal.tables import GpuletTables, Part
@@ -42,9 +41,7 @@ def _replicas(tables: GpuletTables, parts: Sequence[Part]) -> tuple[Replica, ...
     )
 
 
-def outcome(
-    tables: GpuletTables, gpus: Sequence[Sequence[Part]] | None, method: str, started: float, stuck: str = ""
-) -> Outcome:
+def outcome(tables: GpuletTables, gpus: Sequence[Sequence[Part]] | None, method: str, stuck: str = "") -> Outcome:
     """The Outcome of a method that found ``gpus``, lists of (share, load), or None and got ``stuck`` for a reason.
 
     A plan that was made without regard to interference and misses an SLO or rate by the data is ``unknown``.
@@ -57,7 +54,7 @@ def outcome(
         missed = late(tables.instance, plan)
         reason = f"{', '.join(missed)}: too slow beside others for the SLO or the rate" if missed else ""
     status: Status = "unknown" if reason else "feasible"
-    return Outcome(status, "completed", plan, reason=reason, solve_seconds=perf_counter() - started)
+    return Outcome(status, "completed", plan, reason=reason)
 
 
 def late(instance: Instance, plan: Plan) -> list[str]:
