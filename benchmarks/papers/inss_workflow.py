@@ -10,12 +10,12 @@ import argparse
 from functools import partial
 
 import numpy as np
+from inss_scheduler import Workflow
 
 import provision
 from provision.commands.common import print_table
 from provision.heuristics.inss.inss import SHIPPED, policy_for
 from provision.heuristics.inss.system import System
-from provision.heuristics.inss.workflow import Workflow
 
 STEPS, LOWEST, HIGHEST, DRIFT = 20, 0.5, 1.5, 0.05
 

@@ -100,14 +100,6 @@ def errors(data: Colocation, pairs: Pairs) -> np.ndarray:
     return relative_errors(predicted_ms(data, pairs), pairs.latency_ms)
 
 
-def cross_validated(runs: dict[str, SoloRuns], pairs: Pairs, gpu: str) -> np.ndarray:
-    """(pairs, 2) relative errors, each pair predicted by a fit to the other four fifths."""
-    fold, found = fold_of(pairs), np.empty(pairs.latency_ms.shape)
-    for one in np.unique(fold):
-        found[fold == one] = errors(fit(runs, pairs.take(fold != one), gpu, name="fold"), pairs.take(fold == one))
-    return found
-
-
 def judged(data: Colocation, runs: dict[str, SoloRuns], unseen: Pairs) -> Colocation:
     """The data with its errors: alone on batch sizes left out of fits, in pairs on those unseen."""
     wrong = errors(data, unseen)

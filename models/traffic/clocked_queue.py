@@ -56,8 +56,8 @@ class Waits(NamedTuple):
     late: np.ndarray
 
 
-def late_share(batch: int, per_cycle: float, allowed_cycles: float) -> float:
-    """A bound on the share of requests that have not started within a time.
+def least_wait(batch: int, per_cycle: float, late: float) -> float:
+    """The least time, in cycles, that no more than a share ``late`` of the requests waits for longer; may be infinite.
 
     Parameters
     ----------
@@ -65,18 +65,8 @@ def late_share(batch: int, per_cycle: float, allowed_cycles: float) -> float:
         Requests that a cycle starts at most.
     per_cycle
         Mean number of requests that arrive in a cycle, as a Poisson process.
-    allowed_cycles
-        The time from a request's arrival to its start that is not late, in cycles.
-    """
-    waits = waits_of(batch, per_cycle)
-    reached = int(np.searchsorted(waits.cycles, allowed_cycles + 1e-12, side="right"))
-    return float(waits.late[reached - 1]) if reached else 1.0
-
-
-def least_wait(batch: int, per_cycle: float, late: float) -> float:
-    """The least time, in cycles, that no more than a share ``late`` of the requests waits for longer; may be infinite.
-
-    Parameters are those of ``late_share``.
+    late
+        Of the requests, between 0 and 1.
     """
     waits = waits_of(batch, per_cycle)
     enough = waits.late <= late

@@ -106,32 +106,6 @@ def least_patience(
     return float(min(found + PRECISION * high / 2, high))
 
 
-def latency_percentile(queue: Queue, batch: int, processes: int, load: float, delay: float) -> float:
-    """The percentile of the latency of a replica's requests, in hold times, for judging and reporting a replica.
-
-    Parameters
-    ----------
-    queue, batch, processes, load
-        The Queue and the replica.
-    delay
-        Its queue delay, in hold times.
-
-    Returns
-    -------
-    float
-        Infinite beyond ``LONGEST``.
-    """
-    def excess(patience: float) -> float:
-        return lateness(queue, batch, processes, load, patience, delay)
-
-    low, high = -1.0, max(delay, 0.25 / processes)
-    while excess(high) > 0:
-        low, high = high, GROWTH * high + PRECISION
-        if high * processes > LONGEST:
-            return float("inf")
-    return 1 + float(scipy.optimize.brentq(excess, low, high, xtol=PRECISION * (1 + high) / 2))
-
-
 def lateness(
     queue: Queue, batch: int, processes: int, load: float, patience: float, delay: float | None = None,
     requests: int = REQUESTS,

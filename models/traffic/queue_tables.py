@@ -23,7 +23,7 @@ import numpy as np
 
 from provision.models.base.kept import kept
 from provision.models.traffic import arrivals as arrivals_module
-from provision.models.traffic import queue_replays, replica_kernels, spread, station_kernels
+from provision.models.traffic import queue_replays, replica_kernels, spread
 from provision.models.traffic.arrivals import Trace, trace_shape
 from provision.models.traffic.queue_replays import REQUESTS, Queue, least_patience
 
@@ -112,7 +112,7 @@ def computed_turns(queue: Queue, batch: int, processes: int, low_requests: int =
 @lru_cache(maxsize=1)
 def _version() -> str:
     """A digest of the code behind curves."""
-    sources = (replica_kernels, station_kernels, queue_replays, arrivals_module, spread, sys.modules[__name__])
+    sources = (replica_kernels, queue_replays, arrivals_module, spread, sys.modules[__name__])
     return sha256("".join(map(getsource, sources)).encode()).hexdigest()
 
 

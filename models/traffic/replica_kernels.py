@@ -9,7 +9,6 @@ import numpy as np
 
 from provision.models.base.compiled import compiled
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.traffic.station_kernels import due, taken
 
 
 @compiled
@@ -84,3 +83,19 @@ def least_work(times_ns: np.ndarray, of_each_ns: np.ndarray) -> np.ndarray:
         owners[at] = best
         done_ns[best] = max(done_ns[best], times_ns[at]) + of_each_ns[best]
     return owners
+
+
+@compiled
+def due(arrivals: np.ndarray, head: int, batch: int, delay: float) -> float:
+    """When the batch that begins with request ``head`` may start: when it is full, or its first request has waited."""
+    waited = arrivals[head] + delay
+    return min(waited, arrivals[head + batch - 1]) if head + batch <= len(arrivals) else waited
+
+
+@compiled
+def taken(arrivals: np.ndarray, head: int, batch: int, now: float) -> int:
+    """How many requests a batch that starts ``now`` takes."""
+    size, most = 1, min(batch, len(arrivals) - head)
+    while size < most and arrivals[head + size] <= now:
+        size += 1
+    return size

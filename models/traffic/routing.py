@@ -12,40 +12,9 @@ from typing import Literal
 
 import numpy as np
 
-from provision.models.traffic.arrivals import EVEN, MOST_CV, POISSON, Mmpp, Poisson, Renewal, Trace
+from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, Trace
 
 Routing = Literal["random", "round_robin", "least_loaded"]
-
-
-def arrivals_at_replica(
-    arrivals: Poisson | Renewal | Mmpp | Trace, routing: Routing, parts: Sequence[float], which: int
-) -> Poisson | Renewal | Mmpp | Trace:
-    """The arrivals at one of the replicas that share a workload.
-
-    Poisson arrivals stay Poisson by lot. A lot keeps a gap with probability q, so that gaps with a coefficient of
-    variation c become sums of a geometric number of them, with variation 1 + q (c^2 - 1) squared. In turns among r
-    equal replicas each gap is the sum of r: c^2 / r, which for Gamma gaps is exact. Turns among unequal parts have no
-    such form; the replica is then judged by lot, which is more irregular. The rate of an MMPP or a trace swings at
-    every replica as it does for all.
-
-    Parameters
-    ----------
-    arrivals
-        Those of the workload.
-    routing
-        How they are dealt.
-    parts
-        What each replica gets of all requests; the sum is 1.
-    which
-        The replica.
-    """
-    part = parts[which]
-    if isinstance(arrivals, Mmpp | Trace) or part == 1:
-        return arrivals
-    cv = 1.0 if isinstance(arrivals, Poisson) else arrivals.cv
-    if routing == "round_robin" and max(parts) - min(parts) < EVEN:
-        return _renewal(cv / len(parts) ** 0.5)
-    return _renewal((1 + part * (cv**2 - 1)) ** 0.5)
 
 
 def steadiest_bound(arrivals: Poisson | Renewal | Mmpp | Trace) -> Poisson | Renewal | Mmpp | Trace:
@@ -54,10 +23,6 @@ def steadiest_bound(arrivals: Poisson | Renewal | Mmpp | Trace) -> Poisson | Ren
     A lot takes the variation of gaps from the workload's own (a part of 1) to that of Poisson arrivals (a small part).
     """
     return POISSON if isinstance(arrivals, Renewal) and arrivals.cv <= 1 else arrivals
-
-
-def _renewal(cv: float) -> Poisson | Renewal:
-    return Poisson() if abs(cv - 1) < EVEN else Renewal(cv=min(cv, MOST_CV))
 
 
 def by_lot(count: int, parts: Sequence[float], random: np.random.Generator) -> np.ndarray:

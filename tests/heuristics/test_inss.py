@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from inss_scheduler import Workflow
 
 import provision
 from provision.heuristics.inss import inss
 from provision.heuristics.inss.batches import decide_batches, keeping
 from provision.heuristics.inss.policy import LEVELS, TrainedPolicy, packed, read_policy, trained_for
 from provision.heuristics.inss.system import Provisioning, System, filled
-from provision.heuristics.inss.workflow import Workflow
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.performance.operating_points import Member
 from provision.models.traffic.task_latency import task_latency_ms

@@ -2,11 +2,11 @@
 
 import pytest
 from drawn_variants import with_variants
+from synthetic_networks import random_mixed
 
 from provision import read, verify
 from provision.heuristics.core import lns
 from provision.heuristics.core.greedy import METHODS as GREEDY
-from provision.instances.generators.synthetic_networks import random_mixed
 from provision.models.plans.plan import PlannedGpu
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of

@@ -4,10 +4,10 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from synthetic import random_instance
 
 import provision
 from provision.instances.generators.families import repeated
-from provision.instances.generators.synthetic import random_instance
 from provision.instances.importers.parvagpu import import_scenario
 
 PARVAGPU = Path(__file__).resolve().parents[3] / "shared" / "data" / "parvagpu"

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from synthetic import random_instance
 
 import provision
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.mig_serving import slow as mig_serving_slow
 from provision.heuristics.mig_serving.configs import Configs, needed
-from provision.instances.generators.synthetic import random_instance
 from provision.instances.importers.parvagpu import import_scenario
 from provision.models.performance.measured_segments import MeasuredSegments
 from provision.models.problem.instance import Instance

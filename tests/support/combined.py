@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 from sharing_oracle import random_sharing
+from synthetic import random_instance
+from synthetic_networks import random_mixed
 
-from provision.instances.generators.synthetic import random_instance
-from provision.instances.generators.synthetic_networks import random_mixed
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.operating_points import PerformanceData
 from provision.models.problem.instance import Instance

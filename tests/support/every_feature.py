@@ -3,10 +3,10 @@
 import numpy as np
 from drawn_variants import with_variants
 from sharing_oracle import random_sharing
+from synthetic import random_instance
+from synthetic_networks import random_mixed
 
 import provision
-from provision.instances.generators.synthetic import random_instance
-from provision.instances.generators.synthetic_networks import random_mixed
 from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import FleetEntry, Workload
 

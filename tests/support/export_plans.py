@@ -3,10 +3,10 @@
 from functools import cache
 
 from hypothesis import strategies as st
+from synthetic import random_instance
 
 import provision
 from provision.exporters.export import TARGETS
-from provision.instances.generators.synthetic import random_instance
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 
 FLEETS = [("a100-80gb",), ("a30",), ("a100-40gb", "h100-80gb"), ("h200-141gb", "v100"), ("t4",)]

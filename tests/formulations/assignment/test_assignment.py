@@ -7,13 +7,13 @@ import re
 import pytest
 from oracle import best_value
 from sharing_oracle import best_sharing, random_sharing, same
+from synthetic import random_instance
 
 import provision
 from provision.formulations.assignment import cpsat as assignment_cpsat
 from provision.formulations.assignment.model import MOST_WORKLOADS, candidates_of
 from provision.formulations.assignment.points import points_of
 from provision.instances.generators.igniter import generate
-from provision.instances.generators.synthetic import random_instance
 from provision.models.performance.operating_points import Member
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Search

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from oracle import best_value
+from synthetic import random_instance
 
 import provision
 from provision.formulations.bounds.replica_set_bound import replica_set_bound
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import best_segments, cap_rps
-from provision.instances.generators.synthetic import random_instance
 from provision.models.performance.measured_segments import MeasuredSegments
 
 

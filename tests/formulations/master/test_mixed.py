@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixed_oracle import best_mixed
+from synthetic_networks import random_mixed
 
 import provision
 from provision.formulations.master.plans import add_plan, shared_rates
@@ -15,7 +16,6 @@ from provision.formulations.master.program import Program
 from provision.formulations.pricing.shared_mig.relaxed import relaxed
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
-from provision.instances.generators.synthetic_networks import random_mixed
 from provision.instances.importers.parvagpu import import_scenario, sharing
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member

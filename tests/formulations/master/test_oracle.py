@@ -4,9 +4,9 @@ import math
 
 import pytest
 from oracle import best_value
+from synthetic import random_instance
 
 import provision
-from provision.instances.generators.synthetic import random_instance
 
 MOST_GPUS = 4
 CASES = [

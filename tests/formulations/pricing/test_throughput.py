@@ -11,6 +11,7 @@ from every_feature import faults_of, throughput_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sharing_oracle import random_sharing
+from synthetic import random_instance
 from throughput_oracle import instance_serves, most_isolated, most_shared
 
 import provision
@@ -20,7 +21,6 @@ from provision.formulations.pricing.mps.best_points import most_throughput
 from provision.formulations.pricing.mps.choices import choices_of
 from provision.formulations.pricing.mps.throughput_plans import throughput_problem
 from provision.formulations.search.problem import Problem
-from provision.instances.generators.synthetic import random_instance
 from provision.models.performance.operating_points import Member
 from provision.models.plans.plan import Plan
 from provision.models.problem.objective import objective_of

@@ -6,12 +6,12 @@ import pytest
 from drawn_variants import with_variants
 from oracle import best_value
 from sharing_oracle import best_sharing, random_sharing, same
+from synthetic import random_instance
 
 import provision
 from provision.formulations.pricing.mps.shared_plans import shared_problem
 from provision.formulations.pricing.mps.tables import least_units
 from provision.instances.files.files import dump
-from provision.instances.generators.synthetic import random_instance
 
 TWINS = ("assignment-cpsat", "assignment-milp")
 MOST_GPUS = 4

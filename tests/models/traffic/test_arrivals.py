@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 import provision
 from provision.models.base.errors import InputError
 from provision.models.traffic.arrivals import Arrivals, Mmpp, Poisson, Renewal, Trace, arrival_times_s
-from provision.models.traffic.routing import arrivals_at_replica, by_lot, in_turns
+from provision.models.traffic.routing import by_lot, in_turns
 
 PROCESSES = [
     Poisson(), Renewal(cv=0.0), Renewal(cv=0.4), Renewal(cv=3.0),
@@ -103,20 +103,12 @@ def test_traces_are_stretched_to_the_rate(tmp_path):
     (1.0, "least_loaded", 1.0),
 ])
 def test_a_replica_sees_what_routing_leaves(cv, routing, expected):
-    """The stated variation at one of four replicas is that of the gaps of requests dealt so."""
-    found = arrivals_at_replica(Renewal(cv=cv), routing, (0.25,) * 4, 1)
-    assert getattr(found, "cv", 1.0) == pytest.approx(expected)
+    """At one of four replicas: a lot moves the squared variation of gaps to 1 by three quarters, turns halve theirs."""
     random = np.random.default_rng(3)
     times_s = arrival_times_s(Renewal(cv=cv), 1000.0, 400.0, random)
     owner = in_turns(len(times_s), [0.25] * 4) if routing == "round_robin" else by_lot(len(times_s), [0.25] * 4, random)
     gaps_s = np.diff(times_s[owner == 1])
     assert gaps_s.std() / gaps_s.mean() == pytest.approx(expected, rel=0.03)
-
-
-def test_turns_among_unequal_parts_are_judged_by_lot():
-    """No more regular than what a lot leaves; a lone replica gets everything."""
-    assert arrivals_at_replica(Poisson(), "round_robin", (0.3, 0.7), 0) == Poisson()
-    assert arrivals_at_replica(Renewal(cv=2.0), "round_robin", (1.0,), 0) == Renewal(cv=2.0)
 
 
 @given(st.lists(st.floats(0.05, 1), min_size=1, max_size=6), st.integers(0, 300))

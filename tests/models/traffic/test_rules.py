@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from late_share import late_share
 from scipy.stats import poisson
 
 from provision.models.performance.operating_points import OperatingPoints, Prediction
 from provision.models.traffic import queue_rule
 from provision.models.traffic.arrivals import Mmpp, Poisson, Renewal
-from provision.models.traffic.clocked_queue import late_share
 from provision.models.traffic.half_slo import HalfSlo
 from provision.models.traffic.queue_rule import Batches, Traffic, capacity_rps, least_patience
 from provision.models.traffic.queue_tables import Curve

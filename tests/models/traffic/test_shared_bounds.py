@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from late_share import late_share
 
 from provision.models.performance.longest_batches import network_hold_ms
-from provision.models.traffic.clocked_queue import after_ticks, late_share
+from provision.models.traffic.clocked_queue import after_ticks
 
 TIMES = st.floats(0.05, 10)
 

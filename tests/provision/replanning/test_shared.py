@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from replan_oracle import tiny
 from sharing_oracle import random_sharing
+from synthetic_networks import random_mixed
 from weighted_oracle import least_weighted
 
 import provision
-from provision.instances.generators.synthetic_networks import random_mixed
 from provision.replanning.loss import after_loss, replan_lost
 from provision.replanning.replan import replan
 

@@ -4,9 +4,9 @@ import itertools
 
 import oracle
 import pytest
+from synthetic import random_instance
 
 import provision
-from provision.instances.generators.synthetic import random_instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import Survive
 from provision.solving.even import _cheapest_first

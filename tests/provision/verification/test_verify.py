@@ -1,10 +1,10 @@
 """The verifier: every kind of violation, from plans that differ from a good one in a single thing."""
 
 import pytest
+from synthetic import random_instance
 from tiny_plans import BIG, SMALL, kinds, make_instance, plan, replica
 
 import provision
-from provision.instances.generators.synthetic import random_instance
 from provision.models.plans.plan import PlannedGpu, Replica, Slice
 from provision.verification.capacity import capacity_rps
 

@@ -1,8 +1,7 @@
 """Fits of ``measured_tails``: the lowest line over queues' P99 that no measured P99 exceeds."""
 
 import numpy as np
-
-from provision.models.traffic.measured_tails import Tail
+from measured_tails import Tail
 
 STRETCHES = np.linspace(0.5, 2.5, 21)
 """A queue's P99 counts by half at least; what is then missing does not grow with it."""

@@ -1,10 +1,10 @@
 """P99 predicted for MLPerf's server scenario against P99 measured.
 
-Run as ``python benchmarks/mlperf.py FILE``; FILE is a CSV with one row per system and model: what ran (devices, batch,
-streams, delays), the throughput without arrivals (``offline_sps``), the rate (``server_qps``) and the P99 at it.
-A row of a system that the shipped constants were calibrated on is predicted by constants from all other systems
-(leave one system out); a row of another system by those from all. The last line counts the rows predicted below the
-measured P99 (M of N) and gives the median R of predicted over measured.
+Run as ``python benchmarks/traffic/mlperf.py FILE``; FILE is a CSV with one row per system and model: what ran
+(devices, batch, streams, delays), the throughput without arrivals (``offline_sps``), the rate (``server_qps``) and the
+P99 at it. A row of a system that the shipped constants were calibrated on is predicted by constants from all other
+systems (leave one system out); a row of another system by those from all. The last line counts the rows predicted
+below the measured P99 (M of N) and gives the median R of predicted over measured.
 
 With ``--calibrate OUT`` the constants are calibrated on FILE and written to OUT.
 """
@@ -16,12 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 import yaml
-
-from provision.commands.common import print_table
-from provision.instances.files.csv_cells import number, numbered_rows, text
-from provision.models.base.errors import InputError
-from provision.models.fitting.fit_tails import FIXED_SHARE, fit_tails, unknown_tail
-from provision.models.traffic.measured_tails import (
+from fit_tails import FIXED_SHARE, fit_tails, unknown_tail
+from measured_tails import (
     MeasuredTails,
     Station,
     family,
@@ -29,6 +25,10 @@ from provision.models.traffic.measured_tails import (
     queue_p99_ms,
     shipped_tails,
 )
+
+from provision.commands.common import print_table
+from provision.instances.files.csv_cells import number, numbered_rows, text
+from provision.models.base.errors import InputError
 
 COLUMNS = ("system", "model", "devices", "server_qps", "server_p99_ms", "offline_sps", "batch")
 DELAYS = ("deque_timeout_us", "max_queue_delay_us")

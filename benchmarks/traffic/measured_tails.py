@@ -8,22 +8,22 @@ MIG slices take, configurations that differ from that of the throughput run) is 
 
     P99 = margin * (stretch * queue's P99 + overhead)
 
-Constants come from ``data/mlperf-v1.1.yaml``, where their source stands. They are an upper envelope of what was
+Constants come from ``mlperf-v1.1.yaml``, where their source stands. They are an upper envelope of what was
 measured. Where the overhead makes up most of a prediction they say little about other loads: measure there.
 """
 
 import math
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
 import yaml
 from pydantic import Field
+from stations import answers
 
 from provision.models.base.fields import Name, NonNegative, Positive, Record, Text
-from provision.models.traffic.station_kernels import answers
 
 REQUESTS = (150_000, 600_000)
 """Fewest and most requests of a replay, in between ``BATCHES`` full batches."""
@@ -120,7 +120,7 @@ def family(model: str) -> str:
 @cache
 def shipped_tails() -> MeasuredTails:
     """The constants that the package ships."""
-    text = files("provision.models.traffic").joinpath("data/mlperf-v1.1.yaml").read_text()
+    text = Path(__file__).with_name("mlperf-v1.1.yaml").read_text()
     return MeasuredTails.model_validate(yaml.safe_load(text))
 
 

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fit_tails import fit_tail
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measured_tails import Station, queue_p99_ms, shipped_tails
+from stations import answers
 
-from provision.models.fitting.fit_tails import fit_tail
-from provision.models.traffic.measured_tails import Station, queue_p99_ms, shipped_tails
-from provision.models.traffic.station_kernels import answers
-
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 SERVER = ROOT.parent / "shared" / "data" / "mlperf" / "server.csv"
 
 
@@ -77,7 +76,7 @@ def test_unknown_models_and_systems_are_predicted():
 def test_few_measured_rows_lie_above_their_prediction():
     """The target on the benchmark's last line: at most 5 % of the rows below, a median ratio of 1.5 at most."""
     ran = subprocess.run(
-        [sys.executable, "benchmarks/mlperf.py", SERVER], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "benchmarks/traffic/mlperf.py", SERVER], cwd=ROOT, capture_output=True, text=True, check=True
     )
     _, rows, _, below, _, median = ran.stdout.splitlines()[-1].split()
     assert int(below) <= 0.05 * int(rows)
@@ -93,7 +92,7 @@ def test_bad_rows_are_named_in_one_line(tmp_path, cells, expected):
     file = tmp_path / "rows.csv"
     file.write_text(f"system,model,devices,server_qps,server_p99_ms,offline_sps,batch\n{cells}\n")
     ran = subprocess.run(
-        [sys.executable, "benchmarks/mlperf.py", file], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "benchmarks/traffic/mlperf.py", file], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 2
     assert f"{file}:2: {expected}" in ran.stderr

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from provision.models.base.compiled import compiled
+from provision.models.traffic.replica_kernels import due, taken
 
 
 @compiled
@@ -64,19 +65,3 @@ def answers(
             if finish[mate] < math.inf:
                 finish[mate] = now + max(left[mate], 0.0) * running[device]
     return done
-
-
-@compiled
-def due(arrivals: np.ndarray, head: int, batch: int, delay: float) -> float:
-    """When the batch that begins with request ``head`` may start: when it is full, or its first request has waited."""
-    waited = arrivals[head] + delay
-    return min(waited, arrivals[head + batch - 1]) if head + batch <= len(arrivals) else waited
-
-
-@compiled
-def taken(arrivals: np.ndarray, head: int, batch: int, now: float) -> int:
-    """How many requests a batch that starts ``now`` takes."""
-    size, most = 1, min(batch, len(arrivals) - head)
-    while size < most and arrivals[head + size] <= now:
-        size += 1
-    return size

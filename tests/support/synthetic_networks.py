@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.random import Generator
+from synthetic import measured_tables
 
-from provision.instances.generators.synthetic import measured_tables
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedNetworks
