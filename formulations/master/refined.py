@@ -92,7 +92,9 @@ def _hand_on(source: Generation, target: Generation) -> None:
     to = [number[_key(role)] for role in source.problem.roles]
     slice_types = len(source.problem.segments.slice_types)
     for slice_type, pattern in list(source.program.patterns):
-        target.program.add_patterns(slice_type, [tuple(sorted(to[role] for role in pattern))])
+        handed = tuple(sorted(to[role] for role in pattern))
+        if any(oracle.running(handed) is not None for oracle in target.problem.oracles.get(slice_type, [])):
+            target.program.add_patterns(slice_type, [handed])
     for replica_set, strict in source.program.replica_sets.items():
         if strict:
             uses = (

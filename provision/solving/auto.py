@@ -211,8 +211,9 @@ def _moment(step: Step, few: Instance, seconds: float) -> None:
 def _rehearse(few: Instance, seconds: float) -> None:
     """Have all steps' kernels compiled where other instances are planned, whose parts of the time that would use up."""
     if few.policy.survive or few.policy.even_replicas:
-        for step, _ in _ladder(few):
-            _rehearsed_s(step, few)
+        plain = few.with_policy(survive=None, even_replicas=False)
+        for step, _ in _ladder(plain):
+            _rehearsed_s(step, plain)
 
 
 PARAMETERS = {**partition_counts.METHODS[0].parameters, "slack": "yes"}

@@ -83,7 +83,7 @@ def _replicas(
     gpu, slice_type, workload = table.reshape(-1, 3).T
     columns = [segments.batch, segments.processes, segments.model]
     points = np.stack([column[workload, slice_type] for column in columns], axis=1, dtype=int).tolist()
-    rates = _rates(instance, segments, gpu, slice_type, workload, shared)
+    rates = _rates(instance, segments, layouts, gpu, slice_type, workload, shared)
     for index, (batch, processes, model), rate_rps in zip(workload.tolist(), points, rates, strict=True):
         one = instance.workloads[index]
         yield Replica(workload=one.name, batch=batch, processes=processes, rate_rps=rate_rps, model=one.named(model))
@@ -118,27 +118,42 @@ class _Starts:
 
 
 def _rates(
-    instance: Instance, segments: Segments, gpu: Ints, slice_type: Ints, workload: Ints,
+    instance: Instance, segments: Segments, layouts: Sequence[Layout], gpu: Ints, slice_type: Ints, workload: Ints,
     shared: Sequence[tuple[Replica, ...]],
 ) -> list[float]:
     """Rate of every segment, in order: what is left of each workload's planned rate, in proportion to throughput.
 
-    Where a workload may have only a part of its rate on one GPU, GPUs are filled up to that part.
+    Where a workload may have only a part of its rate on one GPU, GPUs are filled up to that part, of which the shared
+    slices of a GPU have theirs already.
     """
     capacity = segments.throughput_rps[workload, slice_type]
+    beside = _beside(instance, layouts, shared)
     elsewhere: defaultdict[str, float] = defaultdict(float)
-    for replica in (one for replicas in shared for one in replicas):
-        elsewhere[replica.workload] += replica.rate_rps
+    for (_, name), rate_rps in beside.items():
+        elsewhere[name] += rate_rps
     planned = np.array([max(0.0, instance.planned_rps(one) - elsewhere[one.name]) for one in instance.workloads])
     caps = cap_rps(instance)
     for index in np.flatnonzero(np.isfinite(caps)):
-        rows = np.flatnonzero(workload == index)
-        capacity[rows] *= _capped(gpu[rows], capacity[rows], caps[index])
+        rows, name = np.flatnonzero(workload == index), instance.workloads[index].name
+        room_rps = [max(caps[index] - beside[at, name], 0.0) for at in gpu[rows].tolist()]
+        capacity[rows] *= _capped(gpu[rows], capacity[rows], np.array(room_rps))
     total = np.bincount(workload, capacity, len(planned))
     return (capacity * (planned / np.where(total > 0, total, 1))[workload]).tolist()
 
 
-def _capped(gpu: Ints, capacity: Floats, most: float) -> Floats:
-    """Factors that scale the capacities on each GPU down to at most ``most``."""
+def _beside(
+    instance: Instance, layouts: Sequence[Layout], shared: Sequence[tuple[Replica, ...]]
+) -> defaultdict[tuple[int, str], float]:
+    """Requests/s that the shared slices of a GPU carry, by the number of the GPU and the name of the workload."""
+    isolated = len(instance.workloads)
+    found: defaultdict[tuple[int, str], float] = defaultdict(float)
+    for gpu, layout in enumerate(layouts if shared else ()):
+        for replica in (one for _, at in layout.segments if at >= isolated for one in shared[at - isolated]):
+            found[gpu, replica.workload] += replica.rate_rps
+    return found
+
+
+def _capped(gpu: Ints, capacity: Floats, most: Floats) -> Floats:
+    """Factors that scale the capacities on each GPU down to at most ``most``, given for each capacity."""
     on_gpu = np.bincount(gpu, capacity)[gpu]
     return np.minimum(1, most / on_gpu)

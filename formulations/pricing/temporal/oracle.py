@@ -94,10 +94,27 @@ class TurnsOracle:
         """Operating points of a pattern's replicas, with the largest batches that hold; None when none are found."""
         if pattern not in self.known:
             counts = np.bincount(pattern, minlength=len(self.copies))
-            self._patterns(self.planned[-1], (counts > 0).astype(np.int64), counts, len(pattern) - 1)
-            self.known.setdefault(pattern, None)
+            found = self._patterns(self.planned[-1], (counts > 0).astype(np.int64), counts, len(pattern) - 1)
+            within = (self._within(other, counts) for other in found)
+            self.known.setdefault(pattern, next((parts for parts in within if parts is not None), None))
         parts = self.known[pattern]
         return None if parts is None else self._run(pattern, parts)
+
+    def _within(self, pattern: Pattern, counts: NDArray[np.int64]) -> Parts | None:
+        """Parts of a GPU with so many replicas of each role, of those that a known pattern has; None where they miss.
+
+        Both parts of a GPU are searched at once, so that each may have as many replicas as are asked for.
+        """
+        left, kept = counts.copy(), []
+        for share, rows in self.known[pattern] or ():
+            here = []
+            for row in rows:
+                if left[self.role[row]]:
+                    left[self.role[row]] -= 1
+                    here.append(row)
+            if here:
+                kept.append((share, tuple(here)))
+        return tuple(kept) if not left.any() and self._settles(tuple(kept)) else None
 
     def _run(self, pattern: Pattern, parts: Parts) -> list[Running]:
         """The operating points of replicas on the parts of a GPU, in the order of the pattern's roles."""
