@@ -1,6 +1,6 @@
-"""Every option with every data kind and latency rule, each solved in a fresh process with 2 s: does one end in an error?
+"""Options with every data kind and latency rule, each solved in a fresh process with 2 s: does one end in an error?
 
-Run as ``python benchmarks/fresh.py [--together N] [--part K/N] [--workers W] [--only TEXT]``; ``--together 2`` is about
+Run as ``python benchmarks/fresh.py [--together N] [--part K/N] [--workers W] [--only TEXT]``; ``--together 2`` tries
 all pairs of options. Ends with ``cases N failures M`` and exit 1 if M > 0.
 """
 

@@ -85,7 +85,7 @@ def fastest_ms(instance: Instance, model: str) -> float:
             data = instance.performance_of(entry.gpu, model, profile)
             if data is None:
                 continue
-            points = data.operating_points(model, profile)
+            points = instance.points_of(data, model, profile)
             limit = entry.type.slice_mps_clients(profile) if entry.mps else 1
             found.extend(points.latency_ms[points.processes <= limit].tolist())
     return min(found)

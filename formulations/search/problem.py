@@ -238,7 +238,7 @@ class Problem:
         for one in self.shareable:
             slice_type = self.segments.slice_types[one.slice_type]
             for model in set(group.models) & set(one.data.models):
-                points = one.data.operating_points(model, slice_type.profile)
+                points = self.instance.points_of(one.data, model, slice_type.profile)
                 smallest = min(smallest, points.least_rps(budget_ms))
                 most = max(most, float(self.single_rps[at, one.slice_type]))
         return (min(smallest, most) * FULL, most * FULL)

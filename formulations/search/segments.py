@@ -130,7 +130,7 @@ def _column(
         data, indices = instance.performance_of(entry.gpu, model, profile), np.array(served)
         if data is not None:
             rule = instance.policy.rule.under(traffic)
-            found = rule.best_points(data.operating_points(model, profile), limit, budgets[indices])
+            found = rule.best_points(instance.points_of(data, model, profile), limit, budgets[indices])
             better = found[:, 0] > column[indices, 0]
             column[indices[better]] = np.insert(found[better], 4, number, axis=1)
     for index, workload in enumerate(instance.workloads):
@@ -157,7 +157,7 @@ def best_point(
         return 0.0, 0.0, 0, processes
     if workload.tokens:
         return token_point(instance, data, profile, workload, model)
-    points = data.operating_points(model, profile).where_processes(processes)
+    points = instance.points_of(data, model, profile).where_processes(processes)
     budgets_ms = np.array([instance.budget_ms(workload) * (1 + TOLERANCE)])
     throughput_rps, latency_ms, batch, most = instance.policy.rule_for(workload).best_points(
         points, processes, budgets_ms

@@ -139,7 +139,7 @@ def _points(instance: Instance, slice_type: SliceType, model: str, largest_batch
     entry = instance.fleet[slice_type.entry]
     data = instance.performance_of(entry.gpu, model, slice_type.profile)
     assert data is not None, "kinds are those on which the model runs"
-    points = data.operating_points(model, slice_type.profile)
+    points = instance.points_of(data, model, slice_type.profile)
     return _those(points, (points.processes == 1) & (points.batch <= largest_batch))
 
 

@@ -131,6 +131,9 @@ class FittedNetworks(PerformanceData):
             and member.processes <= network.max_processes
         )
 
+    def _sizes(self, profile: str, member: Member) -> list[int]:
+        return [size for size in self.batches if size < member.batch]
+
     def _alone(self, profile: str, member: Member) -> Prediction | None:
         if not self._describes(profile, member):
             return None

@@ -6,7 +6,7 @@ them together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -142,13 +142,21 @@ class IgniterProfiles(PerformanceData):
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The model alone on the GPU at every batch and every number of resource units."""
+        return self._points(model, profile, lambda terms: terms)
+
+    def longest_points(self, model: str, profile: str) -> OperatingPoints:
+        """The same with the most that any batch up to each takes and demands."""
+        return self._points(model, profile, lambda terms: most_demanding(terms, axis=0))
+
+    def _points(self, model: str, profile: str, changed: Callable[[Terms], Terms]) -> OperatingPoints:
+        """The model alone at every batch and number of units, its Terms, (batches, units), changed."""
         if profile != WHOLE:
             return OperatingPoints(*(np.zeros(0, kind) for kind in (int, int, float, float)))
         batches, shares = grid(self.hardware.unit_share, self.max_batch)
-        batch, sm_share = batches.ravel(), shares.ravel()
-        alone = Terms(*(column[:, None] for column in solo_terms(self, model, batch, sm_share)))
+        alone = Terms(*(column.reshape(-1, 1) for column in changed(solo_terms(self, model, batches, shares))))
         latency_ms, throughput_rps = (column[:, 0] for column in together(self.hardware, alone))
-        return OperatingPoints(batch, np.ones_like(batch), latency_ms, throughput_rps, sm_share)
+        batch = batches.ravel()
+        return OperatingPoints(batch, np.ones_like(batch), latency_ms, throughput_rps, shares.ravel())
 
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
         """Predictions for all that share the GPU (eqs. 1-11); Nones for what the model does not describe.
@@ -159,10 +167,7 @@ class IgniterProfiles(PerformanceData):
         nothing: list[Prediction | None] = [None] * len(members)
         if profile != WHOLE or not all(on_grid(one, self.hardware.unit_share, self.max_batch) for one in members):
             return nothing
-        active_ms = [self.models[one.model].active_ms(one.batch, one.sm_share) for one in members]
-        ability = [1000 * one.batch / active for one, active in zip(members, active_ms, strict=True)]
-        ability = [max(rps, self._highest_ability(one)) if one.partly_filled else rps
-                   for one, rps in zip(members, ability, strict=True)]
+        active_ms, ability = zip(*(self._most(one) for one in members), strict=True)
         demand_w = [self.models[one.model].power_w(rps) for one, rps in zip(members, ability, strict=True)]
         cache = [self.models[one.model].cache_demand(rps) for one, rps in zip(members, ability, strict=True)]
         clock = self.hardware.clock_ratio(self.hardware.idle_power_w + sum(demand_w))
@@ -174,10 +179,14 @@ class IgniterProfiles(PerformanceData):
             for at, one in enumerate(members)
         ]
 
-    def _highest_ability(self, member: Member) -> float:
-        """The highest processing ability of a replica with any batch up to its own, in requests/s."""
-        model = self.models[member.model]
-        return max(1000 * batch / model.active_ms(batch, member.sm_share) for batch in range(1, member.batch + 1))
+    def _most(self, member: Member) -> tuple[float, float]:
+        """The longest active time (ms) and the highest processing ability (requests/s) of a member's batches.
+
+        They are those of the planned batch, or where batches may be partly filled of any up to it.
+        """
+        model, least = self.models[member.model], 1 if member.partly_filled else member.batch
+        active_ms = {size: model.active_ms(size, member.sm_share) for size in range(least, member.batch + 1)}
+        return max(active_ms.values()), max(1000 * size / active for size, active in active_ms.items())
 
     def _prediction(
         self, member: Member, active_ms: float, others_cache: float, extra_delay_ms: float, clock: float
@@ -232,6 +241,12 @@ def solo_terms(profiles: IgniterProfiles, model: str, batch: ArrayLike, sm_share
         cache=one.cache_per_rps * ability_rps + one.cache_base,
     )
     return Terms(*np.broadcast_arrays(*terms))
+
+
+def most_demanding(terms: Terms, axis: int) -> Terms:
+    """Terms with the most that any batch up to each takes of the GPU, where batches ascend along an axis."""
+    active_ms, power_w, cache = (np.maximum.accumulate(one, axis) for one in (terms.active_ms, terms.power_w, terms.cache))
+    return terms._replace(active_ms=active_ms, power_w=power_w, cache=cache)
 
 
 def together(hardware: IgniterHardware, terms: Terms) -> tuple[Floats, Floats]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect
+from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -101,14 +103,31 @@ class MeasuredSegments(PerformanceData):
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The measured points of a model on a profile, and where the file says so some between them."""
+        return self._points(model, profile, further=False)
+
+    def longest_points(self, model: str, profile: str) -> OperatingPoints:
+        """The points of ``operating_points``, each with the times of the longest batch up to its own."""
+        every, offered = self._points(model, profile, further=True).longest(), self.operating_points(model, profile)
+        known = {key: at for at, key in enumerate(zip(every.batch.tolist(), every.processes.tolist(), strict=True))}
+        at = [known[key] for key in zip(offered.batch.tolist(), offered.processes.tolist(), strict=True)]
+        return replace(offered, latency_ms=every.latency_ms[at], throughput_rps=every.throughput_rps[at])
+
+    def _points(self, model: str, profile: str, further: bool) -> OperatingPoints:
+        """Measured points, those between them, and ``further`` ones at the ends of every interval."""
         series = [points for (name, _), points in self.models[model].series.items() if name == profile]
         if self.between_batches is None:
             columns = np.array([row[1:] for row in self.models[model].points if row.profile == profile], float)
         else:
             factor = 1 + self.between_batches.margin
-            columns = np.concatenate([filled(points, factor) for points in series]) if series else np.empty(0)
+            several = [filled(points, factor, ends(points) if further else ()) for points in series]
+            columns = np.concatenate(several) if several else np.empty(0)
         columns = columns.reshape(-1, 4).T
         return OperatingPoints(columns[0].astype(int), columns[1].astype(int), columns[3], columns[2])
+
+    def _sizes(self, profile: str, member: Member) -> list[int]:
+        series = self.models[member.model].series.get((profile, member.processes), ())
+        further = ends(series) if self.between_batches is not None else ()
+        return [size for size in (*(point.batch for point in series), *further) if size < member.batch]
 
     def _alone(self, profile: str, member: Member) -> Prediction | None:
         measured = self.models[member.model]
@@ -143,8 +162,16 @@ def between(series: Sequence[MeasuredPoint], batch: int, factor: float = 1.0) ->
     return MeasuredPoint(low.profile, batch, low.processes, 1000 * batch * low.processes / period_ms, latency_ms)
 
 
-def filled(series: Sequence[MeasuredPoint], factor: float) -> Floats:
+def ends(series: Sequence[MeasuredPoint]) -> tuple[int, ...]:
+    """The least and the largest batch between any two measured ones: times are linear there, so one takes longest."""
+    return tuple(size for low, high in pairwise(series) for size in (low.batch + 1, high.batch - 1)
+                 if low.batch < size < high.batch)
+
+
+def filled(series: Sequence[MeasuredPoint], factor: float, further: Sequence[int] = ()) -> Floats:
     """Rows of batch, processes, throughput and latency: measured ones, and on a grid of batches between them.
+
+    The grid has ``further`` batches too.
 
     Returns
     -------
@@ -152,7 +179,7 @@ def filled(series: Sequence[MeasuredPoint], factor: float) -> Floats:
         Batches ascending; requests/s and ms.
     """
     batches, processes, throughput_rps, latency_ms = np.array([point[1:] for point in series], float).T
-    grid = np.union1d(batches, [batch for batch in GRID if batches[0] < batch < batches[-1]])
+    grid = np.union1d(batches, [batch for batch in (*GRID, *further) if batches[0] < batch < batches[-1]])
     lengthened = np.where(np.isin(grid, batches), 1.0, factor)
     period_ms = 1000 * batches * processes / throughput_rps
     times = [lengthened * np.interp(grid, batches, column) for column in (period_ms, latency_ms)]

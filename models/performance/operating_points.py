@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
@@ -78,6 +78,21 @@ class OperatingPoints:
         share = np.broadcast_to(self.sm_share, kept.shape)[kept]
         return float(self.throughput_rps[kept][share == share.min()].max()) if len(share) else math.inf
 
+    def longest(self) -> OperatingPoints:
+        """The same points, each with the latency and the hold time of the longest batch up to its own.
+
+        Only points with as many processes and the same SM share are compared. Where batches start before they are full
+        a replica runs smaller ones as well, and these may take longer: libraries choose other kernels for them.
+        """
+        share = np.broadcast_to(self.sm_share, self.batch.shape)
+        order = np.lexsort((self.batch, share, self.processes))
+        begins = np.flatnonzero((np.diff(self.processes[order]) != 0) | (np.diff(share[order]) != 0)) + 1
+        latency_ms, hold_ms = self.latency_ms.copy(), 1000 * self.batch * self.processes / self.throughput_rps
+        for group in np.split(order, begins):
+            for times_ms in (latency_ms, hold_ms):
+                times_ms[group] = np.maximum.accumulate(times_ms[group])
+        return replace(self, latency_ms=latency_ms, throughput_rps=1000 * self.batch * self.processes / hold_ms)
+
     def where_processes(self, processes: int) -> OperatingPoints:
         """The operating points that have this number of processes."""
         at = self.processes == processes
@@ -140,9 +155,32 @@ class PerformanceData(Record):
             In the order of the members; None where the data does not describe the case. By default
             data describes a replica that has the slice to itself.
         """
-        if len(members) == 1 and members[0].sm_share == 1:
-            return [self._alone(profile, members[0])]
-        return [None] * len(members)
+        if len(members) != 1 or members[0].sm_share != 1:
+            return [None] * len(members)
+        [member] = members
+        found = self._alone(profile, member)
+        return [self._longest_alone(profile, member, found) if found and member.partly_filled else found]
+
+    def longest_points(self, model: str, profile: str) -> OperatingPoints:
+        """``operating_points`` for replicas whose batches may be partly filled: their times are those of the longest.
+
+        Subclasses that have no times for some sizes up to a batch are judged by those that they have.
+        """
+        return self.operating_points(model, profile).longest()
+
+    def _longest_alone(self, profile: str, member: Member, planned: Prediction) -> Prediction:
+        """The Prediction of the planned batch, with the latency and the hold time of the longest one up to it."""
+        latency_ms, hold_ms = planned.latency_ms, 1000 * member.batch * member.processes / planned.throughput_rps
+        for size in self._sizes(profile, member):
+            found = self._alone(profile, member._replace(batch=size))
+            if found is not None:
+                latency_ms = max(latency_ms, found.latency_ms)
+                hold_ms = max(hold_ms, 1000 * size * member.processes / found.throughput_rps)
+        return planned._replace(latency_ms=latency_ms, throughput_rps=1000 * member.batch * member.processes / hold_ms)
+
+    def _sizes(self, profile: str, member: Member) -> Iterable[int]:
+        """Batch sizes below a replica's own, among them those that take longest."""
+        return range(1, member.batch)
 
     def _alone(self, profile: str, member: Member) -> Prediction | None:
         """The Prediction for a replica that has the slice to itself; None when it is not in the data."""

@@ -12,6 +12,7 @@ from provision.models.base.shown import Shown, frame
 from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
+from provision.models.performance.operating_points import OperatingPoints
 from provision.models.plans.plan import Plan, PlannedGpu, Replica
 from provision.models.problem.pools import check_workflows, split
 from provision.models.problem.workflow import Workflow
@@ -228,6 +229,14 @@ class Instance(Shown, Record):
         """
         files = self._performance_by_key.get((gpu, model), ())
         return next((data for data in files if profile == WHOLE or data.sharing != "always"), None)
+
+    def points_of(self, data: PerformanceFile, model: str, profile: str) -> OperatingPoints:
+        """How a model runs alone on a slice, as the latency rule judges it.
+
+        Where requests arrive at random batches start before they are full: then the longest batch up to each counts.
+        """
+        ways = data.longest_points if self.policy.rule.random_arrivals else data.operating_points
+        return ways(model, profile)
 
     def sharing_of(self, gpu: str, models: Sequence[str]) -> PerformanceFile | None:
         """The performance data that describes these models on one slice together; None when there is none.

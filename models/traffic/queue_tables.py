@@ -45,6 +45,9 @@ HIGH_LOADS = (
 )
 """No replica is planned for more than the last of these, whatever its patience."""
 
+FILLED = 0.9
+"""Load of the largest batch size above which that of a still larger one is not compared by arrivals in a hold time."""
+
 LONG = {many: 2**24 if many == 1 else 2**22 for many in PROCESSES}
 """Requests of the shipped table's replays for the loads up to the middle one, by the number of processes.
 
@@ -71,14 +74,11 @@ def loads_of(batch: int) -> np.ndarray:
 
 @lru_cache(maxsize=4096)
 def curve(queue: Queue, batch: int, processes: int) -> Curve:
-    """The Curve of a replica; numbers of processes and batch sizes beyond the largest count as the largest.
-
-    Where the load does not depend on whether batches fill, larger batches than the largest need no more turns.
-    """
+    """The Curve of a replica; numbers of processes beyond the largest count as the largest."""
     known = max(count for count in PROCESSES if count <= processes)
     sizes = sizes_of(queue)
     above = bisect_left(sizes, min(batch, sizes[-1]))
-    turns = turns_at(queue, sizes[above], known)
+    turns = turns_at(queue, sizes[above], known) if batch <= sizes[-1] else _larger(queue, batch, known)
     if sizes[above] > batch:
         low, high = sizes[above - 1], sizes[above]
         parts = np.log(batch / low) / np.log(high / low), (1 / low - 1 / batch) / (1 / low - 1 / high)
@@ -86,6 +86,22 @@ def curve(queue: Queue, batch: int, processes: int) -> Curve:
         turns = np.maximum(*((1 - part) * less + part * turns for part in parts))
     finite = np.isfinite(turns)
     return Curve(MARGIN * loads_of(batch)[finite], turns[finite] / processes)
+
+
+def _larger(queue: Queue, batch: int, processes: int) -> np.ndarray:
+    """The turns of a batch size beyond the largest of the table, at ``loads_of`` it.
+
+    Where batches seldom fill, what counts is how many requests arrive in a hold time: the largest size of the table
+    needs as many turns where as many arrive. Where they fill, it needs no less at the same load, since more requests
+    make a steadier stream. The larger of both counts; replays of sizes up to 16384 need no more.
+    """
+    largest = sizes_of(queue)[-1]
+    turns = turns_at(queue, largest, processes)
+    known = np.isfinite(turns)
+    inverse = -1 / loads_of(largest)[known]
+    asked = loads_of(batch)
+    as_many = np.minimum(asked * batch / largest, FILLED)
+    return np.maximum(*(np.interp(-1 / loads, inverse, turns[known], right=np.inf) for loads in (asked, as_many)))
 
 
 def sizes_of(queue: Queue) -> tuple[int, ...]:

@@ -79,8 +79,9 @@ def plan_slice(instance: Instance, at: int, gpu: str, piece: Slice) -> PlannedSl
 
 
 def _full_ms(instance: Instance, gpu: str, piece: Slice, times: BatchTimes) -> list[float]:
-    """Latencies of full batches with all processes busy; of replicas that share a slice as the policy judges them."""
-    if times.stages > 1 or any(one.turn is not None for one in piece.replicas):
+    """Latencies that the policy judges replicas by, with all processes busy."""
+    random = instance.policy.rule.random_arrivals
+    if random or times.stages > 1 or any(one.turn is not None for one in piece.replicas):
         return [found.latency_ms for found in predict_slice(instance, gpu, piece) if found is not None]
     return [times.latency_ms[-1, index, one.batch] for index, one in enumerate(piece.replicas)]
 

@@ -61,10 +61,16 @@ KINDS: dict[str, Content] = {
 }
 """A small instance of each data kind."""
 EACH: dict[str, Content] = {
-    "max 1": {"max_replicas": 1}, "max 2": {"max_replicas": 2}, "min 2": {"min_replicas": 2}, "min 0": {"min_replicas": 0},
-    "share": {"max_share_per_gpu": 0.5}, "idle": {"rate_rps": 0}, "renewal": {"arrivals": {"process": "renewal", "cv": 2}},
-    "in turns": {"routing": "round_robin"}, "p95": {"percentile": 95},
-}  # fmt: skip
+    "max 1": {"max_replicas": 1},
+    "max 2": {"max_replicas": 2},
+    "min 2": {"min_replicas": 2},
+    "min 0": {"min_replicas": 0},
+    "share": {"max_share_per_gpu": 0.5},
+    "idle": {"rate_rps": 0},
+    "renewal": {"arrivals": {"process": "renewal", "cv": 2}},
+    "in turns": {"routing": "round_robin"},
+    "p95": {"percentile": 95},
+}
 """Fields of workloads."""
 POLICY: dict[str, Content] = {
     "survive": {"survive": {"gpu_failures": 1}}, "even": {"even_replicas": True}, "shared": {"share_slices": True},

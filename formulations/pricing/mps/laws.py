@@ -103,8 +103,7 @@ def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_
     for model in models:
         terms = igniter.solo_terms(data, model, *_axes(hardware.unit_share, data.max_batch))
         if partly_filled:
-            terms = terms._replace(cache=np.maximum.accumulate(terms.cache, axis=1),
-                                   power_w=np.maximum.accumulate(terms.power_w, axis=1))
+            terms = igniter.most_demanding(terms, axis=1)
         base_ms = terms.scheduling_ms + terms.active_ms
         clock = 1 - clock_loss * np.maximum(hardware.idle_power_w + terms.power_w - hardware.power_cap_w, 0)
         grids[model] = Grid(

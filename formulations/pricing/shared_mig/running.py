@@ -78,7 +78,7 @@ class Runner:
             data = self.instance.performance_of(self.entry.gpu, model, self.profile)
             if data is None:
                 continue
-            points = data.operating_points(model, self.profile)
+            points = self.instance.points_of(data, model, self.profile)
             rps, _, batch, processes = self.instance.shared_rule.best_points(points, clients, budget_ms)[0].tolist()
             if rps >= most_rps and batch:
                 best, most_rps = Running(number, int(batch), int(processes), 1.0), rps

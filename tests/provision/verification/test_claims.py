@@ -1,0 +1,114 @@
+"""What is called optimal, or verified, holds: small instances on which it did not, and the files of an audit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import provision
+from provision.models.performance.measured_segments import MeasuredSegments
+from provision.models.performance.operating_points import Member
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+
+AUDIT = Path(__file__).resolve().parents[4] / "shared/data/audit"
+
+
+def audited(name):
+    """A file of the audit; skips without it."""
+    if not AUDIT.exists():
+        pytest.skip("needs the audit's files in shared/data")
+    return AUDIT / f"{name}.yaml"
+
+
+def tabulated(points, slo_ms, rate_rps, **further):
+    """One workload on T4s with a measured table."""
+    table = {"version": 1, "name": "table", "kind": "measured-segments", "gpu": "t4", "models": {"m": {"points": points}}}
+    workload = {"name": "w", "model": "m", "slo_ms": slo_ms, "rate_rps": rate_rps}
+    return Instance(version=2, name="claims", fleet=[{"gpu": "t4", "price_per_hour": 0.5}],
+                    performance=[MeasuredSegments(**table | further)], workloads=[workload])
+
+
+def one_gpu(instance, batch, processes, rate_rps):
+    """The plan of one GPU with one replica of the only workload."""
+    replica = {"workload": instance.workloads[0].name, "batch": batch, "processes": processes, "rate_rps": rate_rps}
+    gpu = {"gpu": "t4", "mig": False, "slices": [{"profile": "whole", "start": 0, "replicas": [replica]}]}
+    return Plan(version=1, instance=instance.name, gpus=[gpu])
+
+
+UNBATCHED = [["whole", 1, 1, 30.0, 33.3], ["whole", 4, 1, 200.0, 20.0]]
+
+
+def test_a_replica_is_judged_by_the_longest_of_its_batches():
+    """A batch of 1 takes 33 ms, of 4 20 ms: 30 ms are too little for whatever starts before it is full."""
+    few = tabulated(UNBATCHED, 30, 2)
+    assert provision.solve(few).status == "infeasible"
+    assert not provision.verify(few, one_gpu(few, 4, 1, 2.0)).ok
+    enough = provision.solve(tabulated(UNBATCHED, 100, 8))
+    assert enough.status == "optimal" and enough.verified and not enough.replay.late
+    [predicted] = enough.report.predictions
+    assert predicted.latency_ms == pytest.approx(33.3, abs=0.1)
+
+
+def test_half_slo_judges_the_planned_batch_as_its_papers_do():
+    instance = tabulated(UNBATCHED, 45, 2).with_policy(latency_budget="half_slo")
+    assert provision.verify(instance, one_gpu(instance, 4, 1, 2.0)).ok
+
+
+SERIES = st.lists(st.tuples(st.integers(1, 40), st.floats(1, 50), st.floats(1, 50)), min_size=1, max_size=5,
+                  unique_by=lambda row: row[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(SERIES, st.booleans())
+def test_arrays_and_scalars_find_the_same_longest_batches(rows, between):
+    """Of tables that are not monotone; none of the sizes up to a batch takes longer than what it is judged by."""
+    points = [["whole", batch, 1, 1000 * batch / hold, hold + extra] for batch, hold, extra in rows]
+    error = {"mean": 0.1, "p95": 0.1, "max": 0.1, "points": 3, "margin": 0.07}
+    [data] = tabulated(points, 99, 1, **({"between_batches": error} if between else {})).performance
+    found = data.longest_points("m", "whole")
+
+    def predicted(size, partly_filled):
+        return data.predict("whole", [Member("m", size, 1, 1.0, partly_filled=partly_filled)])[0]
+
+    for batch, latency_ms, rps in zip(found.batch.tolist(), found.latency_ms, found.throughput_rps, strict=True):
+        one = predicted(batch, True)
+        assert (one.latency_ms, one.throughput_rps) == pytest.approx((latency_ms, rps))
+        smaller = [other for size in range(1, batch + 1) if (other := predicted(size, False))]
+        assert latency_ms == pytest.approx(max(other.latency_ms for other in smaller))
+    assert np.isin(data.operating_points("m", "whole").batch, found.batch).all()
+
+
+@pytest.mark.parametrize(("slo_ms", "rate_rps"), [(25, 20), (24, 2)])
+def test_audit_smaller_batches_that_take_longer(slo_ms, rate_rps):
+    instance = provision.read(audited("r1_unbatched"))
+    workload = instance.workloads[0].model_copy(update={"slo_ms": slo_ms, "rate_rps": rate_rps})
+    found = provision.solve(instance.replace(workloads=[workload]), time_limit_s=5)
+    assert found.status == "optimal" and not found.replay.late
+
+
+LARGE = [["whole", 2048, 4, 81920.0, 100.0]]
+
+
+def test_batches_beyond_the_table_of_queues_need_the_patience_of_as_many_arrivals():
+    """143 requests/s on one replica of batch 2048 are late: its queue is told apart from that of batch 256."""
+    instance = tabulated(LARGE, 120, 143)
+    alone = one_gpu(instance, 2048, 4, 143.0)
+    assert provision.simulate(instance, alone, 60, 1).late
+    assert not provision.verify(instance, alone).ok
+
+
+def test_audit_batches_above_256():
+    found = provision.solve(provision.read(audited("r2_large_batch")), time_limit_s=5)
+    assert found.verified and not found.replay.late
+
+
+@pytest.mark.parametrize("name", ["r3_survive_crash", "r4_share_gpulets_crash", "r4_survive_gpulets",
+                                  "r7_share_methoderror", "r7b_share_methoderror"])
+def test_audit_options_together(name):
+    """Which ended in errors; in processes that have solved nothing yet tests of all options solve the like."""
+    found = provision.solve(provision.read(audited(name)), time_limit_s=5)
+    assert found.verified or found.plan is None
+
