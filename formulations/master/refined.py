@@ -15,6 +15,7 @@ import numpy as np
 from provision.formulations.master.centre import NOTHING, Centre
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.program import ReplicaSet
+from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import Role
 
@@ -90,10 +91,10 @@ def _hand_on(source: Generation, target: Generation) -> None:
     """Give patterns, and replica sets that plans may use, to a Generation that has all roles of the source."""
     number = {_key(role): at for at, role in enumerate(target.problem.roles)}
     to = [number[_key(role)] for role in source.problem.roles]
-    slice_types = len(source.problem.segments.slice_types)
+    slice_types, oracles = len(source.problem.segments.slice_types), oracles_of(target.problem)
     for slice_type, pattern in list(source.program.patterns):
         handed = tuple(sorted(to[role] for role in pattern))
-        if any(oracle.running(handed) is not None for oracle in target.problem.oracles.get(slice_type, [])):
+        if any(oracle.running(handed) is not None for oracle in oracles.get(slice_type, [])):
             target.program.add_patterns(slice_type, [handed])
     for replica_set, strict in source.program.replica_sets.items():
         if strict:

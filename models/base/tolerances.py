@@ -3,7 +3,7 @@
 They stand in an order. Plans are made to hold within less than the verifier forgives. Bounds grant plans more than the
 verifier forgives, so that no plan which it accepts beats a bound: LOOSE covers three of its comparisons in a row
 (rates, throughputs, shares), FORGIVEN sums of many. What solvers return is off by more than that; where their answer is
-a bound, SOLVER is taken off it first. All are relative.
+a bound, SOLVER is taken off it first. All are relative but for CLOCK_MS, which is about replays alone.
 """
 
 DUST = 1e-12
@@ -29,3 +29,6 @@ THROUGHPUT_CLOSE = 2e-6
 on GPUs lose by rounding."""
 RELAXED = 1e-5
 """What rows of a relaxation are loosened by, and what rates are raised by where a solver let a plan miss a little."""
+CLOCK_MS = 1e-5
+"""Excess over an SLO, in ms, that counts as rounding in a replay, whose clock counts whole nanoseconds: of arrivals,
+delays and batches."""

@@ -245,8 +245,8 @@ def solo_terms(profiles: IgniterProfiles, model: str, batch: ArrayLike, sm_share
 
 def most_demanding(terms: Terms, axis: int) -> Terms:
     """Terms with the most that any batch up to each takes of the GPU, where batches ascend along an axis."""
-    active_ms, power_w, cache = (np.maximum.accumulate(one, axis) for one in (terms.active_ms, terms.power_w, terms.cache))
-    return terms._replace(active_ms=active_ms, power_w=power_w, cache=cache)
+    most = {name: np.maximum.accumulate(getattr(terms, name), axis) for name in ("active_ms", "power_w", "cache")}
+    return terms._replace(**most)
 
 
 def together(hardware: IgniterHardware, terms: Terms) -> tuple[Floats, Floats]:

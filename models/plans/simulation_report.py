@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, PositiveCount, Record, Text
 from provision.models.base.shown import Shown, frame
+from provision.models.base.tolerances import CLOCK_MS
 from provision.models.traffic.routing import Routing
 
 if TYPE_CHECKING:
@@ -129,7 +130,8 @@ class SimulatedWorkload(Record):
     @property
     def ok(self) -> bool:
         """Whether the percentile is within the SLO; nothing is broken where nothing arrives."""
-        return self.over_slo <= 1
+        met_ms = self.at_slo.mean_ms
+        return not self.offered_rps or (met_ms is not None and met_ms <= self.slo_ms + CLOCK_MS)
 
     @property
     def over_slo(self) -> float:

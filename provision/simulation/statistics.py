@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from provision.models.base.arrays import Floats
+from provision.models.base.tolerances import CLOCK_MS
 from provision.models.plans.simulation_report import (
     TAIL_LEVELS,
     TARGET,
@@ -62,7 +63,7 @@ def summarise(
     measured_s = (settings.seconds - settings.measured_from_s) * len(tallies)
     counts = {name: sum(getattr(one, name) for one in tallies) for name in tallies[0]._fields[1:]}
     offered = counts["measured_drops"] + sum(len(one.latencies_ms) for one in tallies)
-    late = counts["measured_drops"] + sum(np.sum(one.latencies_ms > workload.slo_ms) for one in tallies)
+    late = counts["measured_drops"] + sum(np.sum(one.latencies_ms > workload.slo_ms + CLOCK_MS) for one in tallies)
     asked = [one for one in tallies if one.measured_drops or len(one.latencies_ms)] or tallies
     tails = np.array([quantiles(one.latencies_ms, one.measured_drops, TAIL_LEVELS) for one in asked])
     taken = counts["arrived"] - counts["dropped"]

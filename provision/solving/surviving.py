@@ -3,7 +3,7 @@
 A plan with k / (k - 1) of a workload's rate, of which no GPU carries more than 1 / k, still carries the whole rate when
 it loses any GPU. So such instances are planned, for some choices of k, and the cheapest plan counts; its replicas are
 routed the stated rates. With ``even_replicas`` each of k GPUs has one replica, so that all carry 1 / k. Bound: without
-its dearest GPU such a plan is one that need not survive.
+its dearest GPU such a plan is one that need not survive. To begin with, a plan that need not survive is made twice.
 """
 
 import math
@@ -40,7 +40,7 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
         Plans an instance without it.
     """
     detour, reason = Detour(instance, search, run), ""
-    found = detour.plan(_unconcerned(instance), BOUND_SHARE)
+    found = detour.plan(_unconcerned(instance), BOUND_SHARE, partial(_doubled, instance))
     if found.status == "infeasible":
         return found
     if found.bound is not None:
@@ -50,6 +50,8 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
             else 0.0
         )
         detour.progress.prove(found.bound + lost)
+    if detour.progress.plan is None and not detour.over:
+        detour.plan(_without(instance, instance.workloads), BOUND_SHARE, partial(_doubled, instance))
     for parts in _choices(instance):
         if detour.over:
             break
@@ -69,6 +71,13 @@ def _unconcerned(instance: Instance) -> Instance:
 def _without(instance: Instance, workloads: tuple[Workload, ...]) -> Instance:
     """The instance with other workloads, no survival and no even rates."""
     return instance.with_policy(survive=None, even_replicas=False).replace(workloads=workloads)
+
+
+def _doubled(instance: Instance, plan: Plan) -> Plan:
+    """Every GPU of a plan that need not survive, twice: whichever is lost, the other one can carry what both did."""
+    halved = changed(instance, plan, lambda one: one.model_copy(update={"rate_rps": one.rate_rps / 2}))
+    twice = halved.model_copy(update={"gpus": tuple(gpu for gpu in halved.gpus for _ in range(2))})
+    return dealt_evenly(instance, twice) if instance.policy.even_replicas else twice
 
 
 def _choices(instance: Instance) -> Iterator[dict[str, int]]:

@@ -8,9 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import provision
+from provision.formulations.pricing.alone.assemble import Layout, assemble
+from provision.formulations.pricing.register import oracles_of
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.segments import best_segments
 from provision.models.performance.measured_segments import MeasuredSegments
 from provision.models.performance.operating_points import Member
-from provision.models.plans.plan import Plan
+from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.instance import Instance
 
 AUDIT = Path(__file__).resolve().parents[4] / "shared/data/audit"
@@ -25,7 +29,8 @@ def audited(name):
 
 def tabulated(points, slo_ms, rate_rps, **further):
     """One workload on T4s with a measured table."""
-    table = {"version": 1, "name": "table", "kind": "measured-segments", "gpu": "t4", "models": {"m": {"points": points}}}
+    table = {"version": 1, "name": "table", "kind": "measured-segments", "gpu": "t4",
+             "models": {"m": {"points": points}}}
     workload = {"name": "w", "model": "m", "slo_ms": slo_ms, "rate_rps": rate_rps}
     return Instance(version=2, name="claims", fleet=[{"gpu": "t4", "price_per_hour": 0.5}],
                     performance=[MeasuredSegments(**table | further)], workloads=[workload])
@@ -109,6 +114,33 @@ def test_audit_batches_above_256():
                                   "r7_share_methoderror", "r7b_share_methoderror"])
 def test_audit_options_together(name):
     """Which ended in errors; in processes that have solved nothing yet tests of all options solve the like."""
-    found = provision.solve(provision.read(audited(name)), time_limit_s=5)
+    found = provision.solve(provision.read(audited(name)), time_limit_s=2)
     assert found.verified or found.plan is None
+
+
+def test_segments_leave_shared_slices_their_part_of_what_a_gpu_may_carry():
+    """A workload with half of its rate on each of two GPUs, on one of them in a shared slice and in a segment."""
+    instance = provision.read("parvagpu-s1").with_policy(share_slices=True)
+    few = [one.model_copy(update={"max_share_per_gpu": 0.5}) for one in instance.workloads[:2]]
+    instance = instance.replace(workloads=few)
+    segments = best_segments(instance)
+    smallest = next(at for at, kind in enumerate(segments.kinds) if kind.compute == 1)
+    first, second = (instance.planned_rps(one) for one in few)
+    shared = [Replica(workload=few[at].name, batch=1, rate_rps=rate) for at, rate in ((0, 0.3 * first), (1, second))]
+    layouts = [Layout(0, ((smallest, 2), (smallest, 0))), Layout(0, ((smallest, 0),))]
+    plan = assemble(instance, segments, layouts, "test", [tuple(shared)])
+    carried = [sum(one.rate_rps for at, _, _, one in plan.replicas() if (at, one.workload) == (gpu, few[0].name))
+               for gpu in (0, 1)]
+    assert carried == pytest.approx([0.5 * first, 0.5 * first])
+
+
+def test_fewer_replicas_than_a_known_pattern_has_can_run():
+    """On gpu-lets' parts: a pattern that another search found is run as a part of a larger one."""
+    given = {"version": 2, "name": "turns", "fleet": [{"gpu": "rtx2080ti"}], "performance": ["gpulets-2080ti"],
+             "policy": {"latency_budget": "half_slo"},
+             "workloads": [{"name": "w", "model": "resnet50", "slo_ms": 150, "rate_rps": 290,
+                            "max_share_per_gpu": 0.5}]}
+    [oracle] = oracles_of(Problem(Instance.model_validate(given)))[0]
+    role = len(oracle.copies) // 2
+    assert all(oracle.running((role,) * number) for number in (1, 2, 3, 4))
 
