@@ -104,14 +104,8 @@ def _alone(instance: Instance, slice_type: SliceType, number: int) -> SlicePatte
         data = instance.performance_of(entry.gpu, model, slice_type.profile)
         if data is None or data.single_pattern:
             continue
-<<<<<<< HEAD:formulations/assignment/patterns.py
-        row = _best(
-            instance, workload, data.operating_points(model, slice_type.profile), clients_of(entry, slice_type.profile)
-        )
-=======
         points = instance.points_of(data, model, slice_type.profile)
         row = _best(instance, workload, points, clients_of(entry, slice_type.profile))
->>>>>>> 51ff0c2 (Judge replicas by the longest batch up to their own; tell apart queues of batches above 256):formulations/assignment/contents.py
         if row is not None and (best is None or row[0] > best.capacity_rps):
             best = PatternReplica(number, at, round(row[1]), round(row[2]), 1.0, row[0])
     return None if best is None else SlicePattern((best,), best.capacity_rps)

@@ -124,7 +124,7 @@ def test_segments_leave_shared_slices_their_part_of_what_a_gpu_may_carry():
     few = [one.model_copy(update={"max_share_per_gpu": 0.5}) for one in instance.workloads[:2]]
     instance = instance.replace(workloads=few)
     segments = best_segments(instance)
-    smallest = next(at for at, kind in enumerate(segments.kinds) if kind.compute == 1)
+    smallest = next(at for at, one in enumerate(segments.slice_types) if one.compute == 1)
     first, second = (instance.planned_rps(one) for one in few)
     shared = [Replica(workload=few[at].name, batch=1, rate_rps=rate) for at, rate in ((0, 0.3 * first), (1, second))]
     layouts = [Layout(0, ((smallest, 2), (smallest, 0))), Layout(0, ((smallest, 0),))]
