@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -84,8 +85,9 @@ class FittedNetworks(PerformanceData):
         A replica alone is a closed network: its processes are always busy. Several workloads are classes of one
         processor-sharing network at their routed rates: with U the slice's utilisation, P processes in all,
         think time Z and slice time S, a batch takes Z + S / (1 - U), the open network's mean, and no longer than
-        Z + P S, since it shares the slice with at most P - 1 others. The latency is that of the longest batch that the
-        routed rate forms. While it is within the time that batches may wait to fill, and throughputs cover the rates,
+        Z + P S, since it shares the slice with at most P - 1 others. Fewer requests form smaller batches, which may use
+        the slice for longer: U is the most of all rates up to the routed ones, and the latency that of the longest
+        batch. While it is within the time that batches may wait to fill, and throughputs cover the rates,
         U is at most 1: were it more, batches would take P S or longer, and n processes use n / P of the slice at most.
         Where batches may be partly filled (rules for random arrivals) a batch takes what none exceeds, whatever is
         routed to whom.
@@ -99,10 +101,7 @@ class FittedNetworks(PerformanceData):
         if members[0].partly_filled:
             return self._longest(members, launching, compute)
         networks = [self.models[member.model].coefficients for member in members]
-        busy = sum(
-            member.rate_rps * network.gpu_ms(member.filled, compute) / (1000 * member.filled)
-            for network, member in zip(networks, members, strict=True)
-        )
+        busy = sum(most_busy(network, one, compute) for network, one in zip(networks, members, strict=True))
         slowdown = launching if busy >= 1 else min(launching, 1 / (1 - busy))
         return [
             _shared(network, member, launching, compute, slowdown)
@@ -156,17 +155,26 @@ def longest_work_ms(network: ClosedNetwork, batch: int, launching: int, compute:
     return float(think_ms.max()), float(slice_ms.max()), float(least_ms)
 
 
+def most_busy(network: ClosedNetwork, member: Member, compute: int) -> float:
+    """The most of a slice's time that a replica takes at any rate up to its own, with batches filled as they are or
+    better."""
+    sizes = range(1, member.batch + 1)
+    busy_s = [network.gpu_ms(size, compute) / (1000 * size) for size in sizes]
+    longest_s = list(accumulate(reversed(busy_s), max))[::-1]
+    fill_s = member.fill_ms / 1000
+    return max(longest_s[size - 1] * (min(member.rate_rps, size / fill_s) if size < member.batch else member.rate_rps)
+               for size in range(1, member.filled + 1))
+
+
 def _shared(network: ClosedNetwork, member: Member, launching: int, compute: int, slowdown: float) -> Prediction:
     """The Prediction for one class of a shared slice.
 
     Batches grow longer with every request from the second on. A single one may take longer than a few, by the
-    ``unbatched_ratio``, so the longest batch is the smallest that the rate forms or the planned one.
+    ``unbatched_ratio``, so the longest batch is that of one request or the planned one.
     """
-    smallest_ms, planned_ms = (
+    single_ms, planned_ms = (
         network.exposed_host_ms(size, launching, compute) + slowdown * network.gpu_ms(size, compute)
-        for size in (member.filled, member.batch)
+        for size in (1, member.batch)
     )
     throughput_rps = 1000 * member.processes * member.batch / planned_ms
-    return Prediction(
-        max(smallest_ms, planned_ms), throughput_rps, network.memory_gib(member.batch, member.processes)
-    )
+    return Prediction(max(single_ms, planned_ms), throughput_rps, network.memory_gib(member.batch, member.processes))

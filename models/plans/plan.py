@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from provision.models.base.errors import InputError
@@ -76,6 +76,14 @@ class Plan(Shown, Record):
     def gpu_count(self) -> int:
         """How many GPUs it takes; a node (such as 8xh100-80gb) counts all of its GPUs."""
         return gpus_in(gpu.gpu for gpu in self.gpus)
+
+    def with_replicas(self, change: Callable[[Replica], Replica]) -> Plan:
+        """The plan with every replica changed."""
+        return self.model_copy(update={"gpus": tuple(
+            gpu.model_copy(update={"slices": tuple(
+                piece.model_copy(update={"replicas": tuple(map(change, piece.replicas))}) for piece in gpu.slices
+            )}) for gpu in self.gpus
+        )})
 
     def to_frame(self) -> DataFrame:
         """A pandas frame with a row per replica: where it stands and what it runs."""

@@ -77,12 +77,7 @@ def dealt_evenly(instance: Instance, plan: Plan) -> Plan:
 
 def changed(instance: Instance, plan: Plan, change: Callable[[Replica], Replica]) -> Plan:
     """A plan with every replica changed, as one of the instance."""
-    gpus = tuple(
-        gpu.model_copy(update={"slices": tuple(
-            piece.model_copy(update={"replicas": tuple(map(change, piece.replicas))}) for piece in gpu.slices
-        )}) for gpu in plan.gpus
-    )
-    return plan.model_copy(update={"gpus": gpus, "digest": instance.digest})
+    return plan.with_replicas(change).model_copy(update={"digest": instance.digest})
 
 
 def _options(instance: Instance, plan: Plan | None) -> list[list[Option]]:

@@ -62,11 +62,5 @@ def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Out
 
 def _scaled(plan: Plan, instance: Instance, factor: float) -> Plan:
     """A plan with all its rates times a factor, as one of an instance."""
-    gpus = [
-        gpu.model_copy(update={"slices": tuple(
-            piece.model_copy(update={"replicas": tuple(
-                one.model_copy(update={"rate_rps": one.rate_rps * factor}) for one in piece.replicas
-            )}) for piece in gpu.slices
-        )}) for gpu in plan.gpus
-    ]
-    return Plan(**(dict(plan) | {"gpus": tuple(gpus), "digest": instance.digest, "instance": instance.name}))
+    scaled = plan.with_replicas(lambda one: one.model_copy(update={"rate_rps": one.rate_rps * factor}))
+    return scaled.model_copy(update={"digest": instance.digest, "instance": instance.name})

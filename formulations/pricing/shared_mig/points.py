@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.shared_mig.levels import Level, level_times_ms
-from provision.formulations.pricing.shared_mig.run_options import longest_work_ms
+from provision.formulations.pricing.shared_mig.run_options import busy_per_item_s, longest_work_ms
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.closed_network import ClosedNetwork
@@ -64,9 +64,15 @@ def choices_of(instance: Instance, workload: Workload, network: ClosedNetwork, b
 
 def _at_mean_times(instance: Instance, workload: Workload, network: ClosedNetwork, sizes: Ints, compute: int,
                    levels: Sequence[Level], processes: int) -> list[Choice]:
-    """Batch sizes of little slice time that the workload's rate fills in time."""
+    """Batch sizes of little slice time that the workload's rate fills in time.
+
+    A single request may take longer than a full batch, and a lower rate, which fills smaller batches, may take more of
+    the slice: the least rate of a replica takes as much as any lower one.
+    """
     latency_ms, slice_ms = level_times_ms(network, sizes, levels, compute)
-    least_rps = (sizes - 1) / (instance.policy.fill_ms(workload.slo_ms) / 1000) * FILLED
+    latency_ms = np.maximum(latency_ms, level_times_ms(network, np.ones(1, int), levels, compute)[0])
+    busy_s, fill_s = busy_per_item_s(network, compute), instance.policy.fill_ms(workload.slo_ms) / 1000
+    least_rps = np.array([_least_rps(busy_s[:size], fill_s) for size in sizes.tolist()]) * FILLED
     fits = (latency_ms <= instance.budget_ms(workload) * (1 + TOLERANCE)) & (
         least_rps <= instance.planned_rps(workload))
     busy = slice_ms / (1000 * sizes)
@@ -75,6 +81,14 @@ def _at_mean_times(instance: Instance, workload: Workload, network: ClosedNetwor
                    float(busy[at]), float(network.memory_gib(sizes[at], many)))
             for level, row in enumerate(chosen) for many in range(1, processes + 1) for at in row
             for latency in (float(latency_ms[level, at]),)]
+
+
+def _least_rps(busy_s: Floats, fill_s: float) -> float:
+    """The least rate at which full batches take as much of a slice's time as smaller ones at any lower rate."""
+    filled = np.arange(1, len(busy_s))
+    longest_s = np.maximum.accumulate(busy_s[::-1])[::-1]
+    below = float((filled / fill_s * longest_s[:-1]).max(initial=0.0))
+    return max(len(filled) / fill_s, below / float(busy_s[-1]))
 
 
 def _least_busy(fits: Bools, busy: Floats) -> Ints:

@@ -144,3 +144,49 @@ def test_fewer_replicas_than_a_known_pattern_has_can_run():
     role = len(oracle.copies) // 2
     assert all(oracle.running((role,) * number) for number in (1, 2, 3, 4))
 
+
+
+SHARED = {"version": 2, "name": "over", "policy": {"latency_budget": "half_slo", "share_slices": True},
+          "fleet": [{"gpu": "a100-80gb", "price_per_hour": 4.0}], "performance": ["parvagpu-a100"]}
+
+
+def shared_plan(*replicas):
+    """The plan of one small slice that some replicas share, each (workload, batch, rate)."""
+    held = [{"workload": name, "batch": batch, "rate_rps": rate} for name, batch, rate in replicas]
+    slices = [{"profile": "1g.10gb", "start": 0, "replicas": held}]
+    return Plan(version=1, instance="over", gpus=[{"gpu": "a100-80gb", "mig": True, "slices": slices}])
+
+
+def test_a_plan_is_judged_by_what_it_deploys():
+    """Rates are weights: a plan that routes more than is asked for gets the verdict of one that routes as much."""
+    workloads = [{"name": "inc", "model": "inceptionv3", "slo_ms": 40.88, "rate_rps": 47.46},
+                 {"name": "o", "model": "mobilenetv2", "slo_ms": 71.2, "rate_rps": 38.59}]
+    instance = Instance.model_validate({**SHARED, "workloads": workloads})
+    verdicts = [provision.verify(instance, shared_plan(("inc", 3, 47.46 * over), ("o", 8, 38.59)))
+                for over in (1.0, 1.05)]
+    assert [[one.message for one in report.violations] for report in verdicts[1:]] == [
+        [one.message for one in verdicts[0].violations]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["inceptionv3", "mobilenetv2", "vgg16", "bert"]), st.sampled_from(
+    [1, 2, 3, 4, 8, 16]), st.floats(1, 120), st.floats(20, 200)), min_size=2, max_size=3), st.floats(0.05, 1))
+def test_no_lower_rate_takes_longer(drawn, part):
+    """On slices that networks share: what holds at some rates holds at all lower ones."""
+    [data] = Instance.model_validate(
+        {**SHARED, "workloads": [{"name": "w", "model": "bert", "slo_ms": 99, "rate_rps": 1}]}).performance
+    full = [Member(model, batch, 1, 1.0, rate, fill_ms=fill) for model, batch, rate, fill in drawn]
+    less = [one._replace(rate_rps=one.rate_rps * part) for one in full]
+    for most, fewer in zip(data.predict("1g.10gb", full), data.predict("1g.10gb", less), strict=True):
+        assert fewer.latency_ms <= most.latency_ms * (1 + 1e-9)
+        assert fewer.throughput_rps >= most.throughput_rps * (1 - 1e-9)
+
+
+def test_audit_a_plan_that_routes_more_than_is_asked_for():
+    instance, plan = provision.read(audited("r6_overroute")), Plan.model_validate_json(
+        (AUDIT / "r6_plan.json").read_text())
+    asked = {one.name: one.rate_rps for one in instance.workloads}
+    exact = plan.with_replicas(lambda one: one.model_copy(update={"rate_rps": asked[one.workload]}))
+    assert provision.verify(instance, plan).ok == provision.verify(instance, exact).ok
+    found = provision.solve(instance, time_limit_s=2)
+    assert found.verified and found.objective == 4
