@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from provision.models.base.shown import Shown, frame
@@ -20,6 +20,8 @@ class Replay:
     """A plan replayed under the traffic of its instance: how the worst workload fared, and who is late.
 
     ``over_slo`` is the ``percentile`` of the latency of ``workload`` over its SLO, in the worst of the replications.
+    ``late`` are those whose percentile is over it in the long run, by all replications together and beyond chance.
+    ``by_chance`` has, by name, the probability that a minute is late of those that keep it in the long run.
     """
 
     seconds: float
@@ -29,16 +31,19 @@ class Replay:
     percentile: float
     over_slo: float
     late: tuple[str, ...]
+    by_chance: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, repr=False)
 class Result(Shown):
     """Outcome of one method on one instance, verified.
 
-    ``status`` is optimal, feasible, infeasible or unknown; ``termination`` why the method stopped
-    (proved, completed, time_limit, stopped). ``bound`` is a proven bound on the objective: a lower bound, or for
-    throughput an upper bound. ``gap`` is the distance between objective and bound over the objective. Both are None
-    when unknown. Without a plan ``plan``, ``objective`` and ``report`` are None too, and ``reason`` says why.
+    ``status`` is optimal, feasible, refuted, infeasible or unknown; ``termination`` why the method stopped
+    (proved, completed, time_limit, stopped). A plan is refuted when its latency rule promises that all SLOs hold under
+    random arrivals, and replays are late for sure; ``replay`` says who. ``bound`` is a proven bound on the objective: a
+    lower bound, or for throughput an upper bound. ``gap`` is the distance between objective and bound over the
+    objective. Both are None when unknown. Without a plan ``plan``, ``objective`` and ``report`` are None too, and
+    ``reason`` says why.
     ``replay`` is None where nothing was replayed. ``notes`` has lines of what someone who sees only this answer should
     know.
     """

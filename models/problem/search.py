@@ -21,7 +21,7 @@ REPLICA_S = 5e-5
 """About how long it takes to write down a replica of a plan, and as long to check it, in seconds."""
 
 Number = TypeVar("Number", int, float)
-Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+Status = Literal["optimal", "feasible", "refuted", "infeasible", "unknown"]
 Termination = Literal["proved", "completed", "time_limit", "stopped"]
 
 

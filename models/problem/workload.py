@@ -1,7 +1,7 @@
 """What is served, on what, under which rules: workloads, fleet and policy."""
 
 import math
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -249,6 +249,9 @@ class Policy(Record):
     which one of their latency must keep the SLO: for all workloads that do not say it themselves. ``queueing`` plans
     for them, and a simulation replays them; ``half_slo`` does not look at them.
 
+    ``holds`` says when the percentile must be kept, for rules for random arrivals: in the long run, or in every minute,
+    where the part of late requests swings around its mean.
+
     With ``survive`` what is left after the loss of any one GPU can carry every planned rate within its SLO. With
     ``even_replicas`` all replicas of a workload carry the same rate, as a load balancer without weights deals it.
     """
@@ -262,6 +265,7 @@ class Policy(Record):
     percentile: Percentile = Field(default=99.0, exclude_if=lambda percentile: percentile == 99)
     survive: Survive | None = Field(default=None, exclude_if=_not_given)
     even_replicas: Flag = Field(default=False, exclude_if=lambda even: not even)
+    holds: Literal["long_run", "every_minute"] = Field(default="long_run", exclude_if=lambda holds: holds == "long_run")
 
     @property
     def rule(self) -> LatencyRule:

@@ -1,9 +1,10 @@
 """A plan replayed before it is returned, and what ``auto`` does about a replay that refutes it.
 
-The latency rule is about the percentile in the long run. In a minute the part of late requests swings around its mean,
-the more the fewer requests there are. They come in clusters, so that the part's spread grows with its square root and
-the square root has about the same spread whatever its mean. A workload is sure to be in time only if a further minute
-will be: if the bound on a new draw (Student's t) of the square root is below that of the limit.
+The latency rule is about the percentile in the long run, and a plan is refuted where that is over its SLO. In a minute
+the part of late requests swings around its mean, the more the fewer requests there are. They come in clusters, so that
+the part's spread grows with its square root and the square root has about the same spread whatever its mean. A workload
+is sure to be in time only if a further minute will be: if the bound on a new draw (Student's t) of the square root is
+below that of the limit.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
@@ -33,9 +34,10 @@ MOST_REQUESTS = 4e6
 """Requests of all replays of a plan: a few seconds of compute."""
 MANY = 10_000
 """Requests of every language model in a replay, where the others leave room: near saturation few tell little."""
-REPAIRS = 4
 BEYOND = 0.01
 """How often a further minute of a workload that is just sure may be beyond its bound."""
+CLEAR = 3.0
+"""Standard errors by which the part of late requests must exceed its limit for a plan to count as refuted."""
 SPARE = 0.98
 """A repair plans for this part of the latency that would have been in time in the replay."""
 LEAST_SLO = 0.5
@@ -57,14 +59,18 @@ def reports_of(instance: Instance, plan: Plan, seed: int) -> list[SimulationRepo
 
 
 def replay_of(reports: list[SimulationReport]) -> Replay | None:
-    """What replays say of a plan; whoever is late in one of them is late."""
+    """What replays say of a plan, in the long run and of a minute."""
     if not reports:
         return None
     worst = max((report.worst for report in reports), key=lambda one: one.over_slo)
-    late = dict.fromkeys(name for report in reports for name in report.late)
-    settings = reports[0].settings
-    return Replay(settings.seconds, len(reports), settings.seed, worst.workload, worst.percentile, worst.over_slo,
-                  tuple(late))
+    settings, seconds = reports[0].settings, reports[0].settings.seconds
+    late, by_chance = refuted(reports), {}
+    for times in _timed(reports):
+        chance = minute_late(_late_parts(times), _limit(times), seconds)
+        if times[0].workload not in late and chance > BEYOND:
+            by_chance[times[0].workload] = chance
+    return Replay(seconds, len(reports), settings.seed, worst.workload, worst.percentile, worst.over_slo, tuple(late),
+                  by_chance)
 
 
 def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
@@ -72,17 +78,54 @@ def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
     return replay_of(reports_of(instance, plan, seed))
 
 
-def unsure(reports: list[SimulationReport]) -> dict[str, float]:
-    """By name of whoever is late in replays, or in time by chance: by what part its latencies are too long."""
+def unsure(reports: list[SimulationReport], holds: str = "every_minute") -> dict[str, float]:
+    """By name of whoever may be late, by ``policy.holds``: by what part its latencies are too long."""
+    return refuted(reports) if holds == "long_run" else _late_in_minutes(reports)
+
+
+def refuted(reports: list[SimulationReport]) -> dict[str, float]:
+    """The same of whoever is late in the long run, by all replays together, beyond chance."""
     found: dict[str, float] = {}
-    for times in zip(*(report.timed for report in reports), strict=True):
-        limit, seconds = 1 - times[0].percentile / 100, reports[0].settings.seconds
-        late = np.array([one.violation_rate for one in times])
+    for times in _timed(reports):
+        late, limit = _late_parts(times), _limit(times)
+        error = late.std(ddof=1) / math.sqrt(len(late)) if len(late) > 1 else math.inf
+        if late.mean() > limit + CLEAR * error:
+            over_slo = statistics.fmean(one.over_slo for one in times)
+            found[times[0].workload] = max(found.get(times[0].workload, 0.0), 1.0, over_slo, _needed(times, limit))
+    return found
+
+
+def _late_in_minutes(reports: list[SimulationReport]) -> dict[str, float]:
+    """The same of whoever is late in replays, or in time by chance."""
+    found: dict[str, float] = {}
+    for times in _timed(reports):
+        limit, seconds, late = _limit(times), reports[0].settings.seconds, _late_parts(times)
         most = max(math.sqrt(limit) - swing(np.sqrt(late), seconds), 0.0)
         if late.max() > limit or np.sqrt(late).mean() > most:
             over = max(1.0, _needed(times, most**2), *(one.over_slo for one in times))
             found[times[0].workload] = max(found.get(times[0].workload, 0.0), over)
     return found
+
+
+def minute_late(late: Floats, limit: float, seconds: float) -> float:
+    """The probability that a further minute has more than this part of late requests.
+
+    Parameters
+    ----------
+    late
+        The parts of replays.
+    limit
+        The part that may be late.
+    seconds
+        Length of a replay.
+    """
+    if len(late) < 2:
+        return 0.0
+    roots = np.sqrt(late)
+    spread = roots.std(ddof=1) * math.sqrt((1 + 1 / len(roots)) * min(seconds / SECONDS, 1.0))
+    if not spread:
+        return float(roots[0] > math.sqrt(limit))
+    return float(stdtr(len(roots) - 1, (roots.mean() - math.sqrt(limit)) / spread))
 
 
 def swing(draws: Floats, seconds: float) -> float:
@@ -92,17 +135,29 @@ def swing(draws: Floats, seconds: float) -> float:
     return float(bound * draws.std(ddof=1) * math.sqrt(min(seconds / SECONDS, 1.0)))
 
 
+def _timed(reports: list[SimulationReport]) -> Iterator[tuple[SimulatedWorkload, ...]]:
+    """All that is timed against an SLO, each with its times in all replays."""
+    return zip(*(report.timed for report in reports), strict=True)
+
+
+def _late_parts(times: Sequence[SimulatedWorkload]) -> Floats:
+    """The part of late requests in each replay."""
+    return np.array([one.violation_rate for one in times])
+
+
+def _limit(times: Sequence[SimulatedWorkload]) -> float:
+    """The part of the requests that may be late."""
+    return 1 - times[0].percentile / 100
+
+
 def _needed(times: Sequence[SimulatedWorkload], part: float) -> float:
     """The latency that no more than a ``part`` of the requests exceeds, over the SLO."""
     tails_ms = np.mean([[math.inf if ms is None else ms for ms in one.tail_ms] for one in times], axis=0)
     return float(np.nan_to_num(np.interp(1 - part, TAIL_LEVELS, tails_ms), nan=np.inf)) / times[0].slo_ms
 
 
-def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
-    """The instance with SLOs shorter by these parts, for the named workloads.
-
-    A late workflow shortens those of its workloads, a late limit on tokens those of its workload.
-    """
+def named(instance: Instance, over_slo: Mapping[str, float]) -> dict[str, float]:
+    """The same parts by workloads: a late workflow is all of its workloads, a late limit on tokens its workload."""
     over = dict(over_slo)
     for limit in further_limits(instance):
         if limit.name in over:
@@ -111,6 +166,12 @@ def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
     for flow in instance.workflows:
         for name in flow.workloads if flow.name in over else ():
             over[name] = max(over.get(name, 0.0), over[flow.name])
+    return {one.name: over[one.name] for one in instance.workloads if one.name in over}
+
+
+def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
+    """The instance with SLOs shorter by these parts, for the workloads that they are about."""
+    over = named(instance, over_slo)
     return instance.replace(workloads=[
         Workload(**one.with_slo(max(SPARE / over[one.name], LEAST_SLO))) if one.name in over else one
         for one in instance.workloads
@@ -132,6 +193,8 @@ def widened(instance: Instance, over_slo: Mapping[str, float]) -> dict[str, floa
 def lines(replay: Replay | None) -> Iterator[str]:
     """A sentence about a replay."""
     if replay is not None:
-        late = f"late: {', '.join(replay.late)}" if replay.late else "nobody late"
+        late = f"late: {', '.join(replay.late)}" if replay.late else "nobody late in the long run"
+        chances = ", ".join(f"{name} {chance:.0%}" for name, chance in replay.by_chance.items())
+        late += f"; a minute is late by chance: {chances}" if chances else ""
         yield (f"replayed {replay.replications} x {replay.seconds:g} s: worst P{replay.percentile:g} "
                f"{replay.over_slo:.2f} of its SLO ({replay.workload}), {late}")

@@ -14,7 +14,6 @@ from provision.models.base.errors import InputError, MethodError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Replay, Result
-from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.objective import objective_of
@@ -22,7 +21,8 @@ from provision.models.problem.search import Deadline, Incumbent, Outcome, Search
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
 from provision.solving.rehearsal import rehearsed_s
-from provision.solving.replayed import REPAIRS, replay_of, reports_of, tightened, unsure, widened
+from provision.solving.repair import Rehearsed, Repair, notes, replaced
+from provision.solving.replayed import refuted, replay_of, reports_of, unsure
 from provision.solving.size import check_size
 from provision.verification.verify import verify
 
@@ -31,10 +31,6 @@ FIRST = 0.7
 """The part of the time limit for the search; the rest is for repairs."""
 READING = 0.5
 """The part of the time limit that may be over when the search begins."""
-HALVES = 2
-"""A repair gets this part of the time left, the last one all of it: most plans take one repair."""
-LEAST_REPAIR_S = 0.5
-"""Seconds for a repair at least."""
 ITERATIONS = 10
 """Steps of ``lns`` in a rehearsal."""
 
@@ -71,7 +67,7 @@ def solve(
     replay
         Whether to replay the plan under the instance's traffic (seconds of compute, beyond the time limit); by default
         where the latency rule is for random arrivals. Under such a rule ``auto`` then keeps a part of its time for
-        repairs: it plans again, with shorter SLOs for whoever is late or not sure to be in time in any minute. The
+        repairs, of what ``policy.holds`` asks for, and a plan that is late in the long run is ``refuted``. The
         bound is that of the instance as it is.
     started
         When the time began to count, by ``time.perf_counter()``; by default now. Reading the instance counts, and so
@@ -127,9 +123,15 @@ def solve(
         found = replay_of(reports)
         if repairs and unsure(reports):
             spent_s = min(build_s + solve_s, first_s)  # without what was compiled meanwhile
-            outcome, reports, repaired = _repaired(instance, chosen, outcome, reports,
-                                                   replace(search, report=_unheard), left_s - spent_s)
+            repair = Repair(instance, chosen, search, Deadline(left_s - spent_s))
+            before = after = Rehearsed(outcome.plan, reports)
+            if unsure(reports, instance.policy.holds):
+                after = repair.repaired(before)
+                outcome = replaced(instance, outcome, after.plan)
+            repaired, reports = notes(repair, before, after), after.reports
             found = replay_of(reports)
+        if instance.random_arrivals and refuted(reports) and outcome.status in ("optimal", "feasible"):
+            outcome = replace(outcome, status="refuted")
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
     if verdict is not None and not verdict.ok and outcome.status != "unknown":
         raise MethodError(f"method {chosen.name} returned a plan that fails: {verdict.violations[0].message}")
@@ -155,47 +157,6 @@ def solve(
         notes=(*notes_of(instance), *listener.notes, *repaired),
         replay=found,
     )
-
-
-def _unheard(news: Incumbent) -> None:
-    """Reports on a tightened instance are dropped: they are not about the instance itself."""
-
-
-def _repaired(
-    instance: Instance, method: Method, outcome: Outcome, reports: list[SimulationReport], search: Search,
-    seconds: float,
-) -> tuple[Outcome, list[SimulationReport], tuple[str, ...]]:
-    """A plan that is sure in replays, if one is found soon: the outcome with it, its replays, and notes."""
-    tight, before, end = instance, reports, Deadline(seconds)
-    for left in range(REPAIRS, 0, -1):
-        tight = tightened(tight, widened(instance, unsure(reports)) if left == REPAIRS else unsure(reports))
-        limit_s = max(end.left_s / min(left, HALVES), LEAST_REPAIR_S)
-        again = method.run(tight, search.anew(time_limit_s=limit_s, start=None))
-        plan = _holding(instance, again.plan)
-        if plan is None:
-            break
-        reports = reports_of(instance, plan, search.seed)
-        outcome = _with_plan(instance, outcome, plan)
-        if not unsure(reports):
-            break
-    return outcome, reports, (_repair_note(before, reports),)
-
-
-def _repair_note(before: list[SimulationReport], after: list[SimulationReport]) -> str:
-    """A line on what replays refuted, and how it ended."""
-    late = [name for name in unsure(before) if any(name in report.late for report in before)]
-    what = f"{', '.join(late)} late" if late else f"{', '.join(unsure(before))} in time by chance"
-    left = unsure(after)
-    ended = f"; still not sure: {', '.join(left)}" if left else ""
-    return f"replays of a plan by the latency rule had {what}; planned again with shorter SLOs{ended}"
-
-
-def _with_plan(instance: Instance, outcome: Outcome, plan: Plan) -> Outcome:
-    """The outcome with another plan and the bound that it has."""
-    proved = objective_of(instance).proved(objective_of(instance).value(plan), outcome.bound)
-    return replace(outcome, plan=plan, status="optimal" if proved else "feasible",
-                   termination="proved" if proved else "completed" if outcome.termination == "proved"
-                   else outcome.termination)
 
 
 class _Listener:

@@ -77,7 +77,7 @@ def _run(options: Namespace) -> int:
         _print(instance, result, options.out)
         if second is not None:
             print_second(second)
-    holds = result.verified and (second is None or second.verdict != "violated")
+    holds = result.verified and result.status != "refuted" and (second is None or second.verdict != "violated")
     return verdict(holds, result.status if result.plan is None else "violated")
 
 

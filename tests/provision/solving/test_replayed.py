@@ -1,11 +1,26 @@
 """A plan is replayed before it is returned; auto plans again what the replay refutes."""
 
+from time import perf_counter
+
 import numpy as np
 import pytest
 
 import provision
+from provision.models.problem.search import Search
 from provision.solving import solve as solving
-from provision.solving.replayed import BEYOND, SECONDS, reports_of, swing, tightened, unsure, widened
+from provision.solving.repair import Repair
+from provision.solving.replayed import (
+    BEYOND,
+    SECONDS,
+    lines,
+    refuted,
+    replay_of,
+    reports_of,
+    swing,
+    tightened,
+    unsure,
+    widened,
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +55,7 @@ def test_auto_repairs_what_a_replay_refutes(queueing, monkeypatch):
     found = provision.solve(queueing)
     assert found.verified and found.plan != seen[0] and not found.replay.late
     assert found.digest == found.plan.digest == queueing.digest
-    assert any("planned again" in note for note in found.notes)
+    assert any("the plan was repaired" in note for note in found.notes)
 
 
 def test_shorter_slos_are_for_whoever_is_not_sure():
@@ -75,3 +90,49 @@ def test_a_further_draw_is_beyond_its_bound_as_seldom_as_stated():
     beyond = np.mean([row[8] > row[:8].mean() + swing(row[:8], SECONDS) for row in draws])
     assert beyond == pytest.approx(BEYOND, rel=0.4)
     assert swing(draws[0], SECONDS / 4) == pytest.approx(swing(draws[0], SECONDS) / 2)
+
+
+def _minutes(queueing, parts):
+    """Replays of one workload whose parts of late requests are given."""
+    report = provision.simulate(queueing, provision.solve(queueing, "greedy", replay=False).plan, 60.0)
+    ours = [report.workloads[0].model_copy(update={"violation_rate": part}) for part in parts]
+    return [report.model_copy(update={"workloads": (one,), "workflows": ()}) for one in ours]
+
+
+def test_a_minute_late_by_chance_is_told_as_that(queueing):
+    """Late in some minutes is not late in the long run; its probability is about how often it happens."""
+    parts = np.random.default_rng(3).normal(0.09, 0.01, 400) ** 2
+    late = float(np.mean(parts > 0.01))
+    reports = _minutes(queueing, parts[:16])
+    assert unsure(reports, "every_minute") and not unsure(reports, "long_run") and not refuted(reports)
+    found = replay_of(reports)
+    assert found.late == () and list(found.by_chance.values()) == [pytest.approx(late, abs=0.1)]
+    assert "a minute is late by chance" in next(iter(lines(found)))
+    sure = _minutes(queueing, parts[:16] + 0.01)
+    assert replay_of(sure).late and unsure(sure, "long_run")
+
+
+def test_a_plan_that_replays_refute_is_not_optimal(queueing, monkeypatch):
+    """Greedy's plan, made to be late in every replay: no repair is tried, and its status says so."""
+    real = solving.reports_of
+
+    def late(instance, plan, seed):
+        return [one.model_copy(update={"workloads": tuple(
+            each.model_copy(update={"violation_rate": 0.02}) for each in one.workloads)}) for one in
+            real(instance, plan, seed)]
+
+    monkeypatch.setattr(solving, "reports_of", late)
+    found = provision.solve(queueing, "greedy")
+    assert found.status == "refuted" and found.verified and found.replay.late
+    assert found.summary()["status"] == "refuted"
+
+
+def test_a_repair_begins_from_the_plan_at_hand(queueing):
+    """Whoever is late gets new replicas; what all others have stays where it is."""
+    plan, late = provision.solve(queueing, "greedy", replay=False).plan, queueing.workloads[0].name
+    repair = Repair(queueing, provision.methods()["greedy"], Search(5.0), perf_counter() + 5)
+    mended = repair._offloaded(plan, {late: 1.1}, 0.75)
+    assert provision.verify(queueing, mended).ok
+    others = [[(at, piece.start, one) for at, _, piece, one in made.replicas() if one.workload != late]
+              for made in (plan, mended)]
+    assert others[0] == others[1] and len(mended.gpus) == len(plan.gpus) + 1

@@ -157,15 +157,14 @@ def shared_plan(*replicas):
     return Plan(version=1, instance="over", gpus=[{"gpu": "a100-80gb", "mig": True, "slices": slices}])
 
 
-def test_a_plan_is_judged_by_what_it_deploys():
-    """Rates are weights: a plan that routes more than is asked for gets the verdict of one that routes as much."""
+def test_a_plan_that_routes_more_is_accepted_only_if_it_holds_at_the_rates_asked_for():
+    """Rates are weights: 5 % more fill batches of 3 where the rates asked for fill batches of 2."""
     workloads = [{"name": "inc", "model": "inceptionv3", "slo_ms": 40.88, "rate_rps": 47.46},
                  {"name": "o", "model": "mobilenetv2", "slo_ms": 71.2, "rate_rps": 38.59}]
     instance = Instance.model_validate({**SHARED, "workloads": workloads})
-    verdicts = [provision.verify(instance, shared_plan(("inc", 3, 47.46 * over), ("o", 8, 38.59)))
-                for over in (1.0, 1.05)]
-    assert [[one.message for one in report.violations] for report in verdicts[1:]] == [
-        [one.message for one in verdicts[0].violations]]
+    exact, more = (provision.verify(instance, shared_plan(("inc", 3, 47.46 * over), ("o", 8, 38.59)))
+                   for over in (1.0, 1.05))
+    assert not exact.ok and not more.ok
 
 
 @settings(max_examples=60, deadline=None)
@@ -187,6 +186,6 @@ def test_audit_a_plan_that_routes_more_than_is_asked_for():
         (AUDIT / "r6_plan.json").read_text())
     asked = {one.name: one.rate_rps for one in instance.workloads}
     exact = plan.with_replicas(lambda one: one.model_copy(update={"rate_rps": asked[one.workload]}))
-    assert provision.verify(instance, plan).ok == provision.verify(instance, exact).ok
+    assert not provision.verify(instance, plan).ok and not provision.verify(instance, exact).ok
     found = provision.solve(instance, time_limit_s=2)
     assert found.verified and found.objective == 4

@@ -1,0 +1,203 @@
+"""What ``auto`` does about a plan that replays refute: it begins from the plan at hand and touches who was late.
+
+Late workloads keep a part of their rate where they are, and the rest goes to new replicas beside the plan. In the time
+that is left the whole is planned again with shorter SLOs for them; that counts where it is cheaper.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from provision.models.plans.plan import Plan, Replica
+from provision.models.plans.simulation_report import SimulationReport
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import Method
+from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Deadline, Incumbent, Outcome, Search
+from provision.models.problem.workload import FleetEntry
+from provision.solving.replayed import named, refuted, reports_of, tightened, unsure, widened
+from provision.verification.verify import verify
+
+KEPT = (0.9, 0.75, 0.5, 0.25, 0.0)
+"""Parts of their rates that late workloads keep where they are, one after the other until nobody is late."""
+REPAIRS = 4
+"""How often the whole is planned again at most."""
+HALVES = 2
+"""Planning the whole gets this part of the time left, the last time all of it: most plans take one repair."""
+LEAST_S, BESIDE_S = 0.5, 2.0
+"""Seconds for planning the whole at least, and for planning new replicas at most."""
+
+
+class Rehearsed(NamedTuple):
+    """A plan and its replays."""
+
+    plan: Plan
+    reports: list[SimulationReport]
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Repairs of plans of an instance.
+
+    Parameters
+    ----------
+    instance, method
+        The problem, and what plans it.
+    search
+        Its Search, for the seed and the parameters.
+    end
+        The Deadline after which no more is tried.
+    """
+
+    instance: Instance
+    method: Method
+    search: Search
+    end: Deadline
+
+    def repaired(self, first: Rehearsed) -> Rehearsed:
+        """A plan of which nobody is late by ``policy.holds``, if one is found; else the one at hand."""
+        beside = self.beside(first, self.instance.policy.holds)
+        again = self._anew(first, beside)
+        return again or beside or first
+
+    def beside(self, first: Rehearsed, holds: str) -> Rehearsed | None:
+        """The plan with new replicas for who is late, where nobody is then; None when none is found."""
+        late = named(self.instance, unsure(first.reports, holds))
+        for kept in KEPT:
+            if self.end.left_s <= 0:
+                break
+            plan = self._offloaded(first.plan, late, kept)
+            found = None if plan is None else self._rehearsed(plan)
+            if found is not None and not unsure(found.reports, holds):
+                return found
+        return None
+
+    def _anew(self, first: Rehearsed, best: Rehearsed | None) -> Rehearsed | None:
+        """A plan of the instance with shorter SLOs that is cheaper than the best one, if there is one soon."""
+        tight, reports, holds = self.instance, first.reports, self.instance.policy.holds
+        for left in range(REPAIRS, 0, -1):
+            late = unsure(reports, holds)
+            tight = tightened(tight, widened(self.instance, late) if left == REPAIRS else late)
+            limit_s = max((self.end.left_s) / min(left, HALVES), LEAST_S)
+            start = best.plan if best is not None and verify(tight, best.plan).ok else None
+            found = self.method.run(tight, self.search.anew(time_limit_s=limit_s, start=start, report=_unheard))
+            again = None if found.plan is None else self._rehearsed(found.plan)
+            if again is None or (best is not None and not self._cheaper(again, best)):
+                return None
+            if not unsure(again.reports, holds):
+                return again
+            reports = again.reports
+        return None
+
+    def _cheaper(self, one: Rehearsed, other: Rehearsed) -> bool:
+        objective = objective_of(self.instance)
+        return objective.better(objective.value(one.plan), objective.value(other.plan))
+
+    def _rehearsed(self, plan: Plan) -> Rehearsed | None:
+        """A plan as one of the instance, replayed; None where it does not hold on it."""
+        if not verify(self.instance, plan).ok:
+            return None
+        held = plan.model_copy(update={"instance": self.instance.name, "digest": self.instance.digest})
+        reports = reports_of(self.instance, held, self.search.seed)
+        return Rehearsed(held, reports) if reports else None
+
+    def _offloaded(self, plan: Plan, late: Mapping[str, float], kept: float) -> Plan | None:
+        """The plan whose late workloads keep a part of their rates, with new replicas for the rest."""
+        rest = self._rest(plan, late, kept)
+        if rest is None:
+            return None
+        limit_s = min(max(self.end.left_s, LEAST_S), BESIDE_S)
+        found = self.method.run(rest, self.search.anew(time_limit_s=limit_s, start=None, bound=None, report=_unheard))
+        if found.plan is None:
+            return None
+
+        def less(one: Replica) -> Replica:
+            return one.model_copy(update={"rate_rps": one.rate_rps * (kept if one.workload in late else 1.0)})
+
+        remaining = plan.with_replicas(less) if kept else _without(plan, late)
+        return remaining.model_copy(update={"gpus": (*remaining.gpus, *found.plan.gpus)})
+
+    def _rest(self, plan: Plan, late: Mapping[str, float], kept: float) -> Instance | None:
+        """The late workloads with what they do not keep, on the GPUs that the plan leaves; None where none may be."""
+        instance, standing = self.instance, Counter(one.workload for *_, one in plan.replicas())
+        workloads = []
+        for one in tightened(instance, late).workloads:
+            if one.name not in late:
+                continue
+            here = standing[one.name] if kept else 0
+            most = None if one.max_replicas is None else one.max_replicas - here
+            if most is not None and most < 1:
+                return None
+            workloads.append(one.model_copy(update={
+                "rate_rps": one.rate_rps * (1 - kept), "max_replicas": most,
+                "min_replicas": max(min(one.min_replicas, 1), one.min_replicas - here),
+                "max_share_per_gpu": min(one.max_share_per_gpu / (1 - kept), 1.0)}))
+        if not workloads or instance.policy.survive or instance.policy.even_replicas:
+            return None
+        return instance.replace(workloads=tuple(workloads), workflows=(), fleet=tuple(self._left(plan)))
+
+    def _left(self, plan: Plan) -> Iterator[FleetEntry]:
+        """The fleet less the GPUs of a plan."""
+        used = Counter(objective_of(self.instance).entries_of(plan))
+        for at, entry in enumerate(self.instance.fleet):
+            yield entry if entry.count is None else entry.model_copy(update={"count": max(entry.count - used[at], 0)})
+
+
+def _without(plan: Plan, names: Mapping[str, float]) -> Plan:
+    """The plan without replicas of some workloads, and without slices and GPUs that are then empty."""
+    gpus = []
+    for gpu in plan.gpus:
+        left = ([one for one in piece.replicas if one.workload not in names] for piece in gpu.slices)
+        slices = (piece.model_copy(update={"replicas": tuple(replicas)})
+                  for piece, replicas in zip(gpu.slices, left, strict=True))
+        held = tuple(piece for piece in slices if piece.replicas)
+        if held:
+            gpus.append(gpu.model_copy(update={"slices": held}))
+    return plan.model_copy(update={"gpus": tuple(gpus)})
+
+
+def replaced(instance: Instance, outcome: Outcome, plan: Plan) -> Outcome:
+    """The outcome with another plan and the bound that it has."""
+    objective = objective_of(instance)
+    proved = objective.proved(objective.value(plan), outcome.bound)
+    return replace(outcome, plan=plan, status="optimal" if proved else "feasible",
+                   termination="proved" if proved else "completed" if outcome.termination == "proved"
+                   else outcome.termination)
+
+
+def notes(repair: Repair, before: Rehearsed, after: Rehearsed) -> tuple[str, ...]:
+    """Lines on what replays refuted, how it ended, and what keeping every minute costs."""
+    instance, holds = repair.instance, repair.instance.policy.holds
+    return (*_repair_note(before, after, holds), *_price_note(instance, holds, before, after, repair))
+
+
+def _repair_note(before: Rehearsed, after: Rehearsed, holds: str) -> Iterator[str]:
+    late, minutes = refuted(before.reports), unsure(before.reports, holds)
+    if minutes:
+        what = f"{', '.join(late)} late" if late else f"{', '.join(minutes)} late by chance in some minute"
+        left = unsure(after.reports, holds)
+        ended = f"; still not sure: {', '.join(left)}" if left else ""
+        yield f"replays of a plan by the latency rule had {what}; the plan was repaired{ended}"
+
+
+def _price_note(instance: Instance, holds: str, before: Rehearsed, after: Rehearsed, repair: Repair) -> Iterator[str]:
+    """What every minute costs more than the long run, as far as plans of both are known."""
+    value = objective_of(instance).value
+    if holds == "every_minute":
+        if not refuted(before.reports) and before.plan is not after.plan:
+            yield (f"every minute holds for {value(after.plan):g}, the long run (policy.holds: long_run) for "
+                   f"{value(before.plan):g}")
+        return
+    if refuted(after.reports) or not unsure(after.reports):
+        return
+    minutes = repair.beside(after, "every_minute")
+    if minutes is not None:
+        yield (f"the long run holds for {value(after.plan):g}, every minute (policy.holds: every_minute) for "
+               f"at most {value(minutes.plan):g}")
+
+
+def _unheard(news: Incumbent) -> None:
+    """Reports on other instances are dropped: they are not about the instance itself."""
