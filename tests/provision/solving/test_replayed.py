@@ -1,12 +1,10 @@
 """A plan is replayed before it is returned; auto plans again what the replay refutes."""
 
-from time import perf_counter
-
 import numpy as np
 import pytest
 
 import provision
-from provision.models.problem.search import Search
+from provision.models.problem.search import Deadline, Search
 from provision.solving import solve as solving
 from provision.solving.repair import Repair
 from provision.solving.replayed import (
@@ -130,7 +128,7 @@ def test_a_plan_that_replays_refute_is_not_optimal(queueing, monkeypatch):
 def test_a_repair_begins_from_the_plan_at_hand(queueing):
     """Whoever is late gets new replicas; what all others have stays where it is."""
     plan, late = provision.solve(queueing, "greedy", replay=False).plan, queueing.workloads[0].name
-    repair = Repair(queueing, provision.methods()["greedy"], Search(5.0), perf_counter() + 5)
+    repair = Repair(queueing, provision.methods()["greedy"], Search(5.0), Deadline(5.0))
     mended = repair._offloaded(plan, {late: 1.1}, 0.75)
     assert provision.verify(queueing, mended).ok
     others = [[(at, piece.start, one) for at, _, piece, one in made.replicas() if one.workload != late]
