@@ -73,6 +73,9 @@ class _Parser(argparse.ArgumentParser):
             known = [option for parser in self._all() for option in parser._option_string_actions]
             meant = "".join(did_you_mean(word.partition("=")[0], known) for word in unknown if word.startswith("--"))
             verb = f" {options.verb}" if getattr(options, "verb", None) else ""
+            if misplaced := [word for word in unknown if word in known]:
+                raise InputError(f"{misplaced[0]} stands before the verb; options come after it, as in "
+                                 f"{self.prog}{verb} {misplaced[0]}")
             raise InputError(f"unrecognized arguments: {' '.join(unknown)}{meant} (see {self.prog}{verb} --help)")
         return options
 

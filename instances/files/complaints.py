@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 MOST_LINES = 10
+MOST_FIELDS = 6
+"""Of a record, that a line names."""
 QUOTE = "'"
 REMEDIES = {
     "extra_forbidden": "remove it or check its spelling",
@@ -48,7 +50,7 @@ def complaints(error: ValidationError, kind: Any = None) -> list[str]:
     kind
         The type that was asked for, where it is known; its fields tell what a misspelt one may mean.
     """
-    problems = telling(error.errors(include_url=False))
+    problems = _misspelt(telling(error.errors(include_url=False)))
     lines = list(dict.fromkeys(_line(problem, kind) for problem in problems))
     more = len(lines) - MOST_LINES
     return lines if more <= 0 else [*lines[:MOST_LINES], f"and {more} more"]
@@ -59,6 +61,16 @@ def telling(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
     return [
         one for one in errors
         if one["type"] != "too_short" or not any(_inside(other["loc"], one["loc"]) for other in errors)
+    ]
+
+
+def _misspelt(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """Without the field that is missing where one beside it is unknown: that one is told, with what it may mean."""
+    unknown = [one["loc"][:-1] for one in errors if one["type"] == "extra_forbidden"]
+    missing = [one["loc"][:-1] for one in errors if one["type"] == "missing"]
+    return [
+        one for one in errors
+        if one["type"] != "missing" or not unknown.count(one["loc"][:-1]) == missing.count(one["loc"][:-1]) == 1
     ]
 
 
@@ -73,7 +85,19 @@ def _line(problem: ErrorDetails, kind: Any) -> str:
         text += f" (got {_shown(problem['input'])})"
     if what in REMEDIES:
         text += f"; {REMEDIES[what]}"
-    return text + _meant(problem, kind)
+    return text + (_shape(problem, kind) if SHAPES.get(what) == FIELDS else _meant(problem, kind))
+
+
+def _shape(problem: ErrorDetails, kind: Any) -> str:
+    """How to write fields in place of a plain value, or which there are."""
+    models = _models_at(problem["loc"], kind)
+    fields = {name: field for model in models for name, field in model.model_fields.items()}
+    needed = [name for name, field in fields.items() if field.is_required()]
+    value = problem["input"]
+    if needed and isinstance(value, str | int | float) and not isinstance(value, bool):
+        return f"; write {{{needed[0]}: {_shown(value).strip(QUOTE)}{', ...' if len(needed) > 1 else ''}}}"
+    names = list(fields)[:MOST_FIELDS]
+    return f"; its fields are {', '.join(names)}{', ...' if len(fields) > len(names) else ''}" if names else ""
 
 
 def _message(problem: ErrorDetails) -> str:
@@ -100,13 +124,18 @@ def _meant(problem: ErrorDetails, kind: Any) -> str:
 
 
 def _fields_beside(location: Sequence[int | str], kind: Any) -> list[str]:
-    """Names of the fields that may stand where a location ends. Names of union members and list places stay."""
+    """Names of the fields that may stand where a location ends."""
+    return [name for model in _models_at(location[:-1], kind) for name in model.model_fields]
+
+
+def _models_at(location: Sequence[int | str], kind: Any) -> list[type[BaseModel]]:
+    """The record types that may stand at a location. Names of union members and list places stay."""
     models = list(_models(kind))
-    for part in location[:-1]:
+    for part in location:
         fields = [model.model_fields[part] for model in models if part in model.model_fields]
         tagged = [model for model in models if part in _tags(model)]
         models = [one for field in fields for one in _models(field.annotation)] or tagged or models
-    return [name for model in models for name in model.model_fields]
+    return models
 
 
 def _models(kind: Any) -> Iterator[type[BaseModel]]:

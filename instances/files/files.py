@@ -99,7 +99,7 @@ def check_writable(path: FilePath, force: bool = False) -> None:
         When it exists and ``force`` is not set, or it has no folder that can be written to.
     """
     try:
-        if os.path.isdir(path):
+        if os.path.isdir(path) or os.fspath(path).endswith(os.sep):
             raise InputError(f"{path}: is a folder; name a file in it")
         if os.path.lexists(path) and not force:
             raise InputError(f"{path}: exists already; choose another name or add --force")

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from provision.instances.files.files import load, validate
+from provision.instances.files.kinds import refuse_other_kinds
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import GpuType, shipped_types
 
@@ -24,7 +25,9 @@ def read_gpu_type(path: FilePath) -> GpuType:
     InputError
         When it cannot be used, or bears the name of a type that ships.
     """
-    kind = validate(GpuType, load(path), path)
+    content = load(path)
+    refuse_other_kinds(content, "a GPU type", path)
+    kind = validate(GpuType, content, path)
     if kind.name in shipped_types():
         raise InputError(f"{path}: name: {kind.name} is a GPU type that ships; give yours another name")
     if not NAME.fullmatch(kind.name):

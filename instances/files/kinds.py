@@ -9,7 +9,8 @@ from provision.models.base.errors import InputError
 if TYPE_CHECKING:
     from provision.instances.files.files import FilePath
 
-MARKS = {"an instance": {"workloads", "fleet"}, "a plan": {"instance", "gpus"}, "performance data": {"kind", "models"}}
+MARKS = {"an instance": {"workloads", "fleet"}, "a plan": {"instance", "gpus"}, "performance data": {"kind", "models"},
+         "a GPU type": {"product", "sms"}}
 """Fields that a kind of file has and no other kind has all of."""
 
 

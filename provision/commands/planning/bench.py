@@ -24,6 +24,7 @@ from provision.instances.generators.families import FAMILIES
 from provision.instances.ledger.ledger import better, entry, joined, ledger
 from provision.instances.read import read, write
 from provision.models.base.errors import InputError, UnsupportedError
+from provision.models.base.spelling import did_you_mean
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.problem.objective import objective_of
 from provision.sweeps.run import solved
@@ -101,7 +102,8 @@ def _names(families: Sequence[str]) -> list[str]:
     """The instances of these families."""
     for family in families:
         if family not in FAMILIES:
-            raise InputError(f"unknown family {family!r}; use any of {', '.join(FAMILIES)}")
+            known = f"use any of {', '.join(FAMILIES)}{did_you_mean(family, FAMILIES)}"
+            raise InputError(f"unknown family {family!r}; {known}")
     return [name for family in families or FAMILIES for name in FAMILIES[family]]
 
 

@@ -119,14 +119,16 @@ def _row(instance: Instance, name: str, comparison: Comparison) -> TableRow:
 
 
 def _print(rows: Sequence[TableRow], columns: Sequence[str]) -> None:
-    """A table of those that tried, a line for each that has something to say, and one for all others."""
+    """A table of those that tried, a line for each that has something to say, and one for all that cannot."""
     tried = [row for row in rows if row["status"] != NOT_APPLICABLE]
     if tried:
         print_table(columns, [[cell(row, column) for column in columns] for row in tried])
-    for row in tried:
+    refused = [row for row in rows if row["status"] == NOT_APPLICABLE]
+    for row in [*tried, *(refused if len(refused) == 1 else ())]:
         if row["reason"]:
             print(f"{row['method']}: {row['reason']}")
-    _refused([row["method"] for row in rows if row["status"] == NOT_APPLICABLE])
+    if len(refused) > 1:
+        _refused([row["method"] for row in refused])
 
 
 def _refused(names: Sequence[str]) -> None:
