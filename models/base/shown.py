@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from provision.models.base.errors import InputError
+from provision.models.base.register import Register
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-PAINTER = "provision.draw.notebook"
-"""How things look is not for this floor to say: this module is asked, by name."""
+PAINTERS: Register[Callable[[object], str]] = Register("provision.notebook")
+"""What draws HTML. How things look is not for this floor to say: the entry point ``html`` is asked."""
 
 
 class Shown:
@@ -20,8 +20,7 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """The HTML that Jupyter asks for."""
-        html: str = import_module(PAINTER).html_of(self)
-        return html
+        return PAINTERS["html"](self)
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:

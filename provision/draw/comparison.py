@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -14,8 +15,8 @@ from provision.draw.layout import PALETTE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from provision.comparing.table import ComparisonTable
     from provision.instances.files.files import FilePath
+    from provision.models.base.arrays import Floats
 
 DASHES = ("-", "--", "-.", ":")
 """They tell methods apart in print as well."""
@@ -31,7 +32,30 @@ BEYOND = 1.05
 """Where the profile ends, behind the largest ratio that there is."""
 
 
-def draw_comparison(table: ComparisonTable, path: FilePath, force: bool = False) -> None:
+class Comparison(Protocol):
+    """What is drawn of a comparison."""
+
+    @property
+    def methods(self) -> Sequence[str]:
+        """Names, in the order of the legend."""
+
+    @property
+    def refused(self) -> Sequence[str]:
+        """Those that could plan none of the instances."""
+
+    @property
+    def units(self) -> Mapping[str, str]:
+        """What the objective of each instance counts."""
+
+    @property
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """A row per instance and method, with ``objective`` and ``objective_ci``."""
+
+    def ratios(self) -> Mapping[str, Floats]:
+        """By method, objectives over the best of the same instance and seed, ascending."""
+
+
+def draw_comparison(table: Comparison, path: FilePath, force: bool = False) -> None:
     """Write a picture of a comparison: bars on the left, the performance profile on the right.
 
     Raises
@@ -43,7 +67,7 @@ def draw_comparison(table: ComparisonTable, path: FilePath, force: bool = False)
     write_figure(comparison_figure(table), path, force)
 
 
-def comparison_figure(table: ComparisonTable) -> Figure:
+def comparison_figure(table: Comparison) -> Figure:
     """The picture of a comparison as a matplotlib figure."""
     methods = [method for method in table.methods if method not in table.refused]
     colours = {method: PALETTE[at % len(PALETTE)][0] for at, method in enumerate(methods)}
@@ -57,7 +81,7 @@ def comparison_figure(table: ComparisonTable) -> Figure:
     return figure
 
 
-def _draw_bars(axes: Axes, table: ComparisonTable, colours: dict[str, str]) -> None:
+def _draw_bars(axes: Axes, table: Comparison, colours: dict[str, str]) -> None:
     """Mean objectives over the best one, by instance; a missing bar is a method without a plan that holds."""
     rows = {(row["instance"], row["method"]): row for row in table.rows}
     width = BAR / max(len(colours), 1)
@@ -77,7 +101,7 @@ def _draw_bars(axes: Axes, table: ComparisonTable, colours: dict[str, str]) -> N
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_profile(axes: Axes, table: ComparisonTable, colours: dict[str, str]) -> None:
+def _draw_profile(axes: Axes, table: Comparison, colours: dict[str, str]) -> None:
     """The part of runs that lie within a factor of the best run of the same instance and seed."""
     ratios = table.ratios()
     finite = [ratio for values in ratios.values() for ratio in values[np.isfinite(values)].tolist()]

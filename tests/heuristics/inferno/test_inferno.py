@@ -11,7 +11,7 @@ from provision.heuristics.inferno.analyzer import Coefficients, Demand, Setting,
 from provision.heuristics.inferno.greedy import Choice, choose, replicas
 from provision.instances.importers.tokens.inferno import read_inferno
 
-INFERNO = Path(__file__).resolve().parents[3] / "shared" / "data" / "inferno"
+INFERNO = Path(__file__).resolve().parents[4] / "shared" / "data" / "inferno"
 COSTS, ASKED = Coefficients(17.0, 0.034, 0.001), Demand(128, 1024, itl_ms=40.0, ttft_ms=1000.0)
 
 

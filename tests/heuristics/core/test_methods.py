@@ -10,7 +10,7 @@ import provision
 from provision.instances.generators.families import repeated
 from provision.instances.importers.parvagpu import import_scenario
 
-PARVAGPU = Path(__file__).resolve().parents[3] / "shared" / "data" / "parvagpu"
+PARVAGPU = Path(__file__).resolve().parents[4] / "shared" / "data" / "parvagpu"
 measured = pytest.mark.skipif(not PARVAGPU.is_dir(), reason="ParvaGPU's tables are not beside the checkout")
 
 FLEETS = [("a100-80gb",), ("a30",), ("h100-80gb", "a30"), ("a100-80gb", "t4"), ("v100",)]

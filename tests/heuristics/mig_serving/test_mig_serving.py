@@ -20,7 +20,7 @@ from provision.models.performance.measured_segments import MeasuredSegments
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Workload
 
-PARVAGPU = Path(__file__).resolve().parents[3] / "shared" / "data" / "parvagpu"
+PARVAGPU = Path(__file__).resolve().parents[4] / "shared" / "data" / "parvagpu"
 NAMES = ("mig-serving-fast", "mig-serving-slow", "paris")
 A30 = ("1g.6gb", "2g.12gb", "4g.24gb")
 QUICK = {"patience": 2, "playouts": 3}
