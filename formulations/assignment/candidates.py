@@ -137,7 +137,7 @@ class PatternCandidates(Candidates):
         least_ms = min(fastest_ms(self.instance, model) for model in one.models)
         if math.isinf(least_ms):
             return runs_nowhere(self.instance, one)
-        enough_ms = math.ceil(least_ms / self.instance.policy.budget_ms(1.0) * 1000) / 1000
+        enough_ms = math.ceil(least_ms / self.instance.policy.part_of_slo * 1000) / 1000
         return (f"workload {one.name}: no slice meets slo_ms {one.slo_ms:g}; the fastest takes {least_ms:.4g} ms: "
                 f"slo_ms {enough_ms:g} or more would work")
 

@@ -88,7 +88,7 @@ def capacity_rps(
     budget_ms, found = instance.budget_ms(workload) * (1 + TOLERANCE), np.zeros(len(batch))
     kept = latency_ms <= budget_ms
     hold_ms = 1000 * batch[kept] / throughput_rps[kept]
-    found[kept] = instance.policy.rule_for(workload).most_rps(batch[kept], 1, hold_ms, latency_ms[kept], budget_ms)
+    found[kept] = instance.policy.rule_for(workload).capacity_rps(batch[kept], 1, hold_ms, latency_ms[kept], budget_ms)
     return found
 
 

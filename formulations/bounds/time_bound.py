@@ -96,14 +96,14 @@ def _on_slices(problem: Problem, slice_types: Sequence[int]) -> Floats:
 
 def _network_rps(instance: Instance, data: FittedNetworks, profile: str, group: Group) -> float:
     """What the whole time of a shared slice carries of a group: n processes never run faster than Z + n S."""
-    gpu, budget_ms, most = gpu_type(data.gpu), instance.policy.budget_ms(group.slo_ms), 0.0
+    gpu, budget_ms, most = gpu_type(data.gpu), group.slo_ms * instance.policy.part_of_slo, 0.0
     for name in set(group.models) & set(data.models) if profile in data.profiles else ():
         network = data.models[name].coefficients
         size = np.array([one for one in data.batches if one <= network.max_batch])[:, None]
         count = np.arange(1, min(network.max_processes, gpu.mps_clients) + 1)
         think_ms, slice_ms = work_ms_array(network, size, count, gpu.slice_compute(profile))
         hold_ms = think_ms + count * slice_ms
-        rps = instance.shared_rule.most_rps(size, count, hold_ms, hold_ms, budget_ms) * hold_ms / (count * slice_ms)
+        rps = instance.shared_rule.capacity_rps(size, count, hold_ms, hold_ms, budget_ms) * hold_ms / (count * slice_ms)
         most = max(most, float(rps.max()))
     return most
 
@@ -113,7 +113,7 @@ def _on_parts(problem: Problem, data: Gpulets) -> tuple[Floats, NDArray[np.int64
     instance, shares = problem.instance, sorted({share for split in data.splits for share in split})
     most = np.zeros((len(problem.groups), len(shares)))
     for at, group in enumerate(problem.groups):
-        budget_ms = instance.policy.budget_ms(group.slo_ms)
+        budget_ms = group.slo_ms * instance.policy.part_of_slo
         for name in set(group.models) & set(data.models):
             for number, share in enumerate(shares):
                 busy_ms = np.array([data.models[name].execution_ms(one, share, data.scaling) for one in data.batches])
@@ -124,7 +124,7 @@ def _on_parts(problem: Problem, data: Gpulets) -> tuple[Floats, NDArray[np.int64
 
 def _turning_rps(rule: LatencyRule, batch: NDArray[np.int64], busy_ms: Floats, budget_ms: float) -> Floats:
     """(batches,) rates that replicas do not exceed alone, or in a cycle as short as their own batch."""
-    rps = rule.most_rps(batch, 1, busy_ms, busy_ms, budget_ms)
+    rps = rule.capacity_rps(batch, 1, busy_ms, busy_ms, budget_ms)
     while (more := (rps > 0) & (rule.cycle_room_ms(batch, rps, busy_ms, budget_ms) >= busy_ms)).any():
         rps = np.where(more, rps * STEP, rps)
     return rps

@@ -70,7 +70,7 @@ class Judge:
         if policy.rule.random_arrivals:
             return True  # what it carries is what keeps the SLO
         told_ms = policy.rule.tail_ms(replica.batch, replica.processes, found, group.rate_rps, 0.0)
-        return told_ms is None or told_ms <= policy.budget_ms(group.slo_ms) * (1 + DUST)
+        return told_ms is None or told_ms <= group.slo_ms * policy.part_of_slo * (1 + DUST)
 
     def _carried(self, member: Member, found: Prediction | None) -> float:
         """Requests/s that a replica carries within its SLO; 0 where it cannot keep it."""

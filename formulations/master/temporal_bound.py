@@ -49,7 +49,7 @@ def _asks_less(problem: Problem, data: Gpulets) -> bool:
     """Whether batches beyond half of the SLO, alone on a part, never carry more than others can, or than is asked."""
     policy, rule = problem.instance.policy, problem.instance.shared_rule
     rows = [(group, name) for group in problem.groups for name in group.models if name in data.models]
-    budget_ms = np.array([policy.budget_ms(group.slo_ms) for group, _ in rows])[:, None]
+    budget_ms = np.array([group.slo_ms * policy.part_of_slo for group, _ in rows])[:, None]
     asked_rps = np.array([group.rate_rps for group, _ in rows])[:, None]
     tables = TurnTables(data, [name for _, name in rows], budget_ms.ravel(), asked_rps.ravel(), rule)
     for share in range(len(tables.shares)):
@@ -57,7 +57,7 @@ def _asks_less(problem: Problem, data: Gpulets) -> bool:
         for pressure in [ALONE] if alone else np.unique(tables.pressure[tables.rest_of(share)]).tolist():
             busy_ms = tables.beside(share, pressure)
             short = 2 * busy_ms <= budget_ms
-            most_rps = np.minimum(rule.most_rps(tables.batches, 1, busy_ms, busy_ms, budget_ms), asked_rps)
+            most_rps = np.minimum(rule.capacity_rps(tables.batches, 1, busy_ms, busy_ms, budget_ms), asked_rps)
             shorter_rps = np.where(short, 1000 * tables.batches / busy_ms, 0.0).max(axis=1, keepdims=True)
             if (~short & (most_rps > shorter_rps)).any():
                 return False

@@ -53,7 +53,7 @@ def _explain(instance: Instance, workload: Workload) -> str:
     latency = min(fastest_ms(instance, model) for model in workload.models)
     if math.isinf(latency):
         return runs_nowhere(instance, workload)
-    enough = latency / instance.policy.budget_ms(1.0)
+    enough = latency / instance.policy.part_of_slo
     return (
         f"workload {workload.name}: no slice meets slo_ms {workload.slo_ms:g} (batch latency at most "
         f"{instance.budget_ms(workload):.4g} ms; the fastest takes {latency:.4g} ms); "

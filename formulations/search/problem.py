@@ -234,7 +234,7 @@ class Problem:
         The least is for the smallest share of a slice that keeps the SLO. Both are 0 where no slice can run it.
         """
         at, smallest, most = self.position[group], math.inf, 0.0
-        budget_ms = self.instance.policy.budget_ms(group.slo_ms)
+        budget_ms = group.slo_ms * self.instance.policy.part_of_slo
         for one in self.shareable:
             slice_type = self.segments.slice_types[one.slice_type]
             for model in set(group.models) & set(one.data.models):

@@ -266,7 +266,7 @@ class Instance(Shown, Record):
         """Longest latency allowed for a workload, in ms: of a batch, under ``queueing`` or with tokens of a request."""
         if workload.tokens:
             return self.policy.limits_of(workload).e2e_ms
-        return self.policy.budget_ms(workload.slo_ms)
+        return workload.slo_ms * self.policy.part_of_slo
 
     @property
     def random_arrivals(self) -> bool:

@@ -301,9 +301,10 @@ class Policy(Record):
         """The latency rule for the traffic of a workload's replicas."""
         return self.rule.under(self.traffic_of(workload))
 
-    def budget_ms(self, slo_ms: float) -> float:
-        """Longest latency that an SLO leaves room for, in ms: of a batch, with ``queueing`` of a task."""
-        return self.rule.budget_ms(slo_ms, self.safety)
+    @property
+    def part_of_slo(self) -> float:
+        """The part of an SLO that a batch may take, with ``queueing`` a request; language models have `limits_of`."""
+        return self.rule.part_of_slo * self.safety
 
     def queue_delay_ms(self, slo_ms: float, latency_ms: float) -> float:
         """Longest time that a task should wait for its batch to fill while a process is idle, in ms."""

@@ -4,13 +4,11 @@ It is for the most throughput of shared GPUs with one replica per workload, InSS
 rate of its workload, and how long its batch takes to fill is known. Nothing waits to begin with.
 """
 
-from typing import Self
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from provision.models.performance.operating_points import OperatingPoints, Prediction
-from provision.models.traffic.rule import Bends, Traffic, full_rate
+from provision.models.performance.operating_points import Prediction
+from provision.models.traffic.rule import LatencyRule
 from provision.models.traffic.task_latency import task_latency_ms
 
 Floats = NDArray[np.float64]
@@ -20,30 +18,8 @@ FILLED = frozenset({"interference"})
 """The features of performance data of which it is known how batches fill."""
 
 
-class FullBatches:
+class FullBatches(LatencyRule):
     """The wait of a batch's first request and the batch together take no more than the SLO times ``safety``."""
-
-    random_arrivals = False
-
-    def under(self, traffic: Traffic) -> Self:
-        """Itself: arrivals are even."""
-        return self
-
-    def budget_ms(self, slo_ms: float, safety: float) -> float:
-        """The SLO, in ms, times ``safety``."""
-        return slo_ms * safety
-
-    def queue_delay_ms(self, slo_ms: float, safety: float, latency_ms: float) -> float:
-        """What a batch leaves of the SLO, in ms."""
-        return max(0.0, slo_ms * safety - latency_ms)
-
-    def best_points(self, points: OperatingPoints, max_processes: int, budgets_ms: Floats) -> Floats:
-        """The points of most throughput that are in budget when requests come at that throughput."""
-        answered_ms = task_latency_ms(1, points.batch, points.throughput_rps, points.latency_ms)
-        keeps = (points.processes <= max_processes) & (answered_ms <= budgets_ms[:, None])
-        worth = np.where(keeps, points.throughput_rps, 0.0)
-        rows = np.column_stack([points.throughput_rps, points.latency_ms, points.batch, points.processes])
-        return np.where(worth.max(axis=1, initial=0)[:, None] > 0, rows[worth.argmax(axis=1)], 0.0)
 
     def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
                 processes: ArrayLike = 1) -> Floats:
@@ -53,25 +29,17 @@ class FullBatches:
         room: Floats = np.asarray(budget_ms) - task_latency_ms(1, batch, rate_rps, load_ms)
         return np.minimum(room, every_ms)
 
-    def most_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
-                 budget_ms: ArrayLike) -> Floats:
+    def capacity_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
+                     budget_ms: ArrayLike) -> Floats:
         """The throughput, where filling a batch at that rate and running it are in the budget."""
         throughput_rps = 1000 * np.asarray(batch, float) * np.asarray(processes) / np.asarray(hold_ms)
         answered_ms = task_latency_ms(1, batch, throughput_rps, latency_ms)
         return np.where(answered_ms <= np.asarray(budget_ms), throughput_rps, 0.0)
 
-    def bends(self, batch: int, load_ms: float, budget_ms: float) -> Bends:
-        """The throughput, where a batch is in the budget."""
-        return full_rate(batch, budget_ms - load_ms)
-
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:
         """What a full batch leaves of the budget, and no longer than it takes for the next one to arrive."""
         return self.room_ms(batch, rate_rps, execution_ms, budget_ms)
-
-    def carried_rps(self, batch: int, processes: int, found: Prediction, budget_ms: float) -> float:
-        """The throughput."""
-        return found.throughput_rps
 
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
         """Latency of the first request of a batch, in ms: no other has a longer one."""

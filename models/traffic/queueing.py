@@ -19,22 +19,20 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv
 
 from provision.models.base.tolerances import SOLVER
-from provision.models.performance.operating_points import OperatingPoints, Prediction
+from provision.models.performance.operating_points import Prediction
 from provision.models.traffic.arrivals import Poisson
 from provision.models.traffic.queue_rule import bends, capacity_rps, least_patience, room_ms
-from provision.models.traffic.rule import Bends, Traffic
+from provision.models.traffic.rule import Bends, LatencyRule, Traffic
 from provision.models.traffic.turn_rule import cycle_room_ms, most_in_turns_rps, wait_ms
 
 Floats = NDArray[np.float64]
 POISSON_P99 = Traffic()
 SAFE = 1 - SOLVER
 """Rates are planned for this part of the highest: the verdict reads the same tables the other way round."""
-BLOCK = 16
-"""Operating points whose rates are looked up together."""
 
 
 @dataclass(frozen=True)
-class Queueing:
+class Queueing(LatencyRule):
     """The percentile within the SLO times ``safety``, for this traffic at every replica."""
 
     traffic: Traffic = POISSON_P99
@@ -43,32 +41,6 @@ class Queueing:
     def under(self, traffic: Traffic) -> Self:
         """The rule for this traffic."""
         return type(self)(traffic)
-
-    def budget_ms(self, slo_ms: float, safety: float) -> float:
-        """The SLO, in ms, times ``safety``."""
-        return slo_ms * safety
-
-    def queue_delay_ms(self, slo_ms: float, safety: float, latency_ms: float) -> float:
-        """What a batch leaves of the budget, in ms."""
-        return max(0.0, slo_ms * safety - latency_ms)
-
-    def best_points(self, points: OperatingPoints, max_processes: int, budgets_ms: Floats) -> Floats:
-        """The points that carry the highest rate with their percentile inside each budget."""
-        table = np.column_stack([points.throughput_rps, points.latency_ms, points.batch, points.processes])
-        table = table[points.processes <= max_processes]
-        table = table[np.argsort(-table[:, 0], kind="stable")]
-        different, which = np.unique(budgets_ms, return_inverse=True)
-        best = np.zeros((len(different), 4))
-        for start in range(0, len(table), BLOCK):
-            block = table[start : start + BLOCK]
-            if block[0, 0] <= best[:, 0].min():
-                break
-            rates = self._rates_rps(block, different)
-            chosen = rates.argmax(axis=0)
-            rate = rates[chosen, np.arange(len(different))]
-            better = rate > best[:, 0]
-            best[better] = np.column_stack([rate, block[chosen, 1:]])[better]
-        return best[which]
 
     def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
                 processes: ArrayLike = 1) -> Floats:
@@ -80,8 +52,8 @@ class Queueing:
         room[asked] = room_ms(self.traffic, size[asked], count[asked], np.asarray(rate, float)[asked], left[asked])
         return room * SAFE
 
-    def most_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
-                 budget_ms: ArrayLike) -> Floats:
+    def capacity_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
+                     budget_ms: ArrayLike) -> Floats:
         """The highest rates with which the percentile stays inside the budgets."""
         found = capacity_rps(self.traffic, batch, processes, hold_ms, latency_ms, budget_ms)
         return np.where(np.asarray(latency_ms) <= budget_ms, found * SAFE, 0.0)
@@ -101,7 +73,7 @@ class Queueing:
         hold_ms = 1000 * batch * processes / found.throughput_rps
         if found.in_turns:
             return most_in_turns_rps(self.traffic.percentile, batch, hold_ms, budget_ms - found.latency_ms)
-        return float(self.most_rps(batch, processes, hold_ms, found.latency_ms, budget_ms))
+        return float(self.capacity_rps(batch, processes, hold_ms, found.latency_ms, budget_ms))
 
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
         """A latency that the percentile of a replica's requests stays below; infinite where the queue is too long."""
@@ -125,9 +97,3 @@ class Queueing:
         if not isinstance(self.traffic.arrivals, Poisson):
             return math.inf
         return float(gammaincinv(batch - 1, self.traffic.percentile / 100)) / rate_rps * 1000
-
-    def _rates_rps(self, block: Floats, budgets_ms: Floats) -> Floats:
-        """(points, budgets) rates that operating points carry with their percentile inside budgets."""
-        throughput, latency, batch, processes = (column[:, None] for column in block.T)
-        hold = 1000 * batch * processes / throughput
-        return self.most_rps(batch.astype(int), processes.astype(int), hold, latency, budgets_ms)

@@ -45,13 +45,13 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Ignite
             if first.setdefault(group.workload_class, at) != at:
                 best.same(at, first[group.workload_class])
                 continue
-            budget_ms = instance.policy.budget_ms(group.slo_ms) * LOOSE
+            budget_ms = group.slo_ms * instance.policy.part_of_slo * LOOSE
             for model, name in enumerate(group.models):
                 if name not in data.models:
                     continue
                 grid = law.grids[name]
                 hold_ms = np.stack([_beside_ms(law, grid, count, *beside) + grid.after_ms for count in counts[:-1]])
-                rps = rule.most_rps(grid.batch, 1, hold_ms, grid.load_ms + hold_ms, budget_ms) * LOOSE
+                rps = rule.capacity_rps(grid.batch, 1, hold_ms, grid.load_ms + hold_ms, budget_ms) * LOOSE
                 for level, most_rps in enumerate(np.where(np.isfinite(hold_ms), rps, 0.0)):
                     best.offer(level, at, model, most_rps, grid.batch[0].astype(int))
         tables.append(Table(best.rps, best.model, best.batch, number, np.full(len(number), units), law.unit_share,

@@ -47,7 +47,7 @@ class InterferenceOracle:
 
     def __init__(self, instance: Instance, entry: FleetEntry, data: PerformanceFile, roles: Sequence[Role],
                  copies: NDArray[np.int64]) -> None:
-        demands = [(role.models, instance.policy.budget_ms(role.slo_ms), role.rate_rps) for role in roles]
+        demands = [(role.models, role.slo_ms * instance.policy.part_of_slo, role.rate_rps) for role in roles]
         self.tables = tables_of(data, instance.shared_rule, demands)
         self.options = options_of(self.tables, demands, copies)
         self.shares = shares_of(self.tables.unit_share)

@@ -104,6 +104,6 @@ def sets(problem: Problem, slice_type: SliceType, data: PerformanceData) -> Inte
     varied = any(len(one.models) > 1 for one in groups)
     if not isinstance(data, IgniterProfiles) or slice_type.profile != WHOLE or varied:
         return None
-    demands = [(one.models, instance.policy.budget_ms(one.slo_ms), one.rate_rps) for one in groups]
+    demands = [(one.models, one.slo_ms * instance.policy.part_of_slo, one.rate_rps) for one in groups]
     choices = choices_of(instance, data.gpu, demands)
     return InterferingSets(choices, [len(one.members) for one in groups], data.hardware.unit_share)

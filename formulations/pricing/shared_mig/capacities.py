@@ -46,7 +46,7 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Fitted
             best.same(at, first[group.workload_class])
             full_rps[at] = full_rps[first[group.workload_class]]
             continue
-        budget_ms = instance.policy.budget_ms(group.slo_ms) * LOOSE
+        budget_ms = group.slo_ms * instance.policy.part_of_slo * LOOSE
         for number, name in enumerate(group.models):
             if name in data.models:
                 network = data.models[name].coefficients
@@ -75,7 +75,7 @@ def _carried_rps(network: ClosedNetwork, batch: NDArray[np.int64], processes: ND
     else:
         think_ms, slice_ms = work_ms_array(network, batch, count, compute)
         hold_ms = np.broadcast_to(think_ms + count * slice_ms, (len(processes), len(batch)))
-    return rule.most_rps(batch, processes, hold_ms, hold_ms, budget_ms)
+    return rule.capacity_rps(batch, processes, hold_ms, hold_ms, budget_ms)
 
 
 def _full_rps(network: ClosedNetwork, batch: NDArray[np.int64], compute: int) -> float:

@@ -103,7 +103,7 @@ def _under_random_arrivals(instance: Instance, workload: Workload, network: Clos
     launching = np.array([one.launching for one in levels])
     think_ms, slice_ms = longest_work_ms(network, sizes, launching, compute)
     hold_ms, many = think_ms + launching * slice_ms, np.arange(1, processes + 1)
-    rps = instance.shared_rule.most_rps(sizes[:, None, None], many[:, None], hold_ms[:, None], hold_ms[:, None],
+    rps = instance.shared_rule.capacity_rps(sizes[:, None, None], many[:, None], hold_ms[:, None], hold_ms[:, None],
                                         instance.budget_ms(workload))
     best = rps.argmax(axis=0)
     return [Choice(level, int(sizes[best[at, level]]), at + 1, 0.0, float(rps[best[at, level], at, level]), 0.0,

@@ -105,7 +105,7 @@ def _columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, lev
     """
     gpu, forgiven = gpu_type(data.gpu), 1 + FORGIVEN if relaxed else 1.0
     compute, memory_gib = gpu.slice_compute(profile), gpu.slice_memory_gib(profile) * forgiven
-    budget_ms, fill_s = policy.budget_ms(role.slo_ms) * forgiven, policy.fill_ms(role.slo_ms) / 1000
+    budget_ms, fill_s = role.slo_ms * policy.part_of_slo * forgiven, policy.fill_ms(role.slo_ms) / 1000
     room = np.array([level.processes for level in levels])
     used = least_use if relaxed else most_use
     for number, name in enumerate(role.models if profile in data.profiles else ()):
@@ -138,7 +138,7 @@ def _busy_columns(data: FittedNetworks, profile: str, policy: Policy, role: Role
     """
     gpu, forgiven = gpu_type(data.gpu), 1 + FORGIVEN if relaxed else 1.0
     compute, memory_gib = gpu.slice_compute(profile), gpu.slice_memory_gib(profile) * forgiven
-    budget_ms = policy.budget_ms(role.slo_ms) * forgiven
+    budget_ms = role.slo_ms * policy.part_of_slo * forgiven
     launching, room = (np.array([getattr(level, what) for level in levels]) for what in ("launching", "processes"))
     least_ms = min(float(work_ms_array(one.coefficients, 1, 1, compute)[1]) for one in data.models.values())
     for number, name in enumerate(role.models if profile in data.profiles else ()):

@@ -71,7 +71,7 @@ class Runner:
 
     def _run_alone(self, role: Role) -> Running | None:
         """The best operating point of a replica that has a slice to itself, when it carries the role's rate."""
-        budget_ms = np.array([self.instance.policy.budget_ms(role.slo_ms) * (1 + TOLERANCE / 2)])
+        budget_ms = np.array([role.slo_ms * self.instance.policy.part_of_slo * (1 + TOLERANCE / 2)])
         clients = self.entry.type.slice_mps_clients(self.profile)
         best, most_rps = None, role.rate_rps
         for number, model in enumerate(role.models):

@@ -94,7 +94,8 @@ class TurnOptions:
         self.asked_rps = np.array([_asked_rps(group) for group in groups])
         self.limited = np.array([bool(np.isfinite(group.most)) for group in groups])
         self.tables = TurnTables(
-            data, [name for _, _, name in self.rows], [policy.budget_ms(groups[at].slo_ms) for at, _, _ in self.rows],
+            data, [name for _, _, name in self.rows],
+            [groups[at].slo_ms * policy.part_of_slo for at, _, _ in self.rows],
             [self.asked_rps[at] for at, _, _ in self.rows], problem.instance.shared_rule)
         runs = running or {}
         self.runs = np.array([[runs.get((at, number, share), 0) for at, number, _ in self.rows]

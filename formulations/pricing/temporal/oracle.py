@@ -66,7 +66,7 @@ class TurnsOracle:
         self.model = np.array([number for _, number, _ in rows], int)
         self.start = np.searchsorted(self.role, np.arange(len(roles) + 1))
         self.tables = TurnTables(data, [name for _, _, name in rows],
-                                 np.array([instance.policy.budget_ms(roles[at].slo_ms) for at in self.role]),
+                                 np.array([roles[at].slo_ms * instance.policy.part_of_slo for at in self.role]),
                                  np.array([roles[at].rate_rps for at in self.role]), instance.shared_rule)
         self.copies, self.clients = np.minimum(copies, clients), clients
         self.memory_gib = self.tables.gpu.slice_memory_gib(WHOLE)

@@ -60,7 +60,7 @@ def _holds(problem, profile, roles, members):
         return False
     held_gib = sum(one.memory_gib for one in found)
     return held_gib <= entry.type.slice_memory_gib(profile) * (1 + ROUNDING) and all(
-        _tail_ms(problem, role, member, one) <= problem.instance.policy.budget_ms(role.slo_ms) * (1 + ROUNDING)
+        _tail_ms(problem, role, member, one) <= role.slo_ms * problem.instance.policy.part_of_slo * (1 + ROUNDING)
         and member.rate_rps <= one.throughput_rps * (1 + ROUNDING)
         for role, member, one in zip(roles, members, found, strict=True))
 

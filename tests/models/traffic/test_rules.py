@@ -20,9 +20,9 @@ FAST = 1e-6
 
 
 def test_half_of_the_slo_is_for_the_batch():
-    assert HALF.budget_ms(100, 0.9) == 45
+    assert HALF.part_of_slo == 0.5
     assert (HALF.queue_delay_ms(100, 0.9, 30), HALF.queue_delay_ms(100, 0.9, 60)) == (20, 0)
-    assert HALF.most_rps(8, 2, 20, [44, 45, 46], 45).tolist() == [800, 800, 0]
+    assert HALF.capacity_rps(8, 2, 20, [44, 45, 46], 45).tolist() == [800, 800, 0]
     assert HALF.carried_rps(8, 1, Prediction(30, 400, None), 45) == 400
     assert HALF.tail_ms(8, 1, Prediction(30, 400, None), 100, 5) is None
 

@@ -62,7 +62,7 @@ class CrowdOracle:
     def _run(self, role, count, slack):
         for number, model in enumerate(role.models):
             each_ms = self.data.models.get(model, np.inf) * count
-            budget_ms = self.instance.policy.budget_ms(role.slo_ms) * slack
+            budget_ms = role.slo_ms * self.instance.policy.part_of_slo * slack
             fits = BATCHES[each_ms * BATCHES <= budget_ms]
             if len(fits) and role.rate_rps <= 1000 / each_ms * slack:
                 return Running(number, int(fits[-1]), 1, 1.0)

@@ -6,5 +6,4 @@ from provision.models.traffic.half_slo import HalfSlo
 class Third(HalfSlo):
     """Batch times within a third of the SLO times ``safety``."""
 
-    def budget_ms(self, slo_ms, safety):
-        return slo_ms * safety / 3
+    part_of_slo = 1 / 3
