@@ -16,12 +16,31 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class SloMet:
+    """An SLO and what a replay met: the ``percentile`` of the latency in the worst replication, None if it never came.
+
+    ``name`` is that of a workload or workflow; of language models it also says which tokens are timed.
+    """
+
+    name: str
+    percentile: float
+    limit_ms: float
+    met_ms: float | None
+
+    @property
+    def margin(self) -> float | None:
+        """The part of the limit that is left, negative where it is missed; None where the percentile never came."""
+        return None if self.met_ms is None else 1 - self.met_ms / self.limit_ms
+
+
+@dataclass(frozen=True)
 class Replay:
     """A plan replayed under the traffic of its instance: how the worst workload fared, and who is late.
 
     ``over_slo`` is the ``percentile`` of the latency of ``workload`` over its SLO, in the worst of the replications.
     ``late`` are those whose percentile is over it in the long run, by all replications together and beyond chance.
     ``by_chance`` has, by name, the probability that a minute is late of those that keep it in the long run.
+    ``slos`` has every SLO that the instance states.
     """
 
     seconds: float
@@ -32,6 +51,7 @@ class Replay:
     over_slo: float
     late: tuple[str, ...]
     by_chance: Mapping[str, float] = field(default_factory=dict)
+    slos: tuple[SloMet, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)

@@ -55,14 +55,14 @@ def throughput_rps(instance: Instance, plan: Plan) -> float:
     Replicas that share a slice count as busy, all of them at once.
     """
     return math.fsum(
-        _counted_rps(instance, gpu.gpu, piece, replica, found)
+        counted_rps(instance, gpu.gpu, piece, replica, found)
         for gpu in plan.gpus for piece in gpu.slices if piece.replicas
         for replica, found in zip(piece.replicas, predict_slice(instance, gpu.gpu, piece), strict=True)
         if found is not None
     )
 
 
-def _counted_rps(instance: Instance, gpu: str, piece: Slice, replica: Replica, found: Prediction) -> float:
+def counted_rps(instance: Instance, gpu: str, piece: Slice, replica: Replica, found: Prediction) -> float:
     """What a replica adds to the throughput of a plan, in requests/s."""
     if instance.workload[replica.workload].tokens:
         return tokens_rps(instance, gpu, piece)

@@ -21,6 +21,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "simulate-trace": ("planning.replan", "replay hours of demand under replanning policies"),
     },
     "Explain": {
+        "explain": ("planning.explain", "why these GPUs, what each workload costs, what binds"),
         "show": ("planning.show", "draw the GPUs of a plan with their slices"),
         "what-if": ("planning.what_if", "other rates, SLOs, prices, GPUs: what changes, and where?"),
         "report": ("planning.report", "one page of everything: plan, proof, methods, what if, replay"),

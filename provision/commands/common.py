@@ -126,7 +126,7 @@ def shown(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-class _Kernels(ProgressColumn):
+class Kernels(ProgressColumn):
     """How many kernels were compiled so far, if any."""
 
     def render(self, task: Task) -> Text:
@@ -142,7 +142,7 @@ def progress(what: str) -> Iterator[Callable[[Incumbent], None]]:
         yield lambda incumbent: None
         return
     bar = Progress(
-        SpinnerColumn(), PLAIN, TimeElapsedColumn(), _Kernels(), console=console, transient=True
+        SpinnerColumn(), PLAIN, TimeElapsedColumn(), Kernels(), console=console, transient=True
     )
     with bar:
         task = bar.add_task(what)

@@ -7,7 +7,7 @@ overlaps goes to a lane of its own, and both are named as problems.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, groupby
@@ -17,7 +17,7 @@ from provision.draw.words import number, plural, printable, ranges
 from provision.models.hardware.gpu import WHOLE, gpu_types, known_type
 from provision.models.performance.operating_points import Prediction
 from provision.models.problem.objective import objective_of
-from provision.models.problem.prediction import predict_slice
+from provision.models.problem.prediction import counted_rps, predict_slice
 from provision.models.problem.workload import Workload
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType, MigProfile
     from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
     from provision.models.problem.instance import Instance
+
+NAMES = ("TTFT", "TPOT")
+"""What replays time of language models, as they call it after the workload's name."""
 
 ASSUMED_SLOTS = 8
 """Memory slots of a GPU whose type is unknown."""
@@ -57,7 +60,10 @@ class FillStyle(NamedTuple):
 
 
 class ReplicaBox(NamedTuple):
-    """A replica, to scale; ``model`` as in a Replica, ``rates_rps`` has one rate for every GPU of the row."""
+    """A replica, to scale; ``model`` as in a Replica, ``rates_rps`` has one rate for every GPU of the row.
+
+    ``capacity_rps`` is the most that it carries within its SLO, None where nothing predicts it.
+    """
 
     start: float
     size: float
@@ -68,6 +74,7 @@ class ReplicaBox(NamedTuple):
     model: str | None
     rates_rps: tuple[float, ...]
     prediction: Prediction | None
+    capacity_rps: float | None = None
 
     @property
     def utilisation(self) -> float | None:
@@ -124,7 +131,10 @@ class Row:
 
 
 class Served(NamedTuple):
-    """What a plan does for a workload. Predictions are None when unknown; ``asked`` is None without an instance."""
+    """What a plan does for a workload. Predictions are None when unknown; ``asked`` is None without an instance.
+
+    ``met_ms`` has TTFT and TPOT as a replay met them, where there was one.
+    """
 
     name: str
     style: FillStyle
@@ -137,6 +147,13 @@ class Served(NamedTuple):
     asked: Workload | None
     budget_ms: float | None
     planned_rps: float | None
+    capacity_rps: float | None
+    met_ms: Mapping[str, float]
+
+    @property
+    def tokens(self) -> float:
+        """Mean output tokens of a request; 0 of models that give none."""
+        return self.asked.tokens.output.counts.mean if self.asked and self.asked.tokens else 0.0
 
     @property
     def latency_slack(self) -> float | None:
@@ -169,7 +186,13 @@ class Drawing:
         for row in self.rows:
             for _, replica in row.boxes:
                 boxes[replica.workload].append(replica)
-        return tuple(_served(name, boxes[name], style, self.instance) for name, style in self.styles.items())
+        replay = self.standing.rehearsed if self.standing else None
+        met_ms = {one.name: one.met_ms for one in replay.slos if one.met_ms is not None} if replay else {}
+        return tuple(
+            _served(name, boxes[name], style, self.instance,
+                    {what: met_ms[f"{name}: {what}"] for what in NAMES if f"{name}: {what}" in met_ms})
+            for name, style in self.styles.items()
+        )
 
     @property
     def varied(self) -> bool:
@@ -331,8 +354,18 @@ def _replica_boxes(
     for index, (one, prediction) in enumerate(zip(pieces[0].replicas, predictions, strict=True)):
         rates = tuple(piece.replicas[index].rate_rps for piece in pieces)
         width = one.sm_share * scale
-        yield ReplicaBox(start, width, *_work(one), rates, prediction)
+        capacity_rps = _capacity_rps(instance, gpu, pieces[0], one, prediction)
+        yield ReplicaBox(start, width, *_work(one), rates, prediction, capacity_rps)
         start += width
+
+
+def _capacity_rps(
+    instance: Instance | None, gpu: str, piece: Slice, replica: Replica, found: Prediction | None
+) -> float | None:
+    """The most that a replica carries within its SLO; None where nothing predicts it."""
+    if instance is None or found is None or replica.workload not in instance.workload:
+        return None
+    return counted_rps(instance, gpu, piece, replica, found)
 
 
 def _idle(slots: int, slices: Sequence[SliceBox]) -> tuple[tuple[int, int], ...]:
@@ -350,7 +383,9 @@ def _idle_compute(kind: GpuType | None, slices: Sequence[SliceBox]) -> int:
     return max(0, kind.compute_slices - sum(profile.compute for profile in profiles if profile))
 
 
-def _served(name: str, boxes: Sequence[ReplicaBox], style: FillStyle, instance: Instance | None) -> Served:
+def _served(
+    name: str, boxes: Sequence[ReplicaBox], style: FillStyle, instance: Instance | None, met_ms: Mapping[str, float]
+) -> Served:
     asked = instance.workload.get(name) if instance else None
     found = [box.prediction for box in boxes if box.prediction]
     predicted = boxes and len(found) == len(boxes)
@@ -369,7 +404,15 @@ def _served(name: str, boxes: Sequence[ReplicaBox], style: FillStyle, instance: 
         asked=asked,
         budget_ms=instance.budget_ms(asked) if instance and asked else None,
         planned_rps=instance.planned_rps(asked) if instance and asked else None,
+        capacity_rps=_whole((box.capacity_rps, len(box.rates_rps)) for box in boxes) if predicted else None,
+        met_ms=met_ms,
     )
+
+
+def _whole(parts: Iterable[tuple[float | None, int]]) -> float | None:
+    """The sum of numbers, each so many times; None where one is unknown."""
+    known = [(value, many) for value, many in parts if value is not None]
+    return sum(value * many for value, many in known) if known else None
 
 
 def _models(boxes: Sequence[ReplicaBox], asked: Workload | None) -> str:

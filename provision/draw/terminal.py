@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -19,7 +19,7 @@ from provision.draw.words import number, printable, ranges, shorten
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from provision.draw.layout import FillStyle, ReplicaBox, Row, SliceBox
+    from provision.draw.layout import FillStyle, ReplicaBox, Row, Served, SliceBox
     from provision.draw.standing import Standing
     from provision.models.plans.plan import Plan
     from provision.models.problem.instance import Instance
@@ -30,7 +30,7 @@ FILLS = " ╱░╲┊"
 JOINTS = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"
 """Box-drawing characters by the arms they have: 1 up, 2 down, 4 left, 8 right."""
 
-ASCII = str.maketrans(JOINTS[1:] + FILLS[1:] + "·…", "|||-+++-+++-+++" + "/:\\'" + ".~")
+ASCII = str.maketrans(JOINTS[1:] + FILLS[1:] + "·…✓✗", "|||-+++-+++-+++" + "/:\\'" + ".~+x")
 LABEL_WIDTH = 14
 FATES_WIDTH, MODELS_WIDTH = 72, 100
 """Columns for what stands in front of a strip, at most; and for predictions, and models, in the legend, at least."""
@@ -75,17 +75,25 @@ def draw_terminal(
         Which step found the plan, for the title; None when that is not known.
     """
     console = console or Output()
+    console.print(drawn(plan, instance, console.width, standing))
+
+
+def drawn(
+    plan: Plan, instance: Instance | None, width: int, standing: Standing | None = None,
+    more: Sequence[RenderableType] = (),
+) -> Portable:
+    """What ``draw_terminal`` prints, in so many columns, with more lines between the table and the key."""
     drawing = Drawing(plan, instance, standing)
     parts: list[RenderableType] = [Text(drawing.title, "bold"), Text(drawing.summary, FAINT), Text()]
     if drawing.rows:
-        parts += [*_bars(drawing, console.width), Text()]
+        parts += [*_bars(drawing, width), Text()]
     if drawing.workloads:
-        parts += [_legend(drawing, console.width), Text(), Text(drawing.key, FAINT)]
+        parts += [_legend(drawing, width), Text(), *more, Text(drawing.key, FAINT)]
     parts += [Text(f"! {problem}", WRONG) for problem in drawing.problems]
-    console.print(_Portable(Group(*parts)))
+    return Portable(Group(*parts))
 
 
-class _Portable:
+class Portable:
     """A renderable in the characters that the console can write."""
 
     def __init__(self, inner: RenderableType) -> None:
@@ -200,6 +208,42 @@ def _filled(text: str, width: int, fill: str) -> str:
     return fill * (spare // 2) + text + fill * (spare - spare // 2)
 
 
+def _of_requests(value: Callable[[Served], float | None]) -> Callable[[Served], str]:
+    """A column for workloads without tokens."""
+    def told(one: Served) -> str:
+        found = None if one.tokens else value(one)
+        return "" if found is None else number(found)
+
+    return told
+
+
+def _limit(name: str) -> Callable[[Served], str]:
+    """A column with what a replay met of a limit on tokens; with the limit where that is not known."""
+    def told(one: Served) -> str:
+        limit_ms, met_ms = getattr(one.asked and one.asked.slo, f"{name}_ms", None), one.met_ms.get(name.upper())
+        if limit_ms is None:
+            return ""
+        return f"≤ {number(limit_ms)}" if met_ms is None else number(met_ms)
+
+    return told
+
+
+def _tokens(one: Served) -> str:
+    """Output tokens per second at the planned rate."""
+    return number(one.rate_rps * one.tokens) if one.tokens else ""
+
+
+FATES: dict[str, Callable[[Served], str]] = {
+    "capacity/s": lambda one: "" if one.capacity_rps is None else number(one.capacity_rps),
+    "tokens/s": _tokens,
+    "TTFT ms": _limit("ttft"),
+    "TPOT ms": _limit("tpot"),
+    "batch ms": _of_requests(lambda one: one.latency_ms),
+    "limit ms": _of_requests(lambda one: one.budget_ms),
+}
+"""Further columns of the table of workloads, each shown where one of them has something to tell."""
+
+
 def _legend(drawing: Drawing, width: int) -> Table:
     """A table of the workloads; with room enough the models that they run, and with an instance how they fare."""
     predicted = drawing.instance is not None and width >= FATES_WIDTH
@@ -209,14 +253,15 @@ def _legend(drawing: Drawing, width: int) -> Table:
     varied = drawing.varied and width >= MODELS_WIDTH
     if varied:
         table.add_column("model", overflow="fold")
-    fates = ("capacity/s", "batch ms", "limit ms") if predicted else ()
-    for title in ("replicas", "procs", "rate/s", *fates):
+    fates = [name for name, tell in FATES.items() if predicted and any(map(tell, drawing.workloads))]
+    several = any(one.processes != one.replicas for one in drawing.workloads)
+    for title in ("replicas", *["procs"] * several, "rate/s", *fates):
         table.add_column(title, justify="right", no_wrap=True)
     for one in drawing.workloads:
         swatch = Text(FILLS[one.style.pattern] * 3, Style(color=one.style.text, bgcolor=one.style.colour))
-        numbers = [one.rate_rps, *((one.throughput_rps, one.latency_ms, one.budget_ms) if predicted else ())]
-        shown = ["-" if value is None else number(value) for value in numbers]
-        counts: list[RenderableType] = [Text(f"{one.replicas:,}", "" if one.replicas else WRONG), f"{one.processes:,}"]
+        shown = [number(one.rate_rps), *(FATES[name](one) or "-" for name in fates)]
+        counts: list[RenderableType] = [Text(f"{one.replicas:,}", "" if one.replicas else WRONG)]
+        counts += [f"{one.processes:,}"] * several
         models = [Text(printable(one.model))] * varied
         table.add_row(swatch, Text(printable(one.name)), *models, *counts, *shown)
     return table

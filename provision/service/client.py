@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 
 from provision import InputError, Instance, Plan
 from provision.models.plans.report import Report
-from provision.models.plans.result import Replay, Result
+from provision.models.plans.result import Replay, Result, SloMet
 from provision.models.problem.search import Incumbent
 
 TRIES, WAIT_S = 5, 1.0
@@ -55,7 +55,8 @@ class Client:
         rest = {name: found[name] for name in Result.__dataclass_fields__ if name in found}
         replay = rest.pop("replay", None)
         if replay:
-            replay = Replay(**replay | {"late": tuple(replay["late"])})
+            replay = Replay(**replay | {"late": tuple(replay["late"]),
+                                        "slos": tuple(SloMet(**one) for one in replay.get("slos", ()))})
         made = {"plan": plan and Plan(**plan), "report": verdict and Report(**verdict), "replay": replay}
         return Result(**rest | made)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from provision.models.plans.simulation_report import SimulationSettings
     from provision.models.problem.instance import Instance
 
-NAMES = ("first token", "per output token")
+NAMES = ("TTFT", "TPOT")
 """What is timed beside the whole answer, as a report calls it after the workload's name."""
 LARGEST_SEED = 2**31
 

@@ -7,7 +7,7 @@ that is left the whole is planned again with shorter SLOs for them; that counts 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -27,6 +27,8 @@ REPAIRS = 4
 """How often the whole is planned again at most."""
 HALVES = 2
 """Planning the whole gets this part of the time left, the last time all of it: most plans take one repair."""
+PLANNING = 0.7
+"""The part of the time left for planning the whole again; the rest is for replaying that plan."""
 LEAST_S, BESIDE_S = 0.5, 2.0
 """Seconds for planning the whole at least, and for planning new replicas at most."""
 
@@ -50,12 +52,15 @@ class Repair:
         Its Search, for the seed and the parameters.
     end
         The Deadline after which no more is tried.
+    tell
+        Told in words what is done.
     """
 
     instance: Instance
     method: Method
     search: Search
     end: Deadline
+    tell: Callable[[str], None] = lambda text: None
 
     def repaired(self, first: Rehearsed) -> Rehearsed:
         """A plan of which nobody is late by ``policy.holds``, if one is found; else the one at hand."""
@@ -81,7 +86,10 @@ class Repair:
         for left in range(REPAIRS, 0, -1):
             late = unsure(reports, holds)
             tight = tightened(tight, widened(self.instance, late) if left == REPAIRS else late)
-            limit_s = max((self.end.left_s) / min(left, HALVES), LEAST_S)
+            if self.end.left_s < LEAST_S:
+                return None
+            self.tell(f"planning again for {', '.join(late)}")
+            limit_s = max(self.end.left_s * PLANNING / min(left, HALVES), LEAST_S)
             start = best.plan if best is not None and verify(tight, best.plan).ok else None
             found = self.method.run(tight, self.search.anew(time_limit_s=limit_s, start=start, report=_unheard))
             again = None if found.plan is None else self._rehearsed(found.plan)
@@ -101,7 +109,7 @@ class Repair:
         if not verify(self.instance, plan).ok:
             return None
         held = plan.model_copy(update={"instance": self.instance.name, "digest": self.instance.digest})
-        reports = reports_of(self.instance, held, self.search.seed)
+        reports = reports_of(self.instance, held, self.search.seed, self.end, self.tell)
         return Rehearsed(held, reports) if reports else None
 
     def _offloaded(self, plan: Plan, late: Mapping[str, float], kept: float) -> Plan | None:

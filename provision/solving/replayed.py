@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -19,9 +19,10 @@ from scipy.special import stdtr, stdtrit
 from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
-from provision.models.plans.result import Replay
+from provision.models.plans.result import Replay, SloMet
 from provision.models.plans.simulation_report import TAIL_LEVELS, SimulatedWorkload, SimulationReport
 from provision.models.problem.instance import Instance
+from provision.models.problem.search import Deadline, Stopwatch
 from provision.models.problem.workload import Workload
 from provision.simulation.simulate import simulate
 from provision.simulation.tokens import further_limits
@@ -30,6 +31,9 @@ SECONDS, LEAST_S = 60.0, 1.0
 """Length of a replay at most and at least."""
 REPLICATIONS, MOST_REPLICATIONS = 8, 16
 """How often a replay is repeated, as far as MOST_REQUESTS allow."""
+TRIED_S = (1.0, 4.0)
+FEWEST = 3
+"""Replays are shortened so that there is time for FEWEST; two of TRIED_S seconds tell how long replays take."""
 MOST_REQUESTS = 4e6
 """Requests of all replays of a plan: a few seconds of compute."""
 MANY = 10_000
@@ -44,21 +48,73 @@ LEAST_SLO = 0.5
 """The part of its SLO that a repair leaves a workload at least."""
 
 
-def reports_of(instance: Instance, plan: Plan, seed: int) -> list[SimulationReport]:
-    """Replays of a plan under the traffic of the instance, with seeds from ``seed`` on; none where it cannot be."""
+def reports_of(
+    instance: Instance, plan: Plan, seed: int, end: Deadline | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> list[SimulationReport]:
+    """Replays of a plan under the traffic of the instance.
+
+    Parameters
+    ----------
+    instance, plan
+        The Instance and its Plan.
+    seed
+        Of the first replay; each further one has the next seed.
+    end
+        When to be done: there are fewer and shorter replays then, but at least a short one. None for no limit.
+    tell
+        Told which replay is played.
+
+    Returns
+    -------
+    list of SimulationReport
+        Empty where the plan cannot be replayed.
+    """
+    seconds, replications = _lengths(instance)
+    reports: list[SimulationReport] = []
+    try:
+        if end is not None:
+            seconds = _fitting_s(instance, plan, seed, seconds, end)
+        for number in range(replications):
+            tell(f"replaying {number + 1} of {replications}")
+            watch = Stopwatch()
+            reports.append(simulate(instance, plan, seconds, seed + number))
+            if end is not None and watch.elapsed_s > end.left_s:
+                break
+    except InputError:
+        return []
+    return reports
+
+
+def _lengths(instance: Instance) -> tuple[float, int]:
+    """Seconds of arrivals in a replay, and the number of replays, as long as there is time."""
     rate_rps = sum(one.rate_rps for one in instance.workloads)
     longest = max((MANY / one.rate_rps for one in instance.workloads if one.tokens and one.rate_rps), default=SECONDS)
     seconds = min(max(SECONDS, longest), MOST_REQUESTS / REPLICATIONS / rate_rps) if rate_rps else LEAST_S
     seconds = max(seconds, LEAST_S)
     possible = int(MOST_REQUESTS / (rate_rps * seconds)) if rate_rps else REPLICATIONS
-    replications = min(max(possible, REPLICATIONS), MOST_REPLICATIONS)
-    try:
-        return [simulate(instance, plan, seconds, seed + number) for number in range(replications)]
-    except InputError:
-        return []
+    return seconds, min(max(possible, REPLICATIONS), MOST_REPLICATIONS)
 
 
-def replay_of(reports: list[SimulationReport]) -> Replay | None:
+def _fitting_s(instance: Instance, plan: Plan, seed: int, seconds: float, end: Deadline) -> float:
+    """Seconds of arrivals that can be replayed FEWEST times until then, as two short replays tell.
+
+    The first one may be spent on loading kernels; what the second one takes more than it grows with its length.
+    """
+    took_s: list[float] = []
+    for length in TRIED_S:
+        watch = Stopwatch()
+        simulate(instance, plan, min(length, seconds), seed)
+        took_s.append(watch.elapsed_s)
+        left_s = end.left_s / FEWEST
+        if took_s[-1] * seconds / length <= left_s:
+            return seconds
+    (short, long), grows = TRIED_S, took_s[1] - took_s[0]
+    possible = long * left_s / took_s[1] if grows <= 0 else long + (left_s - took_s[1]) * (long - short) / grows
+    return min(max(possible, LEAST_S), seconds)
+
+
+def replay_of(instance: Instance, reports: list[SimulationReport]) -> Replay | None:
     """What replays say of a plan, in the long run and of a minute."""
     if not reports:
         return None
@@ -70,12 +126,24 @@ def replay_of(reports: list[SimulationReport]) -> Replay | None:
         if times[0].workload not in late and chance > BEYOND:
             by_chance[times[0].workload] = chance
     return Replay(seconds, len(reports), settings.seed, worst.workload, worst.percentile, worst.over_slo, tuple(late),
-                  by_chance)
+                  by_chance, tuple(_slos(instance, reports)))
+
+
+def _slos(instance: Instance, reports: list[SimulationReport]) -> Iterator[SloMet]:
+    """Every SLO with what the worst replay met.
+
+    Left out are whole answers of language models, where only their tokens have limits, and who has no traffic.
+    """
+    answers = {one.name for one in instance.workloads if one.slo is not None and one.slo.e2e_ms is None}
+    for times in _timed(reports):
+        worst = max(times, key=lambda one: one.over_slo)
+        if worst.workload not in answers and worst.offered_rps:
+            yield SloMet(worst.workload, worst.percentile, worst.slo_ms, worst.at_slo.mean_ms)
 
 
 def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
     """What a plan's workloads meet under the traffic of the instance; None where it cannot be replayed."""
-    return replay_of(reports_of(instance, plan, seed))
+    return replay_of(instance, reports_of(instance, plan, seed))
 
 
 def unsure(reports: list[SimulationReport], holds: str = "every_minute") -> dict[str, float]:
@@ -131,6 +199,8 @@ def minute_late(late: Floats, limit: float, seconds: float) -> float:
 def swing(draws: Floats, seconds: float) -> float:
     """How far a further minute may lie above the mean of these draws, each of so many ``seconds``."""
     many = len(draws)
+    if many < 2:
+        return 0.0  # one draw tells nothing about the next one
     bound = stdtrit(many - 1, 1 - BEYOND) * math.sqrt(1 + 1 / many)
     return float(bound * draws.std(ddof=1) * math.sqrt(min(seconds / SECONDS, 1.0)))
 
@@ -188,13 +258,3 @@ def widened(instance: Instance, over_slo: Mapping[str, float]) -> dict[str, floa
     if 2 * len(named) < len(names):
         return dict(over_slo)
     return {**dict.fromkeys(names, statistics.median(named)), **over_slo}
-
-
-def lines(replay: Replay | None) -> Iterator[str]:
-    """A sentence about a replay."""
-    if replay is not None:
-        late = f"late: {', '.join(replay.late)}" if replay.late else "nobody late in the long run"
-        chances = ", ".join(f"{name} {chance:.0%}" for name, chance in replay.by_chance.items())
-        late += f"; a minute is late by chance: {chances}" if chances else ""
-        yield (f"replayed {replay.replications} x {replay.seconds:g} s: worst P{replay.percentile:g} "
-               f"{replay.over_slo:.2f} of its SLO ({replay.workload}), {late}")

@@ -14,6 +14,7 @@ from provision.models.base.errors import InputError, MethodError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Replay, Result
+from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.objective import objective_of
@@ -27,8 +28,8 @@ from provision.solving.size import check_size
 from provision.verification.verify import verify
 
 LONGEST_S = 1e7
-FIRST = 0.7
-"""The part of the time limit for the search; the rest is for repairs."""
+FIRST, ALONE = 0.7, 0.9
+"""The part of the time limit for the search; the rest is for replays and repairs, or for replays alone."""
 READING = 0.5
 """The part of the time limit that may be over when the search begins."""
 ITERATIONS = 10
@@ -44,6 +45,7 @@ def solve(
     start: Plan | None = None,
     replay: bool | None = None,
     started: float | None = None,
+    tell: Callable[[str], None] = lambda text: None,
     **parameters: Any,
 ) -> Result:
     """Plan an instance with one method and verify the plan.
@@ -65,13 +67,15 @@ def solve(
     start
         A plan to begin with, of a like instance; it counts where it holds on this one.
     replay
-        Whether to replay the plan under the instance's traffic (seconds of compute, beyond the time limit); by default
-        where the latency rule is for random arrivals. Under such a rule ``auto`` then keeps a part of its time for
+        Whether to replay the plan under the instance's traffic; by default where the latency rule is for random
+        arrivals. A part of the time limit is kept for that, and under such a rule ``auto`` keeps more of it for
         repairs, of what ``policy.holds`` asks for, and a plan that is late in the long run is ``refuted``. The
         bound is that of the instance as it is.
     started
         When the time began to count, by ``time.perf_counter()``; by default now. Reading the instance counts, and so
         does what came before the call; half of the limit is left for the search even so.
+    tell
+        Called with a few words on what is done after the search, such as ``replaying 3 of 8``.
     parameters
         The method's own.
 
@@ -110,7 +114,7 @@ def solve(
     repairs = replay and chosen.name == "auto" and instance.random_arrivals
     begun = _holding(instance, start)
     left_s = time_limit_s - min(watch.elapsed_s, time_limit_s * READING)
-    first_s = left_s * (FIRST if repairs else 1)
+    first_s = left_s * (FIRST if repairs else ALONE if replay else 1)
     search = Search(first_s, seed, settings, listener, begun)
     outcome = listener.attend(chosen, instance, search)
     build_s, solve_s = outcome.build_seconds, outcome.solve_seconds
@@ -119,17 +123,20 @@ def solve(
     found: Replay | None = None
     repaired: tuple[str, ...] = ()
     if replay and outcome.plan is not None:
-        reports = reports_of(instance, outcome.plan, seed)
-        found = replay_of(reports)
-        if repairs and unsure(reports):
-            spent_s = min(build_s + solve_s, first_s)  # without what was compiled meanwhile
-            repair = Repair(instance, chosen, search, Deadline(left_s - spent_s))
-            before = after = Rehearsed(outcome.plan, reports)
-            if unsure(reports, instance.policy.holds):
-                after = repair.repaired(before)
-                outcome = replaced(instance, outcome, after.plan)
-            repaired, reports = notes(repair, before, after), after.reports
-            found = replay_of(reports)
+        spent_s = min(build_s + solve_s, first_s)  # without what was compiled meanwhile
+        repair = Repair(instance, chosen, search, Deadline(left_s - spent_s), tell)
+        reports: list[SimulationReport] = []
+        try:
+            before = after = Rehearsed(outcome.plan, reports_of(instance, outcome.plan, seed, repair.end, tell))
+            reports = before.reports
+            if repairs and unsure(reports):
+                if unsure(reports, instance.policy.holds):
+                    after = repair.repaired(before)
+                    outcome, reports = replaced(instance, outcome, after.plan), after.reports
+                repaired = notes(repair, before, after)
+        except KeyboardInterrupt:
+            repaired = ("stopped while the plan was replayed",)
+        found = replay_of(instance, reports)
         if instance.random_arrivals and refuted(reports) and outcome.status in ("optimal", "feasible"):
             outcome = replace(outcome, status="refuted")
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None

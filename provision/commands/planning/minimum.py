@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.commands.common import add_force, add_json, print_json, progress, verdict
-from provision.commands.planning.solve import headline
-from provision.draw.terminal import draw_terminal
+from provision.commands.common import add_force, add_json, print_json, verdict
+from provision.commands.live import planning
+from provision.commands.planning.solve import print_answer
 from provision.instances.files.files import check_writable, load, validate
 from provision.instances.importers.tokens.inference_perf import read_inference_perf
 from provision.instances.importers.tokens.minimum import minimum_instance
@@ -14,7 +14,6 @@ from provision.instances.read import write
 from provision.models.base.errors import InputError
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.performance.tokens.loads import TokenCounts
-from provision.solving.replayed import lines
 from provision.solving.solve import solve
 
 if TYPE_CHECKING:
@@ -50,17 +49,14 @@ def _run(options: Namespace) -> int:
                                 options.tpot_ms, options.percentile, prompt, output)
     if options.instance:
         write(instance, options.instance, options.force)
-    with progress("minimum") as report:
-        result = solve(instance, time_limit_s=options.time_limit, report=report)
+    with planning(instance, "auto") as watch:
+        result = solve(instance, time_limit_s=options.time_limit, report=watch.report, tell=watch.tell)
     if options.out and result.plan is not None:
         write(result.plan, options.out, options.force)
     if options.json:
         print_json(result.summary() | {"plan_file": options.out if result.plan is not None else None})
     else:
-        for line in (headline(instance, result), *lines(result.replay)):
-            print(line)
-        if result.plan is not None:
-            draw_terminal(result.plan, instance)
+        print_answer(instance, result)
     return verdict(result.verified, result.status if result.plan is None else "violated")
 
 

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from provision import draw
+from provision.answers.difference import difference
 from provision.commands.common import add_force, add_json, counting, print_json, print_table, verdict
 from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture
+from provision.draw.verdict import money
+from provision.draw.words import plural
 from provision.formulations.replanning.counts import ALLOWED
 from provision.instances.files.demand import COLUMNS, TWO_WAVES, at_rates, read_demand, two_waves
 from provision.instances.files.files import check_writable, write_text
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from provision.instances.files.demand import Demand
+    from provision.models.plans.plan import Plan
     from provision.models.problem.instance import Instance
     from provision.replanning.replan import Replan
     from provision.sweeps.table import TableRow
@@ -114,7 +118,7 @@ def _replan(options: Namespace) -> int:
         head = {"instance": instance.name, "digest": instance.digest, "allow": options.allow}
         print_json(head | found.summary() | {"plan_file": options.out if found.plan else None})
     else:
-        _print_replan(found, options)
+        _print_replan(instance, plan, found, options)
     return verdict(found.plan is not None, found.status)
 
 
@@ -140,20 +144,19 @@ def _print_curve(rows: Sequence[TableRow], options: Namespace) -> int:
     return 0 if any(row["objective"] is not None for row in rows) else 1
 
 
-def _print_replan(found: Replan, options: Namespace) -> None:
+def _print_replan(instance: Instance, plan: Plan, found: Replan, options: Namespace) -> None:
     if found.plan is None:
         none = f"nothing fits with --allow {options.allow}"
         print(f"{found.status}: {'a longer --time-limit may help' if found.status == 'unknown' else none}")
         return
     cost_per_hour = known(found.report).cost_per_hour
-    cost = f", {cost_per_hour:.2f} per hour" if cost_per_hour is not None else ""
-    changed_by = {name.replace("_", " "): number for name, number in known(found.changes)._asdict().items() if number}
-    changes = ", ".join(f"{number} {name}" for name, number in changed_by.items())
-    print(f"{len(found.plan.gpus)} GPUs{cost} - {found.status} for cost and changes together, verified")
-    print(f"changes: {changes or 'none'}")
-    print(f"replicas that go on carry at least {found.staying:.0%} of every workload's rate while the rest changes")
+    cost = f", {money(cost_per_hour)}" if cost_per_hour is not None else ""
+    proven = "proven best" if found.status == "optimal" else found.status
+    print(f"{plural(found.plan.gpu_count, 'GPU')}{cost}: {proven} for cost and changes together, verified.")
+    print("\n".join(difference(instance, plan, found.plan)))
+    print(f"Replicas that go on carry at least {found.staying:.0%} of every workload's rate while the rest changes.")
     if options.out:
-        print(f"plan written to {options.out}")
+        print(f"Plan written to {options.out}")
 
 
 def _trace(options: Namespace) -> int:

@@ -5,28 +5,31 @@ from __future__ import annotations
 from argparse import BooleanOptionalAction
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from provision import draw
-from provision.commands.common import add_force, add_json, print_json, progress, shown, verdict
+from provision.commands.common import add_force, add_json, print_json, verdict
+from provision.commands.live import planning
 from provision.commands.planning.verify import print_second
 from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture
+from provision.draw.output import Output
 from provision.draw.page import render_page
 from provision.draw.standing import standing_of
-from provision.draw.terminal import draw_terminal
-from provision.draw.words import plural
+from provision.draw.terminal import drawn
+from provision.draw.verdict import made, problems, sentence, slo_table, slos_of
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import write
 from provision.models.base.errors import InputError
-from provision.models.base.known import known
 from provision.models.base.spelling import did_you_mean
-from provision.models.problem.instance import THROUGHPUT
 from provision.solving.methods import method as find_method
-from provision.solving.replayed import lines
 from provision.solving.solve import solve
 from provision.verification.second import second_opinion
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+
+    from rich.console import RenderableType
 
     from provision.models.plans.result import Result
     from provision.models.problem.instance import Instance
@@ -62,9 +65,9 @@ def _run(options: Namespace) -> int:
         check_writable(path, options.force)
     if options.png:
         check_picture(options.png, options.force)
-    with progress(f"{options.method} on {instance.name}") as report:
-        result = solve(instance, options.method, options.time_limit, options.seed, report,
-                       replay=options.replay, started=options.started, **parameters)
+    with planning(instance, options.method) as watch:
+        result = solve(instance, options.method, options.time_limit, options.seed, watch.report,
+                       replay=options.replay, started=options.started, tell=watch.tell, **parameters)
     if options.out and result.plan is not None:
         write(result.plan, options.out, options.force)
     _draw(instance, result, options)
@@ -74,7 +77,9 @@ def _run(options: Namespace) -> int:
         more = {} if second is None else {"independent": second.summary()}
         print_json(result.summary() | {"plan_file": written} | more)
     else:
-        _print(instance, result, options.out)
+        print_answer(instance, result)
+        if options.out and result.plan is not None:
+            print(f"Plan written to {options.out}.")
         if second is not None:
             print_second(second)
     holds = result.verified and result.status != "refuted" and (second is None or second.verdict != "violated")
@@ -108,30 +113,16 @@ def _parameters(options: Namespace) -> dict[str, Any]:
     return parameters
 
 
-def _print(instance: Instance, result: Result, out: str | None) -> None:
-    print(headline(instance, result))
-    for line in lines(result.replay):
-        print(line)
+def print_answer(instance: Instance, result: Result) -> None:
+    """The answer on stdout: what it costs and what is proven, what does not hold, the drawing, every SLO."""
+    console = Output(highlight=False, soft_wrap=True)
+    console.print(Text(sentence(instance, result)))
+    for line in problems(result):
+        console.print(Text(line))
     if result.plan is None:
         return
-    draw_terminal(result.plan, instance, standing=standing_of(instance, result))
-    if out:
-        print(f"plan written to {out}")
-
-
-def headline(instance: Instance, result: Result) -> str:
-    """Status, objective, bound and times in one or two lines."""
-    if result.plan is None:
-        return f"{result.instance}: {result.status} ({result.termination}): {result.reason}"
-    report = known(result.report)
-    cost = f", {report.cost_per_hour:.2f} per hour" if report.cost_per_hour is not None else ""
-    verdict = "verified" if report.ok else f"violates {len(report.violations)} rules"
-    throughput = f"{shown(result.objective)} requests/s on " if instance.objective == THROUGHPUT else ""
-    bound = f"bound {shown(result.bound)}, gap {result.gap:.1%}" if result.bound is not None else "no bound"
-    return (
-        f"{result.instance}: {throughput}{plural(report.gpus, 'GPU')}, {plural(report.gpcs, 'GPC')}{cost} - "
-        f"{result.status} ({result.termination}), {bound}\n"
-        f"method {result.method}, {verdict}, internal slack {report.internal_slack:.1%}, external fragmentation "
-        f"{report.external_fragmentation:.1%}, build {result.build_seconds:.3f} s, solve "
-        f"{result.solve_seconds:.3f} s"
-    )
+    slos = slos_of(instance, result)
+    more: list[RenderableType] = [slo_table(slos), Text()] if slos else []
+    console.print()
+    console.print(drawn(result.plan, instance, console.width, standing_of(instance, result), more))
+    console.print(Text(made(result)))

@@ -42,7 +42,7 @@ def test_plan_keeps_its_limits_in_a_replay_with_other_arrivals():
     assert found.status == "optimal" and not found.replay.late
     report = simulate(problem, found.plan, 120, seed=11)
     assert report.ok and [one.workload for one in report.timed] == [
-        "chat", "chat: first token", "chat: per output token"]
+        "chat", "chat: TTFT", "chat: TPOT"]
     answers, first, _ = report.timed
     assert first.p99.mean_ms < answers.p99.mean_ms and answers.arrived == answers.served + answers.in_flight
 
@@ -51,7 +51,7 @@ def test_half_of_the_gpus_break_them():
     problem = instance([chat(rate_rps=280.0)])
     plan = solve(problem, "greedy", replay=False).plan
     half = plan.model_copy(update={"gpus": plan.gpus[: len(plan.gpus) // 2]})
-    assert "chat: first token" in simulate(problem, half, 30).late
+    assert "chat: TTFT" in simulate(problem, half, 30).late
 
 
 @settings(max_examples=3, deadline=None)
@@ -76,7 +76,7 @@ def test_beside_another_network_on_slices_of_one_fleet():
     problem = instance([chat(rate_rps=20.0), search], fleet, files)
     found = solve(problem, slack="no")
     assert found.status == "optimal" and found.objective == 1 and verify(problem, found.plan).ok
-    assert not {"chat", "chat: first token", "chat: per output token"} & set(simulate(problem, found.plan, 60).late)
+    assert not {"chat", "chat: TTFT", "chat: TPOT"} & set(simulate(problem, found.plan, 60).late)
 
 
 def test_the_engine_setting_that_carries_most_is_chosen():

@@ -63,14 +63,14 @@ def test_a_plan_keeps_all_limits_in_a_replay_through_both_pools(planned):
     report = simulate(problem, found.plan, 100, seed=11)
     times = {one.workload: one for one in report.timed}
     assert report.ok and set(times) == {
-        "chat-prefill", "chat-decode", "chat", "chat-prefill: first token", "chat-decode: per output token"}
+        "chat-prefill", "chat-decode", "chat", "chat-prefill: TTFT", "chat-decode: TPOT"}
     assert times["chat"].arrived == times["chat-prefill"].arrived == times["chat-decode"].arrived
     assert times["chat"].p99.mean_ms > max(times["chat-prefill"].p99.mean_ms, times["chat-decode"].p99.mean_ms)
 
 
 def test_a_repair_shortens_the_limits_of_the_pool_that_was_late(planned):
     problem, _ = planned
-    first, second = tightened(problem, {"chat-decode: per output token": 1.4}).workloads
+    first, second = tightened(problem, {"chat-decode: TPOT": 1.4}).workloads
     assert (first.slo.ttft_ms, second.slo.tpot_ms) == (300.0, pytest.approx(20.0 * 0.98 / 1.4))
     first, second = tightened(problem, {"chat": 1.4}).workloads
     assert (first.slo.ttft_ms, second.slo.tpot_ms) == pytest.approx((300.0 * 0.7, 20.0 * 0.7))
@@ -90,9 +90,9 @@ def test_first_tokens_wait_for_the_transfer(planned):
     slow = instance([pooled({"gb_per_s": 0.1, "kv_kib_per_token": 1e4 / 1024}, LONG, rate_rps=150.0)])
     near, far = ({one.workload: one.p50.mean_ms for one in simulate(one, found.plan, 40, seed=5).timed}
                  for one in (problem, slow))
-    assert far["chat-prefill: first token"] - near["chat-prefill: first token"] == pytest.approx(60.0, abs=1e-6)
+    assert far["chat-prefill: TTFT"] - near["chat-prefill: TTFT"] == pytest.approx(60.0, abs=1e-6)
     assert far["chat"] - near["chat"] == pytest.approx(60.0, abs=5.0)
-    assert far["chat-decode: per output token"] == pytest.approx(near["chat-decode: per output token"], rel=0.02)
+    assert far["chat-decode: TPOT"] == pytest.approx(near["chat-decode: TPOT"], rel=0.02)
 
 
 def test_too_much_for_a_pool_is_told_of_its_own_limit(planned):
@@ -104,7 +104,7 @@ def test_too_much_for_a_pool_is_told_of_its_own_limit(planned):
             for piece in gpu.slices)}) for gpu in found.plan.gpus)})
     messages = {one.workload: one.message for one in verify(busier, plan).violations if one.kind == "latency"}
     assert "time to the first token" in messages["chat-prefill"] or "whole answer" in messages["chat-prefill"]
-    assert "chat-prefill: first token" in simulate(busier, plan, 40).late
+    assert "chat-prefill: TTFT" in simulate(busier, plan, 40).late
 
 
 @pytest.mark.parametrize(("workload", "says"), [

@@ -110,10 +110,26 @@ def test_solve_json_without_a_plan(answer):
 
 
 def test_solve_text(run):
-    """``solve`` names the count, the bound and the file on stdout and is silent on stderr."""
+    """``solve`` says on stdout what the plan takes, what is proven, what to know, every SLO, and where the file is."""
     code, out, err = run("solve parvagpu-s1 --out plan.yaml")
     assert code == 0 and err == ""
-    assert "2 GPUs" in out and "bound" in out and "plan written to plan.yaml" in out
+    first, *rest = out.splitlines()
+    assert first == "parvagpu-s1: 2 GPUs, 10.24 $ per hour (7,475 $ per month). Proven: no plan costs less."
+    assert rest[0].startswith("Note: latency_budget half_slo is about batches")
+    marks = [line for line in rest if line.startswith("✓ ")]
+    assert len(marks) == len(read("parvagpu-s1").workloads)
+    assert all(line.rstrip().endswith("% to spare") for line in marks)
+    assert rest[-1] == "Plan written to plan.yaml."
+    assert not {"GPCs", "internal slack", "external fragmentation"} & set(out.split())
+
+
+def test_solve_tells_of_a_gpu_type_without_data(run):
+    """What stays unused is said on the terminal too."""
+    fields = read("parvagpu-s1").model_dump(mode="json")
+    fields["fleet"].append({"gpu": "l40s", "price_per_hour": 1.0})
+    Path("more.json").write_text(json.dumps(fields))
+    _, out, _ = run("solve more.json")
+    assert "Note: fleet[1]: l40s stays unused" in out
 
 
 def test_same_seed_same_answer(run):

@@ -10,7 +10,6 @@ from provision.solving.repair import Repair
 from provision.solving.replayed import (
     BEYOND,
     SECONDS,
-    lines,
     refuted,
     replay_of,
     reports_of,
@@ -43,7 +42,7 @@ def test_auto_repairs_what_a_replay_refutes(queueing, monkeypatch):
     """The first replays are made to be late: the plan that comes back is another, verified, with the first bound."""
     seen = []
 
-    def late_at_first(instance, plan, seed):
+    def late_at_first(instance, plan, seed, *clock):
         seen.append(plan)
         found = reports_of(instance, plan, seed)
         slower = [one.model_copy(update={"violation_rate": 0.02}) for one in found[0].workloads]
@@ -103,18 +102,17 @@ def test_a_minute_late_by_chance_is_told_as_that(queueing):
     late = float(np.mean(parts > 0.01))
     reports = _minutes(queueing, parts[:16])
     assert unsure(reports, "every_minute") and not unsure(reports, "long_run") and not refuted(reports)
-    found = replay_of(reports)
+    found = replay_of(queueing, reports)
     assert found.late == () and list(found.by_chance.values()) == [pytest.approx(late, abs=0.1)]
-    assert "a minute is late by chance" in next(iter(lines(found)))
     sure = _minutes(queueing, parts[:16] + 0.01)
-    assert replay_of(sure).late and unsure(sure, "long_run")
+    assert replay_of(queueing, sure).late and unsure(sure, "long_run")
 
 
 def test_a_plan_that_replays_refute_is_not_optimal(queueing, monkeypatch):
     """Greedy's plan, made to be late in every replay: no repair is tried, and its status says so."""
     real = solving.reports_of
 
-    def late(instance, plan, seed):
+    def late(instance, plan, seed, *rest):
         return [one.model_copy(update={"workloads": tuple(
             each.model_copy(update={"violation_rate": 0.02}) for each in one.workloads)}) for one in
             real(instance, plan, seed)]
@@ -134,3 +132,27 @@ def test_a_repair_begins_from_the_plan_at_hand(queueing):
     others = [[(at, piece.start, one) for at, _, piece, one in made.replicas() if one.workload != late]
               for made in (plan, mended)]
     assert others[0] == others[1] and len(mended.gpus) == len(plan.gpus) + 1
+def test_replays_end_in_time_and_one_is_always_played(queueing):
+    """No time left: one replay of a second or so; time for all: as many and as long as without a limit."""
+    plan = provision.solve(queueing, "greedy", replay=False).plan
+    told = []
+    [short] = reports_of(queueing, plan, 0, Deadline(0.0), told.append)
+    assert short.settings.seconds <= 2 and told == ["replaying 1 of 16"]
+    assert reports_of(queueing, plan, 0, Deadline(1e4)) == reports_of(queueing, plan, 0)
+
+
+def test_a_stop_in_the_replay_keeps_the_plan(queueing, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(solving, "reports_of", stopped)
+    found = provision.solve(queueing, "greedy")
+    assert found.verified and found.replay is None
+    assert "stopped while the plan was replayed" in found.notes
+
+
+def test_the_replay_has_every_slo(queueing):
+    found = provision.solve(queueing, "greedy").replay
+    assert [one.name for one in found.slos] == [one.name for one in queueing.workloads]
+    worst = min(found.slos, key=lambda one: one.margin)
+    assert (worst.name, 1 - worst.margin) == (found.workload, pytest.approx(found.over_slo))

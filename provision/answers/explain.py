@@ -1,0 +1,174 @@
+"""Why a plan is as it is: GPU types, costs, the tightest limit, and what a little more would give."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from provision.answers.costs import Cost, costs
+from provision.answers.difference import difference
+from provision.answers.types import check_type, per_million, types_of, why_type
+from provision.draw.verdict import money
+from provision.draw.words import number, plural
+from provision.heuristics.core import greedy
+from provision.models.base.errors import InputError
+from provision.models.base.spelling import did_you_mean
+from provision.models.problem.instance import THROUGHPUT
+from provision.models.problem.method import needs
+from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Search
+from provision.solving.solve import solve
+from provision.sweeps.parameters import changed
+from provision.verification.verify import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from provision.models.plans.plan import Plan
+    from provision.models.plans.report import ReplicaPrediction
+    from provision.models.problem.instance import Instance
+
+LONGER_MS = 5.0
+"""By how much an SLO is lengthened to see what that gives."""
+STEPS, MOST_GROWTH = 7, 4.0
+"""Steps of the bisection for the traffic that GPUs can carry, and the largest growth that is tried."""
+MOST_COSTS = 12
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Sentences on a plan, by what they are about; ``costs`` are those of the workloads."""
+
+    types: list[str]
+    costs: list[Cost]
+    limits: list[str]
+    more: list[str]
+    changes: list[str] = field(default_factory=list)
+
+    def sections(self) -> dict[str, list[str]]:
+        """The sentences by title, those without any left out."""
+        found = {
+            "What changes": self.changes, "Why these GPUs": self.types, "What it costs": _told(self.costs),
+            "What binds": self.limits, "What more would give": self.more,
+        }
+        return {title: lines for title, lines in found.items() if lines}
+
+    def summary(self) -> dict[str, Any]:
+        """The JSON object of ``provision explain --json``."""
+        return asdict(self) | {"costs": [one._asdict() for one in self.costs]}
+
+
+def explain(
+    instance: Instance, plan: Plan, workload: str | None = None, on: str | None = None, before: Plan | None = None,
+    time_limit_s: float = 20.0,
+) -> Explanation:
+    """Why a plan is as it is.
+
+    Parameters
+    ----------
+    instance, plan
+        The Instance and its Plan.
+    workload
+        Tell of this workload alone.
+    on
+        A GPU type to compare with, also one that the fleet lacks; None for those of the fleet.
+    before
+        The plan that ran before, to tell what changes.
+    time_limit_s
+        For all plans that are made to compare with.
+
+    Raises
+    ------
+    InputError
+        For a workload or GPU type that is not known.
+    """
+    if workload is not None and workload not in instance.workload:
+        there = ", ".join(list(instance.workload)[:20])
+        raise InputError(f"--workload {workload}: there is {there}{did_you_mean(workload, instance.workload)}")
+    if on is not None and on not in types_of(instance):
+        check_type(on)
+    types = [on] if on else types_of(instance)
+    part_s = time_limit_s / (len(types) + 2)
+    value = objective_of(instance).value(plan)
+    told = [line for gpu in types for line in why_type(instance, gpu, value, part_s, workload)]
+    if workload is not None and not needs(instance) & {"tokens"}:
+        told += per_million(instance, workload)
+    spent = [one for one in costs(instance, plan) if workload in (None, one.workload)]
+    return Explanation(
+        types=told if instance.objective != THROUGHPUT else [],
+        costs=spent,
+        limits=list(_limits(instance, plan, workload)),
+        more=[*_longer(instance, plan, workload, part_s), *_growth(instance, plan, part_s)],
+        changes=[] if before is None else difference(instance, before, plan),
+    )
+
+
+def _told(spent: list[Cost]) -> list[str]:
+    """Costs in words."""
+    lines = [
+        f"{one.workload}: {one.per_hour:,.2f} $ per hour, {one.part:.0%} of the whole"
+        + ("" if one.per_million is None else f", {one.per_million:,.3g} $ per million requests")
+        for one in spent[:MOST_COSTS]
+    ]
+    if rest := spent[MOST_COSTS:]:
+        lines.append(f"{plural(len(rest), 'more workload')}: {money(sum(one.per_hour for one in rest))}")
+    return lines
+
+
+def _taken_ms(one: ReplicaPrediction) -> float:
+    return one.latency_ms if one.p99_ms is None else one.p99_ms
+
+
+def _limits(instance: Instance, plan: Plan, workload: str | None) -> Iterator[str]:
+    """The tightest latency, and the tightest rate."""
+    report = verify(instance, plan)
+    yield from (f"Does not hold: {one.message}" for one in report.violations[:1])
+    found = [one for one in report.predictions if workload in (None, one.workload)]
+    if not found:
+        return
+    late = max(found, key=lambda one: _taken_ms(one) / one.budget_ms)
+    what = "a batch takes" if late.p99_ms is None else (
+        f"P{instance.policy.percentile_of(instance.workload[late.workload]):g} is at most")
+    yield (f"Tightest latency: {late.workload} on GPU {late.gpu}: {what} {number(_taken_ms(late))} of "
+           f"{number(late.budget_ms)} ms.")
+    full = max(found, key=lambda one: one.rate_rps / one.throughput_rps)
+    yield (f"Fullest replica: {full.workload} on GPU {full.gpu}: {number(full.rate_rps)} of at most "
+           f"{number(full.throughput_rps)} requests/s ({full.rate_rps / full.throughput_rps:.0%}).")
+
+
+def _longer(instance: Instance, plan: Plan, workload: str | None, time_limit_s: float) -> Iterator[str]:
+    """What a few milliseconds more of an SLO would give: of the workload asked for, or of all."""
+    names = [one.name for one in instance.workloads if workload in (None, one.name)]
+    longer = instance
+    for name in names:
+        longer = changed(longer, {f"slo.{name}": 1 + LONGER_MS / instance.workload[name].slo_ms})
+    found = solve(longer, time_limit_s=time_limit_s, start=plan, replay=False)
+    whose = f"{workload}'s SLO" if workload else "every SLO"
+    now = objective_of(instance).value(plan)
+    if found.objective is not None and objective_of(instance).better(found.objective, now):
+        gain = f"{abs(found.objective - now):,.4g} {objective_of(instance).unit.replace('price', '$')}"
+        yield f"{LONGER_MS:g} ms more for {whose}: {gain} less, {abs(found.objective / now - 1):.0%}."
+    else:
+        proven = "proven" if found.status == "optimal" else "as far as was searched"
+        yield f"{LONGER_MS:g} ms more for {whose}: nothing ({proven})."
+
+
+def _growth(instance: Instance, plan: Plan, time_limit_s: float) -> Iterator[str]:
+    """How much more traffic the GPUs of the plan can carry, and with one more."""
+    if needs(instance) - greedy.METHODS[0].features or instance.objective == THROUGHPUT or not plan.gpus:
+        return
+    now = len(plan.gpus)
+    same, more = (_most_growth(instance, gpus, time_limit_s / 2) for gpus in (now, now + 1))
+    yield f"These {now} GPUs carry at least {same:.0%} more traffic of all workloads." if same > 0 else (
+        "A quick search finds no room for more traffic on these GPUs.")
+    yield f"One more GPU carries at least {more:.0%} more than now."
+
+
+def _most_growth(instance: Instance, gpus: int, time_limit_s: float) -> float:
+    """The largest growth of all rates for which greedy finds a plan on so many GPUs, as a fraction."""
+    low, high = 0.0, MOST_GROWTH
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        found = greedy.solve(changed(instance, {"rate": 1 + middle}), Search(time_limit_s / STEPS)).plan
+        low, high = (middle, high) if found is not None and len(found.gpus) <= gpus else (low, middle)
+    return low

@@ -1,0 +1,130 @@
+"""Why these GPU types and not others: what each of them alone would cost, and what stands against it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from provision.draw.verdict import money
+from provision.draw.words import number, plural
+from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.segments import best_segments, cap_rps
+from provision.instances.files.files import validate
+from provision.models.base.errors import InputError
+from provision.models.base.known import known
+from provision.models.base.spelling import did_you_mean
+from provision.models.hardware.gpu import gpu_types
+from provision.models.hardware.prices import list_prices
+from provision.models.performance.catalogue import load_performance, shipped_performance
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import FleetEntry
+from provision.solving.solve import solve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from provision.models.problem.workload import Workload
+
+COSTLIER = 1.005
+"""Costs that differ by less count as the same."""
+
+
+def types_of(instance: Instance) -> list[str]:
+    """The GPU types of a fleet, each once."""
+    return list(dict.fromkeys(entry.gpu for entry in instance.fleet))
+
+
+def check_type(gpu: str) -> None:
+    """Refuse a GPU type that there is not.
+
+    Raises
+    ------
+    InputError
+        With what may be meant.
+    """
+    if gpu not in gpu_types():
+        raise InputError(f"--on {gpu}: no such GPU type; provision gpus lists them{did_you_mean(gpu, gpu_types())}")
+
+
+def with_type(instance: Instance, gpu: str) -> Instance:
+    """The instance with nothing but one GPU type, also one that its fleet lacks: at a list price, with data that ships.
+
+    Raises
+    ------
+    InputError
+        When there is no such type, or neither the fleet nor a list has a price for it where others have one.
+    """
+    fields = {name: getattr(instance, name) for name in Instance.model_fields}
+    if gpu in types_of(instance):
+        return validate(Instance, fields | {"fleet": [entry for entry in instance.fleet if entry.gpu == gpu]}, gpu)
+    check_type(gpu)
+    prices = sorted(price.per_hour for price in list_prices(gpu))
+    if instance.fleet[0].price_per_hour is not None and not prices:
+        raise InputError(f"no list price of {gpu} is known; put it into the fleet with a price_per_hour")
+    entry = {"gpu": gpu} | ({"price_per_hour": prices[0]} if instance.fleet[0].price_per_hour is not None else {})
+    have = {data.name for data in instance.performance}
+    more = [load_performance(name) for name in shipped_performance()]
+    data = [*instance.performance, *(one for one in more if one.gpu == gpu and one.name not in have)]
+    return validate(Instance, fields | {"fleet": [validate(FleetEntry, entry, gpu)], "performance": data}, gpu)
+
+
+def whole_gpu_rps(instance: Instance) -> dict[str, dict[str, float]]:
+    """By workload and GPU type, the most that a whole GPU carries of it within the SLO, best partitioned."""
+    segments = best_segments(instance)
+    partitions = partitions_of(instance, segments)
+    useful = segments.throughput_rps.clip(max=cap_rps(instance)[:, None])
+    most = useful @ partitions.slots.T
+    types = [instance.fleet[entry].gpu for entry in partitions.entry]
+    return {
+        one.name: {gpu: max(float(value) for value, there in zip(row, types, strict=True) if there == gpu)
+                   for gpu in dict.fromkeys(types)}
+        for one, row in zip(instance.workloads, most, strict=True)
+    }
+
+
+def why_type(instance: Instance, gpu: str, value: float | None, time_limit_s: float, of: str | None) -> Iterator[str]:
+    """Sentences on one GPU type alone beside a plan whose objective is ``value``; on one workload, or on all."""
+    try:
+        alone = with_type(instance, gpu)
+        result = solve(alone, time_limit_s=time_limit_s, replay=False)
+    except InputError as error:
+        yield f"All on {gpu}: not possible: {error.lines[0].removeprefix(f'{gpu}: ')}"
+        return
+    workloads = [one for one in instance.workloads if of in (None, one.name)]
+    against = [line for one in workloads for line in _against(alone, one, gpu)]
+    if result.plan is None:
+        yield f"All on {gpu}: {result.status}: {result.reason}"
+    else:
+        report = known(result.report)
+        cost = "" if report.cost_per_hour is None else f", {money(report.cost_per_hour)}"
+        yield f"All on {gpu}: {plural(report.gpus, 'GPU')}{cost}{_beside(known(result.objective), value)}."
+    yield from against
+
+
+def _beside(value: float, plan: float | None) -> str:
+    """How a cost compares with that of the plan."""
+    if not plan:
+        return ""
+    if 1 / COSTLIER <= value / plan <= COSTLIER:
+        return ", as this plan"
+    return f", {value / plan - 1:+.0%} beside this plan"
+
+
+def _against(instance: Instance, workload: Workload, gpu: str) -> Iterator[str]:
+    """What keeps a workload off a GPU type."""
+    data = [one for one in instance.performance if one.gpu == gpu]
+    if not any(model in one.models for one in data for model in workload.models):
+        yield f"  {workload.name}: no measurements of {' or '.join(workload.models)} on {gpu}."
+        return
+    if whole_gpu_rps(instance)[workload.name].get(gpu, 0.0) == 0.0:
+        asked = f"the {number(instance.budget_ms(workload))} ms that its SLO leaves a batch"
+        yield f"  {workload.name}: nothing measured on {gpu} stays within {asked}, or fits its memory."
+
+
+def per_million(instance: Instance, workload: str) -> Iterator[str]:
+    """What a million requests of a workload cost at best on each GPU type, cheapest first."""
+    carried: Mapping[str, float] = whole_gpu_rps(instance)[workload]
+    prices = {entry.gpu: entry.price_per_hour for entry in reversed(instance.fleet)}
+    told = [(price / (carried[gpu] * 0.0036), gpu) for gpu, price in prices.items()
+            if price is not None and carried.get(gpu)]
+    for cost, gpu in sorted(told):
+        yield f"On {gpu} a million requests cost {cost:,.3g} $ at best: a GPU carries {number(carried[gpu])}/s."

@@ -1,0 +1,85 @@
+"""What a terminal shows while an instance is planned: the best plan so far, and below it what is done now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
+
+from provision.commands.common import PLAIN, Kernels
+from provision.draw.terminal import drawn
+from provision.models.plans.result import relative_gap
+from provision.models.problem.objective import objective_of
+from provision.verification.verify import verify
+
+if TYPE_CHECKING:
+    from provision.models.plans.plan import Plan
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Incumbent
+
+EVERY_S = 1.0
+"""A plan is drawn so often at most, since drawing takes time from the search."""
+MOST_SLICES = 2000
+"""Larger plans are not drawn on the way."""
+
+
+class Watch(NamedTuple):
+    """The functions to be told of incumbents, and in words of what is done."""
+
+    report: Callable[[Incumbent], None]
+    tell: Callable[[str], None]
+
+
+@contextmanager
+def planning(instance: Instance, method: str) -> Iterator[Watch]:
+    """Show on a terminal, until the work is done, the best verified plan so far and what is done now."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Watch(lambda incumbent: None, lambda text: None)
+        return
+    bar = Progress(SpinnerColumn(), PLAIN, TimeElapsedColumn(), Kernels(), console=console)
+    task = bar.add_task(f"{instance.name}: looking for a plan")
+    with Live(bar, console=console, transient=True, vertical_overflow="crop") as live:
+        yield _Screen(instance, method, live, bar, lambda text: bar.update(task, description=text)).watch
+
+
+class _Screen:
+    """A Live display with the best plan and the bar."""
+
+    def __init__(self, instance: Instance, method: str, live: Live, bar: Progress, say: Callable[[str], None]) -> None:
+        self.instance, self.method, self.live, self.bar, self.say = instance, method, live, bar, say
+        self.value: float | None = None
+        self.drawn_at = -EVERY_S
+
+    @property
+    def watch(self) -> Watch:
+        """What tells this screen."""
+        return Watch(self.report, lambda text: self.say(f"{self.instance.name}: {text}"))
+
+    def report(self, news: Incumbent) -> None:
+        """Draw a plan that is better; say what is left to prove."""
+        self.say(f"{self.instance.name}: {doing(news)}")
+        due = perf_counter() - self.drawn_at >= EVERY_S
+        if news.plan is not None and due and objective_of(self.instance).better(news.objective, self.value):
+            self._draw(news.plan)
+
+    def _draw(self, plan: Plan) -> None:
+        if sum(len(gpu.slices) for gpu in plan.gpus) > MOST_SLICES or not verify(self.instance, plan).ok:
+            return
+        self.drawn_at, self.value = perf_counter(), objective_of(self.instance).value(plan)
+        picture = drawn(plan, self.instance, self.live.console.width)
+        self.live.update(Group(picture, self.bar), refresh=True)
+
+
+def doing(news: Incumbent) -> str:
+    """What a search does when it knows so much."""
+    if news.objective is None:
+        return "looking for a plan"
+    gap = relative_gap(news.objective, news.bound)
+    best = f"best {news.objective:.6g}"
+    return f"{best}, proving" if gap is None else f"{best}, proving, gap {gap:.1%}"

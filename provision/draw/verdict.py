@@ -1,0 +1,153 @@
+"""An answer in words: what the plan costs and what is proven, which SLOs it keeps and by how much."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from provision.draw.words import number, plural, printable
+from provision.models.base.known import known
+from provision.models.plans.result import relative_gap
+from provision.models.problem.instance import THROUGHPUT
+from provision.models.problem.objective import objective_of
+
+if TYPE_CHECKING:
+    from provision.models.plans.report import Report
+    from provision.models.plans.result import Result
+    from provision.models.problem.instance import Instance
+
+MONTH_H = 730
+"""Hours of a month: a twelfth of a year."""
+MOST_LINES = 24
+"""SLOs that are listed; the others are counted."""
+KEPT, MISSED = Style(color="green"), Style(color="red", bold=True)
+
+
+class SloLine(NamedTuple):
+    """An SLO of the list: whose it is, what is limited to ``limit_ms``, and what comes of it (None: nothing ever)."""
+
+    name: str
+    what: str
+    limit_ms: float
+    met_ms: float | None
+
+    @property
+    def kept(self) -> bool:
+        """Whether the limit is kept, but for rounding."""
+        return self.met_ms is not None and self.met_ms <= self.limit_ms * (1 + 1e-9)
+
+    @property
+    def part(self) -> float:
+        """What is met as a part of the limit."""
+        return math.inf if self.met_ms is None else self.met_ms / self.limit_ms
+
+
+def money(per_hour: float) -> str:
+    """A price per hour, and what that is in a month."""
+    return f"{per_hour:,.2f} $ per hour ({per_hour * MONTH_H:,.0f} $ per month)"
+
+
+def sentence(instance: Instance, result: Result) -> str:
+    """What the plan takes, and how far that is proven."""
+    if result.plan is None:
+        told = {"unknown": "no plan was found in the time given"}.get(result.status, result.status)
+        return f"{result.instance}: {told}: {result.reason}" if result.reason else f"{result.instance}: {told}"
+    report = known(result.report)
+    cost = "" if report.cost_per_hour is None else f", {money(report.cost_per_hour)}"
+    carries = f"{number(known(result.objective))} requests/s on " if instance.objective == THROUGHPUT else ""
+    return f"{result.instance}: {carries}{plural(report.gpus, 'GPU')}{cost}. {_proof(instance, result)}"
+
+
+def _proof(instance: Instance, result: Result) -> str:
+    better, unit = _better(instance)
+    if result.objective is None or result.bound is None:
+        return f"Nothing is proven: method {result.method} tells no bound."
+    if objective_of(instance).proved(result.objective, result.bound):
+        return f"Proven: no plan {better}."
+    gap = known(relative_gap(result.objective, result.bound))
+    return f"No plan {better} than {unit.format(result.bound)}, proven: at most {gap:.1%} better than this one."
+
+
+def _better(instance: Instance) -> tuple[str, str]:
+    """How a better plan is called, and an amount of the objective."""
+    if instance.objective == THROUGHPUT:
+        return "carries more", "{:,.6g} requests/s"
+    if objective_of(instance).unit == "GPUs":
+        return "takes fewer", "{:.6g} GPUs"
+    return "costs less", "{:,.2f} $ per hour"
+
+
+def problems(result: Result) -> Iterator[str]:
+    """What does not hold, and what one who sees only this answer should know."""
+    report = result.report
+    if report is not None and not report.ok:
+        count, first = plural(len(report.violations), "violation"), report.violations[0].message
+        yield f"Does not hold: {count}, the first: {first} (provision verify lists them)"
+    if result.replay is not None and result.replay.late:
+        yield f"Late in the replay: {', '.join(result.replay.late)}"
+    if result.replay is not None and result.replay.by_chance:
+        chances = ", ".join(f"{name} {chance:.0%}" for name, chance in result.replay.by_chance.items())
+        yield f"In time in the long run, late by chance in this part of all minutes: {chances}"
+    yield from (f"Note: {note}" for note in result.notes)
+
+
+def made(result: Result) -> str:
+    """Who found the plan, how it was checked, and how long that took."""
+    took_s = result.build_seconds + result.solve_seconds
+    how = "violates rules" if not result.verified else "verified"
+    one = result.replay
+    replays = f"replayed {one.replications} x {one.seconds:.3g} s" if one else "not replayed"
+    return f"Method {result.method}, {took_s:.1f} s; {how}; {replays}."
+
+
+def slos_of(instance: Instance, result: Result) -> list[SloLine]:
+    """Every SLO with what its replay met; without a replay what is predicted."""
+    if result.replay is not None:
+        return [SloLine(one.name, f"P{one.percentile:g}", one.limit_ms, one.met_ms) for one in result.replay.slos]
+    return list(_predicted(instance, result.report)) if result.report else []
+
+
+def _predicted(instance: Instance, report: Report) -> Iterator[SloLine]:
+    """The tightest replica of every workload: a request's percentile where the rule tells it, else a batch."""
+    found: dict[str, SloLine] = {}
+    for one in report.predictions:
+        asked = instance.workload[one.workload]
+        if asked.tokens is not None:
+            continue
+        if one.p99_ms is None:
+            line = SloLine(one.workload, "batch", one.budget_ms, one.latency_ms)
+        else:
+            line = SloLine(one.workload, f"P{instance.policy.percentile_of(asked):g}", one.budget_ms, one.p99_ms)
+        if one.workload not in found or line.part > found[one.workload].part:
+            found[one.workload] = line
+    yield from found.values()
+
+
+def slo_table(lines: Iterable[SloLine]) -> Table:
+    """The SLOs with a mark and a margin each, the tightest first."""
+    ordered = sorted(lines, key=lambda one: -one.part)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for _ in range(2):
+        table.add_column(no_wrap=True)
+    for one in ordered[:MOST_LINES]:
+        style = KEPT if one.kept else MISSED
+        met = "no answer" if one.met_ms is None else f"{one.what} {number(one.met_ms)} of {number(one.limit_ms)} ms"
+        table.add_row(Text("✓" if one.kept else "✗", style), Text(printable(one.name)), met, Text(_margin(one), style))
+    if len(ordered) > MOST_LINES:
+        left = 1 - ordered[MOST_LINES].part
+        table.add_row("", f"and {len(ordered) - MOST_LINES} more", "", f"{left:.0%} or more to spare")
+    return table
+
+
+def _margin(one: SloLine) -> str:
+    if one.met_ms is None:
+        return "all dropped"
+    spare = 1 - one.part
+    return f"{spare:.0%} to spare" if one.kept else f"{-spare:.1%} over"

@@ -1,0 +1,84 @@
+"""Why a plan is as it is: types, costs, limits, what more would give, and what changes to the next plan."""
+
+import json
+
+import pytest
+
+import provision
+from provision.answers.costs import costs
+from provision.answers.difference import difference
+from provision.answers.explain import explain
+from provision.cli import main
+from provision.models.base.errors import InputError
+from provision.models.problem.objective import objective_of
+
+FIELDS = {
+    "version": 1, "name": "mixed", "performance": ["parvagpu-a100", "mlperf-l4"],
+    "fleet": [{"gpu": "a100-80gb", "price_per_hour": 4.0}, {"gpu": "l4", "price_per_hour": 0.5}],
+    "workloads": [{"name": "tags", "model": "resnet50", "slo_ms": 200.0, "rate_rps": 400.0},
+                  {"name": "search", "model": "bert", "slo_ms": 500.0, "rate_rps": 60.0}],
+}
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """Two GPU types, of which one can run one of the two workloads only, with the best plan."""
+    instance = provision.Instance.model_validate(FIELDS, strict=False)
+    return instance, provision.solve(instance, time_limit_s=10).plan
+
+
+def test_costs_add_up_to_the_price_of_the_plan(mixed):
+    instance, plan = mixed
+    found = costs(instance, plan)
+    assert sum(one.per_hour for one in found) == pytest.approx(objective_of(instance).value(plan))
+    assert sum(one.part for one in found) == pytest.approx(1)
+    for one in found:
+        assert one.per_million == pytest.approx(one.per_hour / (instance.workload[one.workload].rate_rps * 0.0036))
+
+
+def test_every_type_is_told_with_its_cost_or_what_stands_against_it(mixed):
+    instance, plan = mixed
+    found = explain(instance, plan, time_limit_s=8)
+    assert any(line.startswith("All on a100-80gb: ") and "$ per hour" in line for line in found.types)
+    [l4] = [line for line in found.types if line.startswith("All on l4: ")]
+    assert "not possible" in l4 and "bert" in l4
+    assert found.limits[0].startswith("Tightest latency: ") and "5 ms more for every SLO" in found.more[0]
+    assert "carries at least" in found.more[-1]
+
+
+def test_one_workload_and_a_type_that_the_fleet_lacks(mixed):
+    found = explain(*mixed, workload="tags", on="a30", time_limit_s=8)
+    assert all("search" not in line for line in found.limits) and [one.workload for one in found.costs] == ["tags"]
+    assert found.types[0].startswith("All on a30: ")
+    assert any(line.startswith("On l4 a million requests cost ") for line in found.types)
+    with pytest.raises(InputError, match="did you mean 'tags'"):
+        explain(*mixed, workload="tag")
+    with pytest.raises(InputError, match="no such GPU type"):
+        explain(*mixed, on="l44", time_limit_s=8)
+
+
+def test_the_next_plan_is_told_as_a_difference(mixed):
+    instance, plan = mixed
+    more = instance.replace(workloads=[one.model_copy(update={"rate_rps": one.rate_rps * 6})
+                                       for one in instance.workloads])
+    after = provision.replan(more, plan, time_limit_s=10).plan
+    before_cost, after_cost = objective_of(instance).value(plan), objective_of(instance).value(after)
+    first, gpus, moves, *replicas = difference(instance, plan, after)
+    assert first.startswith(f"{after_cost - before_cost:+,.2f} $ per hour, ")
+    assert gpus.startswith(f"{after.gpu_count} GPU") and moves.startswith("Moves: ")
+    assert any(line.startswith("tags: ") and " instead of " in line for line in replicas)
+    assert difference(instance, plan, plan)[-1] == "Nothing moves but shares of the traffic."
+
+
+def test_the_verb(mixed, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    provision.write(mixed[0], "mixed.yaml")
+    provision.write(mixed[1], "plan.json")
+    assert main(["explain", "mixed.yaml", "plan.json", "--time-limit", "8", "--before", "plan.json"]) == 0
+    printed = capsys.readouterr().out
+    for title in ("What changes:", "Why these GPUs:", "What it costs:", "What binds:", "What more would give:"):
+        assert f"{title}\n" in printed
+    assert main(["explain", "mixed.yaml", "plan.json", "--time-limit", "8", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"types", "costs", "limits", "more", "changes"}
+    assert main(["explain", "plan.json"]) == 2
+    assert "name its file before it" in capsys.readouterr().err
