@@ -57,7 +57,8 @@ def test_every_verb_declares_arguments(verb, capsys):
     assert capsys.readouterr().out.startswith(f"usage: provision {verb} [-h] ")
 
 
-def test_alone_and_asked_for_help_it_lists_the_verbs_by_group(capsys):
+def test_alone_and_asked_for_help_it_lists_the_verbs_by_group(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit):
         main(["--help"])
     listed = capsys.readouterr().out

@@ -257,7 +257,7 @@ def test_commands(capsys, tmp_path):
     assert main(["solve", "parvagpu-s2", "--out", str(running)]) == 0
     capsys.readouterr()
     assert main(["replan", "parvagpu-s2", str(running), "--rate", "1.4", "--out", str(out)]) == 0
-    assert "changes:" in capsys.readouterr().out and out.exists()
+    assert "Moves: " in capsys.readouterr().out and out.exists()
     assert main(["replan", "parvagpu-s2", str(running), "--rate", "0.7", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["status"] in ("optimal", "feasible")
     assert main(["replan", "parvagpu-s2", str(running), "--rate", "2", "--allow", "batches"]) == 1
