@@ -161,6 +161,10 @@ class PerformanceData(Record):
         found = self._alone(profile, member)
         return [self._longest_alone(profile, member, found) if found and member.partly_filled else found]
 
+    def operating_points(self, model: str, profile: str) -> OperatingPoints:
+        """Every way to run a model alone on a slice, as arrays; empty where the data does not describe it."""
+        raise NotImplementedError
+
     def longest_points(self, model: str, profile: str) -> OperatingPoints:
         """``operating_points`` for replicas whose batches may be partly filled: their times are those of the longest.
 

@@ -141,7 +141,7 @@ def _times(
 ) -> tuple[float, float] | None:
     """Hold and latency of a batch of some size while ``counts`` processes are busy; None when not described."""
     present = [
-        one._replace(processes=count, **{"batch": size, "partly_filled": False} if at == which else {})
+        one._replace(processes=count, batch=size, partly_filled=False) if at == which else one._replace(processes=count)
         for at, (one, count) in enumerate(zip(members, counts, strict=True))
         if count
     ]
