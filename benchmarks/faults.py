@@ -7,10 +7,16 @@ after it. Then ``apply`` or ``rollback`` must lead to the target or the recorded
 beside the plan, no client ended, and no journal lost.
 
 Run as ``python benchmarks/faults.py [--sample N] [--seed S]``; ends with ``cases N failures M``, exit 1 if M > 0.
+
+With ``--library PATH`` the scenarios of ``benchmarks/scenarios.yaml`` are played instead, those that any
+libnvidia-ml.so.1 can show, on GPU 0 of the one in that folder; a GPU that has MIG instances is refused.
 """
 
 import argparse
+import contextlib
+import os
 import random
+import subprocess
 import sys
 import tempfile
 from collections import namedtuple
@@ -20,12 +26,16 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 from applier_scenario import PLANNED, Scenario, in_child
+from scenes import SCENES, clear, play
 
-from provision.applier import rollback
+from provision.applier import Permissions, apply, locks, rollback, status
 from provision.applier.driver import calls
 from provision.applier.journal import Journal
-from provision.applier.serving import mps
+from provision.applier.products import is_type
+from provision.applier.serving import mps, processes
 from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import gpu_types
+from provision.models.plans.plan import Plan, PlannedGpu
 
 Case = namedtuple("Case", "number name kind code way_out")
 
@@ -46,8 +56,11 @@ BY_NAME = {
     "nvmlGpuInstanceDestroy": (INVALID, UNSUPPORTED, NO_PERMISSION, IN_USE, UNKNOWN),
 }
 LOOKS = (INVALID, UNSUPPORTED, LOST, UNKNOWN)
+SKIPPED = 77
+"""Exit status of a scenario that cannot be played."""
 REJECTED, FAILED = 0, 1
 """What the MPS control program exits with: a refusal is only in its text."""
+MEMORY = Path("/dev/shm")
 HANG_S = 0.5
 """After what time a call that hangs on purpose is given up."""
 
@@ -70,13 +83,13 @@ class Sweep:
     """A scenario in a folder of its own, and the judgement of cases."""
 
     def __init__(self):
-        self.held = tempfile.TemporaryDirectory(prefix="f")
+        self.held = tempfile.TemporaryDirectory(prefix="f", dir=MEMORY if MEMORY.is_dir() else None)
         self.scenario = Scenario(Path(self.held.name))
         self.begun = len(self.scenario.node.calls())
         self._apply_undisturbed()
 
     def _apply_undisturbed(self):
-        with self.scenario.node.loaded():
+        with self.scenario.node.loaded(inside=True):
             self.scenario.apply()
         self.record = self.scenario.node.calls()[self.begun :]
         self.target = self.scenario.standing()
@@ -86,7 +99,7 @@ class Sweep:
         scenario = self.scenario
         scenario.put_back()
         scenario.node.fault("call", case.number, case.kind, case.code)
-        with scenario.node.loaded():
+        with scenario.node.loaded(inside=True):
             self._act(case.kind)
         last = Journal(scenario.state).last()
         wrong = [] if last.former is not None and last.verb == "apply" else ["the journal is lost"]
@@ -99,7 +112,7 @@ class Sweep:
     def _way_out(self, case):
         """Finish what was cut off by the way that the case names."""
         scenario = self.scenario
-        with scenario.node.loaded():
+        with scenario.node.loaded(inside=True):
             outcome = scenario.apply() if case.way_out == "apply" else rollback(scenario.state)
         wanted = self.target if case.way_out == "apply" else scenario.former
         return [] if scenario.standing() == wanted else [f"{case.way_out} does not lead there: {outcome}"]
@@ -116,7 +129,10 @@ class Sweep:
     def _act(self, kind):
         """Apply, in a process of its own where the fault would end this one or leave a thread in it."""
         if kind == "hang":
-            with mock.patch.object(calls, "LIMIT_S", HANG_S), mock.patch.object(mps, "LIMIT_S", HANG_S):
+            limits = ((calls, "LIMIT_S"), (mps, "LIMIT_S"), (mps, "ASK_S"))
+            with contextlib.ExitStack() as short:
+                for module, name in limits:
+                    short.enter_context(mock.patch.object(module, name, HANG_S))
                 in_child(self._apply)
         elif kind.startswith("kill"):
             in_child(self._apply)
@@ -134,6 +150,10 @@ _own = []
 
 
 def _start():
+    # The stand-in shows at once what was done, and no servers run whose processes would have to be looked at.
+    locks.SETTLE_S = 0.0
+    nowhere = tempfile.mkdtemp(prefix="f")
+    processes.PROC = Path(nowhere)
     _own.append(Sweep())
 
 
@@ -144,13 +164,68 @@ def _judge(case):
         return [f"{case}: {error!r}"]
 
 
+def on_library(folder):
+    """Play the scenarios on the library of a folder, each in a process of its own; the exit status."""
+    failures = skipped = 0
+    for name, scene in SCENES.items():
+        if "standin" in scene:
+            skipped += 1
+            print(f"skipped  {name}: only the stand-in can be told to do this")
+            continue
+        paths = f"{folder}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")
+        with tempfile.TemporaryDirectory(prefix="l") as held:
+            own = {"LD_LIBRARY_PATH": paths, "PROVISION_LOCKS": held, "TMPDIR": held}
+            command = [sys.executable, __file__, "--scene", name]
+            done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=False)
+        failures += done.returncode == 1
+        skipped += done.returncode == SKIPPED
+        verdict = {0: "holds", SKIPPED: "skipped"}.get(done.returncode, "FAILS")
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        print(f"{verdict:8} {name}: {' / '.join(lines[-3:]) or scene['symptom']}")
+    print(f"scenarios {len(SCENES)} skipped {skipped} failures {failures}")
+    return 1 if failures else 0
+
+
+def played(scene):
+    """Play a scenario on GPU 0 of the library that this process loads, and clear the GPU; the exit status."""
+    locks.SETTLE_S = 0.0
+    with tempfile.TemporaryDirectory(prefix="s") as held:
+        state = Path(held) / "s"
+        gpu = status(state)[0].gpus[0]
+        if gpu.slices and gpu.mig:
+            print(f"GPU 0 has MIG instances, which this would destroy: {gpu.slices[0].label}")
+            return SKIPPED
+        wanted = {profile for one in scene["plan"] for profile, *_ in one}
+        kinds = [kind.name for kind in gpu_types().values() if is_type(gpu, kind) and wanted <= kind.profiles.keys()]
+        if not kinds:
+            print(f"GPU 0 is a {gpu.product}, which has not all of {', '.join(sorted(wanted))}")
+            return SKIPPED
+        empty = Plan(version=1, instance="scenario", gpus=(PlannedGpu(gpu=kinds[0], mig=True, slices=()),))
+        allowed = Permissions(evict_foreign=True, allow_mig_mode_change=True)
+        try:
+            if (began := apply(empty, state, ["0"], permissions=allowed)).outcome != "applied":
+                print(f"MIG cannot be turned on: {began.failure}")
+                return SKIPPED
+            wrong = play(scene | {"type": kinds[0]}, Path(held) / "t", gpus=["0"])
+        finally:
+            clear(0)
+    print(*wrong, sep="\n")
+    return 1 if wrong else 0
+
+
 def main():
     """Run all cases, or a sample, and print what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sample", type=int, help="only so many cases, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--library", metavar="PATH", help="folder of the libnvidia-ml.so.1 to play the scenarios on")
+    parser.add_argument("--scene", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.scene:
+        return played(SCENES[options.scene])
+    if options.library:
+        return on_library(options.library)
     every = list(cases_of(Sweep().record))
     if options.sample:
         every = random.Random(options.seed).sample(every, options.sample)

@@ -317,8 +317,8 @@ class Executor:
         if isinstance(piece, ObservedSlice) and not set(devices) <= set(piece.devices):
             raise InputError(f"{piece.label}: has other compute instances by now: something else changes this GPU")
         for device in devices:
-            mps_servers = self.services.daemon(device).servers() or ()
-            if others := foreign(processes, mps_servers, self.services.sessions(device)):
+            mps_servers, _ = self.services.daemon(device).looked_at()
+            if others := foreign(processes, mps_servers or (), self.services.sessions(device)):
                 pids = ", ".join(f"{one.pid} {one.name}".strip() for one in others)
                 raise InputError(f"{piece.label}: in use by process {pids}; end it, or apply with --evict")
 

@@ -75,15 +75,19 @@ class Daemon:
         shutil.rmtree(self.pipe, ignore_errors=True)
 
     def _kill(self) -> None:
-        """Kill the daemon and its servers, known by their name and their pipe directory."""
-        mark = f"CUDA_MPS_PIPE_DIRECTORY={self.pipe}".encode()
+        """Kill the daemon and its servers."""
         until = time.monotonic() + END_S
-        while pids := [one.pid for one in processes() if one.name.startswith(NAMES) and mark in one.lines]:
+        while pids := self._processes():
             for pid in pids:
                 signalled(pid, signal.SIGKILL)
             if time.monotonic() > until:
                 raise InputError(f"{PROGRAM}: process {pids[0]} at {self.pipe} hangs and cannot be killed; reboot")
             time.sleep(0.02)
+
+    def _processes(self) -> list[int]:
+        """Process ids of the daemon and its servers, by their names and their pipe directory."""
+        mark = f"CUDA_MPS_PIPE_DIRECTORY={self.pipe}".encode()
+        return [one.pid for one in processes() if mark in one.lines and one.name.startswith(NAMES)]
 
     def runs(self) -> bool:
         """Whether it answers."""
@@ -93,8 +97,10 @@ class Daemon:
         """Process ids of its servers, None when it does not run; and what is wrong with it, None for nothing."""
         try:
             return self.servers(), None
-        except (HungError, DeniedError) as error:
+        except DeniedError as error:
             return [], str(error)
+        except HungError as error:
+            return self._processes(), str(error)
 
     def servers(self) -> list[int] | None:
         """Process ids of its servers; None when it does not run."""

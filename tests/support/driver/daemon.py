@@ -24,8 +24,8 @@ class UnreachableError(Exception):
 class Daemon:
     """A daemon; ``servers`` are those that run, each a dict of pid, uid, percent, limits and clients."""
 
-    def __init__(self, pipe, pid, device, percent=100.0, limits=None, servers=()):
-        self.pipe, self.pid, self.device = str(pipe), pid, device
+    def __init__(self, pipe, pid, device, percent=100.0, limits=None, servers=(), denied=False):
+        self.pipe, self.pid, self.device, self.denied = str(pipe), pid, device, denied
         self.percent, self.limits, self.servers = percent, limits or {}, list(servers)
 
     @classmethod

@@ -105,6 +105,8 @@ def answer(state, pipe, line):
     name, *arguments = line.split()
     try:
         daemon = Daemon.reach(state, pipe)
+        if daemon.denied:
+            return "Permission denied", 1
         if name not in COMMANDS:
             raise RejectedError("Unknown command")
         text = COMMANDS[name](daemon, state, *arguments)
@@ -136,38 +138,39 @@ def wait_for_clients(folder, pipe, line):
     return 0
 
 
-def main(arguments):
-    """Run the program on stdin; the exit status."""
-    folder = os.environ["NVML_STANDIN_FOLDER"]
-    pipe = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", str(Path(folder) / "nvidia-mps"))
+def main(arguments, environment=os.environ, lines=None, kill=False):
+    """Run the program on stdin, or on the given lines; the exit status. ``kill`` as for `call`."""
+    folder = environment["NVML_STANDIN_FOLDER"]
+    pipe = environment.get("CUDA_MPS_PIPE_DIRECTORY", str(Path(folder) / "nvidia-mps"))
+
+    def run(line, effect):
+        name, *words = line.split()
+        gpu = _gpu_of(folder, pipe, environment)
+        given = {"change": name.startswith(CHANGES), "gpu": gpu, "arguments": " ".join([pipe, *words]), "kill": kill}
+        text, status = call(folder, f"mps:{name}", effect, **given)
+        if text:
+            print(text, flush=True)
+        return status
+
     if arguments == ["-d"]:
-        return _run(folder, pipe, "-d", lambda state: start_daemon(state, pipe, os.environ))
+        return run("-d", lambda state: start_daemon(state, pipe, environment))
     if arguments:
         print("usage: nvidia-cuda-mps-control [-d]", file=sys.stderr)
         return 1
     status = 0
-    for line in filter(str.strip, sys.stdin):
+    for line in filter(str.strip, sys.stdin if lines is None else lines):
         forced = wait_for_clients(folder, pipe, line) if line.split()[0] == "quit" else 0
-        status = max(status, forced, _run(folder, pipe, line, lambda state, line=line: answer(state, pipe, line)))
+        status = max(status, forced, run(line, lambda state, line=line: answer(state, pipe, line)))
     return status
 
 
-def _run(folder, pipe, line, effect):
-    name, *arguments = line.split()
-    change, gpu = name.startswith(CHANGES), _gpu_of(folder, pipe)
-    text, status = call(folder, f"mps:{name}", effect, change=change, gpu=gpu, arguments=" ".join([pipe, *arguments]))
-    if text:
-        print(text, flush=True)
-    return status
-
-
-def _gpu_of(folder, pipe):
+def _gpu_of(folder, pipe, environment):
     """The GPU that a daemon is for, or would be."""
     with locked(folder) as state:
         try:
             device = Daemon.reach(state, pipe).device
         except UnreachableError:
-            device = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+            device = environment.get("CUDA_VISIBLE_DEVICES", "")
         part = state.part(device)
     return part[0] if part else -1
 

@@ -13,7 +13,7 @@ from driver.daemon import Daemon
 from driver.state import Fault, Gpu, State, locked, write
 
 PROGRAMS = {"nvidia-cuda-mps-control": "driver.mps", "nvidia-smi": "driver.smi", "cuda-program": "driver.cuda"}
-HOPPER = ("h100-80gb",)
+HOPPER = ("h100-80gb", "h100-pcie", "h100-other")
 KINDS = ("error", "error_after", "hang", "kill_before", "kill_after")
 
 Call = namedtuple("Call", "number pid name gpu change args result")
@@ -41,7 +41,8 @@ class Node:
         (self.folder / "bin").mkdir(parents=True)
         state = State("node 0 0 0 1")
         for index, kind in enumerate(types):
-            mode = int(mig and kind != "t4")
+            wanted = mig[index] if isinstance(mig, list) else mig
+            mode = int(wanted and kind != "t4")
             gpu_uuid = f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'{kind} {index}')}"
             state.rows["gpu"].append(Gpu(kind, gpu_uuid, mode, mode, 0, "idle", "fully"))
         write(self.folder, state)
@@ -67,21 +68,33 @@ class Node:
         return {**os.environ, **first, **{name: str(path) for name, path in own.items()}, **variables}
 
     @contextlib.contextmanager
-    def loaded(self):
-        """This process meets the node: pynvml gets the library, programs are found first in PATH."""
+    def loaded(self, inside=False):
+        """This process meets the node: pynvml gets the library, programs are found first in PATH.
+
+        With ``inside`` the MPS control program runs in this process, which is faster.
+        """
         from ctypes import CDLL
         from unittest import mock
 
         import pynvml
 
         from driver.build import library
+        from driver.inside import within  # not at the top: a program that is run as a module may not be imported first
 
         with (
             mock.patch.dict(os.environ, self.environment()),
             mock.patch.object(pynvml, "nvmlLib", CDLL(str(library() / "libnvidia-ml.so.1"))),
             mock.patch.dict(pynvml._nvmlGetFunctionPointer_cache, clear=True),
+            mock.patch("subprocess.run", within(self.folder)) if inside else contextlib.nullcontext(),
         ):
             yield
+
+    def give_daemon(self, pipe):
+        """The daemon at a pipe directory is another user's from now on."""
+        with locked(self.folder) as state:
+            daemon = Daemon.reach(state, pipe)
+            daemon.denied = True
+            daemon.save(state)
 
     @property
     def state(self):
@@ -140,6 +153,11 @@ class Node:
         with locked(self.folder) as state:
             state.rows["fault"].append(Fault(what, number, kind, code))
 
+    def forget_faults(self):
+        """What was to go wrong and has not yet will not."""
+        with locked(self.folder) as state:
+            state.rows["fault"].clear()
+
     def calls(self):
         """All calls in order; ``result`` is a status code, or "hang", "kill_before", "kill_after"."""
         lines = (line.split("\t") for line in (self.folder / "calls").read_text().splitlines())
@@ -158,14 +176,18 @@ class Node:
             state.privileged = 0
 
     def settle(self, gpu, how):
-        """How a GPU takes a switch of MIG mode: "idle", "held" (by a monitor) or "pass-through"."""
+        """How a GPU takes changes: "idle"; a switch of MIG mode "held" (by a monitor) or "pass-through"; "leaked".
+
+        Leaked: something that is no process holds it, so that nothing is destroyed, until it is reset.
+        """
         with locked(self.folder) as state:
             state.rows["gpu"][gpu] = state.rows["gpu"][gpu]._replace(settles=how)
 
     def answer(self, gpu, how):
-        """How a GPU's driver answers: "fully", or "sparse" as under vGPU and in NVIDIA's mock.
+        """How a GPU's driver answers: "fully", "sparse" as under vGPU and in NVIDIA's mock, "counted" or "late".
 
         Sparse: a largest number of MIG devices also with MIG off, no profiles, no list of MPS clients, no MIG switch.
+        Counted: instances are counted and not listed. Late: what other processes changed shows up to a second later.
         """
         with locked(self.folder) as state:
             state.rows["gpu"][gpu] = state.rows["gpu"][gpu]._replace(answers=how)
@@ -192,7 +214,8 @@ def reset(state, gpu):
     state.remove("instance", gpu=gpu)
     state.remove("compute", gpu=gpu)
     row = state.rows["gpu"][gpu]
-    state.rows["gpu"][gpu] = row._replace(mig=row.pending_mig)
+    settles = "idle" if row.settles == "leaked" else row.settles
+    state.rows["gpu"][gpu] = row._replace(mig=row.pending_mig, settles=settles)
 
 
 def _status(result):

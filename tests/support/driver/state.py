@@ -11,6 +11,10 @@ from typing import NamedTuple
 LARGEST_REAL_PID = 1 << 22
 
 
+class HangError(Exception):
+    """A call inside of the caller never returns."""
+
+
 class Gpu(NamedTuple):
     """A GPU: its type, its UUID, whether it is in MIG mode, how it takes a change of that mode, and how it answers."""
 
@@ -136,11 +140,12 @@ def write(folder, state):
     fresh.replace(Path(folder) / "state")
 
 
-def call(folder, name, effect, *, change, gpu=-1, arguments=""):
+def call(folder, name, effect, *, change, gpu=-1, arguments="", kill=False):
     """One counted and logged call, with the faults that are due.
 
     Returns the (text, exit status) of ``effect(state)``. Kill faults hit the parent too: the program stands for its
-    caller, like the library does in the caller's own process.
+    caller, like the library does in the caller's own process. A caller inside gives its own ``kill``, and is told of a
+    call that hangs by HangError.
     """
     with locked(folder) as state:
         state.call_count += 1
@@ -152,8 +157,10 @@ def call(folder, name, effect, *, change, gpu=-1, arguments=""):
         outcome = fault.kind if fault.kind in ("hang", "kill_before", "kill_after") else status
         _log(folder, state, name, gpu, change, arguments, outcome)
     if fault.kind.startswith("kill"):
-        os.kill(os.getppid(), signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
+        for pid in (os.getpid(),) if kill else (os.getppid(), os.getpid()):
+            os.kill(pid, signal.SIGKILL)
+    if fault.kind == "hang" and kill:
+        raise HangError
     while fault.kind == "hang":
         time.sleep(60)
     return text, status

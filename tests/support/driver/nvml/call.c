@@ -81,6 +81,8 @@ struct call begin(const char *name, enum access access, int gpu, const char *for
     now.changes += access == CHANGES;
     call.fault = due_fault(&call);
     stop_before_effect(&call);
+    if (access != CHANGES)
+        look_back();
     if (!strcmp(call.fault.kind, "error"))
         call.result = call.fault.code;
     else if (access != LOOKS && !now.privileged)
@@ -94,6 +96,9 @@ nvmlReturn_t finish(struct call *call)
         return call->result;
     if (!strcmp(call->fault.kind, "error_after") && call->result == NVML_SUCCESS)
         call->result = call->fault.code;
+    look_ahead();
+    if (call->access == CHANGES)
+        remember();
     bool killed = !strcmp(call->fault.kind, "kill_after");
     char outcome[16];
     snprintf(outcome, sizeof outcome, "%d", call->result);

@@ -148,7 +148,7 @@ static bool holds_instances(int gpu)
 static nvmlReturn_t obstacle(int gpu)
 {
     bool resets = type_of(gpu)->architecture == ARCHITECTURE_AMPERE;
-    if (processes_on(gpu, -1, -1) || holds_instances(gpu))
+    if (processes_on(gpu, -1, -1) || holds_instances(gpu) || leaked(gpu))
         return NVML_ERROR_IN_USE;
     if (resets && !strcmp(now.gpu_rows[gpu].settles, "held"))
         return NVML_ERROR_IN_USE;

@@ -172,6 +172,8 @@ static nvmlReturn_t destroy(handle_t handle)
     for EACH(compute, c)
         if (c->gpu == instance->gpu && c->instance == instance->id)
             return NVML_ERROR_IN_USE;
+    if (leaked(instance->gpu))
+        return NVML_ERROR_IN_USE;
     REMOVE(instance, instance);
     return NVML_SUCCESS;
 }
@@ -185,7 +187,7 @@ static nvmlReturn_t list(handle_t handle, unsigned id, handle_t *found, unsigned
     *count = 0;
     for EACH(instance, i)
         if (i->gpu == HANDLE_GPU(handle) && i->profile == profile->id)
-            found[(*count)++] = instance_handle(i);
+            found[(*count)++] = answers(i->gpu, "counted") ? 0 : instance_handle(i);
     return NVML_SUCCESS;
 }
 

@@ -5,15 +5,66 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LARGEST_REAL_PID = 1 << 22 };
 
 struct state now;
 
+bool answers(int gpu, const char *how)
+{
+    return gpu >= 0 && gpu < now.gpu_count && !strcmp(now.gpu_rows[gpu].answers, how);
+}
+
 bool sparse(int gpu)
 {
-    return gpu >= 0 && gpu < now.gpu_count && !strcmp(now.gpu_rows[gpu].answers, "sparse");
+    return answers(gpu, "sparse");
+}
+
+bool leaked(int gpu)
+{
+    return !strcmp(now.gpu_rows[gpu].settles, "leaked");
+}
+
+static double seconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec + time.tv_nsec / 1e9;
+}
+
+/* What this process saw last, and when; a driver that answers late shows that for a second. */
+static struct state seen, fresh;
+static char seen_folder[4096];
+static double seen_s;
+static bool looking_back;
+
+void look_back(void)
+{
+    bool late = false;
+    for (int gpu = 0; gpu < now.gpu_count; gpu++)
+        late |= answers(gpu, "late");
+    looking_back = late && !strcmp(seen_folder, folder()) && seconds() - seen_s < LATE_S;
+    if (looking_back) {
+        fresh = now;
+        now = seen;
+    } else if (late)
+        remember();
+}
+
+void remember(void)
+{
+    seen = now;
+    seen_s = seconds();
+    snprintf(seen_folder, sizeof seen_folder, "%s", folder());
+}
+
+void look_ahead(void)
+{
+    if (looking_back)
+        now = fresh;
+    looking_back = false;
 }
 
 const char *folder(void)
@@ -82,7 +133,7 @@ void load_state(void)
     FILE *file = fopen(path_of(path, "state"), "r");
     if (!file)
         abort();
-    memset(&now, 0, sizeof now);
+    now.gpu_count = now.instance_count = now.compute_count = now.process_count = now.fault_count = 0;
     while (fgets(line, sizeof line, file))
         parse(line);
     fclose(file);

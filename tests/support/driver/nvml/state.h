@@ -3,6 +3,7 @@
 #include "abi.h"
 #include <stdbool.h>
 
+enum { LATE_S = 1 };
 enum { MOST_GPUS = 16, MOST_INSTANCES = 128, MOST_PROCESSES = 512, MOST_FAULTS = 32 };
 
 struct gpu { char type[16], uuid[48]; int mig, pending_mig, compute_mode; char settles[16], answers[16]; };
@@ -29,8 +30,18 @@ struct state {
 /* The state of the call in progress; the lock makes the call the only user of it, across threads and processes. */
 extern struct state now;
 
-/* Whether a GPU answers sparsely, as drivers under vGPU or WSL and NVIDIA's own mock do. */
+/* Whether a GPU answers in a way; sparsely as drivers under vGPU or WSL and NVIDIA's own mock do. */
+bool answers(int gpu, const char *how);
 bool sparse(int gpu);
+
+/* Whether something holds a GPU that is no process on it, until the GPU is reset. */
+bool leaked(int gpu);
+
+/* For a call that looks: the state as this process last saw it, where the driver answers late; and back again. */
+void look_back(void);
+void look_ahead(void);
+/* For a call that changes: what it left is what this process saw last. */
+void remember(void);
 
 const char *folder(void);
 int lock_folder(void);

@@ -35,6 +35,18 @@ static const struct gpu_type TYPES[] = {
         {"3g.40gb",    2,  9, 3, 4,  60, 2, 40448, "40",      false},
         {"4g.40gb",    3,  5, 4, 4,  64, 1, 40448, "0",       false},
         {"7g.80gb",    4,  0, 7, 8, 132, 1, 81152, "0",       true}}},
+    {"h100-pcie", "NVIDIA H100 PCIe", ARCHITECTURE_HOPPER, 15, 7, 8, 81152, 0x233110DE, {
+        {"2g.20gb",    1, 14, 2, 2,  30, 3, 20096, "420",     false},
+        {"3g.40gb",    2,  9, 3, 4,  46, 2, 40448, "40",      false},
+        {"4g.40gb",    3,  5, 4, 4,  62, 1, 40448, "0",       false},
+        {"7g.80gb",    4,  0, 7, 8, 114, 1, 81152, "0",       true}}},
+    /* Names one GB off, ids that equal the enumerators, SMs in proportion: as drivers and mocks differ. */
+    {"h100-other", "NVIDIA H100 80GB HBM3", ARCHITECTURE_HOPPER, 16, 7, 8, 81152, 0x233010DE, {
+        {"1g.9gb",     0, 0, 1, 1,  16, 7,  9984, "6450123", false},
+        {"2g.19gb",    1, 1, 2, 2,  32, 3, 20096, "420",     false},
+        {"3g.39gb",    2, 2, 3, 4,  48, 2, 40448, "40",      false},
+        {"4g.39gb",    3, 3, 4, 4,  64, 1, 40448, "0",       false},
+        {"7g.79gb",    4, 4, 7, 8, 112, 1, 81152, "0",       true}}},
     {"t4", "Tesla T4", ARCHITECTURE_TURING, 0, 0, 0, 15360, 0x1EB810DE, {{0}}},
 };
 
