@@ -13,8 +13,8 @@ SCRIPTS = ROOT / "benchmarks"
 SAMPLES = ROOT / "tests/data"
 SHARED = ROOT.parent / "shared/data"
 CASES = {
-    "day.py": "--applies 3",
-    "interleavings.py": "--schedules 10 --workers 1",
+    "applier/day.py": "--applies 3",
+    "applier/interleavings.py": "--schedules 10 --workers 1",
     "agreement.py": "--instances 1 --time-limit 1 --workers 1",
     "combinations.py": "--method greedy --only 'MIG, half_slo, own, min_gpus, free'",
     "faults.py": "--sample 1 --workers 1",

@@ -7,7 +7,7 @@ which one is drawn. Afterwards nobody may have destroyed what somebody else made
 it; "applied" must mean that the plan stands, "refused" that nothing was changed, "restored" that what the applier owns
 is what it owned before; and everybody must have come to an end.
 
-Run as ``python benchmarks/interleavings.py [--schedules N] [--seed S]``; ends with ``schedules N failures M``, exit 1
+Run as ``python benchmarks/applier/interleavings.py [--schedules N] [--seed S]``; ends with ``schedules N failures M``, exit 1
 if M > 0.
 """
 
@@ -25,7 +25,7 @@ from unittest import mock
 
 import pynvml
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support"))
 from applier_scenario import KIND, plan
 from driver import Node
 from makers import Makers, instance_number

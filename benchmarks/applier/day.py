@@ -6,7 +6,7 @@ applied again, or something else makes or destroys a MIG instance. After each of
 the driver holds; what it calls the applier's own must be what the applier made; what the run said must be what the
 journal says; an applied plan must be no step away; and no daemon or environment may be left without its slice.
 
-Run as ``python benchmarks/day.py [--applies N] [--seed S]``; ends with ``applies N failures M``, exit 1 if M > 0.
+Run as ``python benchmarks/applier/day.py [--applies N] [--seed S]``; ends with ``applies N failures M``, exit 1 if M > 0.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pynvml
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support"))
 from applier_scenario import KIND, plan
 from driver import Node
 from makers import Makers, instance_number
