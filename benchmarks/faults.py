@@ -26,10 +26,11 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 from applier_scenario import PLANNED, Scenario, in_child
+from direct import DirectCalls
 from scenes import SCENES, clear, play
 
 from provision.applier import Permissions, apply, locks, rollback, status
-from provision.applier.driver import calls
+from provision.applier.driver import calls, nvml
 from provision.applier.journal import Journal
 from provision.applier.products import is_type
 from provision.applier.serving import mps, processes
@@ -112,7 +113,7 @@ class Sweep:
     def _way_out(self, case):
         """Finish what was cut off by the way that the case names."""
         scenario = self.scenario
-        with scenario.node.loaded(inside=True):
+        with scenario.node.loaded(inside=True), mock.patch.object(nvml, "Calls", DirectCalls):
             outcome = scenario.apply() if case.way_out == "apply" else rollback(scenario.state)
         wanted = self.target if case.way_out == "apply" else scenario.former
         return [] if scenario.standing() == wanted else [f"{case.way_out} does not lead there: {outcome}"]
@@ -134,7 +135,13 @@ class Sweep:
                 for module, name in limits:
                     short.enter_context(mock.patch.object(module, name, HANG_S))
                 in_child(self._apply)
-        elif kind.startswith("kill"):
+            return
+        with mock.patch.object(nvml, "Calls", DirectCalls):
+            self._strike(kind)
+
+    def _strike(self, kind):
+        """Apply where no call hangs."""
+        if kind.startswith("kill"):
             in_child(self._apply)
         else:
             self._apply()

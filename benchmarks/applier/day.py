@@ -6,7 +6,8 @@ applied again, or something else makes or destroys a MIG instance. After each of
 the driver holds; what it calls the applier's own must be what the applier made; what the run said must be what the
 journal says; an applied plan must be no step away; and no daemon or environment may be left without its slice.
 
-Run as ``python benchmarks/applier/day.py [--applies N] [--seed S]``; ends with ``applies N failures M``, exit 1 if M > 0.
+Run as ``python benchmarks/applier/day.py [--applies N] [--seed S]``;
+ends with ``applies N failures M``, exit status 1 if M > 0.
 """
 
 import argparse
@@ -21,10 +22,12 @@ import pynvml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support"))
 from applier_scenario import KIND, plan
+from direct import DirectCalls
 from driver import Node
 from makers import Makers, instance_number
 
 from provision.applier import Permissions, apply, apply_last, difference, locks, rollback, status
+from provision.applier.driver import nvml
 from provision.applier.journal import Journal
 from provision.applier.serving import processes
 from provision.models.base.errors import InputError
@@ -156,7 +159,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="d", dir=memory if memory.is_dir() else None) as held:
         (Path(held) / "proc").mkdir()
         # No servers run whose processes would have to be looked at.
-        locks.SETTLE_S, processes.PROC = 0.0, Path(held) / "proc"
+        locks.SETTLE_S, processes.PROC, nvml.Calls = 0.0, Path(held) / "proc", DirectCalls
         day = Day(Path(held), options.seed)
         wrong = day.run(options.applies)
     print(*wrong, sep="\n" if wrong else "", end="\n" if wrong else "")

@@ -7,8 +7,8 @@ which one is drawn. Afterwards nobody may have destroyed what somebody else made
 it; "applied" must mean that the plan stands, "refused" that nothing was changed, "restored" that what the applier owns
 is what it owned before; and everybody must have come to an end.
 
-Run as ``python benchmarks/applier/interleavings.py [--schedules N] [--seed S]``; ends with ``schedules N failures M``, exit 1
-if M > 0.
+Run as ``python benchmarks/applier/interleavings.py [--schedules N] [--seed S]``;
+ends with ``schedules N failures M``, exit status 1 if M > 0.
 """
 
 import argparse
@@ -27,6 +27,7 @@ import pynvml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support"))
 from applier_scenario import KIND, plan
+from direct import DirectCalls
 from driver import Node
 from makers import Makers, instance_number
 
@@ -93,11 +94,10 @@ class Turns:
         gate.acquire()
 
 
-class Calls:
-    """Calls of NVML on the thread that makes them, each at the end of a turn; one may be refused."""
+class Calls(DirectCalls):
+    """Calls of NVML, each at the end of a turn; one may be refused."""
 
     turns, fault = None, {}
-    hung, waiting = None, False
 
     def __call__(self, function, *arguments):
         if function != "nvmlShutdown":
@@ -109,13 +109,7 @@ class Calls:
             self.fault[name] = left - 1
             if left == 0:
                 raise DriverError(function, pynvml.NVML_ERROR_UNKNOWN)
-        try:
-            return getattr(pynvml, function)(*arguments)
-        except pynvml.NVMLError as error:
-            raise DriverError(function, error.value) from None
-
-    def end(self):
-        """Nothing is to be let go."""
+        return super().__call__(function, *arguments)
 
 
 class Schedule:
@@ -162,8 +156,8 @@ class Schedule:
             before, stood = set(), set()
 
             def confirm(present, steps):
-                before.update(self._owned(name))
-                stood.update((gpu, *place) for gpu, places in enumerate(self._standing()) for place in places)
+                before.update(self._owned(name, gpus))
+                stood.update((row.gpu, row.profile_id, row.start) for row in self.node.state.rows["instance"])
                 return True
 
             if fault is not None:
@@ -195,15 +189,15 @@ class Schedule:
                 self.wrong.append(f"{name} says applied, its journal is unfinished")
         elif end == "refused" and self.makers.changes:
             self.wrong.append(f"{name} says refused after {self.makers.changes} changes")
-        elif end == "restored" and not before <= self._owned(name) <= before | stood:
+        elif end == "restored" and not before <= self._owned(name, gpus) <= before | stood:
             # What it was allowed to take from others it may have made again.
-            self.wrong.append(f"{name} says restored, and {before} is now {self._owned(name)}")
+            self.wrong.append(f"{name} says restored, and {before} is now {self._owned(name, gpus)}")
 
-    def _owned(self, name):
-        """Places of the instances of a state directory."""
+    def _owned(self, name, gpus):
+        """Places of the instances of a state directory on GPUs, which a run holds."""
         rows = self.node.state.rows["instance"]
         return {(row.gpu, row.profile_id, row.start) for row in rows
-                if self.makers.maker.get(instance_number(row.gpu, row)) == name}
+                if str(row.gpu) in gpus and self.makers.maker.get(instance_number(row.gpu, row)) == name}
 
     def _standing(self):
         return [[(one.profile_id, one.start) for one in self.node.instances(gpu) if one.devices] for gpu in (0, 1)]

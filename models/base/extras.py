@@ -10,6 +10,7 @@ EXTRAS = {
     "dask": "dask",
     "distributed": "dask",
     "gymnasium": "rl",
+    "kubernetes": "kubernetes",
     "matplotlib": "draw",
     "numba": "compiled",
     "pandas": "pandas",

@@ -35,7 +35,8 @@ class Run(Record):
 
     ``outcome`` is applied, quarantined, restored, unrestored, or None when it was cut off. ``owned`` are the MIG
     instances that the applier made, in this run or an earlier one; ``touched`` are the places of instances that this
-    run made or destroyed or may have, ``switched`` the GPUs whose MIG mode it changed or may have.
+    run made, changed or destroyed or may have, ``taken`` those that it destroyed or may have, ``switched`` the GPUs
+    whose MIG mode it changed or may have.
     """
 
     verb: Name
@@ -45,6 +46,7 @@ class Run(Record):
     outcome: Text | None = None
     owned: tuple[Made, ...] = ()
     touched: tuple[Place, ...] = ()
+    taken: tuple[Place, ...] = ()
     switched: tuple[Name, ...] = ()
 
     @property
@@ -145,6 +147,8 @@ def _announced(run: Run, entry: dict[str, Any]) -> Run:
     run = run.model_copy(update={"touched": tuple(dict.fromkeys((*run.touched, place)))})
     if action == "create_instance":
         return _owning(run, Made(gpu=place[0], enumerator=place[1], start=place[2], devices=()))
+    if action == "destroy_instance":
+        return run.model_copy(update={"taken": tuple(dict.fromkeys((*run.taken, place)))})
     there = next((one for one in run.owned if one.place == place), None)
     if action == "create_compute" and there:
         return _owning(run, there.model_copy(update={"devices": None}))

@@ -95,17 +95,15 @@ class _Back:
         """What shall stand at a place; None for nothing."""
         now, before = self.now.get(key), self.before.get(key)
         place: Place = (self.here.uuid, *key)
-        if place in self.run.touched:
-            if before is None and now and now.strange:
-                self._keep([now])
-                return now.layout()
-            return before
         if now is None:
-            # Something else destroyed it; what was not the applier's own is not brought back.
-            return before if place in {one.place for one in self.run.owned} else None
-        if before is None:
+            # What others made and destroyed themselves is not brought back.
+            own = {one.place for one in self.run.owned} | set(self.run.taken)
+            return before if place in own else None
+        if before is None and (now.strange or place not in self.run.touched):
             self._keep([now])
             return now.layout()
+        if before is None or place in self.run.touched:
+            return before
         return now.layout().model_copy(update={"mps": before.mps, "replicas": before.replicas})
 
     def _with_room(self, slices: list[SliceLayout]) -> list[SliceLayout]:

@@ -39,6 +39,12 @@ def _config_name(prefix: str) -> str:
     return f"{prefix}-mig-config"
 
 
+def node_labels(node: Node, partitioned: bool) -> dict[str, str]:
+    """The labels that make a node of the cluster a machine of the plan."""
+    mig = {"nvidia.com/mig.config": node.name} if partitioned and node.can_mig else {}
+    return {NODE_LABEL: node.name} | mig
+
+
 LABELS = """\
 #!/usr/bin/env bash
 # Labels Kubernetes nodes as the machines of the plan{starts}; cordon and drain them first.
@@ -53,8 +59,7 @@ def label_script(machines: Sequence[Node], partitioned: bool = True) -> str:
     """The script that labels nodes; where they are partitioned beforehand the GPU operator begins with it."""
     lines = []
     for number, node in enumerate(machines, start=1):
-        mig = [f"nvidia.com/mig.config={node.name}"] if partitioned and node.can_mig else []
-        labels = [f"{NODE_LABEL}={node.name}", *mig]
+        labels = [f"{name}={value}" for name, value in node_labels(node, partitioned).items()]
         lines += [
             f'echo "${{{number}}} becomes {node.name}: {node.devices}"',
             f'kubectl label node "${{{number}}}" --overwrite {shlex.join(labels)}',

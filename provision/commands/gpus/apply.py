@@ -10,8 +10,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
+from provision.applier.cluster import roll
 from provision.applier.execute import Permissions
 from provision.applier.journal import APPLIED, QUARANTINED, RESTORED, UNRESTORED, Journal
 from provision.applier.operations import DECLINED, apply_last, rollback
@@ -39,6 +41,7 @@ HEADLINES = {
     UNRESTORED: "not restored; when what stands in the way is gone, roll back again:",
     DECLINED: "declined: nothing was done",
 }
+OF_CLUSTERS = ("nodes", "to", "namespace", "gpus_per_node", "within", "context")
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -57,6 +60,11 @@ def add_apply(parser: ArgumentParser) -> None:
         "--last", action="store_true", help="without a plan: what the last run led to, as after a reboot"
     )
     _add_common(parser)
+    parser.add_argument("--nodes", metavar="LIST", help="with --via: nodes of the cluster, in the order of the plan's")
+    parser.add_argument("--to", choices=roll.TARGETS, metavar="T", help=f"with --via: one of {', '.join(roll.TARGETS)}")
+    parser.add_argument("--namespace", metavar="N", help="with --via: of objects that name none (default: default)")
+    parser.add_argument("--gpus-per-node", type=int, metavar="N", help="with --via: GPUs that a node has (default: 8)")
+    parser.add_argument("--within", type=float, metavar="SECONDS", help="with --via: to partition, and to start pods")
     parser.set_defaults(run=_apply)
 
 
@@ -76,11 +84,18 @@ def _add_common(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--allow-mig-mode-change", action="store_true", help="turn MIG on or off, which may reset the GPU"
     )
+    parser.add_argument("--via", choices=("kubernetes",), help="on a cluster instead of on this machine's GPUs")
+    parser.add_argument("--context", metavar="NAME", help="with --via: of the kubeconfig (default: the current one)")
     parser.add_argument("--wait", action="store_true", help="wait while another applier is at work")
     add_json(parser)
 
 
 def _apply(options: Namespace) -> int:
+    if options.via:
+        return _apply_to_cluster(options)
+    for name in OF_CLUSTERS:
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name.replace('_', '-')}: is for --via kubernetes; add that or leave it out")
     if options.last:
         if options.plan:
             raise InputError(f"--last: applies what the last run led to, not {options.plan}; leave one of them out")
@@ -93,7 +108,50 @@ def _apply(options: Namespace) -> int:
     )
 
 
+def _apply_to_cluster(options: Namespace) -> int:
+    if options.plan is None:
+        raise InputError("apply: no plan; name a plan file")
+    plan = read_plan(options.plan)
+    given = {name: getattr(options, name) for name in ("to", "namespace", "context", "gpus_per_node")}
+    given["within_s"] = options.within
+    names = [name.strip() for name in (options.nodes or "").split(",") if name.strip()]
+    chosen = {name: value for name, value in given.items() if value is not None}
+    act = partial(roll.apply, instance_of(options, plan), plan, names, options.state, **chosen)
+    return _on_cluster(options, APPLIED, act)
+
+
+def _on_cluster(options: Namespace, wanted: str, carry_out: Callable[..., roll.ClusterOutcome]) -> int:
+    """Carry out a verb on a cluster; exit code 0 when it came to the outcome that is wanted."""
+
+    def ask(steps: Sequence[str]) -> bool:
+        _check_asked(options, len(steps))
+        print(*steps, sep="\n")
+        return _agreed()
+
+    try:
+        with _signals():
+            outcome = carry_out(confirm=None if options.yes else ask, report=lambda line: _say(line, sys.stderr))
+    except KeyboardInterrupt as interrupt:
+        _say("stopped on the way: provision rollback --via kubernetes goes back", sys.stderr)
+        return SIGNALLED + interrupt.number if isinstance(interrupt, _SignalledError) else INTERRUPTED
+
+    def tell() -> None:
+        if options.json:
+            print_json(outcome.model_dump(mode="json"))
+            return
+        if outcome.failure:
+            print(f"failed: {outcome.failure}")
+        print(HEADLINES[outcome.outcome])
+        for line in outcome.unrestored:
+            print(f"  {line}")
+
+    told(tell)
+    return 0 if outcome.outcome == wanted else 1
+
+
 def _rollback(options: Namespace) -> int:
+    if options.via:
+        return _on_cluster(options, RESTORED, partial(roll.rollback, options.state, options.context))
     return _run(options, RESTORED, rollback, options.state)
 
 
@@ -145,15 +203,25 @@ def _confirm(options: Namespace) -> Callable[[Observed, Sequence[Step]], bool] |
         return None
 
     def ask(present: Observed, steps: Sequence[Step]) -> bool:
-        if options.json or not sys.stdin.isatty():
-            raise InputError(f"{len(steps)} steps to do, and nobody to ask; look at provision diff and add --yes")
+        _check_asked(options, len(steps))
         print_steps(step_rows(present, steps))
-        try:
-            return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
-        except EOFError:
-            return False
+        return _agreed()
 
     return ask
+
+
+def _check_asked(options: Namespace, steps: int) -> None:
+    """Refuse to go on where nobody can be asked."""
+    if options.json or not sys.stdin.isatty():
+        raise InputError(f"{steps} steps to do, and nobody to ask; look at provision diff and add --yes")
+
+
+def _agreed() -> bool:
+    """Whether whoever is asked says yes."""
+    try:
+        return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
 
 
 def _report(step: Step) -> None:

@@ -132,3 +132,17 @@ def test_what_a_killed_run_had_made_is_its_own(node, state):
     in_child(lambda: apply(plan([("3g.40gb", 4)]), state, gpus=["0"]))
     assert places(node) == [(HALF, 4)]
     assert rollback(state).outcome == "restored" and not places(node)
+
+
+def test_what_others_took_away_themselves_is_not_brought_back(node, state):
+    """Their GPU instance is in the plan; they destroy it when its compute instance is about to be made."""
+    pynvml.nvmlInit()
+    half = create(pynvml.nvmlDeviceGetHandleByIndex(0), HALF, 4, 4)
+
+    def meddle(step):
+        if step.action == "create_compute" and step.slice.start == 4:
+            pynvml.nvmlGpuInstanceDestroy(half)
+
+    outcome = apply(plan([("1g.10gb", 0), ("3g.40gb", 4)]), state, gpus=["0"], report=meddle)
+    pynvml.nvmlShutdown()
+    assert outcome.outcome == "restored" and not places(node)

@@ -1,0 +1,127 @@
+"""The API server of a cluster: objects looked at, applied by server-side apply, deleted. Each call has a deadline.
+
+Source: Kubernetes API concepts, "Server-Side Apply" and "Dry-run"; the client is Kubernetes' own for Python.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from provision.models.base.errors import InputError
+from provision.models.base.extras import optional
+
+MANAGER = "provision"
+"""The field manager under whose name fields are applied."""
+CALL_S = 30.0
+"""A server that is well answers within seconds."""
+NOT_FOUND = 404
+KEPT = ("labels", "annotations", "name", "namespace")
+"""What of an object's metadata is its author's; the rest is the server's."""
+
+Object = dict[str, Any]
+
+
+class Cluster:
+    """The cluster that a kubeconfig names; the namespace holds objects that name none."""
+
+    def __init__(self, namespace: str, context: str | None = None) -> None:
+        with optional():
+            from kubernetes import config, dynamic
+            from kubernetes.client import ApiException
+        from urllib3.exceptions import HTTPError
+
+        self._refused, self._unreachable = ApiException, HTTPError
+        self.namespace = namespace
+        try:
+            client = config.new_client_from_config(context=context)
+            client.configuration.retries = 1
+            self._client = dynamic.DynamicClient(client)
+        except config.ConfigException as error:
+            raise InputError(f"kubeconfig: {error}; set KUBECONFIG, or name a --context of it") from None
+        except (ApiException, HTTPError) as error:
+            raise InputError(f"the API server cannot be reached: {error}; see kubectl cluster-info") from None
+
+    def get(self, wanted: Object) -> Object | None:
+        """The object of this kind and name as it stands; None when there is none."""
+        return self._call("get", wanted, name=wanted["metadata"]["name"])
+
+    def apply(self, wanted: Object, dry_run: bool = False) -> Object:
+        """Apply an object, taking over its fields; with ``dry_run`` the server only says whether it would.
+
+        Raises
+        ------
+        InputError
+            With the server's reason when it refuses.
+        """
+        options = {"dry_run": "All"} if dry_run else {}
+        found = self._call(
+            "server_side_apply", wanted, body=wanted, field_manager=MANAGER, force_conflicts=True, **options
+        )
+        if found is None:
+            raise InputError(f"{label(wanted)}: its namespace is not there; create it")
+        return found
+
+    def labelled(self, node: str, labels: dict[str, str | None], dry_run: bool = False) -> None:
+        """Set labels of a node; None takes one away."""
+        patch = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}}
+        options = {"dry_run": "All"} if dry_run else {}
+        content = "application/merge-patch+json"
+        if self._call("patch", patch, body=patch, name=node, content_type=content, **options) is None:
+            raise InputError(f"node {node}: the cluster has none of this name; see kubectl get nodes")
+
+    def delete(self, wanted: Object) -> None:
+        """Delete an object and what belongs to it; one that is not there is none."""
+        self._call("delete", wanted, name=wanted["metadata"]["name"], propagation_policy="Background")
+
+    def _call(self, verb: str, about: Object, **options: Any) -> Object | None:
+        """The answer of the server; None when there is no such object."""
+        from kubernetes.dynamic.exceptions import ResourceNotFoundError
+
+        try:
+            resource = self._client.resources.get(api_version=about["apiVersion"], kind=about["kind"])
+            place = about["metadata"].get("namespace", self.namespace) if resource.namespaced else None
+            answer = getattr(resource, verb)(namespace=place, _request_timeout=CALL_S, **options)
+        except ResourceNotFoundError:
+            version = about["apiVersion"]
+            raise InputError(f"{label(about)}: the cluster knows no {version}; update it or use another --to") from None
+        except self._refused as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise InputError(f"{label(about)}: the server refuses: {_reason(error)}") from None
+        except self._unreachable as error:
+            raise InputError(f"{label(about)}: no answer from the API server: {error}; try again") from None
+        found: Object = answer.to_dict()
+        return found
+
+
+def _reason(error: Any) -> str:
+    """What the server says."""
+    try:
+        return str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return f"{error.status} {error.reason}"
+
+
+def label(about: Object) -> str:
+    """An object in words."""
+    return f"{about['kind']} {about['metadata']['name']}"
+
+
+def authored(found: Object) -> Object:
+    """An object as its author wrote it, without what the server keeps."""
+    kept = {name: value for name, value in copy.deepcopy(found).items() if name != "status"}
+    kept["metadata"] = {name: value for name, value in kept["metadata"].items() if name in KEPT}
+    return kept
+
+
+def differing(wanted: Any, found: Any, at: str = "") -> str | None:
+    """Where an object differs from what was applied, by its path; None where all that was applied stands."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        pairs = ((f"{at}.{name}".lstrip("."), value, found.get(name)) for name, value in wanted.items())
+    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+        pairs = ((f"{at}[{n}]", value, found[n]) for n, value in enumerate(wanted))
+    else:
+        return None if wanted == found else at
+    return next((path for name, value, other in pairs if (path := differing(value, other, name)) is not None), None)
