@@ -26,8 +26,8 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 from applier_scenario import PLANNED, Scenario, in_child
-from direct import DirectCalls
-from scenes import SCENES, clear, play
+from driver.direct import DirectCalls
+from driver.scenes import SCENES, clear, play
 
 from provision.applier import Permissions, apply, locks, rollback, status
 from provision.applier.driver import calls, nvml

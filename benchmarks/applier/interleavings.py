@@ -27,9 +27,9 @@ import pynvml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support"))
 from applier_scenario import KIND, plan
-from direct import DirectCalls
 from driver import Node
-from makers import Makers, instance_number
+from driver.direct import DirectCalls
+from driver.makers import Makers, instance_number
 
 from provision.applier import Permissions, apply, locks
 from provision.applier.driver import changes, nvml

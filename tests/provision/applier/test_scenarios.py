@@ -2,7 +2,7 @@
 
 import pytest
 from driver import Node
-from scenes import SCENES, play
+from driver.scenes import SCENES, play
 
 pytest_plugins = ["applier_fixtures"]
 

@@ -16,7 +16,7 @@ from provision.applier.driver import calls, changes
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan, PlannedGpu
 
-PATH = Path(__file__).resolve().parents[2] / "benchmarks/scenarios.yaml"
+PATH = Path(__file__).resolve().parents[3] / "benchmarks/scenarios.yaml"
 SCENES = yaml.safe_load(PATH.read_text())
 PATIENCE_S = 0.3
 """How long a call may hang, and what a driver says may be waited for."""
