@@ -162,3 +162,9 @@ def test_tests_stand_where_their_modules_stand():
     floors = [one for one in rooms if one.parts[0] in LAID]
     assert {str(one) for one in floors if not list((ROOT / one).glob("*.py"))} == set()
     assert {str(one) for one in floors if len(one.parts) == 1} <= {"provision"}
+
+
+def test_names_of_tests_differ():
+    """pytest imports them by their names alone."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert [name for name in set(names) if names.count(name) > 1] == []
