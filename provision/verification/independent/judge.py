@@ -51,7 +51,7 @@ class Judgement:
             "verdict": self.verdict, "gpus": self.gpus, "cost_per_hour": self.cost_per_hour, "faults": self.faults,
             "not_decided": self.open, "confidence": CONFIDENCE,
             "replays": [
-                {"name": one.name, "verdict": one.late.verdict, "limit_ms": one.limit_ms,
+                {"name": one.name, "verdict": one.verdict, "limit_ms": one.limit_ms,
                  "percentile": one.percentile, "at_rate": one.at_rate, "late": one.late.part,
                  "late_low": one.late.low, "late_high": one.late.high, "requests": one.late.requests, "how": one.how}
                 for one in self.replays],
@@ -134,5 +134,5 @@ def at_planned_rates(instance: Instance, plan: tuple[PlannedGpu, ...]) -> tuple[
 
 def _note(found: Judgement, replays: list[Found]) -> None:
     found.replays += replays
-    found.faults += [one.message for one in replays if one.late.verdict == "violated"]
-    found.open += [one.message for one in replays if one.late.verdict == "not decided"]
+    found.faults += [one.message for one in replays if one.verdict == "violated"]
+    found.open += [one.message for one in replays if one.verdict == "not decided"]

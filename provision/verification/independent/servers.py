@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .kinds import gpulets, networks
 from .kinds.service import Service, data_for, services
-from .records import Instance, PlannedGpu, Replica, Slice, UndecidedError, Workload
+from .records import Instance, PlannedGpu, Replica, Slice, Workload
 from .replays.arrivals import arrival_times, dealt
 from .replays.queues import batched, least_loaded, turns
 from .replays.sharing import shared
@@ -104,7 +104,7 @@ def answered(
     """
     workload = instance.workloads[servers[0].replica.workload]
     if workload.routing == "least_loaded" and len(servers) > 1:
-        return _least_loaded(servers, weights, arrived)
+        return _least_loaded(instance, servers, weights, arrived)
     who = dealt(len(arrived), weights, workload.routing, rng)
     ended = np.empty(len(arrived))
     for index, server in enumerate(servers):
@@ -115,22 +115,28 @@ def answered(
         if server.shared and exactly:
             ended[mine] = _together(instance, server, own, rng)
         else:
-            answer, hold = bounded(server)
+            answer, hold = bounded(instance, server)
             ended[mine] = batched(own, answer, hold, server.replica.processes, server.delay_ms)
     return ended
 
 
-def bounded(server: Server) -> tuple[Floats, Floats]:
-    """Answer and hold times that no batch exceeds: in turns a cycle of the longest executions."""
+def bounded(instance: Instance, server: Server) -> tuple[Floats, Floats]:
+    """Answer and hold times that no batch exceeds.
+
+    In turns with a cycle of the longest executions: a queue that takes a batch at most every cycle has begun no request
+    before its replica has, or is about to within a cycle. So an answer is there after a cycle and a batch.
+    """
     service = server.service
     if not (server.shared and server.in_turns):
         return service.answer_ms, service.hold_ms
-    raise UndecidedError("replicas that take turns are replayed together")
+    found = services(instance.performance, server.piece)
+    cycle = sum(found[at].longest_ms for at in server.sharers)
+    return np.full(len(service.answer_ms), cycle + service.longest_ms), np.full(len(service.hold_ms), cycle)
 
 
-def _least_loaded(servers: list[Server], weights: Floats, arrived: Floats) -> Floats:
+def _least_loaded(instance: Instance, servers: list[Server], weights: Floats, arrived: Floats) -> Floats:
     sizes = np.array([one.replica.batch for one in servers])
-    times = [bounded(one) for one in servers]
+    times = [bounded(instance, one) for one in servers]
     answer, hold = (np.zeros((len(servers), sizes.max())) for _ in range(2))
     for row, (first, second) in enumerate(times):
         answer[row, : len(first)], hold[row, : len(second)] = first, second

@@ -58,7 +58,7 @@ def _without(instance: Instance, gpu: int, name: str, left: list[Server]) -> Ite
         rates = weights * planned / weights.sum()
         if instance.policy.rule == "queueing":
             found = judge_random(instance, left, rates, LOSS_S)
-            late: list[Found] = [one for one in found if one.late.verdict != "holds"]
+            late: list[Found] = [one for one in found if one.verdict != "holds"]
             reasons = [(one.message, False) for one in late]
         else:
             reasons = [(fault, False) for fault in rule_faults(instance, left, rates)]

@@ -65,7 +65,9 @@ def judge_workflow(
     found = judged(replay, allowed, FIRST_REQUESTS, budget_s)
     rows = zip([*names, f"workflow {workflow.name}"], [*limits, limit_ms(instance, workflow)],
                [*percents, workflow.percentile], found, strict=True)
-    return [Found(name, limit, percent, 1.0, late, "replayed as a workflow") for name, limit, percent, late in rows]
+    bounded = any(one.shared for name in names for one in servers[name])
+    return [Found(name, limit, percent, 1.0, late, "replayed as a workflow", bounded)
+            for name, limit, percent, late in rows]
 
 
 def _counted(taken: Floats, limit: float) -> tuple[int, int]:
