@@ -39,7 +39,8 @@ from provision.models.base.fields import Fraction, Name, NonNegative, Positive, 
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.fitted_networks import FittedError
-from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
+from provision.models.performance.memory import NEVER_MS, MemoryStated, SharedMemoryData
+from provision.models.performance.operating_points import Member, OperatingPoints, Prediction
 from provision.models.performance.sm_shares import grid, on_grid
 
 
@@ -78,7 +79,7 @@ class SoloTime(Record):
         return self.fixed_ms + self.request_ms * batch + work_ms / sm_share + whole
 
 
-class ColocatedModel(Record):
+class ColocatedModel(MemoryStated):
     """The coefficients of a DNN model: ``solo``, and one number per shared resource of each of the others.
 
     Per unit of the neighbours' demand a batch takes ``stretch`` of its solo time and ``wait_ms`` longer.
@@ -97,7 +98,7 @@ class ColocatedModel(Record):
     pair_error: FittedError | None = None
 
 
-class Colocation(PerformanceData):
+class Colocation(SharedMemoryData):
     """Coefficients of several models on a GPU type, for batches up to ``max_batch``.
 
     SM shares are multiples of ``unit_share``. ``half_load_batch`` is h, the batch at which a neighbour demands half of
@@ -137,6 +138,10 @@ class Colocation(PerformanceData):
                 raise ValueError(f"models.{name}.overlap_ms: is all the time that a batch takes on a whole GPU")
         return self
 
+    def stated(self, model: str) -> MemoryStated:
+        """What a model says of its memory."""
+        return self.models[model]
+
     @property
     def resources(self) -> int:
         """How many shared resources there are."""
@@ -152,10 +157,12 @@ class Colocation(PerformanceData):
         return self.model_dump(mode="json") | {"max_batch": min(self.max_batch, most)}
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """The model alone on the GPU at every batch and every number of units of its SMs."""
+        """The model alone on the GPU at every batch and every number of units of its SMs that its memory allows."""
         if profile != WHOLE:
             return OperatingPoints(*(np.zeros(0, kind) for kind in (int, int, float, float)))
-        batch, sm_share = (axis.ravel() for axis in grid(self.unit_share, self.max_batch))
+        batches, shares = grid(self.unit_share, self.max_batch)
+        kept = ~self.crowding(model, batches, shares)
+        batch, sm_share = batches[kept], shares[kept]
         alone = solo_terms(self, model, batch[:, None], sm_share[:, None])
         latency_ms, throughput_rps = (column[:, 0] for column in together(alone, self.norm_order))
         return OperatingPoints(batch, np.ones_like(batch), latency_ms, throughput_rps, sm_share)
@@ -185,7 +192,8 @@ class Colocation(PerformanceData):
         for at, (stretch, wait_ms) in enumerate(zip(one.stretch, one.wait_ms, strict=True)):
             combined = math.fsum(demand[at] ** self.norm_order for demand in neighbours) ** (1 / self.norm_order)
             latency_ms += (stretch * alone_ms + wait_ms) * combined
-        return Prediction(latency_ms, 1000 * member.batch / (latency_ms - one.overlap_ms * member.batch), None)
+        rate_rps = 1000 * member.batch / (latency_ms - one.overlap_ms * member.batch)
+        return Prediction(latency_ms, rate_rps, one.memory_gib(member.batch))
 
 
 class Terms(NamedTuple):
@@ -221,7 +229,7 @@ def solo_terms(data: Colocation, model: str, batch: np.ndarray, sm_share: np.nda
     """Terms of one model at arrays of batches and SM shares, broadcast against each other."""
     one = data.models[model]
     batch, sm_share = np.broadcast_arrays(np.asarray(batch, float), sm_share)
-    alone_ms = solo_ms(data, model, batch, sm_share)
+    alone_ms = np.where(data.crowding(model, batch, sm_share), NEVER_MS, solo_ms(data, model, batch, sm_share))
     loaded = (sm_share * batch / (batch + data.half_load_batch))[..., None]
     return Terms(
         batch=batch,

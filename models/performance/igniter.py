@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from provision.models.base.fields import Fraction, Name, NonNegative, Number, Positive, PositiveCount, Record, Text
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.fitted_networks import FittedError
+from provision.models.performance.memory import NEVER_MS, MemoryStated, SharedMemoryData
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
 from provision.models.performance.sm_shares import grid, on_grid, units_of
 
@@ -71,7 +72,7 @@ class IgniterHardware(Record):
         return 1 + self.clock_slope_mhz_per_w * excess_w / self.max_clock_mhz
 
 
-class IgniterModel(Record):
+class IgniterModel(MemoryStated):
     """The coefficients of a DNN model on a GPU type.
 
     ``k1_ms`` to ``k5_ms`` are those of eq. 11 with SM shares as fractions; ``load_bytes`` and
@@ -112,7 +113,7 @@ class IgniterModel(Record):
         return self.cache_per_rps * ability_rps + self.cache_base
 
 
-class IgniterProfiles(PerformanceData):
+class IgniterProfiles(SharedMemoryData):
     """iGniter's coefficients of a GPU type and of several models on it, for batches up to ``max_batch``."""
 
     sharing = "always"
@@ -140,8 +141,12 @@ class IgniterProfiles(PerformanceData):
         """See ``PerformanceData.up_to_batch``."""
         return self.model_dump(mode="json") | {"max_batch": min(self.max_batch, most)}
 
+    def stated(self, model: str) -> MemoryStated:
+        """What a model says of its memory."""
+        return self.models[model]
+
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """The model alone on the GPU at every batch and every number of resource units."""
+        """The model alone on the GPU at every batch and every number of resource units that its memory allows."""
         return self._points(model, profile, lambda terms: terms)
 
     def longest_points(self, model: str, profile: str) -> OperatingPoints:
@@ -153,10 +158,12 @@ class IgniterProfiles(PerformanceData):
         if profile != WHOLE:
             return OperatingPoints(*(np.zeros(0, kind) for kind in (int, int, float, float)))
         batches, shares = grid(self.hardware.unit_share, self.max_batch)
-        alone = Terms(*(column.reshape(-1, 1) for column in changed(solo_terms(self, model, batches, shares))))
+        kept = ~self.crowding(model, batches, shares)
+        terms = changed(solo_terms(self, model, batches, shares))
+        alone = Terms(*(column[kept].reshape(-1, 1) for column in terms))
         latency_ms, throughput_rps = (column[:, 0] for column in together(self.hardware, alone))
-        batch = batches.ravel()
-        return OperatingPoints(batch, np.ones_like(batch), latency_ms, throughput_rps, shares.ravel())
+        batch = batches[kept]
+        return OperatingPoints(batch, np.ones_like(batch), latency_ms, throughput_rps, shares[kept])
 
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
         """Predictions for all that share the GPU (eqs. 1-11); Nones for what the model does not describe.
@@ -197,7 +204,8 @@ class IgniterProfiles(PerformanceData):
         gpu_ms = (scheduling_ms + active_ms * (1 + model.cache_sensitivity * others_cache)) / clock
         load_ms = self.hardware.transfer_ms(model.load_bytes * batch)
         feedback_ms = self.hardware.transfer_ms(model.feedback_bytes * batch)
-        return Prediction(load_ms + gpu_ms + feedback_ms, 1000 * batch / (gpu_ms + feedback_ms), None)
+        rate_rps = 1000 * batch / (gpu_ms + feedback_ms)
+        return Prediction(load_ms + gpu_ms + feedback_ms, rate_rps, model.memory_gib(batch))
 
 
 def igniter_data(performance: Iterable[PerformanceData]) -> dict[str, IgniterProfiles]:
@@ -228,6 +236,7 @@ def solo_terms(profiles: IgniterProfiles, model: str, batch: ArrayLike, sm_share
     one, batch = profiles.models[model], np.asarray(batch, float)
     active_ms = np.polyval([one.k1_ms, one.k2_ms, one.k3_ms], batch) / (sm_share + one.k4_share) + one.k5_ms
     ability_rps = 1000 * batch / active_ms
+    active_ms = np.where(profiles.crowding(model, batch, sm_share), NEVER_MS, active_ms)
     ms_per_byte = 1 / (profiles.hardware.pcie_gb_per_s * BYTES_PER_MS)
     terms = Terms(
         batch=batch,

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Workload
+from provision.solving.memory import memory_notes
 
 
 def notes_of(instance: Instance) -> tuple[str, ...]:
     """Notes on an instance, each in a line."""
-    return (*_unused(instance), *_narrow(instance), *_rated_patterns(instance))
+    return (*_unused(instance), *_narrow(instance), *memory_notes(instance), *_rated_patterns(instance))
 
 
 def _able(instance: Instance, entry: FleetEntry, workload: Workload) -> bool:

@@ -19,6 +19,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Deadline, Incumbent, Outcome, Search, Stopped, Stopwatch
+from provision.solving.memory import states_memory, within_memory
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
 from provision.solving.rehearsal import rehearsed_s
@@ -114,9 +115,11 @@ def solve(
     repairs = replay and chosen.name == "auto" and instance.random_arrivals
     begun = _holding(instance, start)
     left_s = time_limit_s - min(watch.elapsed_s, time_limit_s * READING)
-    first_s = left_s * (FIRST if repairs else ALONE if replay else 1)
+    first_s = left_s * (FIRST if repairs or states_memory(instance) else ALONE if replay else 1)
+    end = Deadline(left_s)
     search = Search(first_s, seed, settings, listener, begun)
     outcome = listener.attend(chosen, instance, search)
+    outcome, crowded = within_memory(instance, chosen, search, outcome, end)
     build_s, solve_s = outcome.build_seconds, outcome.solve_seconds
     if solve_s is None:
         solve_s = search.elapsed_s - build_s
@@ -161,7 +164,7 @@ def solve(
         build_seconds=build_s,
         solve_seconds=solve_s,
         versions=_versions(),
-        notes=(*notes_of(instance), *listener.notes, *repaired),
+        notes=(*notes_of(instance), *listener.notes, *crowded, *repaired),
         replay=found,
     )
 

@@ -11,6 +11,7 @@ from provision.commands.common import add_json, print_json, print_table
 from provision.commands.reading import read_instance
 from provision.draw.words import plural
 from provision.instances.read import read_plan
+from provision.solving.memory import memory_notes
 from provision.verification.second import second_opinion
 from provision.verification.verify import verify
 
@@ -41,7 +42,7 @@ def _run(options: Namespace) -> int:
     second = second_opinion(options.instance, plan) if options.independent else None
     if options.json:
         more = {} if second is None else {"independent": second.summary()}
-        print_json(report.model_dump(mode="json") | more)
+        print_json(report.model_dump(mode="json") | {"notes": list(memory_notes(instance))} | more)
     else:
         _print(instance, plan, report)
         if second is not None:
@@ -77,6 +78,8 @@ def _print(instance: Instance, plan: Plan, report: Report) -> None:
         f"{plural(report.gpus, 'GPU')}, {plural(report.gpcs, 'GPC')}{cost}, "
         f"internal slack {report.internal_slack:.1%}, external fragmentation {report.external_fragmentation:.1%}"
     )
+    for note in memory_notes(instance):
+        print(f"note: {note}")
     if report.ok:
         print(f"holds: {len(report.predictions)} replicas, {_tightest(report)}")
         return

@@ -15,9 +15,10 @@ def notes(policy="half_slo", workloads=("resnet50",)):
 
 
 def test_an_entry_without_data_and_a_narrow_workload_are_told():
-    unused, narrow, promise = notes(workloads=("resnet50", "bert"))
+    unused, narrow, memory, promise = notes(workloads=("resnet50", "bert"))
     assert unused.startswith("fleet[1]: a30 stays unused")
     assert narrow.startswith("workload bert can run on a100-80gb only")
+    assert memory.startswith("memory of resnet50 on t4 is not known")
     assert promise.startswith("latency_budget half_slo")
 
 

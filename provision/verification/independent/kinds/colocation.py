@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ..nvidia import gpu_type
 from ..records import Replica, Slice, Tree, UndecidedError
+from .memory import stated_gib
 
 Floats = NDArray[np.float64]
 
@@ -46,5 +47,5 @@ def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]
         stretch, wait = np.array(model["stretch"], float), np.array(model["wait_ms"], float)
         taken = alone * (1 + stretch @ joined) + wait @ joined
         batch = np.arange(1, replica.batch + 1)
-        found.append((taken, taken - model.get("overlap_ms", 0.0) * batch, None))
+        found.append((taken, taken - model.get("overlap_ms", 0.0) * batch, stated_gib(model, replica.batch)))
     return found

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..records import Replica, Slice, Tree, UndecidedError
+from .memory import stated_gib
 
 Floats = NDArray[np.float64]
 
@@ -45,5 +46,5 @@ def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]
         run = (launched + active * slower) * hardware["max_clock_mhz"] / clock
         batch = np.arange(1, replica.batch + 1)
         hold = run + model["feedback_bytes"] * batch / bus
-        found.append((hold + model["load_bytes"] * batch / bus, hold, None))
+        found.append((hold + model["load_bytes"] * batch / bus, hold, stated_gib(model, replica.batch)))
     return found

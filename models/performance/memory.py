@@ -1,0 +1,92 @@
+"""Memory of replicas on a shared GPU: stated per model and batch size, or estimated, or not known."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Self
+
+import numpy as np
+from pydantic import Field, PrivateAttr, model_validator
+
+from provision.models.base.fields import Positive, PositiveCount, Record
+from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.operating_points import PerformanceData
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from provision.models.base.arrays import Bools
+
+MIB_PER_GIB = 1024
+NEVER_MS = 1e12
+"""Time of a batch that may not run, in ms: finite, so that what is derived from it is a number."""
+
+MemoryPoint = tuple[PositiveCount, Positive]
+"""A batch size, and the MiB that one process with batches of that size holds, weights and context included."""
+
+
+def _left_out(value: object) -> bool:
+    return not value
+
+
+class MemoryStated(Record):
+    """What a model's process holds of a GPU's memory: ``memory_mib`` per batch size, empty where nobody knows.
+
+    ``memory_estimated`` marks numbers that nobody measured. Between two stated batch sizes memory is linear, below the
+    smallest it is that of the smallest, and above the largest it grows in proportion to the batch, which is no less
+    than weights and inputs take.
+    """
+
+    memory_mib: Annotated[tuple[MemoryPoint, ...], Field(exclude_if=_left_out)] = ()
+    memory_estimated: Annotated[bool, Field(exclude_if=_left_out)] = False
+
+    @model_validator(mode="after")
+    def _grows(self) -> Self:
+        for (first, less), (second, more) in pairwise(self.memory_mib):
+            if second <= first or more < less:
+                raise ValueError(f"memory_mib: batch {second} with {more:g} MiB stands behind {first} with {less:g}; "
+                                 "batch sizes must grow, and memory must not fall")
+        if self.memory_estimated and not self.memory_mib:
+            raise ValueError("memory_estimated: there is no memory_mib that it could be said of")
+        return self
+
+    def memory_gib(self, batch: int) -> float | None:
+        """Memory of a process with batches of this size in GiB, None where it is not known."""
+        if not self.memory_mib:
+            return None
+        sizes, mib = zip(*self.memory_mib, strict=True)
+        return max(1.0, batch / sizes[-1]) * float(np.interp(batch, sizes, mib)) / MIB_PER_GIB
+
+
+class SharedMemoryData(PerformanceData):
+    """Performance data of whole GPUs that replicas share, whose models may state their memory."""
+
+    _within_share: bool = PrivateAttr(default=False)
+
+    def stated(self, model: str) -> MemoryStated:
+        """What a model says of its memory."""
+        raise NotImplementedError
+
+    @property
+    def states_memory(self) -> bool:
+        """Whether some model's memory is known."""
+        return any(self.stated(model).memory_mib for model in self.models)
+
+    def within_share(self) -> Self:
+        """The same data, of which a search takes only replicas that hold no larger part of the memory than of the SMs.
+
+        Whatever then fits the SMs of a GPU fits its memory. Predictions do not change.
+        """
+        narrow = self.model_copy()
+        narrow._within_share = True
+        return narrow
+
+    def crowding(self, model: str, batch: ArrayLike, sm_share: ArrayLike) -> Bools:
+        """Whether replicas at these batches and SM shares hold too much memory, even if alone, to be planned."""
+        batch, sm_share = np.broadcast_arrays(batch, sm_share)
+        if not self.stated(model).memory_mib:
+            return np.zeros(batch.shape, bool)
+        sizes, at = np.unique(batch, return_inverse=True)
+        gib = np.array([self.stated(model).memory_gib(int(size)) for size in sizes])[at.reshape(batch.shape)]
+        part = sm_share if self._within_share else 1.0
+        return np.asarray(gib > part * gpu_type(self.gpu).memory_gib)

@@ -1,0 +1,77 @@
+"""Memory on shared GPUs: what is said where it is not known, and plans within it.
+
+No search under interference knows memory, a further resource. So a method plans without it, and its bound holds. A
+plan that needs more memory than a GPU has is planned again, with replicas that hold no larger part of the memory than
+of the SMs: sets of these always fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from provision.models.performance.memory import SharedMemoryData
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import Method
+from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Deadline, Incumbent, Outcome, Search
+from provision.verification.verify import verify
+
+LEAST_S = 0.5
+"""Seconds at least for planning again."""
+
+
+def memory_data(instance: Instance) -> Iterator[SharedMemoryData]:
+    """The performance data of GPUs in the fleet that replicas share."""
+    gpus = {entry.gpu for entry in instance.fleet}
+    yield from (data for data in instance.performance if isinstance(data, SharedMemoryData) and data.gpu in gpus)
+
+
+def states_memory(instance: Instance) -> bool:
+    """Whether plans may break a limit of memory that searches do not know."""
+    return any(data.states_memory for data in memory_data(instance))
+
+
+def memory_notes(instance: Instance) -> Iterator[str]:
+    """Whose memory is not known or only estimated, in a line each."""
+    for data in memory_data(instance):
+        models = [model for workload in instance.workloads for model in workload.models if model in data.models]
+        stated = {model: data.stated(model) for model in dict.fromkeys(models)}
+        unknown = [model for model, one in stated.items() if not one.memory_mib]
+        guessed = [model for model, one in stated.items() if one.memory_estimated]
+        if unknown:
+            yield (f"memory of {', '.join(unknown)} on {data.gpu} is not known and not checked; state memory_mib in "
+                   f"{data.name}")
+        if guessed:
+            yield f"memory of {', '.join(guessed)} on {data.gpu} is estimated, not measured"
+
+
+def within_memory(
+    instance: Instance, method: Method, search: Search, outcome: Outcome, end: Deadline
+) -> tuple[Outcome, tuple[str, ...]]:
+    """The outcome with a plan that fits the memory, and a note where it was planned again.
+
+    Where no such plan is found until ``end`` the outcome has none, and its status is unknown.
+    """
+    if outcome.plan is None or not states_memory(instance):
+        return outcome, ()
+    violations = verify(instance, outcome.plan).violations
+    if not violations or any(one.kind != "memory" for one in violations):
+        return outcome, ()
+    narrow = instance.replace(performance=[
+        data.within_share() if isinstance(data, SharedMemoryData) else data for data in instance.performance])
+    limit_s = max(end.left_s, LEAST_S)
+    again = method.run(narrow, search.anew(time_limit_s=limit_s, start=None, bound=None, report=_unheard))
+    note = f"{violations[0].message}; planned again with no larger part of the memory than of the SMs per replica"
+    if again.plan is None or not verify(instance, again.plan).ok:
+        return replace(outcome, plan=None, status="unknown", termination="completed",
+                       reason=f"no plan within the memory was found: {violations[0].message}"), (note,)
+    plan = again.plan.model_copy(update={"instance": instance.name, "digest": instance.digest})
+    objective = objective_of(instance)
+    proved = objective.proved(objective.value(plan), outcome.bound)
+    return replace(outcome, plan=plan, status="optimal" if proved else "feasible",
+                   termination="proved" if proved else "completed"), (note,)
+
+
+def _unheard(news: Incumbent) -> None:
+    """Reports on the narrower instance are dropped: its bounds are not those of the instance itself."""
