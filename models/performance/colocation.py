@@ -29,7 +29,7 @@ together.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -138,9 +138,10 @@ class Colocation(SharedMemoryData):
                 raise ValueError(f"models.{name}.overlap_ms: is all the time that a batch takes on a whole GPU")
         return self
 
-    def stated(self, model: str) -> MemoryStated:
-        """What a model says of its memory."""
-        return self.models[model]
+    @property
+    def stated(self) -> Mapping[str, MemoryStated]:
+        """What every model says of its memory."""
+        return self.models
 
     @property
     def resources(self) -> int:

@@ -6,7 +6,7 @@ them together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -141,9 +141,10 @@ class IgniterProfiles(SharedMemoryData):
         """See ``PerformanceData.up_to_batch``."""
         return self.model_dump(mode="json") | {"max_batch": min(self.max_batch, most)}
 
-    def stated(self, model: str) -> MemoryStated:
-        """What a model says of its memory."""
-        return self.models[model]
+    @property
+    def stated(self) -> Mapping[str, MemoryStated]:
+        """What every model says of its memory."""
+        return self.models
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The model alone on the GPU at every batch and every number of resource units that its memory allows."""

@@ -13,6 +13,8 @@ from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.operating_points import PerformanceData
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import ArrayLike
 
     from provision.models.base.arrays import Bools
@@ -63,14 +65,15 @@ class SharedMemoryData(PerformanceData):
 
     _within_share: bool = PrivateAttr(default=False)
 
-    def stated(self, model: str) -> MemoryStated:
-        """What a model says of its memory."""
+    @property
+    def stated(self) -> Mapping[str, MemoryStated]:
+        """What every model says of its memory."""
         raise NotImplementedError
 
     @property
     def states_memory(self) -> bool:
         """Whether some model's memory is known."""
-        return any(self.stated(model).memory_mib for model in self.models)
+        return any(one.memory_mib for one in self.stated.values())
 
     def within_share(self) -> Self:
         """The same data, of which a search takes only replicas that hold no larger part of the memory than of the SMs.
@@ -84,9 +87,9 @@ class SharedMemoryData(PerformanceData):
     def crowding(self, model: str, batch: ArrayLike, sm_share: ArrayLike) -> Bools:
         """Whether replicas at these batches and SM shares hold too much memory, even if alone, to be planned."""
         batch, sm_share = np.broadcast_arrays(batch, sm_share)
-        if not self.stated(model).memory_mib:
+        if not self.stated[model].memory_mib:
             return np.zeros(batch.shape, bool)
         sizes, at = np.unique(batch, return_inverse=True)
-        gib = np.array([self.stated(model).memory_gib(int(size)) for size in sizes])[at.reshape(batch.shape)]
+        gib = np.array([self.stated[model].memory_gib(int(size)) for size in sizes])[at.reshape(batch.shape)]
         part = sm_share if self._within_share else 1.0
         return np.asarray(gib > part * gpu_type(self.gpu).memory_gib)

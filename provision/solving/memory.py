@@ -35,8 +35,8 @@ def states_memory(instance: Instance) -> bool:
 def memory_notes(instance: Instance) -> Iterator[str]:
     """Whose memory is not known or only estimated, in a line each."""
     for data in memory_data(instance):
-        models = [model for workload in instance.workloads for model in workload.models if model in data.models]
-        stated = {model: data.stated(model) for model in dict.fromkeys(models)}
+        models = [model for workload in instance.workloads for model in workload.models if model in data.stated]
+        stated = {model: data.stated[model] for model in dict.fromkeys(models)}
         unknown = [model for model, one in stated.items() if not one.memory_mib]
         guessed = [model for model, one in stated.items() if one.memory_estimated]
         if unknown:
