@@ -1,5 +1,7 @@
 """What a scenario of one call cannot show: reboots, consumers, daemons of MPS, drivers that answer late."""
 
+import configparser
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ from driver import Node
 
 from provision.applier import Permissions, apply, apply_last, consumers, locks, rollback, status
 from provision.applier.driver import holders
-from provision.cli import main
+from provision.cli import main, parser
 from provision.models.base.errors import InputError
 
 pytest_plugins = ["applier_fixtures"]
@@ -34,6 +36,16 @@ def test_what_a_reboot_took_is_applied_again(folder, state, kind):
         node.reboot()
         apply_last(state, permissions=allowed)
         assert standing(node, state) != before
+
+
+def test_the_unit_of_the_documentation_is_a_command_and_comes_before_the_kubelet():
+    text = (Path(__file__).parents[3] / "docs/apply.md").read_text()
+    unit = configparser.ConfigParser()
+    unit.optionxform = str
+    unit.read_string(text.partition("```ini\n")[2].partition("```")[0])
+    _, verb, *options = shlex.split(unit["Service"]["ExecStart"])
+    assert parser(verb).parse_args([verb, *options]).last
+    assert unit["Unit"]["Before"] == "kubelet.service"
 
 
 def test_nothing_recorded_cannot_be_applied_again(node, state, capsys):
