@@ -168,22 +168,8 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, sizes: Ints, weights: F
             attended += chunk * (done + (chunk + 1) / 2)
         now_ms += _iteration_ms(weights, decoding, context, tokens, attended)
         sent_ms = now_ms + weights[-1] * decoding * math.sqrt(decoding)
-        used += grown
-        kept = 0
-        for request in running[:size]:
-            if decodes[request]:
-                computed[request] += 1
-            elif computed[request] == prompt[request] + given[request]:
-                decodes[request] = True
-                first_ms[request] = min(first_ms[request], sent_ms)
-            given[request] += decodes[request]
-            if given[request] < output[request]:
-                running[kept] = request
-                kept += 1
-            else:
-                used -= _held(computed[request], block)
-                end_ms[request] = sent_ms
-        size = kept
+        _give_tokens(running[:size], prompt, computed, decodes, given, first_ms, sent_ms)
+        size, used = _let_go(running, size, output, computed, given, end_ms, sent_ms, used + grown, block)
     return first_ms, end_ms
 
 
@@ -197,6 +183,34 @@ def _demand(running: Ints, computed: Ints, decodes: Bools, block: int) -> tuple[
             context += computed[request]
             grown += computed[request] % block == 0
     return decoding, context, grown
+
+
+@compiled
+def _give_tokens(running: Ints, prompt: Ints, computed: Ints, decodes: Bools, given: Ints, first_ms: Floats,
+                 sent_ms: float) -> None:
+    """An iteration ends: who decodes gets a token, and who has its prompt computed the first one, at ``sent_ms``."""
+    for request in running:
+        if decodes[request]:
+            computed[request] += 1
+        elif computed[request] == prompt[request] + given[request]:
+            decodes[request] = True
+            first_ms[request] = min(first_ms[request], sent_ms)
+        given[request] += decodes[request]
+
+
+@compiled
+def _let_go(running: Ints, size: int, output: Ints, computed: Ints, given: Ints, end_ms: Floats, sent_ms: float,
+            used: int, block: int) -> tuple[int, int]:
+    """Whose answer is whole leaves, at ``sent_ms``, and gives its blocks back: who is left, and the blocks in use."""
+    kept = 0
+    for request in running[:size]:
+        if given[request] < output[request]:
+            running[kept] = request
+            kept += 1
+        else:
+            used -= _held(computed[request], block)
+            end_ms[request] = sent_ms
+    return kept, used
 
 
 @compiled
