@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,11 +20,29 @@ INSTANCE = {
 }
 
 
-def provision(folder, *words):
-    """What a command prints and says with the toy package installed."""
-    path = os.pathsep.join([str(TOY), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run([sys.executable, "-m", "provision", *words], cwd=folder, capture_output=True, text=True,
+BY_METHOD = """
+import json, sys
+import provision
+for method in sys.argv[1:]:
+    try:
+        found = provision.solve("toy.yaml", method, time_limit_s=30)
+        print(json.dumps([found.status, found.objective, found.verified]))
+    except provision.UnsupportedError as error:
+        print(json.dumps(str(error)))
+"""
+"""Prints a line of JSON for each method that is named: what it found, or why it does not plan the toy instance."""
+
+
+def python(folder, *words, package=TOY):
+    """What Python prints and says with the toy package installed."""
+    path = os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": path})
+
+
+def provision(folder, *words, package=TOY):
+    """What a command prints and says with the toy package installed."""
+    return python(folder, "-m", "provision", *words, package=package)
 
 
 def test_a_toy_package_plans_and_proves(tmp_path):
@@ -38,6 +57,31 @@ def test_a_toy_package_plans_and_proves(tmp_path):
     late = {**INSTANCE, "workloads": [one | {"slo_ms": 5.0} for one in INSTANCE["workloads"]]}
     (tmp_path / "late.yaml").write_text(yaml.safe_dump(late))
     assert provision(tmp_path, "verify", "late.yaml", "plan.json").returncode == 1
+
+
+def test_every_method_plans_it_or_says_why_not(tmp_path):
+    (tmp_path / "crowded.yaml").write_text(yaml.safe_dump(DATA))
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(INSTANCE))
+    able, unable = ("auto", "master"), ("greedy", "lns", "assignment-cpsat")
+    told = python(tmp_path, "-c", BY_METHOD, *able, *unable)
+    assert told.returncode == 0, told.stderr
+    found = dict(zip((*able, *unable), map(json.loads, told.stdout.splitlines()), strict=True))
+    assert [found[one] for one in able] == [["optimal", 2, True]] * len(able)
+    for one in unable:
+        assert found[one].startswith(f"method {one} cannot plan sharing of slices by performance data of a further")
+        assert found[one].endswith("use --method auto or master")
+
+
+def test_sharing_without_an_oracle_is_refused_in_a_line(tmp_path):
+    """The same package, but that it declares no way of sharing."""
+    package = shutil.copytree(TOY, tmp_path / "package")
+    [declared] = package.glob("*.dist-info/entry_points.txt")
+    declared.write_text(declared.read_text().replace("[provision.patterns]\ncrowd = toy_crowd:oracle\n", ""))
+    (tmp_path / "crowded.yaml").write_text(yaml.safe_dump(DATA))
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(INSTANCE))
+    refused = provision(tmp_path, "solve", "toy.yaml", package=package)
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1 and "provision.patterns" in refused.stderr
 
 
 def test_its_method_is_listed_and_runs(tmp_path):
