@@ -24,7 +24,7 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterProfiles, Terms, solo_terms, together
 from provision.models.problem.instance import Instance
 
-MOST_SETS = 400_000
+MOST_POINT_SETS = 400_000
 """Most sets of operating points with one number of replicas; an instance with more is refused."""
 
 
@@ -54,7 +54,7 @@ class Kept(NamedTuple):
 
 
 def shared(instance: Instance, slice_type: SliceType, workloads: Sequence[int], worth: Worth, kept: Sequence[Kept] = (),
-           most_sets: int = MOST_SETS) -> list[SlicePattern]:
+           most_sets: int = MOST_POINT_SETS) -> list[SlicePattern]:
     """The best patterns of some workloads on whole GPUs of a kind; none where there is no data of iGniter's.
 
     Parameters

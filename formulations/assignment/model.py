@@ -26,7 +26,7 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Deadline, Incumbent, Outcome, Search, Termination
 
 MOST_WORKLOADS = 40
-"""Largest instances; see also ``gpus.MOST_GPUS`` and ``interference.MOST_SETS``."""
+"""Largest instances; see also ``gpus.MOST_GPUS`` and ``interference.MOST_POINT_SETS``."""
 TAKEN = frozenset({
     "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas", "max_replicas",
     "max_share_per_gpu", "variants", "interference", "random_interference", "share_slices", "max_throughput",

@@ -26,7 +26,7 @@ from provision.models.traffic.rule import LatencyRule
 Floats = NDArray[np.float64]
 STEP = 1.02
 """Factor from one rate that is tried to the next."""
-LOOSE = 1 + 2 * SOLVER
+LOOSE_RATE = 1 + 2 * SOLVER
 """What a rate is loosened by: more than the part of the highest rates that plans leave."""
 
 
@@ -52,7 +52,7 @@ def time_bound(problem: Problem) -> float:
         price = min((price for price, _ in pool.offered), default=0)
         found.append((most, partitions, np.full(len(partitions), float(price))))
     most, partitions, prices = zip(*found, strict=True)
-    units = least_cost(rates, np.hstack(most) * LOOSE, block_diag(*partitions), np.concatenate(prices))
+    units = least_cost(rates, np.hstack(most) * LOOSE_RATE, block_diag(*partitions), np.concatenate(prices))
     return problem.objective(math.ceil(units - FORGIVEN))
 
 

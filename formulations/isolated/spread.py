@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 UNITS = 10**12
 """Whole-number units that a workload's rate is divided into."""
-MOST_GPUS = 64
+MOST_SPREAD_GPUS = 64
 """The largest number of GPUs with which the search is tried."""
 EXTRA_GPUS = 2
 """How many GPUs more than asked for are tried."""
@@ -55,7 +55,7 @@ def spread_out(model: PartitionCounts, gpus: Ints, until: Deadline) -> list[Layo
     number = [int(gpus[model.partitions.entry == entry].sum()) for entry in range(len(fleet))]
     for _ in range(EXTRA_GPUS + 1):
         left_s = until.left_s
-        if sum(number) > MOST_GPUS or left_s <= 0:
+        if sum(number) > MOST_SPREAD_GPUS or left_s <= 0:
             return None
         found = _search(model, np.repeat(np.arange(len(fleet)), number).tolist(), min(left_s, MOST_SECONDS))
         open_entries = [index for index, (entry, used) in enumerate(zip(fleet, number, strict=True))

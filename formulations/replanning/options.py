@@ -26,7 +26,7 @@ from provision.models.performance.operating_points import PerformanceData
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Deadline
 
-MOST_SETS = 20_000
+MOST_SPLIT_SETS = 20_000
 """Most sets of operating points with one number of replicas, where rates may be split under interference."""
 
 
@@ -191,7 +191,7 @@ def _interfering(data: IgniterProfiles, asked: _Asked) -> list[SlicePattern]:
         most |= Counter(going.keys)
     kept = [interference.Kept(key.workload, key.model, round(key.sm_share / data.hardware.unit_share), many)
             for key, many in most.items()]
-    return interference.shared(instance, slice_type, range(len(instance.workloads)), worth, kept, MOST_SETS)
+    return interference.shared(instance, slice_type, range(len(instance.workloads)), worth, kept, MOST_SPLIT_SETS)
 
 
 def _going_on(worth: Worth, going: Going, patterns: Iterable[SlicePattern]) -> list[tuple[SlicePattern, int]]:

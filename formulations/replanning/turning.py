@@ -15,7 +15,7 @@ from provision.formulations.search.segments import SliceType
 from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.instance import Instance
 
-MOST_PATTERNS = 20_000
+MOST_TURN_PATTERNS = 20_000
 """More patterns than these are too many, where some replicas may go on."""
 
 
@@ -47,7 +47,7 @@ def turning(instance: Instance, slice_type: SliceType, data: Gpulets, here: Sequ
     if not running:
         asked = np.array([max(group.rate_rps, LEAST_RPS) for group in groups])
         kept = undominated(np.column_stack([np.minimum(found.rps / asked, 1), -found.number, -found.replicas]))
-    elif len(kept) > MOST_PATTERNS:
+    elif len(kept) > MOST_TURN_PATTERNS:
         raise TooManyError
     patterns = []
     for one in kept.tolist():

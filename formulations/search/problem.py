@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.price_tiers import PriceTiers, price_tiers, prices_of
-from provision.formulations.search.roles import FEW, Role, dominance, hardness, pieces, split_rates
+from provision.formulations.search.roles import FEW_RATES, Role, dominance, hardness, pieces, split_rates
 from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.tolerances import DUST, FORGIVEN
 from provision.models.performance.catalogue import PerformanceFile
@@ -146,7 +146,7 @@ class Problem:
 
     def _rests(self, groups: Sequence[Group], most_rps: float) -> set[float]:
         """What is left of the rates after as many full replicas alone on one slice type as fit, in requests/s."""
-        if len(groups) > FEW:
+        if len(groups) > FEW_RATES:
             return set()
         alone = [(group.rate_rps, rps) for group in groups for rps in self.alone_rps[self.position[group]] if rps]
         return {rest for rate, rps in alone if LEAST_REST * rps < (rest := rate % rps) <= most_rps}

@@ -11,7 +11,7 @@ from provision.models.base.tolerances import DUST
 
 FRACTIONS = tuple(sorted({j / m for m in range(1, 5) for j in range(1, m + 1)}))
 """Parts of a rate that a replica may carry: halves, thirds and quarters."""
-FEW = 16
+FEW_RATES = 16
 """Most distinct rates of one class that are each divided into FRACTIONS; more share one grid of rates."""
 STEP, WIDE = 1.08, 1.25
 """Factor from one rate to the next on the shared grid, and on the grid below the smallest part of few rates."""
@@ -80,10 +80,10 @@ def split_rates(rates_rps: Iterable[float], least_rps: float, most_rps: float) -
         return []
     parts = {min(rate, most_rps) for rate in whole} | {rate / pieces(rate, most_rps) for rate in whole}
     step = STEP
-    if len(whole) <= FEW:
+    if len(whole) <= FEW_RATES:
         parts |= {part * fraction for part in list(parts) for fraction in FRACTIONS}
         step = WIDE
-    low, top = min(least_rps, whole[0]), min(parts) if len(whole) <= FEW else max(parts)
+    low, top = min(least_rps, whole[0]), min(parts) if len(whole) <= FEW_RATES else max(parts)
     parts |= {low * step**at for at in range(math.floor(math.log(top / low) / math.log(step)) + 1)}
     return sorted(part for part in parts if part <= most_rps)
 

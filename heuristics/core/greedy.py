@@ -29,6 +29,7 @@ from provision.formulations.search.partitions import Partitions, partitions_of
 from provision.formulations.search.segments import Segments, best_segments, cap_rps
 from provision.heuristics.core import shared_greedy, shared_throughput
 from provision.heuristics.core.filling import filled
+from provision.heuristics.core.schedule import GreedySchedule
 from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU_METHODS
 from provision.heuristics.parvagpu.parvagpu import PARVAGPU
 from provision.models.base.arrays import Floats, Ints
@@ -37,8 +38,7 @@ from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 
-PRICE_STEPS = 15
-"""The highest dual price becomes this whole number; replica sets cost time and memory in proportion to it."""
+SCHEDULE = GreedySchedule()
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _first_candidates(instance: Instance, segments: Segments, demand: _Demand) -
 
 def _priced(segments: Segments, demand: _Demand, prices: Floats) -> _Candidates:
     """Cheapest replica sets when every slice type has the price that the linear program gives it."""
-    costs = np.maximum(np.rint(prices / max(prices.max(), 1e-9) * PRICE_STEPS), 1).astype(int)
+    costs = np.maximum(np.rint(prices / max(prices.max(), 1e-9) * SCHEDULE.price_steps), 1).astype(int)
     return _replica_sets(demand, list(range(len(segments.slice_types))), costs)
 
 

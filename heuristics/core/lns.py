@@ -21,7 +21,7 @@ from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import greedy
 from provision.heuristics.core.shared_walk import SharedWalk
-from provision.heuristics.core.slice_walk import PATIENCE, SliceWalk
+from provision.heuristics.core.slice_walk import SCHEDULE, SliceWalk
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method, needs
@@ -54,7 +54,7 @@ class Walk(Protocol):
 def solve(instance: Instance, search: Search) -> Outcome:
     """Search until the time or ``iterations`` are over, or a bound is met; Ctrl-C returns the best plan so far.
 
-    On slices a search without ``iterations`` also ends when it has made no progress for long (``slice_walk.PATIENCE``).
+    On slices a search without ``iterations`` also ends when it has made no progress for long (``patience``).
     """
     return _on_gpus(instance, search) if is_shared(instance) else _on_slices(instance, search)
 
@@ -76,7 +76,7 @@ def _on_slices(instance: Instance, search: Search) -> Outcome:
     if refused and not instance.policy.share_slices:
         return refused
     start = search.start or _greedy(instance, search)
-    patience = PATIENCE if search.parameters.get("iterations") is None else np.inf
+    patience = SCHEDULE.patience if search.parameters.get("iterations") is None else np.inf
     walk = SliceWalk(instance, segments, start, search.bound or 0.0, np.random.default_rng(search.seed), patience)
     build_seconds = search.elapsed_s
     termination = _walked(walk, instance, search)

@@ -14,6 +14,7 @@ import numpy as np
 
 from provision.formulations.pricing.mps.shared_plans import Pattern, SharedProblem, plan_shared, shared_problem
 from provision.formulations.pricing.mps.tables import least_units
+from provision.heuristics.core.schedule import GreedySchedule
 from provision.heuristics.core.shared_packing import Costs, Packing, Types, empty_packing, pack
 from provision.heuristics.igniter.igniter import METHODS as IGNITER
 from provision.models.plans.plan import Plan
@@ -21,16 +22,9 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import needs
 from provision.models.problem.search import Outcome, Search
 
-EAGERNESS = (0.01, 0.1, 0.3, 1.0)
-"""Weights of the units that a GPU has left, against the units by which its replicas grow."""
-FOREMOST = 1e-6
-"""The factor on the price of a GPU type that makes it the preferred one."""
+SCHEDULE = GreedySchedule()
 IGNITERS_RULE = {"latency_budget": "half_slo"}
 """Of iGniter's own plan where throughput counts; other rules for that know nothing but throughput."""
-THREADS = 2
-"""Packings made side by side."""
-IGNITER_UP_TO = 150
-"""Up to this number of workloads iGniter's own plan is made too, and the better plan returned."""
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
@@ -44,11 +38,11 @@ def solve(instance: Instance, control: Search) -> Outcome:
 def packed(problem: SharedProblem, start: Plan | None = None) -> list[Pattern]:
     """The cheapest of several packings, iGniter's plans, and the plan to start with, as patterns."""
     slice_types, costs = len(problem.fleet.pools), costs_of(problem)
-    leans = np.where(np.eye(slice_types + 1, slice_types, -1), FOREMOST, 1.0)[
+    leans = np.where(np.eye(slice_types + 1, slice_types, -1), SCHEDULE.foremost, 1.0)[
         : slice_types + 1 if slice_types > 1 else 1
     ]
-    with ThreadPoolExecutor(THREADS) as pool:
-        tried = product(leans, EAGERNESS)
+    with ThreadPoolExecutor(SCHEDULE.threads) as pool:
+        tried = product(leans, SCHEDULE.eagerness)
         found = list(pool.map(lambda one: _pack(problem, costs._replace(lean=one[0]), one[1]), tried))
     found += [patterns for plan in (start, *_igniter(problem)) if (patterns := problem.patterns(plan))]
     return min(found, key=problem.cost)
@@ -89,7 +83,7 @@ def _pack(problem: SharedProblem, costs: Costs, eager: float) -> list[Pattern]:
 def _igniter(problem: SharedProblem) -> Iterator[Plan | None]:
     """iGniter's plan on each GPU type, None where it breaks SLOs; no plans for many workloads or for variants."""
     instance = problem.instance
-    if len(instance.workloads) > IGNITER_UP_TO or "variants" in needs(instance):
+    if len(instance.workloads) > SCHEDULE.igniter_up_to or "variants" in needs(instance):
         return
     for pool in problem.fleet.pools:
         if (least_units(pool.tables) <= pool.tables.limit).all():

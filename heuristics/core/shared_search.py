@@ -6,12 +6,10 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.tables import PointTables
+from provision.heuristics.core.schedule import GpuSchedule
 from provision.heuristics.core.shared_packing import Costs, Packing, Packings, Types, place
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
-
-TOURNAMENT = 3
-"""The GPU to take apart is the emptiest of this many random ones."""
 
 
 @compiled
@@ -21,8 +19,7 @@ def ruin_and_recreate(
     before: Packings,
     costs: Costs,
     steps: int,
-    most_gpus: int,
-    eager: float,
+    schedule: GpuSchedule,
     draw: np.random.Generator,
 ) -> None:
     """Take a few GPUs apart and pack their replicas again, ``steps`` times; the packings change.
@@ -41,21 +38,22 @@ def ruin_and_recreate(
             in_use += _in_use(packings[slice_type])
             if slice_types > 1:
                 costs.lean[slice_type] = math.exp(_normal(draw))
-        for _ in range(min(2 + int((most_gpus - 1) * draw.random()), in_use)):
-            slice_type, gpu = _victim(types, packings, draw)
+        for _ in range(min(2 + int((schedule.most_gpus - 1) * draw.random()), in_use)):
+            slice_type, gpu = _victim(types, packings, schedule.tournament, draw)
             packing = packings[slice_type]
             touched[many, 0], touched[many, 1] = slice_type, gpu
             many += 1
             for at in range(packing.size[gpu]):
                 one = packing.members[gpu, at]
                 loose[loosened] = one
-                keys[loosened] = -costs.least[slice_type, one] / types[slice_type].limit * (1 + 0.3 * draw.random())
+                hardness = costs.least[slice_type, one] / types[slice_type].limit
+                keys[loosened] = -hardness * (1 + schedule.shuffle * draw.random())
                 loosened += 1
             packing.size[gpu], packing.used[gpu] = 0, 0
         fits = True
         _sort(loose, keys, loosened)
         for at in range(loosened):
-            slice_type, gpu = place(types, packings, costs, loose[at], eager)
+            slice_type, gpu = place(types, packings, costs, loose[at], schedule.eager)
             if gpu == NONE:
                 fits = False
                 break
@@ -88,12 +86,12 @@ def _sort(loose: Ints, keys: Floats, size: int) -> None:
 
 
 @compiled
-def _victim(types: Types, packings: Packings, draw: np.random.Generator) -> tuple[int, int]:
+def _victim(types: Types, packings: Packings, tournament: int, draw: np.random.Generator) -> tuple[int, int]:
     """The type and number of a random GPU in use, preferably an emptier one."""
     found, emptiest, tried, gpus = (NONE, NONE), np.inf, 0, 0
     for slice_type in range(len(types)):
         gpus += len(packings[slice_type].size)
-    while tried < TOURNAMENT or found[0] == NONE:
+    while tried < tournament or found[0] == NONE:
         gpu, slice_type = int(gpus * draw.random()), 0
         while gpu >= len(packings[slice_type].size):
             gpu -= len(packings[slice_type].size)

@@ -10,12 +10,12 @@ from typing import Any
 
 from provision.formulations.pricing.mps.shared_plans import Pattern, plan_shared
 from provision.formulations.pricing.mps.throughput_plans import ThroughputProblem, throughput_problem
+from provision.heuristics.core.schedule import GreedySchedule
 from provision.heuristics.core.shared_greedy import packed
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Search
 
-MOST_NODES, MORE_NODES = 10, 1000
-"""Boxes in the search for operating points of a set: of a set that is tried, and of one that is kept."""
+SCHEDULE = GreedySchedule()
 CLEARLY = 1e-9
 """The least relative growth of throughput for which an exchange is made."""
 
@@ -32,7 +32,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
         patterns = _spread(problem, patterns, control)
         for pattern in patterns:
             if control.left_s:
-                problem.found(pattern, MORE_NODES)
+                problem.found(pattern, SCHEDULE.kept_nodes)
         return patterns, {"status": "feasible", "termination": "completed"}
 
     return plan_shared(instance, control, "greedy", search, throughput_problem)
@@ -85,7 +85,7 @@ def _with(pattern: Pattern, gone: int | None, come: int | None) -> Pattern:
 
 def _value(problem: ThroughputProblem, patterns: Iterable[Pattern]) -> float:
     """Requests/s of patterns at the operating points of a short search; empty ones carry none."""
-    return problem.value(_filled(patterns), MOST_NODES)
+    return problem.value(_filled(patterns), SCHEDULE.trial_nodes)
 
 
 def _bound(problem: ThroughputProblem, patterns: Iterable[Pattern]) -> float:

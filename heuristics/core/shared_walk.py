@@ -9,15 +9,13 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.shared_plans import Pattern, SharedProblem
+from provision.heuristics.core.schedule import GpuSchedule
 from provision.heuristics.core.shared_greedy import costs_of, packed, patterns_in, types_of
 from provision.heuristics.core.shared_packing import Packing, empty_packing, put
 from provision.heuristics.core.shared_search import ruin_and_recreate
 from provision.models.plans.plan import Plan
 
-MOST_GPUS = 4
-"""Most GPUs that a step takes apart."""
-EAGER = 0.3
-"""Weight of a GPU's free units against its growth."""
+SCHEDULE = GpuSchedule()
 
 
 class SharedWalk:
@@ -53,7 +51,7 @@ class SharedWalk:
     def step(self, steps: int) -> bool:
         """Ruin and recreate; returns whether there are better patterns."""
         before = tuple(Packing(*map(np.copy, packing)) for packing in self.packings)
-        ruin_and_recreate(self.types, self.packings, before, self.costs, steps, MOST_GPUS, EAGER, self.draw)
+        ruin_and_recreate(self.types, self.packings, before, self.costs, steps, SCHEDULE, self.draw)
         found = patterns_in(self.packings) + self.kept
         better = self.problem.cost(found) < self.problem.cost(self.best)
         self.best = found if better else self.best

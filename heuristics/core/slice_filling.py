@@ -9,10 +9,6 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.base.tolerances import DUST
 
-REPLICA = 0.02
-"""The worth of a missing replica, in GPUs."""
-PROCESS = 1e-3
-"""What a process counts for beside the utilisation that it causes, where the densest ways come first."""
 ALL = 1 - 1e-9
 """The part of what is left of a rate that a workload's last replica must carry; the rest is rounding."""
 
@@ -101,7 +97,8 @@ def fill(tables: SettingTables, state: State, gpu: int, setting: int, worth: Flo
             if many >= tables.limit[at] or part < 0 or (new and (part < tables.least[at] or part < least[w])):
                 continue
             gain = worth[w] * part + (bonus[w] if new else 0.0)
-            key = gain / (tables.busy[at] * part + tables.processes[at] * PROCESS + DUST) if dense else gain
+            taking = tables.busy[at] * part + tables.processes[at] * tables.schedule.process + DUST
+            key = gain / taking if dense else gain
             if key > best:
                 best, found, taken, gained = key, at, part, gain
         if found == NONE:
@@ -130,7 +127,7 @@ def allowed(tables: SettingTables, w: int, replicas: int, left: float, room: flo
     is left, and infinitely much where there may be none.
     """
     least = 0.0 if replicas < tables.replicas[w] - 1 else left * ALL if replicas < tables.replicas[w] else np.inf
-    return min(left, room), least, REPLICA if replicas < tables.fewest[w] else 0.0
+    return min(left, room), least, tables.schedule.replica if replicas < tables.fewest[w] else 0.0
 
 
 @compiled

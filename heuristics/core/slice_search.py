@@ -10,17 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from provision.heuristics.core.slice_filling import REPLICA, State, account, occupy
+from provision.heuristics.core.slice_filling import State, account, occupy
 from provision.heuristics.core.slice_tables import NONE, SettingTables
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
-
-SPREAD = 0.7
-"""The random factors on the worth of rates lie within this of 1."""
-WORSE = 0.01
-"""A step is kept if it is worse than the best by up to this worth, in GPUs."""
-ANEW = 0.3
-"""Probability that a step partitions its GPUs again, rather than filling some of their slices again."""
 
 
 def empty_state(tables: SettingTables, entries: Sequence[int], rates: Sequence[bool]) -> State:
@@ -38,14 +31,14 @@ def improve(tables: SettingTables, state: State, least: float, steps: int, draw:
 
     ``least`` is that worth so far.
     """
-    worth, before = np.empty(len(tables.worth)), copy_of(state)
+    worth, before, schedule = np.empty(len(tables.worth)), copy_of(state), tables.schedule
     for _ in range(steps):
         if least == 0:
             break
         chosen = one_or_two(len(state.entry), draw)
         for w in range(len(worth)):
-            worth[w] = tables.worth[w] * (1 - SPREAD + 2 * SPREAD * draw.random())
-        if draw.random() < ANEW:
+            worth[w] = tables.worth[w] * (1 - schedule.spread + 2 * schedule.spread * draw.random())
+        if draw.random() < schedule.anew:
             for gpu in chosen:
                 clear(tables, state, gpu)
             for gpu in chosen:
@@ -53,7 +46,7 @@ def improve(tables: SettingTables, state: State, least: float, steps: int, draw:
         else:
             refill(tables, state, chosen, worth, draw)
         now = uncarried(tables, state)
-        if now > least + WORSE * draw.random():
+        if now > least + schedule.worse * draw.random():
             copy_gpus(before, state, chosen)
         else:
             copy_gpus(state, before, chosen)
@@ -124,7 +117,8 @@ def uncarried(tables: SettingTables, state: State) -> float:
     """The worth of the rates that are not carried and of the missing replicas."""
     total = 0.0
     for w in range(len(state.left)):
-        total += tables.worth[w] * state.left[w] + REPLICA * max(tables.fewest[w] - state.replicas[w], 0)
+        missing = max(tables.fewest[w] - state.replicas[w], 0)
+        total += tables.worth[w] * state.left[w] + tables.schedule.replica * missing
     return total
 
 

@@ -9,6 +9,7 @@ from provision.formulations.pricing.shared_mig.levels import searched_levels
 from provision.formulations.pricing.shared_mig.points import Choice, choices_of
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import Segments, SliceType, cap_rps
+from provision.heuristics.core.schedule import SliceSchedule
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.fitted_networks import FittedNetworks
@@ -49,6 +50,8 @@ class SettingTables(NamedTuple):
         (workloads,) the least part of a GPU that carries the rate.
     slots, entry
         (partitions, slice types) and (partitions,): the partitions of the fleet.
+    schedule
+        The numbers that steer the search.
     """
 
     slice_type: Ints
@@ -73,6 +76,7 @@ class SettingTables(NamedTuple):
     worth: Floats
     slots: Ints
     entry: Ints
+    schedule: SliceSchedule
 
 
 class _Way(NamedTuple):
@@ -85,7 +89,7 @@ class _Way(NamedTuple):
     limit: int
 
 
-def tables_of(instance: Instance, segments: Segments) -> SettingTables:
+def tables_of(instance: Instance, segments: Segments, schedule: SliceSchedule) -> SettingTables:
     """The SettingTables of an instance."""
     rate_rps = np.maximum([instance.planned_rps(one) for one in instance.workloads], 1e-9)
     counted = np.array([_is_counted(instance, at) for at in range(len(rate_rps))], bool)
@@ -109,7 +113,7 @@ def tables_of(instance: Instance, segments: Segments) -> SettingTables:
         _worth(segment, part_of_gpu, w, taken * part_of_gpu[slice_type.astype(np.int64)[setting]]),
         partitions.slots, partitions.entry,
     )
-    return SettingTables(*map(np.ascontiguousarray, fields))  # kernels are compiled for such arrays
+    return SettingTables(*map(np.ascontiguousarray, fields), schedule)  # kernels are compiled for such arrays
 
 
 def _is_counted(instance: Instance, at: int) -> bool:

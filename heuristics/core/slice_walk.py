@@ -10,6 +10,7 @@ import numpy as np
 
 from provision.formulations.pricing.alone.assemble import Layout, assemble
 from provision.formulations.search.segments import Segments
+from provision.heuristics.core.schedule import SliceSchedule
 from provision.heuristics.core.slice_filling import State
 from provision.heuristics.core.slice_search import empty_state, furnish, improve, uncarried, without
 from provision.heuristics.core.slice_tables import NONE, tables_of
@@ -18,13 +19,7 @@ from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
-STEPS = 500
-"""Steps on some GPUs before others are tried."""
-PATIENCE, PROGRESS = 20_000, 0.01
-"""Steps, for each of the sets of GPUs tried, after which a walk ends that has meanwhile found no better plan, nor come
-closer to one by this worth, in GPUs."""
-FURTHER = 1.05
-"""Factor from one number of GPUs to the next that is tried where no plan is known."""
+SCHEDULE = SliceSchedule()
 
 
 @dataclass
@@ -62,7 +57,7 @@ class SliceWalk:
                  draw: np.random.Generator, patience: float = np.inf) -> None:
         self.instance, self.segments, self.start, self.bound, self.draw = instance, segments, start, bound, draw
         self.patience = patience
-        self.tables = tables_of(instance, segments)
+        self.tables = tables_of(instance, segments, SCHEDULE)
         self.weights = np.array([objective_of(instance).weight(entry) for entry in instance.fleet])
         self.useful = sorted(set(self.tables.entry.tolist()))
         self.best: State | None = None
@@ -89,15 +84,15 @@ class SliceWalk:
         """Take this number of steps; returns whether there is a better plan."""
         better = False
         while steps > 0 and not self.ended:
-            trial, many = self.trials[self.turn], min(steps, STEPS - self.done)
+            trial, many = self.trials[self.turn], min(steps, SCHEDULE.steps - self.done)
             trial.least = improve(self.tables, trial.state, trial.least, many, self.draw)
             steps, self.done = steps - many, self.done + many
             if trial.least == 0:
                 self.best, better = trial.state, True
                 self._try(self._cheaper(trial.state))
-            elif self.done == STEPS:
-                self.idle += STEPS
-                if trial.least <= trial.noted - PROGRESS:
+            elif self.done == SCHEDULE.steps:
+                self.idle += SCHEDULE.steps
+                if trial.least <= trial.noted - SCHEDULE.progress:
                     trial.noted, self.idle = trial.least, 0
                 self.turn, self.done = (self.turn + 1) % len(self.trials), 0
                 if self.value is None:
@@ -139,7 +134,7 @@ class SliceWalk:
         """Try more GPUs, of all entries in turn, while there are any."""
         cheapest = sorted(self.useful, key=lambda entry: self.weights[entry])
         before = self.trials[0].state.entry.tolist() if self.trials else []
-        entries, wanted = list(before), max(len(before) * FURTHER, self.tables.worth.sum())
+        entries, wanted = list(before), max(len(before) * SCHEDULE.further, self.tables.worth.sum())
         while (len(entries) < wanted or len(entries) == len(before)) and (
                 room := [entry for entry in cheapest if self._left(entries, entry) > 0]):
             entries.append(room[len(entries) % len(room)])

@@ -14,9 +14,9 @@ from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import MOST_HEADROOM
 from provision.verification.verify import verify
 
-WIDEST, STEPS = 1.0, 7
+WIDEST, BISECTION_STEPS = 1.0, 7
 """The largest headroom that is tried, and the number of bisection steps."""
-MOST_WORKLOADS = 200
+MOST_WITH_SLACK = 200
 """With more workloads the method is no longer quick, and no slack is sought."""
 
 
@@ -35,7 +35,7 @@ def with_slack(
         Its Search; the search ends with its time limit.
     """
     low, high, best = 0.0, WIDEST, plan
-    for _ in range(STEPS if len(instance.workloads) <= MOST_WORKLOADS else 0):
+    for _ in range(BISECTION_STEPS if len(instance.workloads) <= MOST_WITH_SLACK else 0):
         if not control.left_s:
             break
         middle = (low + high) / 2
