@@ -113,7 +113,7 @@ def tables_of(instance: Instance, segments: Segments, schedule: SliceSchedule) -
         _worth(segment, part_of_gpu, w, taken * part_of_gpu[slice_type.astype(np.int64)[setting]]),
         partitions.slots, partitions.entry,
     )
-    return SettingTables(*map(np.ascontiguousarray, fields), schedule)  # kernels are compiled for such arrays
+    return SettingTables._make([*map(np.ascontiguousarray, fields), schedule])  # kernels are compiled for such arrays
 
 
 def _is_counted(instance: Instance, at: int) -> bool:
