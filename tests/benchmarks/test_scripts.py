@@ -25,6 +25,7 @@ CASES = {
     "fit_igniter.py": "{samples}/igniter/profile.jsonl --out {out}",
     "fit_parvagpu.py": "{samples}/parvagpu --out {out}/data.yaml",
     "fit_veltair.py": "{samples}/veltair",
+    "fresh.py": "--only 'no such combination' --workers 1",
     "fuzz.py": "--instances 1 --workers 1 --time-limit 1",
     "interference.py": "--sizes 3 --methods greedy --time-limit 1",
     "isolated.py": "--first 1 --time-limit 1",
