@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from provision import draw
+from provision.answers.margins import lines as margin_lines
+from provision.answers.margins import margins_of
 from provision.commands.common import add_force, add_json, print_json, verdict
 from provision.commands.live import planning
 from provision.commands.planning.verify import print_second
@@ -72,12 +74,15 @@ def _run(options: Namespace) -> int:
         write(result.plan, options.out, options.force)
     _draw(instance, result, options)
     second = second_opinion(options.instance, result.plan) if options.check and result.plan is not None else None
+    margins = margins_of(instance, result.plan) if result.plan is not None and result.verified else []
     if options.json:
         written = options.out if result.plan is not None else None
         more = {} if second is None else {"independent": second.summary()}
-        print_json(result.summary() | {"plan_file": written} | more)
+        print_json(result.summary() | {"plan_file": written, "margins": [one.model_dump() for one in margins]} | more)
     else:
         print_answer(instance, result)
+        for line in margin_lines(margins):
+            print(line)
         if options.out and result.plan is not None:
             print(f"Plan written to {options.out}.")
         if second is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from provision.answers.margins import lines, margins_of
 from provision.commands.common import add_json, print_json, print_table
 from provision.commands.reading import read_instance
 from provision.draw.words import plural
@@ -40,11 +41,16 @@ def _run(options: Namespace) -> int:
     plan = read_plan(options.plan, instance)
     report = verify(instance, plan)
     second = second_opinion(options.instance, plan) if options.independent else None
+    margins = margins_of(instance, plan) if report.ok else []
     if options.json:
         more = {} if second is None else {"independent": second.summary()}
-        print_json(report.model_dump(mode="json") | {"notes": list(memory_notes(instance))} | more)
+        margins_told = [one.model_dump() for one in margins]
+        notes = list(memory_notes(instance))
+        print_json(report.model_dump(mode="json") | {"notes": notes, "margins": margins_told} | more)
     else:
         _print(instance, plan, report)
+        for line in lines(margins):
+            print(line)
         if second is not None:
             print_second(second)
     return 0 if report.ok and (second is None or second.verdict != "violated") else 1

@@ -1,0 +1,198 @@
+"""How far each workload of a plan is from missing its SLO, and by what it is missed first.
+
+For every workload: the largest factor on its own service times, the largest on its rate, and the largest coefficient of
+variation of the times between its requests (1 for Poisson arrivals) with which the latency rule still accepts all of
+its replicas, everything else as planned. Beside them stands how far its performance data were off where they were
+judged: a service time that is longer by that much should be borne.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from provision.models.base.fields import Record
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.problem.prediction import performance_beside, predict_slice
+from provision.models.traffic.arrivals import Renewal
+from provision.models.traffic.queue_replays import Queue, late_shares
+
+if TYPE_CHECKING:
+    from provision.models.performance.fitted_networks import FittedError
+    from provision.models.performance.operating_points import Prediction
+    from provision.models.plans.plan import Plan, Replica, Slice
+    from provision.models.problem.instance import Instance
+
+MOST = 10.0
+"""The largest factor, and the largest coefficient of variation, that are told."""
+STEPS = 16
+"""Halvings of the interval in which a factor is sought."""
+CV_STEPS, CV_REQUESTS = 6, 2**15
+"""Halvings for a coefficient of variation, and the requests of each replay that judges one."""
+MOST_REPLAYED, MOST_JUDGED = 60, 1000
+"""Different replicas of a plan up to which the coefficient of variation is sought, and anything: seconds."""
+FEW = 8
+"""Workloads that are printed, the nearest to their SLO first."""
+
+
+class Margin(Record):
+    """What a workload bears. A field is None where the rule, or the kind of data, says nothing about it.
+
+    ``service`` and ``rate`` are factors; ``cv`` is a coefficient of variation of the times between requests. ``first``
+    is what breaks first, and ``fit_error`` the 95th percentile of the relative errors of the performance data.
+    """
+
+    workload: str
+    service: float | None
+    rate: float | None
+    cv: float | None
+    first: str
+    fit_error: float | None
+
+
+class _Placed(NamedTuple):
+    """A replica, its slice on a GPU type, and its place among the replicas of the slice."""
+
+    gpu: str
+    piece: Slice
+    at: int
+
+    @property
+    def replica(self) -> Replica:
+        return self.piece.replicas[self.at]
+
+
+def margins_of(instance: Instance, plan: Plan) -> list[Margin]:
+    """The Margin of every workload that has replicas in a plan.
+
+    Parameters
+    ----------
+    instance, plan
+        The problem, and a plan that holds.
+
+    Returns
+    -------
+    list of Margin
+        In the order of the workloads; language models, which are judged token by token, are left out. Empty for plans
+        of more than MOST_JUDGED different replicas.
+    """
+    placed: defaultdict[str, dict[_Placed, None]] = defaultdict(dict)
+    for gpu in plan.gpus:
+        for piece in gpu.slices:
+            alike = piece.model_copy(update={"start": 0})
+            for at, one in enumerate(piece.replicas):
+                placed[one.workload][_Placed(gpu.gpu, alike, at)] = None
+    number = sum(map(len, placed.values()))
+    if number > MOST_JUDGED:
+        return []
+    replayed = number <= MOST_REPLAYED
+    return [_margin(instance, one.name, list(placed[one.name]), replayed) for one in instance.workloads
+            if one.name in placed and not one.tokens and one.rate_rps]
+
+
+def lines(margins: list[Margin]) -> Iterator[str]:
+    """The workloads that are nearest to their SLOs, a line each."""
+    nearest = sorted(margins, key=_room)
+    for one in nearest[:FEW]:
+        service, rate = (None if factor is None else f"{factor - 1:+.0%}" for factor in (one.service, one.rate))
+        parts = [f"{name} {value}" for name, value in (("service", service), ("rate", rate)) if value is not None]
+        parts += [] if one.cv is None else [f"cv up to {one.cv:.2g}"]
+        error = "" if one.fit_error is None else f"; data off by {one.fit_error:.1%} (P95)"
+        yield f"{one.workload} bears {', '.join(parts)}; {one.first} breaks first{error}"
+    if len(nearest) > FEW:
+        yield f"{len(nearest) - FEW} further workloads bear more (--json has all)"
+
+
+def _room(one: Margin) -> float:
+    """How near a workload is to its SLO: the least of what it bears more than what is stated."""
+    return min((value - 1 for value in (one.service, one.rate, one.cv) if value is not None), default=math.inf)
+
+
+def _margin(instance: Instance, name: str, replicas: list[_Placed], replayed: bool) -> Margin:
+    """The least of what the replicas of a workload bear."""
+    service = min(_largest(lambda factor, one=one: _judged(instance, one, service=factor)) for one in replicas)
+    rate = min(_largest(lambda factor, one=one: _judged(instance, one, rate=factor)) for one in replicas)
+    found = [_largest_cv(instance, one) for one in replicas] if replayed else [None]
+    known = [cv for cv in found if cv is not None]
+    cv = min(known) if len(known) == len(found) else None
+    room = {"service": service, "rate": rate} | ({} if cv is None else {"burstiness": cv})
+    return Margin(workload=name, service=service, rate=rate, cv=cv, first=min(room, key=lambda what: room[what]),
+                  fit_error=max((error for one in replicas if (error := _fit_error(instance, one)) is not None),
+                                default=None))
+
+
+def _largest(holds: Callable[[float], bool], steps: int = STEPS) -> float:
+    """The largest factor up to MOST with which something holds, to within rounding; 0 if not even near 0."""
+    low, high = 0.0, MOST
+    if holds(high):
+        return high
+    if holds(1.0):
+        low = 1.0
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _judged(instance: Instance, one: _Placed, service: float = 1.0, rate: float = 1.0) -> bool:
+    """Whether a replica keeps the latency rule with its service times, or its rate, by a factor.
+
+    Its batcher waits as long as it was told to for the planned service times.
+    """
+    planned = _predicted(instance, one, 1.0)
+    found = _predicted(instance, one, rate)
+    if planned is None or found is None:
+        return False
+    workload, rate_rps = instance.workload[one.replica.workload], one.replica.rate_rps * rate
+    budget_ms = instance.budget_ms(workload) * (1 + TOLERANCE)
+    found = found._replace(latency_ms=found.latency_ms * service, throughput_rps=found.throughput_rps / service)
+    delay_ms = instance.policy.queue_delay_ms(workload.slo_ms, planned.latency_ms)
+    tail_ms = instance.policy.rule_for(workload).tail_ms(
+        one.replica.batch, one.replica.processes, found, rate_rps, delay_ms)
+    return (max(found.latency_ms, tail_ms or 0.0) <= budget_ms
+            and rate_rps <= found.throughput_rps * (1 + TOLERANCE))
+
+
+def _predicted(instance: Instance, one: _Placed, rate: float) -> Prediction | None:
+    """The Prediction for a replica whose rate is changed by a factor."""
+    faster = one.replica.model_copy(update={"rate_rps": one.replica.rate_rps * rate})
+    replicas = (*one.piece.replicas[: one.at], faster, *one.piece.replicas[one.at + 1 :])
+    return predict_slice(instance, one.gpu, one.piece.model_copy(update={"replicas": replicas}))[one.at]
+
+
+def _largest_cv(instance: Instance, one: _Placed) -> float | None:
+    """The largest coefficient of variation of the times between requests with which a replica keeps its percentile.
+
+    None where the rule is not for random arrivals, or replicas take turns.
+    """
+    replica, found = one.replica, _predicted(instance, one, 1.0)
+    if not instance.policy.rule.random_arrivals or found is None or found.in_turns or not replica.rate_rps:
+        return None
+    workload = instance.workload[replica.workload]
+    hold_ms = 1000 * replica.batch * replica.processes / found.throughput_rps
+    delay = instance.policy.queue_delay_ms(workload.slo_ms, found.latency_ms) / hold_ms
+    patience = (instance.budget_ms(workload) - found.latency_ms) / hold_ms
+    load, percentile = replica.rate_rps / found.throughput_rps, instance.policy.percentile_of(workload)
+
+    def keeps(cv: float) -> bool:
+        queue = Queue(Renewal(cv=max(cv, 0.1)), percentile)
+        late = late_shares(queue, replica.batch, replica.processes, load, patience, delay, CV_REQUESTS)
+        return float(np.mean(late)) <= queue.late
+
+    return _largest(keeps, CV_STEPS)
+
+
+def _fit_error(instance: Instance, one: _Placed) -> float | None:
+    """The 95th percentile of the relative errors that the performance data of a replica state; None for none."""
+    name = instance.model_of(one.replica)
+    data = performance_beside(instance, one.gpu, one.piece.profile, [instance.model_of(each) for each in
+                                                                     one.piece.replicas])
+    model = None if data is None else data.models.get(name)
+    stated = (getattr(model, "pair_error", None) if len(one.piece.replicas) > 1 else None,
+              getattr(model, "error", None), getattr(model, "solo_error", None), getattr(data, "error", None))
+    error: FittedError | None = next((each for each in stated if each is not None), None)
+    return None if error is None else error.p95
