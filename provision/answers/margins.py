@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -114,8 +115,8 @@ def _room(one: Margin) -> float:
 
 def _margin(instance: Instance, name: str, replicas: list[_Placed], replayed: bool) -> Margin:
     """The least of what the replicas of a workload bear."""
-    service = min(_largest(lambda factor, one=one: _judged(instance, one, service=factor)) for one in replicas)
-    rate = min(_largest(lambda factor, one=one: _judged(instance, one, rate=factor)) for one in replicas)
+    service = min(_largest(partial(_longer_holds, instance, one)) for one in replicas)
+    rate = min(_largest(partial(_more_holds, instance, one)) for one in replicas)
     found = [_largest_cv(instance, one) for one in replicas] if replayed else [None]
     known = [cv for cv in found if cv is not None]
     cv = min(known) if len(known) == len(found) else None
@@ -136,6 +137,14 @@ def _largest(holds: Callable[[float], bool], steps: int = STEPS) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
+
+
+def _longer_holds(instance: Instance, one: _Placed, factor: float) -> bool:
+    return _judged(instance, one, service=factor)
+
+
+def _more_holds(instance: Instance, one: _Placed, factor: float) -> bool:
+    return _judged(instance, one, rate=factor)
 
 
 def _judged(instance: Instance, one: _Placed, service: float = 1.0, rate: float = 1.0) -> bool:

@@ -40,6 +40,7 @@ SOLVE_KEYS = {
     "solve_seconds",
     "verified",
     "plan_file",
+    "margins",
     "versions",
 }
 VIOLATION_KEYS = {"kind", "gpu", "slice", "workload", "value", "limit", "message"}
