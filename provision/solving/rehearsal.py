@@ -9,8 +9,8 @@ from provision.models.problem.search import Stopwatch
 
 SHARED = {"interference", "other_sharing"}
 """Features of the instances whose kernels take long to compile."""
-REHEARSED, LISTED, MOMENT_S, AGAIN_S = 12, 3, 0.5, 5.0
-"""Workloads, or LISTED where all sets of them are listed, and seconds at most of a rehearsal.
+REHEARSED, REHEARSED_IN_SETS, MOMENT_S, AGAIN_S = 12, 3, 0.5, 5.0
+"""Workloads, or REHEARSED_IN_SETS where all sets of them are listed, and seconds at most of a rehearsal.
 
 It is repeated with AGAIN_S where kernels were compiled.
 """
@@ -37,7 +37,7 @@ def rehearsed_s(name: str, instance: Instance, moment: Callable[[Instance, float
         return 0.0
     _rehearsed.add(key)
     watch = Stopwatch()
-    number = LISTED if "max_throughput" in needs(instance) else REHEARSED
+    number = REHEARSED_IN_SETS if "max_throughput" in needs(instance) else REHEARSED
     rehearse(instance.replace(workloads=instance.workloads[:number], workflows=()), moment)
     return watch.elapsed_s
 
