@@ -57,9 +57,11 @@ bench: env
 fuzz: env
 	$(BIN)/python benchmarks/fuzz.py
 
-# Every driver and MPS call of an apply goes wrong in turn.
+# Every driver and MPS call of an apply goes wrong in turn; appliers at once in random order; a day of random applies.
 faults: env
 	$(BIN)/python benchmarks/faults.py
+	$(BIN)/python benchmarks/applier/interleavings.py
+	$(BIN)/python benchmarks/applier/day.py
 
 clean:
 	rm -rf .venv demo dist site

@@ -1,9 +1,9 @@
 """Every NVML and MPS call of an apply goes wrong in turn: does the applier always end in the target or where it began?
 
 From a layout with replicas, an MPS daemon and a busy slice a plan is applied over four GPUs, against the stand-in of
-NVIDIA's driver in ``tests/driver``. Each call in turn fails with every error that it can give, each that changes
-something also fails after it was carried out or never returns, and at each call the process is killed before and
-after it. Then ``apply`` or ``rollback`` must lead to the target or the recorded former layout, with no change on a GPU
+NVIDIA's driver in ``tests/support/driver``. Each call in turn fails with every error that it can give, each that
+changes something also fails after it was carried out or never returns, and at each call the process is killed before
+and after it. Then ``apply`` or ``rollback`` must lead to the target or the recorded former layout, with no change on a GPU
 beside the plan, no client ended, and no journal lost.
 
 Run as ``python benchmarks/faults.py [--sample N] [--seed S]``; ends with ``cases N failures M``, exit 1 if M > 0.

@@ -1,5 +1,9 @@
 """What goes wrong on real nodes, scenario by scenario, and what the applier makes of it."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from driver import Node
 from driver.scenes import SCENES, play
@@ -23,3 +27,12 @@ def test_scenario(name, folder, state):
 
     with node.loaded(inside=True):
         assert play(scene, state, tell, lambda: [node.reset(gpu) for gpu in range(len(types))]) == []
+
+
+@pytest.mark.parametrize(("name", "status"), [("a-foreign-partition", 0), ("other-names-and-ids", 77)])
+def test_a_scenario_is_played_on_any_library(name, status, folder):
+    """Here the stand-in is the library that the process loads; a GPU that lacks a profile is not played on."""
+    node = Node(folder / "node", ["a100-80gb" if status == 0 else "a30"], mig=True)
+    script = Path(__file__).parents[3] / "benchmarks/faults.py"
+    done = subprocess.run([sys.executable, script, "--scene", name], env=node.environment(), capture_output=True)
+    assert (done.returncode, done.stderr) == (status, b"") and not node.instances(0)
