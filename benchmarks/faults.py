@@ -3,8 +3,8 @@
 From a layout with replicas, an MPS daemon and a busy slice a plan is applied over four GPUs, against the stand-in of
 NVIDIA's driver in ``tests/support/driver``. Each call in turn fails with every error that it can give, each that
 changes something also fails after it was carried out or never returns, and at each call the process is killed before
-and after it. Then ``apply`` or ``rollback`` must lead to the target or the recorded former layout, with no change on a GPU
-beside the plan, no client ended, and no journal lost.
+and after it. Then ``apply`` or ``rollback`` must lead to the target or the recorded former layout, with no change on a
+GPU beside the plan, no client ended, and no journal lost.
 
 Run as ``python benchmarks/faults.py [--sample N] [--seed S]``; ends with ``cases N failures M``, exit 1 if M > 0.
 

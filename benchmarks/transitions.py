@@ -1,8 +1,8 @@
 """From every state of an A100 to many targets: does the applier get there, destroying as few instances as possible?
 
 All 298 states of the five plain profiles against targets drawn from them, on one GPU of the stand-in of NVIDIA's
-driver in ``tests/support/driver``. The target must stand afterwards, the driver's record must hold no more destroyed instances
-than the best choice of instances to keep leaves, and a second apply must do nothing.
+driver in ``tests/support/driver``. The target must stand afterwards, the driver's record must hold no more destroyed
+instances than the best choice of instances to keep leaves, and a second apply must do nothing.
 
 Run as ``python benchmarks/transitions.py [--states N] [--targets N] [--seed S]``; ends with ``cases N failures M``,
 exit 1 if M > 0.

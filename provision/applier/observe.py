@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Set
 from typing import TYPE_CHECKING
 
-from provision.applier.layout import Observed, Process
+from provision.applier.layout import INSTANCES, Observed, Process
 from provision.applier.serving import processes
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
@@ -55,7 +55,7 @@ def standing(last: Run | None, present: Observed) -> tuple[Made, ...]:
     found = []
     for made in last.owned if last else ():
         gpu = present.gpu(made.gpu)
-        if gpu is None:
+        if gpu is None or INSTANCES in gpu.unknown:
             found.append(made)
             continue
         for piece in gpu.slices:
