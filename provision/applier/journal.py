@@ -107,8 +107,9 @@ class Journal:
             return
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read: {reason(error)}; run as its owner") from None
-        begun = [number for number, line in enumerate(lines) if line.startswith(BEGIN) and _read(line)]
-        for line in lines[begun[-1] if begun else 0 :]:
+        numbers = range(len(lines) - 1, 0, -1)
+        begun = next((number for number in numbers if lines[number].startswith(BEGIN) and _read(lines[number])), 0)
+        for line in lines[begun:]:
             if (entry := _read(line)) is not None:
                 yield entry[0]
 
