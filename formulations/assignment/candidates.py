@@ -23,9 +23,9 @@ from provision.models.problem.search import Status
 
 
 class PatternCandidates(Candidates):
-    """The patterns of every slice type; ``part`` and ``replicas`` are (patterns, workloads) of a kind.
+    """The patterns of every slice type; ``part`` and ``replicas`` are (patterns, workloads) of a slice type.
 
-    ``relaxed`` bounds what shared slices of a kind carry where their patterns are not all listed.
+    ``relaxed`` bounds what shared slices of a slice type carry where their patterns are not all listed.
     """
 
     too_small: tuple[Status, str] = "infeasible", "proved: no plan fits the fleet; allow more GPUs, or fewer replicas"
@@ -70,11 +70,11 @@ class PatternCandidates(Candidates):
         return found[0], list(found[1].cost)
 
     def of_entry(self, entry: int) -> list[int]:
-        """The kinds of a fleet entry."""
+        """The slice types of a fleet entry."""
         return [k for k, slice_type in enumerate(self.slice_types) if slice_type.entry == entry]
 
     def most(self, slice_type: int) -> int:
-        """Slots of a kind on one GPU."""
+        """Slots of a slice type on one GPU."""
         return most_slices(self.instance, self.slice_types[slice_type])
 
     def _unrouted(self, slice_type: SliceType, workloads: Sequence[int]) -> list[SlicePattern]:

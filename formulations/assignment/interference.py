@@ -55,11 +55,11 @@ class Kept(NamedTuple):
 
 def shared(instance: Instance, slice_type: SliceType, workloads: Sequence[int], worth: Worth, kept: Sequence[Kept] = (),
            most_sets: int = MOST_POINT_SETS) -> list[SlicePattern]:
-    """The best patterns of some workloads on whole GPUs of a kind; none where there is no data of iGniter's.
+    """The best patterns of some workloads on whole GPUs of a slice type; none where there is no data of iGniter's.
 
     Parameters
     ----------
-    instance, kind, workloads, worth
+    instance, slice_type, workloads, worth
         The problem, the slice type, workloads by index, and what patterns are worth.
     kept
         Replicas that run: it counts as well how many of each a pattern has.

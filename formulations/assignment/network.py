@@ -29,7 +29,7 @@ MOST_PREDICTIONS = 10_000
 
 
 class SharedSliceBound(NamedTuple):
-    """What workloads may at most be given on shared slices of one kind: arrays (workloads,), all parts of a rate.
+    """What workloads may at most be given on shared slices of one slice type: arrays (workloads,), all parts of a rate.
 
     ``time`` is the part of a slice that a whole rate takes at least, infinite where the workload cannot run there;
     ``most`` what one replica carries at most; ``clients`` how many replicas a slice may have.
@@ -50,7 +50,7 @@ class Way(NamedTuple):
 
 
 def networks_of(instance: Instance, slice_type: SliceType) -> list[FittedNetworks]:
-    """The closed networks by which workloads may share slices of a kind.
+    """The closed networks by which workloads may share slices of a slice type.
 
     None where other data of the GPU type gives every replica a part of the SMs, which these do not.
     """
@@ -62,7 +62,7 @@ def networks_of(instance: Instance, slice_type: SliceType) -> list[FittedNetwork
 
 
 def relaxed(instance: Instance, slice_type: SliceType) -> SharedSliceBound | None:
-    """What no plan exceeds on shared slices of a kind; None where workloads do not share it.
+    """What no plan exceeds on shared slices of a slice type; None where workloads do not share it.
 
     Closed networks give a batch of f requests a slice time S(f), and a replica's batches fill to f <= b. While the
     slice is busy for a part U < 1 of the time, U is the sum of rate * S(f) / f; else every replica's rate is below

@@ -56,7 +56,7 @@ def slice_types_of(instance: Instance) -> list[SliceType]:
 
 
 def most_slices(instance: Instance, slice_type: SliceType) -> int:
-    """How many slices of a kind one GPU may have."""
+    """How many slices of a slice type one GPU may have."""
     return (
         1
         if slice_type.profile == WHOLE
@@ -158,8 +158,9 @@ class Worth:
                     started: Callable[[SlicePattern], int] | None = None) -> list[SlicePattern]:
         """Patterns that no other dominates in all criteria; one of each set of equal ones.
 
-        A routed pattern never dominates another kind: at its fixed rates a GPU might carry more than its largest share
-        of a workload. ``started`` is one more criterion: the replicas of a pattern that must be started for it.
+        A routed pattern never dominates one that is not routed: at its fixed rates a GPU might carry more than its
+        largest share of a workload. ``started`` is one more criterion: the replicas of a pattern that must be started
+        for it.
         """
         found = list(patterns)
         apart = ([one for one in found if one.routed is routed] for routed in (False, True))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PatternRows(Rows):
-    """GPU g has a slice of kind k at memory slice s: ``place[g, k, s]``; ``count[g, k, q]`` of them hold pattern q.
+    """GPU g has a slice of type k at memory slice s: ``place[g, k, s]``; ``count[g, k, q]`` of them hold pattern q.
 
     Where patterns of shared slices are not all known, a program that is not safe may take ``open[g, k]`` slices more,
     which give ``offer[k, w]`` parts of a rate to ``extra[k, w]`` replicas.
@@ -98,7 +98,7 @@ class PatternRows(Rows):
                 self.program.at_most(alike, self.candidates.most(k))
 
     def fit_slices(self) -> None:
-        """There are no more patterns of a kind than slices of it."""
+        """There are no more patterns of a slice type than slices of it."""
         for g in self.gpus:
             for k in self.slice_types[g]:
                 held = [(1, count) for (at, slice_type, _), count in self._on(g) if slice_type == k]

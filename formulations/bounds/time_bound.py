@@ -2,7 +2,8 @@
 
 Whatever shares a slice, a request takes a part of the slice's time at least: the slice time of its batch, divided among
 as many requests as the rule lets batches hold on average. A linear program gives every workload enough time of slices
-of the kinds where it takes least; its duals, scaled until no partition is worth more than its price, prove the bound.
+of the slice types where it takes least; its duals, scaled until no partition is worth more than its price, prove the
+bound.
 """
 
 import math

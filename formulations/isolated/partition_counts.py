@@ -1,7 +1,7 @@
-"""Partition counts: how many GPUs take each MIG partition, and how many segments of each kind each workload gets.
+"""Partition counts: how many GPUs take each MIG partition, and how many segments of each slice type each workload gets.
 
 Exact for isolated segments, whatever the number of GPUs, because GPUs of equal partition are never told apart.
-Integer variables: ``y[c]`` GPUs with partition c, ``x[w, k]`` segments of workload w on slices of kind k, each
+Integer variables: ``y[c]`` GPUs with partition c, ``x[w, k]`` segments of workload w on slices of type k, each
 at its best-throughput operating point under the latency budget. Each method of the class adds the rows of its name. In
 whole numbers the rate rows imply the cheapest-replica set rows, in fractions they do not: so these close most of the
 gap before any branching.
@@ -114,7 +114,7 @@ class PartitionCounts:
             self.problem += pulp.lpSum(held) >= int(needed)
 
     def fit_slots(self) -> None:
-        """There are no more segments of a kind than slots for it."""
+        """There are no more segments of a slice type than slots for it."""
         for k in range(len(self.segments.slice_types)):
             taken = pulp.lpSum(self.x[w, k] for w in range(len(self.rate_rps)) if (w, k) in self.x)
             self.problem += taken <= pulp.lpDot(self.partitions.slots[:, k].tolist(), self.y)

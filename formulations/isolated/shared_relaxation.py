@@ -2,9 +2,9 @@
 
 The master credits a role with the upper end of its step of rates, which is loose where a workload takes little of a
 GPU. This relaxation divides rates freely. Beside ``x`` and ``y`` of ``partition_counts`` there are integers ``m[k, l]``
-(slices of kind k shared at level l), fractions ``n[w, k, l]`` (processes of workload w on them) and parts
-``share[w, k, l]`` of the workload's rate. It ignores memory and does not tell slices of a kind apart; in each interval
-of utilisation it has the slowdown of the lower and the capacity of the upper end.
+(slices of type k shared at level l), fractions ``n[w, k, l]`` (processes of workload w on them) and parts
+``share[w, k, l]`` of the workload's rate. It ignores memory and does not tell slices of a slice type apart; in each
+interval of utilisation it has the slowdown of the lower and the capacity of the upper end.
 """
 
 from collections import defaultdict
@@ -69,7 +69,7 @@ class Relaxation(PartitionCounts):
             self.problem += pulp.lpSum(replicas) >= workload.min_replicas
 
     def fit_slots(self) -> None:
-        """Segments and shared slices of a kind are no more than its slots."""
+        """Segments and shared slices of a slice type are no more than its slots."""
         for k in range(len(self.segments.slice_types)):
             taken = [self.x[w, k] for w in range(len(self.rate_rps)) if (w, k) in self.x]
             taken += [slices for (slice_type, _), slices in self.m.items() if slice_type == k]

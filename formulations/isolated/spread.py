@@ -84,7 +84,7 @@ def _search(model: PartitionCounts, entries: Sequence[int], limit_s: float) -> l
 
 
 def _slots_taken(problem: cp_model.CpModel, model: PartitionCounts, entries: Sequence[int]) -> Counts:
-    """Segments of workload w on kind k of GPU g, within the slots of one partition per GPU."""
+    """Segments of workload w on slice type k of GPU g, within the slots of one partition per GPU."""
     count: Counts = {}
     before: cp_model.LinearExprT = 0
     for g, entry in enumerate(entries):

@@ -162,7 +162,9 @@ def running_alone(problem: Problem, at: int, slice_type: int) -> Running:
 
 
 def sets_of(problem: Problem) -> dict[int, Sets] | None:
-    """The sets of every slice type that replicas may share; None where they are not to be told apart on some kind."""
+    """The sets of every slice type that replicas may share; None where they are not to be told apart on some slice
+    type.
+    """
     found: dict[int, Sets] = {}
     for shared in problem.shareable:
         slice_type, data = problem.segments.slice_types[shared.slice_type], shared.data

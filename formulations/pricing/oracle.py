@@ -76,7 +76,7 @@ class OracleFactory(Protocol):
 
     def __call__(self, instance: Instance, entry: FleetEntry, profile: str, data: Any,
                  roles: Sequence[Role], copies: NDArray[np.int64]) -> PatternOracle | None:
-        """The oracle of a slice type; None for kinds that have none."""
+        """The oracle of a slice type; None for slice types that have none."""
         ...
 
 

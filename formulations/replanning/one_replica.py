@@ -27,10 +27,10 @@ def one_replica_each(instance: Instance, slice_type: SliceType, data: IgniterPro
 
     Parameters
     ----------
-    instance, kind, data
+    instance, slice_type, data
         The problem, the slice type, and the data that describes it.
     here
-        What runs on GPUs of this kind.
+        What runs on GPUs of this slice type.
     until
         When it is too late.
 

@@ -114,7 +114,7 @@ def _single(replica: PatternReplica) -> SlicePattern:
 
 def _shared(instance: Instance, slice_type: SliceType, worth: Worth, here: Sequence[Going], until: Deadline
             ) -> tuple[list[SlicePattern], bool]:
-    """Patterns of slices of a kind that workloads share, given what runs there, and whether all are listed.
+    """Patterns of slices of a slice type that workloads share, given what runs there, and whether all are listed.
 
     Raises
     ------

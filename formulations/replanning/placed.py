@@ -38,7 +38,7 @@ class Choice(NamedTuple):
 
 
 class _Slot:
-    """A slice of the new plan: its kind and place, whether it exists already, and what it holds."""
+    """A slice of the new plan: its slice type and place, whether it exists already, and what it holds."""
 
     def __init__(
         self, slice_type: int, profile: str, start: int, kept: bool = False, pattern: SlicePattern = EMPTY
@@ -76,12 +76,12 @@ def _kept(now: RunningPlan, gpu: int, position: int, on: Mapping[tuple[int, int]
 
 
 def _new(segments: Segments, places: Iterable[tuple[int, int]]) -> list[_Slot]:
-    """Slots at places (start, kind) where there is no slice yet."""
+    """Slots at places (start, slice type) where there is no slice yet."""
     return [_Slot(slice_type, segments.slice_types[slice_type].profile, start) for start, slice_type in places]
 
 
 def _places(segments: Segments, instance: Instance, partitions: Partitions, partition: int) -> list[tuple[int, int]]:
-    """(start, kind) of every slot of a new GPU."""
+    """(start, slice type) of every slot of a new GPU."""
     entry = int(partitions.entry[partition])
     geometry, slice_types = segments.geometry(instance, entry), segments.of_entry(entry)
     if geometry is None:
@@ -92,7 +92,9 @@ def _places(segments: Segments, instance: Instance, partitions: Partitions, part
 
 def _start(pools: Sequence[int], slots: Sequence[list[_Slot]], anew: Mapping[tuple[int, int], list[SlicePattern]]
            ) -> None:
-    """Put the patterns that start into free slots of their pool and kind, existing slices first, then running GPUs."""
+    """Put the patterns that start into free slots of their pool and slice type, existing slices first, then running
+    GPUs.
+    """
     free: dict[tuple[int, int], list[_Slot]] = defaultdict(list)
     idle = [(pool, slot) for pool, mine in zip(pools, slots, strict=True) for slot in mine if slot.pattern is EMPTY]
     for pool, slot in sorted(idle, key=lambda one: not one[1].kept):

@@ -2,7 +2,7 @@
 
 Integer variables: ``z[l, t]`` GPUs of layout l that take turn t (some slices stay, there is room for new ones) or are
 given back; ``y[c]`` new GPUs with partition c; ``on[s, q]`` slices that now do s and go on with pattern q;
-``anew[k, q]`` slices of kind k whose replicas are all started; ``n[e]`` GPUs paid at the price of fleet entry e. Rows:
+``anew[k, q]`` slices of type k whose replicas are all started; ``n[e]`` GPUs paid at the price of fleet entry e. Rows:
 the turns of a layout add up to its GPUs, slices that go on are kept, patterns find slots, rates are carried, the fleet
 suffices. It is written in PuLP and solved by SciPy's HiGHS.
 """
@@ -39,7 +39,7 @@ class Solved(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """Slices that hold one pattern: their number as a variable, pool, kind, and how many replicas each starts."""
+    """Slices that hold one pattern: their number as a variable, pool, slice type, and how many replicas each starts."""
 
     number: pulp.LpVariable
     pool: int
@@ -114,7 +114,7 @@ class Program:
                 yield self.z[number, at], layout, turn
 
     def _kept_and_slots(self) -> tuple[dict[tuple[int, Going], LinearTerms], dict[tuple[int, int], LinearTerms]]:
-        """Linear terms that count the slices that go on, by pool and Going, and all slots, by pool and kind."""
+        """Linear terms that count the slices that go on, by pool and Going, and all slots, by pool and slice type."""
         kept: dict[tuple[int, Going], LinearTerms] = defaultdict(list)
         slots: dict[tuple[int, int], LinearTerms] = defaultdict(list)
         for variable, (pool, _, going, _), turn in self._chosen():

@@ -31,9 +31,10 @@ class Key(NamedTuple):
 
 
 class Going(NamedTuple):
-    """What a slice of the running plan does: its kind and the keys of its replicas, ascending.
+    """What a slice of the running plan does: its slice type and the keys of its replicas, ascending.
 
-    ``kind`` is -1 where no kind of the new problem fits; replicas that the new problem cannot have are left out.
+    ``slice_type`` is -1 where no slice type of the new problem fits; replicas that the new problem cannot have are left
+    out.
     """
 
     slice_type: int
@@ -41,7 +42,9 @@ class Going(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A state that a GPU can be brought to: positions of its slices that stay, and (start, kind) places of new ones."""
+    """A state that a GPU can be brought to: positions of its slices that stay, and (start, slice type) places of new
+    ones.
+    """
 
     kept: tuple[int, ...]
     new: tuple[tuple[int, int], ...]

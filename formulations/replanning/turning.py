@@ -24,10 +24,10 @@ def turning(instance: Instance, slice_type: SliceType, data: Gpulets, here: Sequ
 
     Parameters
     ----------
-    instance, kind, data
+    instance, slice_type, data
         The problem, the slice type, and the data that describes it.
     here
-        What runs on GPUs of this kind.
+        What runs on GPUs of this slice type.
 
     Raises
     ------

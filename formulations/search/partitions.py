@@ -18,7 +18,7 @@ class Partitions:
 
 
 def partitions_of(instance: Instance, segments: Segments) -> Partitions:
-    """Undominated partitions over the kinds of an instance's segments, fleet entries in order."""
+    """Undominated partitions over the slice types of an instance's segments, fleet entries in order."""
     entries, rows = [], []
     for entry in range(len(instance.fleet)):
         slice_types = segments.of_entry(entry)

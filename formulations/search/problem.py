@@ -54,8 +54,8 @@ class Group(NamedTuple):
 class Pool(PriceTiers):
     """GPUs of one type: their prices, and how they can be partitioned.
 
-    ``entry`` is the first fleet entry of the type; ``kinds`` are its slice types; ``partitions`` is (partitions, all
-    slice types).
+    ``entry`` is the first fleet entry of the type; ``slice_types`` are its slice types; ``partitions`` is (partitions,
+    all slice types).
     """
 
     gpu: str
@@ -82,7 +82,7 @@ class Problem:
         The problem; every workload must be served by some slice of the fleet.
     groups
         Its groups, by default of workloads that are alike.
-    eased
+    relaxed_problem
         Whether a group of different workloads counts as easy as its easiest one, for bounds, not as its hardest.
     finer
         Further rates, in requests/s, at which replicas are considered, by class of workloads.

@@ -43,21 +43,21 @@ class Segments:
     model: Ints
 
     def of_entry(self, entry: int) -> list[int]:
-        """Indices of the kinds that the GPUs of a fleet entry offer."""
+        """Indices of the slice types that the GPUs of a fleet entry offer."""
         return [index for index, slice_type in enumerate(self.slice_types) if slice_type.entry == entry]
 
     def geometry(self, instance: Instance, entry: int) -> Geometry | None:
-        """MIG geometry over this entry's kinds, in their order; None for whole GPUs."""
+        """MIG geometry over this entry's slice types, in their order; None for whole GPUs."""
         gpu = instance.fleet[entry]
         names = [self.slice_types[index].profile for index in self.of_entry(entry)]
         return geometry(gpu.type, names) if gpu.partitioned and names else None
 
 
 def best_segments(instance: Instance, max_processes: int | None = None) -> Segments:
-    """The segments of an instance, kinds in the order of the fleet and of its profiles; read-only.
+    """The segments of an instance, slice types in the order of the fleet and of its profiles; read-only.
 
-    The segments of the last few instances are kept. A kind on which no workload can run alone is listed only where
-    workloads may share its slices.
+    The segments of the last few instances are kept. A slice type on which no workload can run alone is listed only
+    where workloads may share its slices.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def _column(
     budgets: Floats,
     max_processes: int | None,
 ) -> Floats:
-    """(workloads, 5) array of throughput, latency, batch, processes, model on one kind; zeros where none."""
+    """(workloads, 5) array of throughput, latency, batch, processes, model on one slice type; zeros where none."""
     column = np.zeros((len(budgets), 5))
     limit = _most_processes(entry, profile)
     limit = limit if max_processes is None else min(limit, max_processes)

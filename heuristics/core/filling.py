@@ -49,7 +49,7 @@ def _full(segments: Segments, partitions: Partitions, best: Ints, layout: Layout
 
 
 def _traded(instance: Instance, segments: Segments, best: Ints, layouts: Sequence[Layout]) -> list[Layout]:
-    """Layouts in which segments that their workloads do not need serve the best workload of their kind."""
+    """Layouts in which segments that their workloads do not need serve the best workload of their slice type."""
     rps, held = segments.throughput_rps, [list(layout.segments) for layout in layouts]
     spare_rps = -np.array([instance.planned_rps(one) for one in instance.workloads])
     spare = -np.array([one.min_replicas for one in instance.workloads])
@@ -67,6 +67,6 @@ def _traded(instance: Instance, segments: Segments, best: Ints, layouts: Sequenc
 
 
 def _gain(rps: Floats, best: Ints, pair: tuple[int, int]) -> float:
-    """Requests/s that a segment gains by serving the best workload of its kind."""
+    """Requests/s that a segment gains by serving the best workload of its slice type."""
     slice_type, one = pair
     return rps[best[slice_type], slice_type] - rps[one, slice_type]

@@ -130,7 +130,7 @@ def _priced(segments: Segments, demand: _Demand, prices: Floats) -> _Candidates:
 
 
 def _replica_sets(demand: _Demand, slice_types: list[int], costs: Ints) -> _Candidates:
-    """Cheapest replica sets from some kinds, for the classes that these can serve."""
+    """Cheapest replica sets from some slice types, for the classes that these can serve."""
     rows = np.flatnonzero(demand.throughput_rps[:, slice_types].any(axis=1)) if slice_types else np.zeros(0, int)
     counts = np.zeros((len(rows), len(costs)), int)
     if len(rows):

@@ -20,8 +20,8 @@ class State(NamedTuple):
     ----------
     entry
         (GPUs,) fleet entry.
-    kind, setting, alone
-        (GPUs, places) kind of the slice, its setting, the workload of its segment; NONE where there is none.
+    slice_type, setting, alone
+        (GPUs, places) slice type of the slice, its setting, the workload of its segment; NONE where there is none.
     ways, parts
         (GPUs, places, ways) the ways on a slice in the order in which they came, then NONE, and the part of its
         workload's rate that each carries; a segment has its part first.

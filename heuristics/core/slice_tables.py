@@ -31,7 +31,7 @@ class SettingTables(NamedTuple):
 
     Attributes
     ----------
-    kind, room, clients, memory_gib
+    slice_type, room, clients, memory_gib
         (settings,) of a setting; ``room`` is the utilisation and ``clients`` the number of processes that it allows.
     first
         (settings + 1,) where the ways of each setting begin.
@@ -124,7 +124,7 @@ def _is_counted(instance: Instance, at: int) -> bool:
 
 def _ways(instance: Instance, segments: Segments, counted: Bools, settings: list[tuple[int, float, int, float]]
           ) -> Iterator[_Way]:
-    """The ways of all settings; appends (kind, room, clients, memory) of those that two workloads can share."""
+    """The ways of all settings; appends (slice type, room, clients, memory) of those that two workloads can share."""
     for number, slice_type in enumerate(segments.slice_types):
         entry = instance.fleet[slice_type.entry]
         known: set[str] = set()

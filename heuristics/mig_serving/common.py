@@ -33,8 +33,8 @@ def planned(
     name
         Of the method.
     deploy
-        Called with the Segments; returns the Segments that it used, the GPUs as tuples of (kind, workload), and the
-        termination.
+        Called with the Segments; returns the Segments that it used, the GPUs as tuples of (slice type, workload), and
+        the termination.
     """
     segments = best_segments(instance, max_processes=1)
     refused = proved_infeasible(instance, segments)

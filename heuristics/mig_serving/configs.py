@@ -30,11 +30,11 @@ SLACK = 1e-10
 """A part of a workload's rate too small to ask for one more instance."""
 
 Config = tuple[tuple[int, int], ...]
-"""A GPU configuration: the kind and the workload of every instance."""
+"""A GPU configuration: the slice type and the workload of every instance."""
 
 
 class Configs:
-    """The GPU configurations of one fleet entry, written as tuples of (kind, workload).
+    """The GPU configurations of one fleet entry, written as tuples of (slice type, workload).
 
     ``utility`` is (workloads, slice types): the part of the rate that one instance carries, 1 where there are no
     requests.

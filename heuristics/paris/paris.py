@@ -87,7 +87,7 @@ def _distribution(control: Search) -> _Distribution:
 def _partitioned(
     instance: Instance, segments: Segments, distribution: _Distribution
 ) -> tuple[Segments, list[tuple[int, int]]]:
-    """Segments with PARIS's batch sizes, and (kind, workload) of every instance."""
+    """Segments with PARIS's batch sizes, and (slice type, workload) of every instance."""
     batch, rate_rps, latency_ms = (np.zeros(segments.batch.shape, slice_type) for slice_type in (int, float, float))
     tables, wanted = {}, []
     for workload, one in enumerate(instance.workloads):
@@ -104,7 +104,7 @@ def _partitioned(
 
 
 class _Table(NamedTuple):
-    """Single processes of one workload by kind and batch size; ``rate_rps`` is the throughput inside the budget.
+    """Single processes of one workload by slice type and batch size; ``rate_rps`` is the throughput inside the budget.
 
     Arrays are (slice types, batches), 0 where there is no operating point; ``batch`` is (batches,), ascending.
     """
@@ -157,7 +157,7 @@ def _rate_rps(instance: Instance, points: OperatingPoints, workload: Workload) -
 
 
 def _numbers(table: _Table, rate_rps: float, distribution: _Distribution) -> Iterator[tuple[int, int, int]]:
-    """(kind, number of instances, index of their batch size) of every size that one workload takes."""
+    """(slice type, number of instances, index of their batch size) of every size that one workload takes."""
     shares, owner = _shares(table, distribution), _owners(table)
     batches_per_s = max(rate_rps, LEAST_RPS) * shares / (shares @ table.batch)
     used = np.unique(owner[shares > 0]).tolist()
@@ -184,7 +184,7 @@ def _shares(table: _Table, distribution: _Distribution) -> Floats:
 
 
 def _owners(table: _Table) -> Ints:
-    """(batches,) the kind that takes each batch size; kinds stand in ascending size."""
+    """(batches,) the slice type that takes each batch size; slice types stand in ascending size."""
     near_full = table.throughput_rps >= KNEE * table.throughput_rps.max(axis=1, keepdims=True)
     knee = table.batch[near_full.argmax(axis=1)]
     serves = table.rate_rps > 0

@@ -10,7 +10,8 @@ from provision.models.problem.instance import Instance
 
 
 class PackedGpu:
-    """A GPU being filled: its number, how many of each kind stand on it, and its (kind, workload) segments."""
+    """A GPU being filled: its number, how many of each slice type stand on it, and its (slice type, workload) segments.
+    """
 
     def __init__(self, number: int, state: Partition) -> None:
         self.number, self.state = number, state
@@ -57,7 +58,7 @@ class Packing:
         return [Layout(0, tuple(gpu.segments)) for gpu in self.gpus if gpu.segments]
 
     def _levels(self, slice_type: int) -> list[list[Partition]]:
-        """States that take one more of a kind, in groups of equal use, fullest first."""
+        """States that take one more of a slice type, in groups of equal use, fullest first."""
         levels: dict[int, list[Partition]] = {}
         for state, amount in self._used.items():
             if _changed(state, slice_type, 1) in self._used:
@@ -89,5 +90,5 @@ class Packing:
 
 
 def _changed(state: Partition, slice_type: int, change: int) -> Partition:
-    """A state with one more or fewer of a kind."""
+    """A state with one more or fewer of a slice type."""
     return (*state[:slice_type], state[slice_type] + change, *state[slice_type + 1 :])

@@ -76,7 +76,7 @@ class Variant:
 
 
 def _demand_matching(instance: Instance, segments: Segments) -> Iterator[tuple[int, int]]:
-    """(kind, workload) of all segments: optimal ones and the last of each workload (Algorithm 1, lines 14-22)."""
+    """(slice type, workload) of all segments: optimal ones and the last of each workload (Algorithm 1, lines 14-22)."""
     size = np.array([slice_type.compute for slice_type in segments.slice_types])
     ascending = np.argsort(size, kind="stable")
     for workload, throughput in enumerate(segments.throughput_rps):
@@ -117,7 +117,7 @@ def _optimize(packing: Packing, segments: Segments) -> None:
 
 
 def _small_segments(segments: Segments, workload: int, due: float) -> tuple[list[int] | None, float]:
-    """Kinds of size 1 and 2 that carry a freed rate, and what they carry too little (below 0: too much).
+    """Slice types of size 1 and 2 that carry a freed rate, and what they carry too little (below 0: too much).
 
     None when the service runs on neither size.
     """

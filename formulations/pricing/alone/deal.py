@@ -12,7 +12,7 @@ from provision.models.problem.instance import Instance
 def deal(
     instance: Instance, segments: Segments, partitions: Partitions, gpus: Ints, chosen: Ints
 ) -> list[Layout] | None:
-    """Put every workload's segments into slots of their kind.
+    """Put every workload's segments into slots of their slice type.
 
     Workloads that limit their share per GPU go first and skip GPUs that hold enough of them; when no
     GPU with a free slot is left for one, another GPU is opened.
@@ -41,7 +41,7 @@ def deal(
 
 
 class _Table:
-    """GPUs with their free slots, one queue of GPU numbers per kind."""
+    """GPUs with their free slots, one queue of GPU numbers per slice type."""
 
     def __init__(self, instance: Instance, segments: Segments, partitions: Partitions, gpus: Ints) -> None:
         self.partitions, self.throughput_rps = partitions, segments.throughput_rps
@@ -59,7 +59,7 @@ class _Table:
             queue.reverse()
 
     def take(self, slice_type: int, workload: int, number: int) -> bool:
-        """Give the workload ``number`` slots of the kind; False when the fleet has too few left."""
+        """Give the workload ``number`` slots of the slice type; False when the fleet has too few left."""
         queue = self.free[slice_type]
         at, refused = len(queue) - 1, 0
         for _ in range(number):
@@ -81,7 +81,7 @@ class _Table:
         return not mine or sum(min(self.throughput_rps[workload, k], cap) for k in (*mine, slice_type)) <= cap
 
     def _open_for(self, slice_type: int) -> bool:
-        """Open a GPU with a slot of the kind, where the fleet has one left."""
+        """Open a GPU with a slot of the slice type, where the fleet has one left."""
         offering = np.flatnonzero(self.partitions.slots[:, slice_type]).tolist()
         hosts = [partition for partition in offering if self.left[self.partitions.entry[partition]] > 0]
         if hosts:

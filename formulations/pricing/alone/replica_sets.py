@@ -1,9 +1,10 @@
 """The cheapest set of segments that carries a workload's rate, exactly, for many workloads at once.
 
-This is an unbounded covering knapsack with small integer costs. Call the kind with the most throughput per cost the
-best kind, and its cost c. Of any c segments of other kinds, some together cost a multiple of c (pigeonhole on partial
-sums), and best segments of the same cost carry at least as much. So some cheapest replica set has fewer than c segments
-of other kinds. That bounded part is found by dynamic programming; the best segments beside it follow by division.
+This is an unbounded covering knapsack with small integer costs. Call the slice type with the most throughput per cost
+the best slice type, and its cost c. Of any c segments of other slice types, some together cost a multiple of c
+(pigeonhole on partial sums), and best segments of the same cost carry at least as much. So some cheapest replica set
+has fewer than c segments of other slice types. That bounded part is found by dynamic programming; the best segments
+beside it follow by division.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ MOST_CELLS = 2**22
 
 @dataclass(frozen=True)
 class SegmentSets:
-    """The (workloads,) total cost of each workload's segments, and their (workloads, slice types) number of each kind.
+    """The (workloads,) total cost of each workload's segments, and their (workloads, slice types) number of each slice
+    type.
     """
 
     cost: Ints
@@ -33,8 +35,8 @@ def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats,
     Parameters
     ----------
     throughput_rps
-        (workloads, slice types) requests/s of one segment; 0 where a kind cannot serve. Every workload needs one
-        kind that can.
+        (workloads, slice types) requests/s of one segment; 0 where a slice type cannot serve. Every workload needs one
+        slice type that can.
     costs
         (slice types,) positive integers.
     rate_rps
@@ -45,7 +47,7 @@ def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats,
     Returns
     -------
     SegmentCovers
-        Exact up to ``STRICT``; among equally cheap replica sets kinds that stand first are preferred.
+        Exact up to ``STRICT``; among equally cheap replica sets slice types that stand first are preferred.
     """
     total = np.zeros(len(rate_rps), int)
     counts = np.zeros(throughput_rps.shape, int)
@@ -63,7 +65,7 @@ def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats,
 
 
 def _alike(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Floats:
-    """(workloads,) cost of the cheapest replica set whose segments are all of one kind."""
+    """(workloads,) cost of the cheapest replica set whose segments are all of one slice type."""
     with np.errstate(divide="ignore", invalid="ignore"):
         number = np.where(throughput_rps > 0, np.ceil(rate_rps[:, None] / throughput_rps), np.inf)
     return (np.maximum(number, min_replicas[:, None]) * costs).min(axis=1)

@@ -20,7 +20,8 @@ FEATURES = frozenset({
 
 
 class Chosen(NamedTuple):
-    """``gpus`` (workloads, whole slice types): how many GPUs of each kind a workload has, or None where there are none.
+    """``gpus`` (workloads, whole slice types): how many GPUs of each slice type a workload has, or None where there are
+    none.
 
     ``reason`` tells what they lack; it is empty where nothing is lacking.
     """

@@ -30,8 +30,8 @@ SLIGHT = 1e-9
 class Options(NamedTuple):
     """Points sorted by option, within an option by room: ``first[o]`` up to ``first[o + 1]`` are those of option o.
 
-    ``owner`` (points,) is the class of each point and ``room_ms`` (points,) its room; ``kind`` (options,) numbers the
-    models or classes that the options belong to; ``copies`` (classes,) is how often a pattern may hold a class.
+    ``owner`` (points,) is the class of each point and ``room_ms`` (points,) its room; ``slice_type`` (options,) numbers
+    the models or classes that the options belong to; ``copies`` (classes,) is how often a pattern may hold a class.
     ``cache`` and ``power_w`` are the (least, most) of any point.
     """
 
@@ -87,7 +87,7 @@ def dearest(options: Options, values: Ints) -> tuple[Ints, Ints]:
 
 @compiled
 def offers_in(tables: PointTables, options: Options, worth: Ints, one: Ints, node: Node) -> Offers:
-    """The Offers in a Cell, given the ``dearest``; an offer that another of its kind dominates is left out."""
+    """The Offers in a Cell, given the ``dearest``; an offer that another of its slice type dominates is left out."""
     count, cache, power_w = node.size, node.cache, node.power_w
     many = len(options.slice_type)
     kept = Offers(np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many), np.empty(many),

@@ -1,7 +1,7 @@
 """What processes do at best on slices that closed networks share, at levels that cover every way to share them.
 
-For a relaxation that divides rates freely and does not tell the slices of a kind apart. Rules for random arrivals are
-not covered: these are the networks' own mean times.
+For a relaxation that divides rates freely and does not tell the slices of a slice type apart. Rules for random arrivals
+are not covered: these are the networks' own mean times.
 """
 
 from typing import NamedTuple
@@ -61,7 +61,7 @@ def relaxed(instance: Instance, segments: Segments) -> Relaxed:
 
 
 def clients(instance: Instance, slice_type: SliceType, level: Level) -> int:
-    """Processes that may share a slice of a kind at a level."""
+    """Processes that may share a slice of a slice type at a level."""
     return min(level.processes, instance.fleet[slice_type.entry].type.slice_mps_clients(slice_type.profile))
 
 
