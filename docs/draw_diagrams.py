@@ -1,0 +1,187 @@
+"""Draws the diagrams of the documentation: ``python docs/draw_diagrams.py`` writes them to ``docs/img`` as SVG.
+
+Each is a list of boxes, arrows and words on a plain grid; geometry of MIG comes from the package's own data.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from provision.models.hardware.gpu import gpu_type
+
+FOLDER = Path(__file__).parent / "img"
+INK, FAINT, LINE, PAPER = "#16191d", "#5f6772", "#9aa3ae", "#ffffff"
+BLUE, ORANGE, GREEN, GREY = "#d6e6f5", "#fbe3c0", "#d3eee2", "#f1f3f5"
+FONT = "system-ui, 'DejaVu Sans', sans-serif"
+
+
+class Sheet:
+    """A drawing of some size, in pixels."""
+
+    def __init__(self, width: int, height: int, title: str) -> None:
+        self.parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+            f'font-family="{FONT}" font-size="13" fill="{INK}">',
+            f"<title>{escape(title)}</title>",
+            '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+            f'orient="auto-start-reverse"><path d="M0 0L8 4L0 8z" fill="{FAINT}"/></marker></defs>',
+            f'<rect width="{width}" height="{height}" fill="{PAPER}"/>',
+        ]
+
+    def box(self, x: float, y: float, width: float, height: float, words: str = "", fill: str = BLUE) -> None:
+        """A box with lines of words in its middle, the first one bold."""
+        self.parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="4" fill="{fill}" '
+                          f'stroke="{LINE}"/>')
+        lines = words.split("\n") if words else []
+        top = y + height / 2 - 8.5 * (len(lines) - 1) + 4.5
+        for at, line in enumerate(lines):
+            self.words(x + width / 2, top + 17 * at, line, "middle", bold=at == 0, faint=at > 0)
+
+    def words(
+        self, x: float, y: float, text: str, anchor: str = "start", bold: bool = False, faint: bool = False
+    ) -> None:
+        """A line of words."""
+        style = (' font-weight="600"' if bold else "") + (f' fill="{FAINT}" font-size="12"' if faint else "")
+        self.parts.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}"{style}>{escape(text)}</text>')
+
+    def arrow(self, *points: tuple[float, float]) -> None:
+        """A line with a head at its end."""
+        path = "M" + "L".join(f"{x} {y}" for x, y in points)
+        self.parts.append(f'<path d="{path}" fill="none" stroke="{FAINT}" stroke-width="1.5" marker-end="url(#head)"/>')
+
+    def line(self, x: float, y: float, to_x: float, to_y: float, dashed: bool = False) -> None:
+        """A plain line."""
+        dashes = ' stroke-dasharray="4 3"' if dashed else ""
+        self.parts.append(f'<path d="M{x} {y}L{to_x} {to_y}" stroke="{LINE}"{dashes}/>')
+
+    def write(self, name: str) -> None:
+        """Write the drawing."""
+        (FOLDER / f"{name}.svg").write_text("\n".join([*self.parts, "</svg>", ""]), encoding="utf-8")
+
+
+def request() -> None:
+    """From a request to a batch to a slice."""
+    sheet = Sheet(860, 190, "A request waits for a batch, and the batch for a process of a replica on a slice")
+    for at, (words, fill) in enumerate((
+        ("requests\nof a workload", GREY), ("routing\nto one replica", BLUE),
+        ("batch forms\nfull, or delay is over", ORANGE), ("a process is free\nof the replica", ORANGE),
+        ("batch runs\non a slice of a GPU", GREEN),
+    )):
+        sheet.box(20 + 168 * at, 40, 148, 56, words, fill)
+        if at:
+            sheet.arrow((20 + 168 * at - 20, 68), (20 + 168 * at, 68))
+    sheet.line(188, 130, 840, 130)
+    sheet.words(514, 150, "latency of a request: forming, waiting and running together keep the SLO", "middle",
+                faint=True)
+    for x in (188, 840):
+        sheet.line(x, 124, x, 136)
+    sheet.write("request")
+
+
+def mig() -> None:
+    """Where the MIG profiles of an A100 may stand."""
+    gpu = gpu_type("a100-80gb")
+    profiles = [one for one in gpu.profiles.values() if one.variant == "plain"]
+    rows = [(one, start) for one in profiles for start in one.starts]
+    cell, left, top = 78, 130, 52
+    sheet = Sheet(left + 8 * cell + 20, top + 25 * len(rows) + 16, "Placements of MIG profiles on an A100-80GB")
+    for at in range(8):
+        sheet.words(left + (at + 0.5) * cell, 36, f"memory {at}", "middle", faint=True)
+        sheet.line(left + at * cell, 44, left + at * cell, top + 25 * len(rows), dashed=True)
+    colours = (BLUE, ORANGE, GREEN, "#ead7f0", GREY)
+    seen = set()
+    for at, (one, start) in enumerate(rows):
+        if one.name not in seen:
+            sheet.words(16, top + 25 * at + 15, one.name, bold=True)
+            seen.add(one.name)
+        words = f"{one.compute} compute, {one.memory} memory"
+        colour = colours[profiles.index(one) % 5]
+        sheet.box(left + start * cell + 2, top + 25 * at, one.memory * cell - 4, 21, "", colour)
+        if one.memory > 1:
+            sheet.words(left + (start + one.memory / 2) * cell, top + 25 * at + 15, words, "middle", faint=True)
+    sheet.write("mig")
+
+
+def rules() -> None:
+    """The two latency rules."""
+    sheet = Sheet(820, 230, "half_slo leaves half of the SLO for waiting, queueing computes what waiting takes")
+    for y, name, parts, says in (
+        (40, "half_slo",
+         ((0.5, "a batch may take half", GREEN), (0.5, "the other half is for forming and waiting", GREY)),
+         "the papers' rule: nothing is said of how requests arrive"),
+        (140, "queueing",
+         ((0.22, "batch", GREEN), (0.18, "forming", ORANGE), (0.42, "waiting, P99 of random arrivals", ORANGE),
+          (0.18, "margin", GREY)), "the default: the whole of a request's P99 keeps the SLO times safety"),
+    ):
+        sheet.words(20, y + 24, name, bold=True)
+        x = 120.0
+        for share, words, fill in parts:
+            sheet.box(x, y, 640 * share, 38, "", fill)
+            sheet.words(x + 320 * share, y + 23, words, "middle")
+            x += 640 * share
+        sheet.words(120, y + 58, says, faint=True)
+        sheet.words(766, y + 24, "SLO", bold=True)
+    sheet.write("rules")
+
+
+def master() -> None:
+    """The rows of the restricted master."""
+    sheet = Sheet(860, 300, "The rows of the restricted master, each with what it sets against what")
+    for at, (name, left, sign, right) in enumerate((
+        ("types", "GPUs of a type", "≥", "partitions of that type"),
+        ("slices", "slices in the partitions", "≥", "patterns and segments on them"),
+        ("demand", "rates that patterns and segments carry", "≥", "what replica sets ask"),
+        ("choice", "replica sets of a workload", "=", "1"),
+        ("limits", "replicas, shares, budgets", "≤", "what the policy allows"),
+    )):
+        y = 24 + 48 * at
+        sheet.words(20, y + 24, name, bold=True)
+        sheet.box(110, y, 310, 36, left, BLUE)
+        sheet.words(445, y + 24, sign, "middle", bold=True)
+        sheet.box(470, y, 310, 36, right, ORANGE)
+    sheet.words(20, 286, "minimise the price of the GPUs; pricing adds patterns and replica sets by the rows' duals",
+                faint=True)
+    sheet.write("master")
+
+
+def house() -> None:
+    """The floors of the package."""
+    sheet = Sheet(820, 280, "Each floor imports only from those below it")
+    verbs = "solve, verify, simulate, what-if, replan, apply, export, serve, the command line"
+    sheet.box(20, 20, 780, 56, f"provision/\n{verbs}", BLUE)
+    for x, words in ((20, "formulations/\nexact methods and bounds"), (286, "heuristics/\nfast methods"),
+                     (552, "instances/\nfiles, importers, generators")):
+        sheet.box(x, 106, 248, 56, words, ORANGE)
+        sheet.arrow((x + 124, 76), (x + 124, 106))
+        sheet.arrow((x + 124, 162), (x + 124, 192))
+    sheet.arrow((286, 134), (268, 134))
+    sheet.box(20, 192, 780, 56, "models/\nGPUs, MIG geometry, performance, traffic, problems, plans", GREEN)
+    sheet.words(20, 270, "an arrow points to what is imported", faint=True)
+    sheet.write("house")
+
+
+def plan_to_gpus() -> None:
+    """From a plan to GPUs."""
+    sheet = Sheet(860, 230, "A plan is verified, then applied to GPUs or exported")
+    sheet.box(20, 80, 120, 56, "plan\na file", BLUE)
+    sheet.box(190, 80, 130, 56, "verify\nholds, or is refused", ORANGE)
+    sheet.arrow((140, 108), (190, 108))
+    sheet.box(380, 24, 130, 56, "diff\nsteps to the plan", ORANGE)
+    sheet.box(560, 24, 130, 56, "apply\njournal, rollback", ORANGE)
+    sheet.box(740, 24, 100, 56, "GPUs\nMIG, MPS", GREEN)
+    sheet.box(380, 140, 130, 56, "export\nfiles", ORANGE)
+    sheet.box(560, 140, 280, 56, "Kubernetes, Helm, KServe, Triton\nRay Serve, or a shell script", GREEN)
+    sheet.arrow((320, 100), (350, 100), (350, 52), (380, 52))
+    sheet.arrow((320, 116), (350, 116), (350, 168), (380, 168))
+    sheet.arrow((510, 52), (560, 52))
+    sheet.arrow((690, 52), (740, 52))
+    sheet.arrow((510, 168), (560, 168))
+    sheet.arrow((790, 80), (790, 108), (445, 108), (445, 80))
+    sheet.words(617, 102, "what runs", "middle", faint=True)
+    sheet.write("plan_to_gpus")
+
+
+if __name__ == "__main__":
+    for draw in (request, mig, rules, master, house, plan_to_gpus):
+        draw()
