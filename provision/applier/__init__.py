@@ -4,10 +4,32 @@ NVML calls are made one at a time and given up after two minutes without an answ
 apart whatever their state directories; what a state directory's applier did not make it does not undo.
 """
 
-from provision.applier.execute import Permissions
-from provision.applier.operations import RunOutcome, apply, apply_last, default_state, difference, rollback, status
-from provision.applier.target import Commands
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from provision.applier.execute import Permissions as Permissions
+    from provision.applier.operations import RunOutcome as RunOutcome
+    from provision.applier.operations import apply as apply
+    from provision.applier.operations import apply_last as apply_last
+    from provision.applier.operations import default_state as default_state
+    from provision.applier.operations import difference as difference
+    from provision.applier.operations import rollback as rollback
+    from provision.applier.operations import status as status
+    from provision.applier.target import Commands as Commands
 
 __all__ = [
     "Commands", "Permissions", "RunOutcome", "apply", "apply_last", "default_state", "difference", "rollback", "status",
 ]
+_HOMES = {"Commands": "target", "Permissions": "execute"}
+"""Where names stand that are not of ``operations``, which needs the driver's binding; exports need layouts alone."""
+
+if not TYPE_CHECKING:  # a type checker takes a module with ``__getattr__`` to have every name
+
+    def __getattr__(name: str) -> object:
+        """A name of ``__all__``, on its first use."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'operations')}"), name)

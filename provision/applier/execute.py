@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from pynvml import NVML_ERROR_INSUFFICIENT_RESOURCES
+
 from provision.applier.driver import changes
 from provision.applier.driver.calls import DriverError
 from provision.applier.fitting import fitted, room_for
@@ -266,8 +268,6 @@ class Executor:
         try:
             identity = changes.create_instance(self.driver, uuid, piece)
         except DriverError as error:
-            from pynvml import NVML_ERROR_INSUFFICIENT_RESOURCES  # extra ``driver``; exports import this module too
-
             if error.code != NVML_ERROR_INSUFFICIENT_RESOURCES:
                 raise
             # Should it stand there, it is not this call that made it.
