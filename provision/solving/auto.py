@@ -4,6 +4,7 @@ Every step begins with the best plan so far; the best plan and the best bound of
 the same cost the answer is one with slack (``provision.solving.slack``).
 """
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -21,15 +22,18 @@ from provision.formulations.search.segments import best_segments, cap_rps
 from provision.heuristics.core import greedy, lns
 from provision.heuristics.gpulets import ideal
 from provision.models.base.errors import InputError, UnsupportedError
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
-from provision.solving.even import even_replicas
+from provision.solving.even import MOST_PARTS, even_replicas, merged, split
 from provision.solving.parts import parts_of
 from provision.solving.rehearsal import rehearsed_s
 from provision.solving.slack import with_slack
 from provision.solving.surviving import surviving
+from provision.verification.verify import verify
 
 Step = Callable[[Instance, Search], Outcome]
 FEW_ITERATIONS = 10
@@ -100,6 +104,10 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
             yield _served, 0.3
         yield master.solve, 1.0
         return
+    if instance.policy.share_slices:
+        yield _unshared, 0.15
+    if asked & {"interference", "other_sharing", "gpulets"}:
+        yield _few_replicas, 0.15
     if is_shared(instance):
         yield _one_gpu, 1.0
         yield lns.solve, 0.05
@@ -161,6 +169,45 @@ def _served(instance: Instance, search: Search) -> Outcome:
     found = _where_able(greedy.METHODS[0])(instance.replace(objective="min_gpus"), search.apart(1.0))
     plan = None if found.plan is None else instance.adopted(found.plan)
     return Outcome("unknown" if plan is None else "feasible", "completed", plan, reason=found.reason)
+
+
+def _unshared(instance: Instance, search: Search) -> Outcome:
+    """The plan without shared slices, all steps taken."""
+    found = run(instance.with_policy(share_slices=False), search.apart(1.0, slack="no"))
+    return _adopted(instance, found, None if found.plan is None else instance.adopted(found.plan))
+
+
+def _few_replicas(instance: Instance, search: Search) -> Outcome:
+    """The plan with the fewest replicas of equal rates that limits and slices allow: splits are chosen, not searched.
+
+    The program of such an instance is small. Replicas of a workload are planned like workloads.
+    """
+    numbers = _numbers(instance)
+    if not numbers or ("interference" in needs(instance) and max(numbers) == 1):  # the master begins with these
+        return Outcome("unknown", "completed")
+    found = master.solve(split(instance, numbers), search.apart(1.0))
+    return _adopted(instance, found, None if found.plan is None else merged(instance, found.plan))
+
+
+def _adopted(instance: Instance, found: Outcome, plan: Plan | None) -> Outcome:
+    """An Outcome for another instance as one of this, with a plan of it where that holds."""
+    ended: Termination = "stopped" if found.termination == "stopped" else "completed"
+    if plan is None or not verify(instance, plan).ok:
+        return Outcome("unknown", ended)
+    return Outcome("feasible", ended, plan)
+
+
+def _numbers(instance: Instance) -> tuple[int, ...]:
+    """The least numbers of replicas with equal rates, by workload; empty where limits or slices allow none."""
+    most_rps = best_segments(instance).throughput_rps.max(axis=1, initial=0.0)
+    found = []
+    for one, most in zip(instance.workloads, most_rps.tolist(), strict=True):
+        needed = math.ceil(instance.planned_rps(one) / most * (1 - TOLERANCE)) if most > 0 else 0
+        number = max(1, one.min_replicas, needed, math.ceil(1 / one.max_share_per_gpu * (1 - TOLERANCE)))
+        if most <= 0 or number > (one.max_replicas or number):
+            return ()
+        found.append(number)
+    return tuple(found) if sum(found) <= MOST_PARTS else ()
 
 
 def _one_gpu(instance: Instance, search: Search) -> Outcome:

@@ -58,8 +58,8 @@ def even_replicas(instance: Instance, search: Search, run: Run) -> Outcome:
     for numbers in islice(_cheapest_first(options), MOST_CHOICES):
         if detour.over or sum(numbers) > MOST_PARTS:
             break
-        found = detour.plan(_split(plain, numbers), CHOICE_SHARE,
-                            lambda plan: dealt_evenly(instance, _merged(instance, plan)), slack="no")
+        found = detour.plan(split(plain, numbers), CHOICE_SHARE,
+                            lambda plan: dealt_evenly(instance, merged(instance, plan)), slack="no")
         bounds.append(math.inf if found.status == "infeasible" else found.bound or 0.0)
     if bounds and len(bounds) == math.prod(map(len, options)) and needs(plain) <= ALONE:
         if min(bounds) == math.inf:
@@ -158,7 +158,7 @@ def _cheapest_first(options: Sequence[Sequence[Option]]) -> Iterator[Numbers]:
                     heapq.heappush(heap, (cost + more, following))
 
 
-def _split(plain: Instance, numbers: Numbers) -> Instance:
+def split(plain: Instance, numbers: Numbers) -> Instance:
     """The instance with n workloads of one replica in place of every workload of n replicas.
 
     They are named after the place of the workload: ``2.0`` is the first part of the third one.
@@ -174,7 +174,7 @@ def _split(plain: Instance, numbers: Numbers) -> Instance:
     return plain.replace(workloads=parts, workflows=())
 
 
-def _merged(instance: Instance, plan: Plan) -> Plan:
+def merged(instance: Instance, plan: Plan) -> Plan:
     """A plan of a split instance as one of the instance itself."""
     def renamed(one: Replica) -> Replica:
         return one.model_copy(update={"workload": instance.workloads[int(one.workload.partition(".")[0])].name})
