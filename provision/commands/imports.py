@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from provision.commands.common import add_force, write_out
+from provision.commands.common import add_force, add_json, print_json, write_out
 from provision.instances.files.files import check_writable
 from provision.instances.importers.importer import IMPORTERS
+from provision.instances.read import write
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -22,12 +23,18 @@ def add_import(parser: ArgumentParser) -> None:
         importer.add_arguments(one)
         one.add_argument("--out", required=True, metavar="F", help="file to write (.json, else YAML)")
         add_force(one)
+        add_json(one)
         one.set_defaults(run=_run)
 
 
 def _run(options: Namespace) -> int:
     check_writable(options.out, options.force)
     found = IMPORTERS[options.format].read(options)
+    if options.json:
+        write(found.record, options.out, options.force)
+        told = {"told": list(found.told), "notes": list(found.notes)}
+        print_json({"format": options.format, "file": options.out} | told)
+        return 0
     for note in found.notes:
         print(note, file=sys.stderr)
     for line in found.told:

@@ -1,5 +1,6 @@
 """The server: uvicorn with our logs, our limits and a stop that lets streams end first."""
 
+from socket import socket
 from types import FrameType
 
 import uvicorn
@@ -22,6 +23,12 @@ class Server(uvicorn.Server):
 
     app: Starlette
 
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        """Begin to listen, and tell where."""
+        await super().startup(sockets)
+        if self.started:
+            print(f"provision serves on {address(self.config)} (Ctrl-C ends it)", flush=True)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop, or at the second signal stop waiting; uvicorn's own would end in that signal, not in 0."""
         jobs = self.app.state.service.jobs
@@ -29,6 +36,12 @@ class Server(uvicorn.Server):
         jobs.news.tell_all()
         self.force_exit = self.should_exit
         self.should_exit = True
+
+
+def address(config: uvicorn.Config) -> str:
+    """The address of the page, which a browser on this machine can open."""
+    host = "127.0.0.1" if config.host in ("0.0.0.0", "::") else config.host
+    return f"{'https' if config.is_ssl else 'http'}://{f'[{host}]' if ':' in host else host}:{config.port}/"
 
 
 def serve(settings: Settings) -> None:

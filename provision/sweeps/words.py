@@ -62,7 +62,7 @@ def within(budget: float, names: Sequence[str], rows: Sequence[TableRow], unit: 
     unit
         What the objective counts.
     """
-    lines = []
+    lines, unit = [], unit.replace("price", "$")
     for name in names:
         kept = [row[name] for row in rows if name in row and _costs_at_most(row, budget)]
         if not kept:
@@ -79,8 +79,9 @@ def _costs_at_most(row: TableRow, budget: float) -> bool:
 
 
 def _ends(name: str, base: TableRow, rows: Sequence[TableRow], unit: str) -> list[str]:
-    """One sentence for the first and one for the last value of a parameter."""
-    ends = [rows[0], rows[-1]] if len(rows) > 1 else rows
+    """A sentence for the first and one for the last value of a parameter; for each where values are no numbers."""
+    named = any(isinstance(row[name], str) for row in rows)
+    ends = rows if named or len(rows) < 2 else [rows[0], rows[-1]]
     return [f"{call(name, row[name])}: {_what(row, unit)}{_instead(base, row, unit)}." for row in ends]
 
 

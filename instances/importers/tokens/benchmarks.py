@@ -7,13 +7,22 @@ from typing import TYPE_CHECKING
 
 from provision.instances.importers.importer import Imported, Importer
 from provision.instances.importers.tokens.server import add_server, server_of
+from provision.models.base.errors import InputError
+from provision.models.base.options import listed
+from provision.models.hardware.node import SIZES, UNIT, split
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 
+MOST_KV_TOKENS = 10**9
+
+
 def _add_arguments(parser: ArgumentParser) -> None:
-    add_server(parser)
+    add_server(parser, several=True)
+    parser.add_argument("--tensor-parallel", metavar="N,...",
+                        help="GPUs of each file's server: a file and one of --kv-tokens for each; the data is then "
+                             "for nodes of these GPUs")
     parser.add_argument("--concurrency", type=int, metavar="N",
                         help="clients that sent when they were answered, for files that do not tell how requests came")
 
@@ -21,9 +30,41 @@ def _add_arguments(parser: ArgumentParser) -> None:
 def _read(tool: str, options: Namespace) -> Imported:
     from provision.instances.importers.tokens.performance import fitted_performance, read_benchmarks
 
-    server = server_of(options)
+    kv_tokens = listed("kv-tokens", options.kv_tokens, int, 1, MOST_KV_TOKENS)
+    if options.tensor_parallel:
+        return _degrees(tool, options, kv_tokens)
+    if len(kv_tokens) > 1:
+        raise InputError(f"--kv-tokens {options.kv_tokens}: several are for --tensor-parallel; give one")
+    server = server_of(_with(options, kv_tokens=kv_tokens[0]))
     found, misfit = fitted_performance(read_benchmarks(tool, options.path, options.concurrency), server)
     return Imported(found, (misfit,))
+
+
+def _degrees(tool: str, options: Namespace, kv_tokens: list[int]) -> Imported:
+    """One model on groups of several sizes of the GPUs of a node: a file and a number of KV tokens for each."""
+    from provision.instances.importers.tokens.performance import fitted_performance, read_benchmarks
+
+    degrees = listed("tensor-parallel", options.tensor_parallel, int, 1, max(SIZES))
+    if not len(degrees) == len(options.path) == len(kv_tokens):
+        raise InputError(
+            f"--tensor-parallel {options.tensor_parallel}: {len(degrees)} degrees, {len(options.path)} files and "
+            f"{len(kv_tokens)} --kv-tokens; give one file and one number for each degree"
+        )
+    node = options.gpu if split(options.gpu)[0] > 1 else f"{max(*degrees, min(SIZES))}x{options.gpu}"
+    models, lines = [], []
+    for degree, path, tokens in zip(degrees, options.path, kv_tokens, strict=True):
+        server = server_of(_with(options, gpu=node, profile=f"{degree}{UNIT}", kv_tokens=tokens))
+        found, misfit = fitted_performance(read_benchmarks(tool, [path], options.concurrency), server)
+        models.append(found)
+        lines.append(f"{degree} GPUs: {misfit}")
+    slices = {name: one for found in models for name, one in found.models[options.model].slices.items()}
+    whole = models[0].models[options.model].model_copy(update={"slices": slices})
+    return Imported(models[0].model_copy(update={"models": {options.model: whole}}), tuple(lines))
+
+
+def _with(options: Namespace, **changes: object) -> Namespace:
+    """The options with some changed."""
+    return type(options)(**{**vars(options), **changes})
 
 
 def _importer(tool: str, files: str) -> Importer:

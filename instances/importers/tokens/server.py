@@ -30,12 +30,12 @@ class Server(NamedTuple):
     limits: EngineLimits
 
 
-def add_server(parser: ArgumentParser) -> None:
-    """Declare the options."""
+def add_server(parser: ArgumentParser, several: bool = False) -> None:
+    """Declare the options; ``several`` servers have several numbers of KV tokens."""
     parser.add_argument("--gpu", required=True, metavar="TYPE", help="measured on")
     parser.add_argument("--profile", default=WHOLE, metavar="P", help=f"MIG profile (default: {WHOLE})")
     parser.add_argument("--model", required=True, metavar="NAME", help="what instances call the model")
-    parser.add_argument("--kv-tokens", type=int, required=True, metavar="N",
+    parser.add_argument("--kv-tokens", type=str if several else int, required=True, metavar="N",
                         help="tokens of KV cache, which vLLM logs when it starts; the fit begins there")
     parser.add_argument("--max-sequences", default=",".join(map(str, DEFAULTS.max_sequences)), metavar="N,...",
                         help="vLLM's max_num_seqs, of several the largest measured (default: %(default)s)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from provision.commands.common import add_force, counting, print_table
+from provision.commands.common import add_force, add_json, counting, print_json, print_table
 from provision.instances.files.csv_cells import csv_text
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import write
@@ -35,6 +35,7 @@ def add_profile(parser: ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="F", help="write the measurements here (.csv)")
     parser.add_argument("--table", metavar="F", help="and what ran alone as performance data (.json, else YAML)")
     add_force(parser)
+    add_json(parser)
     parser.set_defaults(run=_run)
 
 
@@ -53,10 +54,14 @@ def _run(options: Namespace) -> int:
             rows.append(row(device, point, measure(point, options.device, options.seconds)))
             write_text(options.out, csv_text(COLUMNS, rows), force=options.force or len(rows) > 1)
             advance(1)
-    print_table(SHOWN, [[one[COLUMNS.index(name)] or None for name in SHOWN] for one in rows])
     if options.table:
         source = f"measured by provision profile on {device.gpu} {device.profile}"
         write(segments(rows, f"profiled-{device.gpu}", source), options.table, options.force)
+    if options.json:
+        points_found = [dict(zip(COLUMNS, one, strict=True)) for one in rows]
+        print_json({"points": points_found, "file": options.out, "table_file": options.table})
+        return 0
+    print_table(SHOWN, [[one[COLUMNS.index(name)] or None for name in SHOWN] for one in rows])
     for path in filter(None, (options.out, options.table)):
         print(f"written to {path}")
     return 0

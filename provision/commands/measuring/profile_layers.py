@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from provision.commands.common import add_force, counting
+from provision.commands.common import add_force, add_json, counting, print_json
 from provision.commands.measuring.fit_layers import fitted, print_fit
 from provision.instances.files.files import check_writable, validate
 from provision.instances.read import write
@@ -33,6 +33,7 @@ def add_profile_layers(parser: ArgumentParser) -> None:
                         help="per layer, version and setting (default: 0.1)")
     parser.add_argument("--out", required=True, metavar="F", help="write the times here (.json, else YAML)")
     add_force(parser)
+    add_json(parser)
     parser.set_defaults(run=_run)
 
 
@@ -50,8 +51,12 @@ def _run(options: Namespace) -> int:
                "machine": machine, "background": background, "times": rows}
     times = validate(LayerTimes, content, "profile-layers")
     write(times, options.out, options.force)
+    given_up = len(todo) * len(work) - len(rows)
+    if options.json:
+        print_json({"times": len(rows), "missing": given_up, "file": options.out})
+        return 0
     print_fit(times, fitted(times))
-    if given_up := len(todo) * len(work) - len(rows):
+    if given_up:
         print(f"{given_up} of {len(todo) * len(work)} times are missing: other programs had the cores")
     print(f"written to {options.out}")
     return 0

@@ -52,7 +52,8 @@ def add_what_if(parser: ArgumentParser) -> None:
         "--breakpoints", action="append", default=[], metavar="NAME", help="find where the GPUs change along it"
     )
     parser.add_argument(
-        "--budget", type=float, metavar="B", help="say which values cost no more (price per hour, or GPUs)"
+        "--budget", type=float, metavar="B",
+        help="say which values cost no more: $ per hour, or GPUs where the fleet has no prices"
     )
     parser.add_argument("--prices", action="store_true", help="what a request/s and a ms of SLO cost at the margin")
     parser.add_argument("--demand", metavar="F", help="CSV of time_s,workload,rate_rps: plans for its quantiles")

@@ -63,6 +63,15 @@ class Planned(Request):
     plan: PlanField
 
 
+class Explain(Planned):
+    """``provision explain``: of one ``workload`` or all, beside a GPU type (``on``) or all of the fleet."""
+
+    verb: Literal["explain"]
+    workload: Name | None = None
+    on: Name | None = None
+    time_limit_s: Seconds = 20.0
+
+
 class Verify(Planned):
     """``provision verify``."""
 
@@ -126,7 +135,7 @@ class Apply(Planned):
 
 
 JobRequest = Annotated[
-    Solve | Compare | WhatIf | Verify | Simulate | SimulateTrace | Replan | Export | Diff | Apply,
+    Solve | Compare | WhatIf | Explain | Verify | Simulate | SimulateTrace | Replan | Export | Diff | Apply,
     Field(discriminator="verb"),
 ]
 """Any job."""

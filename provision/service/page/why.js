@@ -13,7 +13,7 @@ export async function explain(job, plan, one) {
     h("ul", {}, [...places(plan, one), ...limits(one)].map((line) => h("li", {}, line))), found, working);
   byId("why-title").focus();
   const tell = (lines) => found.append(...lines.map((line) => h("li", {}, line)));
-  for (const ask of [nextGpu, price]) {
+  for (const ask of [nextGpu, price, reasons]) {
     try {
       tell(await ask(job, one));
     } catch (error) {
@@ -59,6 +59,12 @@ async function nextGpu(job, one) {
 
 /** A value of the objective in words: the price per hour needs no word for what is counted. */
 const worth = (value, unit) => `${shown(value)} ${unit.replace("price ", "")}`;
+
+/** Why these GPU types, what it costs, what binds and what more would give: as `provision explain` tells it. */
+async function reasons(job, one) {
+  const { result } = await run("why-working", { verb: "explain", instance: job.instance_digest, plan: job.id, workload: one.name });
+  return Object.entries(result.sections).flatMap(([title, lines]) => lines.map((line) => `${title}: ${line.trim()}`));
+}
 
 async function price(job, one) {
   const { result } = await run("why-working", { verb: "what-if", instance: job.instance_digest, prices: true, prices_of: [one.name], time_limit_s: 20 });

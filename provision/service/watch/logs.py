@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line on stderr."""
+"""Logs on stderr: one JSON object a line, or plain text where a terminal shows them."""
 
 import json
 import logging
@@ -24,10 +24,22 @@ class Lines(logging.Formatter):
         return json.dumps(line)
 
 
+class Words(logging.Formatter):
+    """A record as a line of text for people; fields follow its message."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging has
+        """The line of a record."""
+        fields = " ".join(f"{name}={value}" for name, value in getattr(record, "fields", {}).items())
+        return f"{super().formatMessage(record)} {fields}".rstrip()
+
+
 def set_up(level: str = "INFO") -> None:
-    """Send the service's and uvicorn's logs to stderr as JSON."""
+    """Send the service's and uvicorn's logs to stderr: as JSON, on a terminal as text."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Lines())
+    handler.setFormatter(Words() if sys.stderr.isatty() else Lines())
     for name in ("provision.service", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False

@@ -11,6 +11,7 @@ from typing import Any
 
 from provision import InputError, Instance, Plan, simulate, solve, verify
 from provision.answers.comparison import Comparison
+from provision.answers.explain import explain
 from provision.applier.layout import Observed
 from provision.applier.match import target_layout
 from provision.applier.steps import steps_between
@@ -149,6 +150,13 @@ def _breakpoints(given: Given, name: str, values: dict[str, Any], settings: dict
     return breakpoints(given.instance, name, values.get(name, []), settings, given.progress)
 
 
+def _explain(given: Given) -> dict[str, Any]:
+    request = given.request
+    found = explain(given.instance, known(given.plan), request["workload"], request["on"], None,
+                    request["time_limit_s"])
+    return found.summary() | {"sections": found.sections()}
+
+
 def _verify(given: Given) -> dict[str, Any]:
     return verify(given.instance, known(given.plan)).model_dump(mode="json")
 
@@ -224,6 +232,7 @@ VERBS: dict[str, Callable[[Given], dict[str, Any]]] = {
     "solve": _solve,
     "compare": _compare,
     "what-if": _what_if,
+    "explain": _explain,
     "verify": _verify,
     "simulate": _simulate,
     "simulate-trace": _simulate_trace,

@@ -1,19 +1,20 @@
 """What is imported: solvers, compilers and plotting only by what uses them, and one face whatever comes first."""
 
+import argparse
 import subprocess
 import sys
 
 import pytest
 
 import provision
-from provision.cli import main
+from provision.cli import main, parser
 from provision.commands import GROUPS, VERBS
 from provision.instances.ledger.ledger import ledger
 
 HEAVY = {"matplotlib", "networkx", "numba", "ortools", "pandas", "pulp", "scipy.optimize", "scipy.special"}
 MAIN = """
 import sys
-from provision.cli import main
+from provision.cli import main, parser
 try:
     main(sys.argv[1:])
 finally:
@@ -91,3 +92,16 @@ def test_every_name_of_the_face_is_there():
     assert all(getattr(provision, name).__name__ == name for name in provision.__all__)
     with pytest.raises(AttributeError, match="no attribute 'resolve'"):
         provision.resolve  # noqa: B018
+
+
+WITHOUT_JSON = {"schema", "serve", "help", "completion", "init"}
+"""What prints JSON anyway, runs on, prints text for a shell or for people, or asks questions."""
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in WITHOUT_JSON])
+def test_every_verb_answers_in_json(verb):
+    [action] = [one for one in parser(verb)._actions if isinstance(one, argparse._SubParsersAction)]
+    one = action.choices[verb]
+    formats = [inner for inner in one._actions if isinstance(inner, argparse._SubParsersAction)]
+    takers = formats[0].choices.values() if formats else [one]
+    assert all("--json" in taker._option_string_actions for taker in takers)

@@ -147,3 +147,19 @@ def test_imports_timed_iterations(tmp_path, capsys):
     short, lacking = capsys.readouterr().err.splitlines()
     assert "--kv-tokens 8: give at least a block" in short
     assert "with tensor parallelism 1; there are llama2-70b on h100-80gb x 4" in lacking
+
+
+def test_several_tensor_parallel_degrees_at_once(folder, capsys):
+    """A file for each degree becomes a group of the GPUs of a node; a plan may use any of them."""
+    faster = {name: value / 1.7 if name.endswith("_ms") else value for name, value in RUN.items()}
+    (folder / "tp2.json").write_text(json.dumps(faster))
+    line = ["import", "vllm", str(folder / "vllm.json"), str(folder / "tp2.json"), "--gpu", "h100-80gb", "--model",
+            "llama-8b", "--tensor-parallel", "1,2", "--out", str(folder / "node.yaml")]
+    assert main([*line, "--kv-tokens", "430000,1200000"]) == 0
+    found = TokenModels.model_validate(yaml.safe_load((folder / "node.yaml").read_text()), strict=False)
+    slices = found.models["llama-8b"].slices
+    assert found.gpu == "2xh100-80gb" and set(slices) == {"1gpu", "2gpu"}
+    assert slices["2gpu"].kv_tokens > slices["1gpu"].kv_tokens
+    capsys.readouterr()
+    assert main([*line, "--force", "--kv-tokens", "430000"]) == 2
+    assert "give one file and one number for each degree" in capsys.readouterr().err

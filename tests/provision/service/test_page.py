@@ -108,6 +108,7 @@ def test_questions_about_a_plan(page):
     page.wait_for_selector("#what-if-result caption:has-text('one more request')")
     page.click("#workloads button >> nth=0")
     page.wait_for_selector("#why li:has-text('At the margin one more request/s costs')")
+    page.wait_for_selector("#why li:has-text('What it costs: ')", timeout=60_000)
     why = page.inner_text("#why")
     assert "stands where it does" in why and "requests/s" in why and "GPU is due" in why and "a tenth more" in why
     page.fill("#replay-seconds", "2")

@@ -68,7 +68,7 @@ def test_budget(capsys):
     line = "what-if parvagpu-s1 --vary rate=0.5,1,2 --method partition-counts --budget"
     base = provision.solve("parvagpu-s1", "partition-counts").objective
     assert main([*line.split(), str(base)]) == 0
-    assert f"Within {base:g} price per hour: rate from 0.5 to 1 of those tried." in capsys.readouterr().out
+    assert f"Within {base:g} $ per hour: rate from 0.5 to 1 of those tried." in capsys.readouterr().out
     assert main([*line.split(), "0"]) == 0
     assert "no value of rate that was tried" in capsys.readouterr().out
     assert main([*line.split(), "-1"]) == 2
