@@ -334,7 +334,6 @@ CASES = {
     "show_picture_kind": (command("show plan.json --png plan.txt"), "end the name in .png or .svg"),
     "show_same_name": (command("show plan.json --png a.png --html a.png"), "named by --png and by --html"),
     # The command line.
-    "no_verb": (command(""), "VERB"),
     "verb_unknown": (command("slove instance.json"), "slove"),
     "option_unknown": (command("solve instance.json --quick"), "--quick"),
     "method_unknown": (command("solve instance.json --method magic"), "unknown method 'magic'; use one of"),
