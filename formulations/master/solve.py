@@ -7,20 +7,19 @@ from time import perf_counter
 import numpy as np
 
 from provision.formulations.bounds.time_bound import time_bound
-from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.isolated.shared_relaxation import further_bound
 from provision.formulations.master.dive import dive
 from provision.formulations.master.first_answers import first_answers, shares_networks
 from provision.formulations.master.generation import FIRM, REFINED, SLIGHT, Generation, hand_on
-from provision.formulations.master.listed import ListedProgram
 from provision.formulations.master.plans import add_plan, plan_of, shared_rates
 from provision.formulations.master.program import Chosen
+from provision.formulations.master.rated import RatedSearch, named, rated_oracles
 from provision.formulations.master.refined import refined
 from provision.formulations.master.replica_sets import forced_roles
 from provision.formulations.master.temporal_bound import temporal_bound
 from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.master.whole import first_prices, keeps_limits, unsplit
-from provision.formulations.pricing.listing import listings_of
+from provision.formulations.pricing.rated import MOST_NAMED
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.aggregation import rounded
 from provision.formulations.search.feasibility import refusal
@@ -255,22 +254,24 @@ def solve(instance: Instance, search: Search) -> Outcome:
     if refused:  # what no slice serves alone may still share one: then the first answers are all there is
         return Progress(instance, search).outcome("completed", refused.reason) if begun else refused
     problem, progress = _problem(instance, search.start), Progress(instance, search)
-    built, run, listed = perf_counter(), None, None
+    built, run, rated = perf_counter(), None, None
     termination: Termination = "proved"
     if not problem.groups:
         progress.offer(instance.plan_of(NAME, ()))
         progress.prove(0.0)
         return progress.outcome("proved", build_seconds=built - search.started)
     try:
-        listed = _listed(problem, progress)
-        if not progress.proved and (listed is None or math.isfinite(listed.bound)):
+        rated = _rated(problem, progress)
+        if not progress.proved and (rated is None or math.isfinite(rated.bound)):
             _prove_further(problem, progress)
-            if not progress.proved:
+            if rated is not None and not rated.complete:
+                termination = "completed" if search.left_s > 0 else "time_limit"
+            elif not progress.proved:
                 run = Run(problem, progress, NAME, _whole(instance, progress))
                 termination = run.until_proved()
     except KeyboardInterrupt:
         termination = "stopped"
-    proof = run.bounds.proof if run is not None else listed
+    proof = run.bounds.proof if run is not None else rated.proof if rated is not None else None
     if proof is not None and math.isinf(proof.bound):
         reason = _too_small(problem, proof.needed)
         return replace(progress.outcome("proved", reason, built - search.started), status="infeasible", bound=None)
@@ -294,9 +295,8 @@ def _whole(instance: Instance, progress: Progress) -> Generation | None:
         within.plan = progress.plan
     run = None
     try:
-        if _listed(problem, within) is None:
-            run = Run(problem, within, NAME, brief=True)
-            run.until_proved()
+        run = Run(problem, within, NAME, brief=True)
+        run.until_proved()
     finally:
         if within.plan is not None:
             progress.offer(instance.adopted(within.plan))
@@ -314,19 +314,31 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
         progress.prove(bound if 0 < bound < math.inf else None)
 
 
-def _listed(problem: Problem, progress: Progress) -> TypeCounts | None:
-    """Plan with all patterns, where these can be listed; the proof of the bound, None where they cannot."""
-    listings = listings_of(problem) if problem.shareable else None
-    if listings is None:
+def carries_rates(instance: Instance) -> bool:
+    """Whether an instance is planned by patterns that carry rates alone, which include those of narrower fleets."""
+    if len(instance.workloads) > MOST_NAMED or instance.objective == THROUGHPUT:
+        return False
+    if refusal(instance, best_segments(instance), 0.0):
+        return False
+    oracles = rated_oracles(named(Problem(instance)))
+    return oracles is not None and not all(one.complete for _, one in oracles)
+
+
+def _rated(problem: Problem, progress: Progress) -> RatedSearch | None:
+    """Plan with patterns that carry rates; None where these are not known of all slices, or do not pay."""
+    problem = named(problem)
+    oracles = rated_oracles(problem)
+    if oracles is None:
         return None
-    program = ListedProgram(problem, listings)
-    for plan in program.plans(perf_counter() + progress.search.left_s * LISTED_SHARE, NAME):
-        if math.isfinite(program.proof.bound):
-            progress.prove(problem.objective(program.proof.bound))
+    listed = all(one.complete for _, one in oracles)
+    rated = RatedSearch(problem, oracles, progress.search.apart(LISTED_SHARE) if listed else progress.search, NAME)
+    for plan in rated.plans(math.inf if progress.value is None else progress.value / problem.unit):
+        if math.isfinite(rated.bound):
+            progress.prove(problem.objective(rated.bound))
         progress.offer(plan)
         if progress.proved:
             break
-    return program.proof
+    return rated
 
 
 def _too_small(problem: Problem, needed: int) -> str:

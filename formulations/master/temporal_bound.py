@@ -8,15 +8,15 @@ batch, which slows the other part no more. Then every plan has a plan by half of
 """
 
 import math
-from time import perf_counter
 
 import numpy as np
 
-from provision.formulations.master.listed import ListedProgram
-from provision.formulations.pricing.listing import listings_of
+from provision.formulations.master.rated import RatedSearch
+from provision.formulations.pricing.rated import rated_oracles_of
 from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
 from provision.formulations.search.problem import Problem
 from provision.models.performance.gpulets import Gpulets
+from provision.models.problem.search import Search
 
 
 def temporal_bound(problem: Problem, seconds: float) -> float:
@@ -29,19 +29,19 @@ def temporal_bound(problem: Problem, seconds: float) -> float:
     seconds
         That the search for the bound may take.
     """
-    until = perf_counter() + seconds
+    search = Search(seconds)
     files = [data for pool in problem.pools for data in problem.instance.sharing_files(pool.gpu)]
     turns = [data for data in files if isinstance(data, Gpulets)]
     if not turns or len(turns) < len(files) or not all(_asks_less(problem, data) for data in turns):
         return 0.0
     half = Problem(problem.instance.with_policy(latency_budget="half_slo"))
-    listings = listings_of(half)
-    if listings is None:
+    oracles = rated_oracles_of(half)
+    if oracles is None:
         return 0.0
-    program = ListedProgram(half, listings)
-    for _ in program.plans(until, ""):
+    rated = RatedSearch(half, oracles, search, "")
+    for _ in rated.plans():
         pass
-    bound = program.proof.bound
+    bound = rated.bound
     return half.objective(bound) if math.isfinite(bound) else 0.0
 
 

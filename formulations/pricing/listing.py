@@ -1,13 +1,11 @@
-"""All patterns of slices, each with the requests/s that its replicas carry at once, whatever is routed to them."""
+"""Lists of patterns, each with the requests/s that its replicas carry at once, whatever is routed to them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.capacities import LOOSE, Member, RatedPattern, running_alone
-from provision.formulations.pricing.register import way_of
-from provision.formulations.search.problem import Problem
+from provision.formulations.pricing.capacities import RatedPattern
 from provision.models.base.arrays import Floats, Ints
 
 MOST_KEPT = 2000
@@ -23,7 +21,7 @@ class TooManyError(Exception):
 class Listing(NamedTuple):
     """Patterns: (patterns, groups) requests/s that they carry, as bounds grant them, and numbers of replicas.
 
-    ``number`` is that of groups whose number is limited, ``replicas`` (patterns,) is of all. ``rated pattern`` gives a
+    ``number`` may leave out groups whose number has no limits, ``replicas`` (patterns,) is of all. ``rated`` gives a
     pattern by its index.
     """
 
@@ -31,35 +29,6 @@ class Listing(NamedTuple):
     number: Floats
     replicas: Floats
     rated: Callable[[int], RatedPattern]
-
-
-def listings_of(problem: Problem) -> list[tuple[int, Listing]] | None:
-    """All patterns that may be needed to serve all rates, by slice type; None where they cannot be listed."""
-    found = [
-        (slice_type, _alone(problem, slice_type))
-        for slice_type in np.flatnonzero((problem.single_rps > 0).any(axis=0)).tolist()
-    ]
-    for shared in problem.shareable:
-        slice_type, data, listing = problem.segments.slice_types[shared.slice_type], shared.data, None
-        if (made := way_of(data.kind).listing) is not None:
-            listing = made(problem, slice_type, data)
-        if listing is None:
-            return None
-        found.append((shared.slice_type, listing))
-    return found
-
-
-def _alone(problem: Problem, slice_type: int) -> Listing:
-    """A replica of each group on a slice of its own."""
-    groups = np.flatnonzero(problem.single_rps[:, slice_type])
-    rps = np.zeros((len(groups), len(problem.groups)))
-    rps[np.arange(len(groups)), groups] = problem.single_rps[groups, slice_type] * LOOSE
-
-    def rated(at: int) -> RatedPattern:
-        group = int(groups[at])
-        return RatedPattern((Member(group, running_alone(problem, group, slice_type)),), (float(rps[at, group]),))
-
-    return Listing(rps, (rps > 0).astype(float), np.ones(len(groups)), rated)
 
 
 def undominated(features: Floats, most: int = MOST_KEPT) -> Ints:

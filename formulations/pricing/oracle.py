@@ -93,11 +93,12 @@ class WayOfSharing:
         by the roles of the oracle.
     sets
         Makes its ``Sets`` (same module).
-    listing
-        Makes the ``Listing`` of all its patterns (`provision.formulations.pricing.listing`).
+    rated
+        Makes its ``RatedOracle`` (`provision.formulations.pricing.rated`), where patterns carry rates whatever is
+        routed; without it workloads are split at steps of rates.
     """
 
     oracle: OracleFactory
     capacities: Callable[..., Any] | None = None
     sets: Callable[..., Any] | None = None
-    listing: Callable[..., Any] | None = None
+    rated: Callable[..., Any] | None = None

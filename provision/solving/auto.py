@@ -38,6 +38,9 @@ from provision.verification.verify import verify
 Step = Callable[[Instance, Search], Outcome]
 FEW_ITERATIONS = 10
 """Steps of ``lns`` in a rehearsal."""
+RATED_WEIGHT = 8
+"""How much more time a narrower instance has that is planned by patterns that carry rates: it includes still narrower
+ones."""
 DISTINCT = 200
 """Up to this number of distinct workloads partition-counts runs before the master."""
 
@@ -117,7 +120,8 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
             yield partition_counts.solve, 0.3
     if shares_networks(instance):
         yield first_answers, 0.5
-    yield _on_parts(master.METHODS[0]), 0.3
+    if not master.carries_rates(instance):
+        yield _on_parts(master.METHODS[0], _weight), 0.3
     yield master.solve, 1.0
     yield _where_able(cpsat.METHODS[0]), 1.0
 
@@ -149,12 +153,13 @@ def _with_parts(method: Method) -> Step:
     return step
 
 
-def _on_parts(method: Method) -> Step:
-    """A method on narrower instances alone, which have equal parts of the time: the best plan."""
+def _on_parts(method: Method, weight: Callable[[Instance], int] = lambda part: 1) -> Step:
+    """A method on narrower instances alone, which have parts of the time by their weights: the best plan."""
     def step(instance: Instance, search: Search) -> Outcome:
         progress, parts = Progress(instance, search), list(parts_of(instance))
-        for done, part in enumerate(parts):
-            found = _where_able(method)(part, search.apart(1 / (len(parts) - done)))
+        weights = [weight(part) for part in parts]
+        for at, part in enumerate(parts):
+            found = _where_able(method)(part, search.apart(weights[at] / sum(weights[at:])))
             if found.plan is not None:
                 progress.offer(instance.adopted(found.plan))
             if found.termination == "stopped":
@@ -162,6 +167,11 @@ def _on_parts(method: Method) -> Step:
         return progress.outcome("completed")
 
     return step
+
+
+def _weight(part: Instance) -> int:
+    """How much time the master has for a narrower instance, compared with others."""
+    return RATED_WEIGHT if master.carries_rates(part) else 1
 
 
 def _served(instance: Instance, search: Search) -> Outcome:

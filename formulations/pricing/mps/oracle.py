@@ -15,6 +15,7 @@ from provision.formulations.pricing.mps.kernels import TRIES, arrange
 from provision.formulations.pricing.mps.laws import shares_of
 from provision.formulations.pricing.mps.options import options_of
 from provision.formulations.pricing.mps.pricing import hardened, search
+from provision.formulations.pricing.mps.rates import interference_patterns
 from provision.formulations.pricing.mps.sets import sets
 from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
@@ -98,5 +99,5 @@ def _next_harder(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.i
     return np.searchsorted(easier[order], np.arange(len(roles) + 1)), harder[order]
 
 
-oracle = WayOfSharing(interference_oracle, capacities=capacities, sets=sets)
+oracle = WayOfSharing(interference_oracle, capacities=capacities, sets=sets, rated=interference_patterns)
 """Sharing of whole GPUs under MPS."""

@@ -14,6 +14,7 @@ import numpy as np
 from provision.formulations.pricing.capacities import Member, RatedPattern
 from provision.formulations.pricing.listing import Listing, TooManyError, undominated
 from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.rated import ListedPatterns
 from provision.formulations.pricing.temporal.tables import ALONE, LEAST_RPS, TurnTables
 from provision.formulations.search.problem import Group, Problem
 from provision.formulations.search.segments import SliceType
@@ -277,3 +278,9 @@ def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
         return TurnOptions(problem, data, entry.type.slice_mps_clients(WHOLE) if entry.mps else 1, running).listing()
     except TooManyError:
         return None
+
+
+def turns_patterns(problem: Problem, slice_type: SliceType, data: Gpulets) -> ListedPatterns | None:
+    """The RatedOracle of a slice type, all of whose ways are listed; None where they cannot be."""
+    found = listing(problem, slice_type, data)
+    return None if found is None else ListedPatterns(found)

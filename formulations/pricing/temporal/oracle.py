@@ -15,7 +15,7 @@ from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, pat
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
 from provision.formulations.pricing.temporal.batches import largest_batches
 from provision.formulations.pricing.temporal.levels import UNDISTURBED, UNLIMITED, Grid, levels_of, pressures_of
-from provision.formulations.pricing.temporal.listing import listing
+from provision.formulations.pricing.temporal.listing import turns_patterns
 from provision.formulations.pricing.temporal.tables import TurnTables
 from provision.formulations.search.roles import Role
 from provision.models.base.tolerances import SINGLE
@@ -215,5 +215,5 @@ def turns_oracle(instance: Instance, entry: FleetEntry, profile: str, data: Gpul
     return TurnsOracle(instance, data, roles, copies, entry.type.slice_mps_clients(profile) if entry.mps else 1)
 
 
-oracle = WayOfSharing(turns_oracle, listing=listing)
+oracle = WayOfSharing(turns_oracle, rated=turns_patterns)
 """Sharing of parts of whole GPUs in turns."""

@@ -1,0 +1,313 @@
+"""Plans and bounds from patterns that carry rates: every workload has a rate row, and no rate is cut into steps.
+
+Small patterns are listed and make the first plan. The linear program's duals prove a bound once exact pricing has told
+what no pattern is worth more than (``type_counts``); at the numbers of GPUs behind the bound it is solved again, which
+raises the bound until those suffice in fractions. Plans come from dives, which take patterns one by one and cut what
+all others carry to what is left of the rates, and from integer programs over the patterns met. Where all patterns are
+listed, an integer program that has no plan at the bound raises it to the next price.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from provision.formulations.bounds.type_counts import TypeCounts
+from provision.formulations.master.full_plans import full_plan
+from provision.formulations.master.held import Judge
+from provision.formulations.master.restricted import Relaxed, RestrictedMaster
+from provision.formulations.pricing.listing import TooManyError, undominated
+from provision.formulations.pricing.rated import MOST_NAMED, RatedOracle, rated_oracles_of
+from provision.formulations.search.problem import Problem
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import SOLVER
+from provision.models.plans.plan import Plan
+from provision.models.problem.search import Search
+
+HARDER = 3
+"""How much longer pricing takes at the next effort."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The numbers that steer the search for plans and bounds from patterns that carry rates.
+
+    Attributes
+    ----------
+    fine
+        Units of the dearest GPU's price in which worths are rounded to whole numbers for proofs.
+    slight
+        A pattern is new if it is worth this part more than its slice; less is left to the bound's rounding.
+    close
+        The relative gap between the linear program and the bound at which no more patterns are sought for it.
+    few
+        Patterns of least reduced cost in an integer program.
+    listed
+        With more patterns than these that no other replaces, an integer program over all of them is not tried.
+    brief_s, longer
+        Seconds of the first integer program, and the factor to the next after one that found nothing.
+    noise
+        How much is added at random to the parts of patterns when a dive chooses one.
+    dives
+        Dives between two integer programs.
+    hardest
+        The greatest effort of pricing.
+    idle
+        Integer programs in a row without a better plan after which none is expected.
+    """
+
+    fine: int = 10**6
+    slight: float = 1e-5
+    close: float = 2e-3
+    few: int = 400
+    listed: int = 2000
+    brief_s: float = 0.5
+    longer: float = 1.5
+    noise: float = 0.4
+    dives: int = 4
+    hardest: int = 4
+    idle: int = 8
+
+
+SCHEDULE = Schedule()
+"""The numbers that are used unless others are asked for."""
+
+
+def named(problem: Problem) -> Problem:
+    """The Problem with a group for every workload, where they are few: patterns then name workloads."""
+    groups = tuple(group._replace(members=(one,)) for group in problem.groups for one in group.members)
+    return Problem(problem.instance, groups) if len(problem.groups) < len(groups) <= MOST_NAMED else problem
+
+
+def rated_oracles(problem: Problem) -> list[tuple[int, RatedOracle]] | None:
+    """The oracles of all slice types, where patterns carry rates on all of them and their search pays; else None.
+
+    It does not pay where no workload can be split, unless all patterns are listed.
+    """
+    oracles = rated_oracles_of(problem) if problem.shareable else None
+    split = any(group.most > 1 for group in problem.groups)
+    return oracles if oracles is not None and (split or all(one.complete for _, one in oracles)) else None
+
+
+class RatedSearch:
+    """The search on one Problem; ``proof`` holds the bound.
+
+    Parameters
+    ----------
+    problem
+        The Problem.
+    oracles
+        The patterns of its slice types.
+    search
+        Its clock and seed.
+    method
+        The name to write into plans.
+    schedule
+        What steers it.
+    """
+
+    def __init__(self, problem: Problem, oracles: Sequence[tuple[int, RatedOracle]], search: Search, method: str,
+                 schedule: Schedule = SCHEDULE) -> None:
+        self.problem, self.oracles, self.search, self.method, self.schedule = problem, oracles, search, method, schedule
+        self.master, self.judge = RestrictedMaster(problem), Judge(problem)
+        self.draw = np.random.default_rng(search.seed)
+        self.proof = TypeCounts(problem.pools, problem.most_gpus)
+        self.complete, self.effort = all(one.complete for _, one in oracles), 0
+        self.took_s = 0.0
+        self.best, self.met = math.inf, np.zeros(0, int)
+        self.below: Relaxed | None = None
+        for slice_type, one in oracles:
+            self.master.add(slice_type, one.listed())
+
+    @property
+    def bound(self) -> float:
+        """The proven bound, in units of price."""
+        return self.proof.bound
+
+    @property
+    def ended(self) -> bool:
+        """Whether the best plan costs no more than the bound, no plan is possible, or time is up."""
+        return self.best <= self.bound or math.isinf(self.bound) or self.search.left_s <= 0
+
+    def plans(self, best: float = math.inf) -> Iterator[Plan | None]:
+        """Better and better plans, and None whenever the bound rises, until proven, out of time or nothing is left.
+
+        Parameters
+        ----------
+        best
+            The price of the best plan known, in units.
+        """
+        self.best = best
+        if not self.complete:
+            yield self._first()
+        self._prove()
+        yield None
+        if self.complete:
+            yield from self._closed()
+            return
+        idle, seconds = 0, self.schedule.brief_s
+        while not self.ended and self.below is not None and idle < self.schedule.idle:
+            if self._raised() and not self.effort:
+                yield None
+                continue
+            for _ in range(self.schedule.dives):
+                self._dive(self.proof.counts if self.draw.random() < self.schedule.noise else None)
+            plan = self._sought(min(seconds, self.search.left_s))
+            idle, seconds = (0, seconds) if plan is not None else (idle + 1, seconds * self.schedule.longer)
+            yield plan
+
+    def _first(self) -> Plan | None:
+        """The plan of one dive over the listed patterns."""
+        self._dive(None)
+        return self._sought(min(self.schedule.brief_s, self.search.left_s))
+
+    def _prove(self) -> None:
+        """The bound that duals of the linear program prove, with patterns added until hardly one is missing."""
+        while self.search.left_s > 0:
+            found = self.master.relaxed(self.master.all, begin=self.met)
+            if found is None:
+                return
+            self.below = found
+            self.met = np.union1d(self.met, found.patterns[found.parts > 0])
+            if self._priced(found) >= found.value * (1 - self.schedule.close):
+                return
+
+    def _priced(self, at: Relaxed) -> float:
+        """Prove a bound at the prices of a linear program and add the patterns that are missing there.
+
+        Returns the least value that the linear program over all patterns may have, infinite where none is missing.
+        """
+        master, fine, before = self.master, self.schedule.fine, len(self.master.slice_type)
+        worth = np.minimum(master.rps, master.all.rps) @ at.per_rps + master.number @ at.bonus
+        best = np.zeros(len(at.slices))
+        np.maximum.at(best, master.slice_type, worth)
+        for slice_type, oracle in self.oracles:
+            if not oracle.complete:
+                floor = max(at.slices[slice_type] * (1 + self.schedule.slight), best[slice_type])
+                found, most = oracle.price(at.per_rps, at.bonus, floor, self.effort)
+                best[slice_type] = max(best[slice_type], most)
+                master.add(slice_type, found)
+        full = [float((pool.partitions @ best).max()) for pool in self.problem.pools]
+        self.proof.add(math.floor(at.asked * fine) - 1, [math.ceil(one * fine) + 1 for one in full])
+        over = max(one * self.problem.dearest / pool.worth
+                   for one, pool in zip(full, self.problem.pools, strict=True))
+        return math.inf if len(master.slice_type) == before or over <= 0 else at.asked / over
+
+    def _raised(self) -> bool:
+        """Solve the linear program at the GPUs behind the bound; returns whether more can be learnt from that.
+
+        Where it needs further GPUs and pricing cannot tell, the next one looks harder, if there is time.
+        """
+        before, counts, left_s = self.bound, self.proof.counts, self.search.left_s
+        if counts is None or self.effort > self.schedule.hardest or self.took_s * self.schedule.longer > left_s:
+            return False
+        found = self.master.relaxed(self.master.all, counts, self.met)
+        if found is None or found.value <= SOLVER:
+            return False
+        self.met = np.union1d(self.met, found.patterns[found.parts > 0])
+        missing, self.took_s = math.isfinite(self._priced(found)), left_s - self.search.left_s
+        if missing or self.bound > before or self.proof.counts != counts:
+            return True
+        self.effort, self.took_s = self.effort + 1, self.took_s * HARDER
+        return self.effort <= self.schedule.hardest
+
+    def _dive(self, counts: Sequence[int] | None) -> None:
+        """Take patterns one by one until nothing is left, and remember all that the linear programs on the way took."""
+        master, left, begin = self.master, self.master.all, self.met
+        while (left.rps > 0).any() or (left.least > 0).any():
+            found = master.relaxed(left, counts, begin)
+            if found is None or self.search.left_s <= 0:
+                return
+            if counts is None and found.value * self.problem.dearest * (1 - SOLVER) >= self.best:
+                return
+            used = found.parts > SOLVER
+            begin, parts = found.patterns[used], found.parts[used]
+            self.met = np.union1d(self.met, begin)
+            taken = np.repeat(begin, np.floor(parts + SOLVER).astype(int))
+            if not len(taken):
+                taken = begin[[np.argmax(np.minimum(parts, 1) + self.schedule.noise * self.draw.random(len(parts)))]]
+            for one in taken.tolist():
+                left = master.less(left, one)
+
+    def _sought(self, seconds: float) -> Plan | None:
+        """A better plan from the patterns met and those of least reduced cost; None when none is found."""
+        master, problem = self.master, self.problem
+        most = self.best - 1 if math.isfinite(self.best) else problem.most_gpus * problem.dearest
+        patterns = self.met
+        if self.below is not None and len(patterns) > self.schedule.few:
+            reduced = self.below.reduced
+            known = patterns[patterns < len(reduced)]
+            patterns = known[np.argsort(reduced[known], kind="stable")[: self.schedule.few]]
+        patterns = patterns[master.fits[patterns]]
+        return self._plan(patterns, most / problem.dearest, seconds)
+
+    def _plan(self, patterns: Ints, most: float, seconds: float) -> Plan | None:
+        """The plan of an integer program; None without one, or where patterns do not hold exactly or miss some rate."""
+        for part in (1 - SOLVER, 1 + SOLVER):
+            found = self.master.integral(patterns, part, most, seconds) if len(patterns) else None
+            if found is None or found.x is None:
+                return None
+            plan = self._written(patterns, found.x)
+            if plan is not None:
+                return plan
+        return None
+
+    def _written(self, patterns: Ints, x: Floats) -> Plan | None:
+        """The plan of a whole-number solution, if it is better than the best one."""
+        partitions, taken = self.master.chosen(patterns, x)
+        columns = [(at, self.judge.held(int(self.master.slice_type[at]), self.master.rated(at).members, ()))
+                   for at in taken.tolist()]
+        unfit = [at for at, one in columns if one is None]
+        self.master.fits[unfit] = False
+        plan = None if unfit else full_plan(self.problem, partitions, [one for _, one in columns if one is not None],
+                                            self.method)
+        if plan is not None:
+            pairs = zip(self.problem.pools, partitions, strict=True)
+            self.best = min(self.best, sum(pool.cost(int(many.sum())) for pool, many in pairs))
+        return plan
+
+    def _closed(self) -> Iterator[Plan | None]:
+        """Where all patterns are listed: raise the bound to the next possible price until a plan costs no more."""
+        while self.below is not None and not self.ended:
+            plan, none = self._at_bound(self.below)
+            if not none:
+                yield plan
+                return
+            self.proof.above(self.bound)
+            yield None
+
+    def _at_bound(self, found: Relaxed) -> tuple[Plan | None, bool]:
+        """A plan that costs no more than the bound, None when none is found, and whether it is proven that none does.
+
+        No pattern of such a plan has a reduced cost above what the bound exceeds the linear program by. Those of the
+        least reduced cost are tried first on their own.
+        """
+        master = self.master
+        most = self.bound / self.problem.dearest
+        useful = np.flatnonzero(found.reduced <= most - found.value * (1 - SOLVER) + SOLVER)
+        useful = useful[np.argsort(found.reduced[useful], kind="stable")]
+        status = "infeasible"
+        for tried in [useful[: self.schedule.few], useful] if len(useful) > self.schedule.few else [useful]:
+            if not len(tried):
+                break
+            try:
+                kept = self._undominated(tried)
+            except TooManyError:
+                return None, False
+            solved = master.integral(kept, 1 - SOLVER, most, self.search.left_s)
+            status = solved.status
+            if solved.x is not None:
+                plan = self._written(kept, solved.x)
+                return plan if plan is not None else self._plan(kept, most, self.search.left_s), False
+        return None, status == "infeasible"
+
+    def _undominated(self, patterns: Ints) -> Ints:
+        """The patterns left over when each that another one on the same slice type replaces is dropped."""
+        part, found = self.master.part(self.master.all), []
+        for slice_type in np.unique(self.master.slice_type[patterns]):
+            here = patterns[self.master.slice_type[patterns] == slice_type]
+            features = np.column_stack([part[here], -self.master.number[here][:, self.master.counted],
+                                        self.master.number[here][:, self.master.asked_for]])
+            found.append(here[undominated(features, self.schedule.listed)])
+        return np.concatenate(found)

@@ -1,0 +1,148 @@
+"""Small patterns that carry rates: some replicas that share a whole GPU, with all ways to divide its units among them.
+
+For each set of groups and each division the largest batches are taken that hold together, and of those that carry more
+than counts the smallest that suffice. That is not every pattern, but a plan of few replicas on each GPU rarely needs
+another; bounds come from exact pricing (``rate_search``).
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.pricing.mps.kernels import ROUNDED
+from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.compiled import compiled
+
+NONE = -1
+
+
+class SmallPatterns(NamedTuple):
+    """(patterns, groups) requests/s that count, and (patterns, places) operating points, NONE for no further one."""
+
+    rps: Floats
+    members: Ints
+
+
+def small_patterns(points: RatePoints, replicas: int, most: int) -> SmallPatterns:
+    """Patterns of up to some replicas; units are divided in steps that leave about ``most`` patterns of each size."""
+    rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
+    batches = int(points.batch.max(initial=1))
+    at = np.full((rows.shape[1], points.limit + 1, batches + 1), NONE)
+    at[of_row.ravel(), points.units, points.batch] = np.arange(len(points.units))
+    found = []
+    for size in range(1, min(replicas, points.most) + 1):
+        sets, step = math.comb(rows.shape[1] + size - 1, size), 1
+        while step < points.limit // size and sets * math.comb(points.limit // step - 1, size - 1) > most:
+            step += 1
+        rps, members = _divided(points, at, rows[0], size, step, sets * math.comb(points.limit // step + 1, size - 1))
+        found.append(SmallPatterns(rps, np.pad(members, ((0, 0), (0, replicas - size)), constant_values=NONE)))
+    return SmallPatterns(*map(np.concatenate, zip(*found, strict=True)))
+
+
+@compiled
+def _divided(points: RatePoints, at: Ints, group_of: Ints, size: int, step: int, room: int) -> tuple[Floats, Ints]:
+    """Patterns of ``size`` replicas on multiples of ``step`` units, the last on all units that are left."""
+    rps, members, taken = np.zeros((room, len(points.most_rps))), np.empty((room, size), np.int64), 0
+    rows, carried = np.zeros(size, np.int64), np.empty(size)
+    units, chosen = np.empty(size, np.int64), np.empty(size, np.int64)
+    more = size * step <= points.limit
+    while more:
+        units[:] = step
+        units[size - 1] = points.limit - step * (size - 1)
+        while units[0] > 0 and taken < room:
+            if _within_copies(points, group_of, rows) and _largest(points, at, rows, units, chosen, carried):
+                for place in range(size):
+                    rps[taken, group_of[rows[place]]] += carried[place]
+                    members[taken, place] = chosen[place]
+                taken += 1
+            _next_division(units, step, points.limit)
+        more = _next_set(rows, len(at))
+    return rps[:taken], members[:taken]
+
+
+@compiled
+def _next_division(units: Ints, step: int, limit: int) -> None:
+    """The next division in lexical order; after the last one the first entry is 0."""
+    last = len(units) - 1
+    for place in range(last - 1, -1, -1):
+        left = limit
+        for before in range(place):
+            left -= units[before]
+        if left - units[place] - step >= step * (last - place):
+            units[place] += step
+            left -= units[place]
+            for after in range(place + 1, last):
+                units[after] = step
+                left -= step
+            units[last] = left
+            return
+    units[0] = 0
+
+
+@compiled
+def _next_set(rows: Ints, many: int) -> bool:
+    """The next multiset of rows in lexical order; returns whether there is one."""
+    for place in range(len(rows) - 1, -1, -1):
+        if rows[place] + 1 < many:
+            rows[place:] = rows[place] + 1
+            return True
+    return False
+
+
+@compiled
+def _within_copies(points: RatePoints, group_of: Ints, rows: Ints) -> bool:
+    """Whether no group has more replicas than it may."""
+    for row in rows:
+        times = 0
+        for other in rows:
+            times += group_of[other] == group_of[row]
+        if times > points.copies[group_of[row]]:
+            return False
+    return True
+
+
+@compiled
+def _largest(points: RatePoints, at: Ints, rows: Ints, units: Ints, chosen: Ints, carried: Floats) -> bool:
+    """The largest batches that hold together, but no larger than needed for the rates that count; whether there are.
+
+    ``chosen`` and ``carried``, both (replicas,), are overwritten by points and requests/s.
+    """
+    size, batches = len(rows), np.full(len(rows), at.shape[2] - 1)
+    cache, power_w = 0.0, 0.0
+    for place in range(size):
+        while batches[place] > 0 and at[rows[place], units[place], batches[place]] == NONE:
+            batches[place] -= 1
+        chosen[place] = at[rows[place], units[place], batches[place]]
+        if chosen[place] == NONE:
+            return False
+        cache, power_w = cache + points.cache[chosen[place]], power_w + points.power_w[chosen[place]]
+    changed = True
+    while changed:
+        changed = False
+        for place in range(size):
+            one = chosen[place]
+            carried[place] = _rps(points, one, size, cache, power_w)
+            smaller = at[rows[place], units[place], batches[place] - 1] if batches[place] > 1 else np.int64(NONE)
+            late = carried[place] <= 0
+            if not late and smaller != NONE:
+                less, less_w = points.cache[one] - points.cache[smaller], points.power_w[one] - points.power_w[smaller]
+                most_rps = points.most_rps[points.group[one]]
+                late = _rps(points, smaller, size, cache - less, power_w - less_w) >= most_rps
+            if late:
+                if smaller == NONE:
+                    return False
+                cache, power_w = (cache + points.cache[smaller] - points.cache[one],
+                                  power_w + points.power_w[smaller] - points.power_w[one])
+                chosen[place], changed = smaller, True
+                batches[place] -= 1
+                break
+    return bool((carried >= points.least_rps[points.group[chosen]]).all())
+
+
+@compiled
+def _rps(points: RatePoints, at: int, count: int, cache: float, power_w: float) -> float:
+    """Requests/s that count of a point among others; 0 where it breaks its SLO."""
+    carried = carried_rps(points, at, gpu_ms(points, at, count, cache, power_w, ROUNDED))
+    return min(carried, points.most_rps[points.group[at]])

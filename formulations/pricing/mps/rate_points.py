@@ -1,0 +1,186 @@
+"""Operating points for patterns that carry rates: whole GPUs that replicas share under interference.
+
+What a replica carries beside its neighbours does not depend on what is routed to it or to them: it follows from its own
+operating point and from the number, cache demand and power of all. So a pattern is a vector of rates, and splitting a
+workload needs no steps of rates.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from provision.formulations.pricing.mps.kernels import ROUNDED, busy_ms, clock_at
+from provision.formulations.pricing.mps.laws import law_of
+from provision.formulations.search.problem import Group
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.compiled import compiled
+from provision.models.base.tolerances import LOOSE, MISSING
+from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.performance.catalogue import PerformanceFile
+from provision.models.performance.sm_shares import units_of
+from provision.models.problem.instance import Instance
+
+TAKEN = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w")
+"""The columns that points take from the Grid of their model."""
+LEAST_RPS = 1e-6
+"""The rate, in requests/s, for which a workload without requests keeps a replica."""
+
+
+class RatePoints(NamedTuple):
+    """Operating points on one GPU type, sorted by group, model, units and batch.
+
+    Arrays over points: ``group``, ``model`` (in the models of the group), ``units``, ``batch``; ``base_ms`` to
+    ``power_w`` as in ``laws``; ``room_ms``, the longest time on the GPU that keeps the SLO, and ``after_ms``, how much
+    longer a batch holds its replica. ``line`` (points,) is a row of ``hold_ms`` and ``each_ms``: hold times, and the
+    time per request at each (``Bends``), infinite beyond the last. Arrays over groups: ``most_rps`` are what counts of
+    one replica, ``least_rps`` what it must carry; ``total_rps`` are what counts of all replicas of a group in a
+    pattern, and ``copies`` how many there may be.
+    ``straight`` says that the time per request is linear in cache demand. Scalars of the GPU follow, as in ``Law``.
+    """
+
+    group: Ints
+    model: Ints
+    units: Ints
+    batch: Ints
+    base_ms: Floats
+    kernels: Floats
+    cache_ms: Floats
+    power_ms: Floats
+    cache: Floats
+    power_w: Floats
+    room_ms: Floats
+    after_ms: Floats
+    line: Ints
+    hold_ms: Floats
+    each_ms: Floats
+    most_rps: Floats
+    least_rps: Floats
+    total_rps: Floats
+    copies: Ints
+    straight: bool
+    root: float
+    delay_slope_ms: float
+    delay_intercept_ms: float
+    idle_w: float
+    cap_w: float
+    clock_loss: float
+    unit_share: float
+    usual: tuple[float, float]
+    slows: tuple[float, float]
+    limit: int
+    most: int
+
+
+def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Group], clients: int) -> RatePoints:
+    """The operating points of some groups that hold alone, within the limits of bounds.
+
+    Parameters
+    ----------
+    instance, data
+        The problem, and the data that says how replicas slow each other.
+    groups
+        Its groups.
+    clients
+        The most replicas on one GPU.
+    """
+    rule = instance.shared_rule
+    law = law_of(data, {model for group in groups for model in group.models}, rule.random_arrivals)
+    columns: list[dict[str, Any]] = []
+    lines: list[tuple[Floats, Floats]] = []
+    for at, group in enumerate(groups):
+        budget_ms = instance.policy.budget_ms(group.slo_ms) * (1 + LOOSE)
+        for number, name in enumerate(group.models):
+            if name not in law.grids or name not in data.models:
+                continue
+            grid, shape = law.grids[name], law.grids[name].alone_ms.shape
+            first = len(lines)
+            load_ms = np.broadcast_to(grid.load_ms, shape)[0]
+            for batch in range(shape[1]):
+                bends = rule.bends(batch + 1, float(load_ms[batch]), budget_ms)
+                lines.append((bends.hold_ms, 1000 / bends.rps))
+            room_ms = np.array([hold_ms[-1] if len(hold_ms) else -np.inf for hold_ms, _ in lines[first:]])
+            spread = {name: np.broadcast_to(getattr(grid, name), shape) for name in (*TAKEN, "alone_ms")}
+            spread |= {"after_ms": np.broadcast_to(grid.after_ms, shape),
+                       "room_ms": np.broadcast_to(room_ms - grid.after_ms, shape),
+                       "group": np.full(shape, at), "model": np.full(shape, number),
+                       "units": np.broadcast_to(np.arange(1, shape[0] + 1)[:, None], shape),
+                       "batch": np.broadcast_to(np.arange(1, shape[1] + 1), shape),
+                       "line": np.broadcast_to(first + np.arange(shape[1]), shape)}
+            holds = spread["alone_ms"] <= spread["room_ms"]
+            columns.append({name: value[holds] for name, value in spread.items()})
+    names = ("group", "model", "units", "batch", "line", *TAKEN, "room_ms", "after_ms")
+    whole = ("group", "model", "units", "batch", "line")
+    merged = {name: np.concatenate([one[name] for one in columns] or [np.zeros(0)]
+                                   ).astype(int if name in whole else float) for name in names}
+    limit = units_of(law.unit_share)
+    asked = [max(group.rate_rps, LEAST_RPS) for group in groups]
+    most_rps = np.minimum(asked, [group.cap_rps for group in groups])
+    members = np.array([len(group.members) for group in groups])
+    most = min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE), clients)
+    return RatePoints(
+        **merged, **_lines(lines), most_rps=most_rps * (1 + LOOSE), total_rps=most_rps * members * (1 + LOOSE),
+        least_rps=np.array([rate * (1 - MISSING) if group.most == 1 else 0.0
+                            for rate, group in zip(asked, groups, strict=True)]),
+        copies=np.minimum([group.most * len(group.members) for group in groups], most).astype(int),
+        straight=law.root == 1 and all(len(hold_ms) <= 1 for hold_ms, _ in lines),
+        root=law.root, delay_slope_ms=law.delay_slope_ms, delay_intercept_ms=law.delay_intercept_ms,
+        idle_w=law.idle_w, cap_w=law.cap_w, clock_loss=law.clock_loss, unit_share=law.unit_share, usual=law.usual,
+        slows=law.slows, limit=limit, most=most,
+    )
+
+
+def _lines(lines: Sequence[tuple[Floats, Floats]]) -> dict[str, Floats]:
+    """Bends as two arrays (lines, bends), infinite beyond the last of each line."""
+    width = max((len(hold_ms) for hold_ms, _ in lines), default=0) + 1
+    filled = np.full((2, max(len(lines), 1), width), np.inf)
+    for at, (hold_ms, each_ms) in enumerate(lines):
+        filled[0, at, : len(hold_ms)], filled[1, at, : len(hold_ms)] = hold_ms, each_ms
+    return {"hold_ms": filled[0], "each_ms": filled[1]}
+
+
+@compiled
+def gpu_ms(points: RatePoints, at: int, count: int, cache: float, power_w: float, rounded: float) -> float:
+    """The time of a batch on the GPU, in ms, among ``count`` replicas that bring this cache demand and power in all.
+
+    Rounding errs as in ``busy_ms``. Infinite where no clock remains.
+    """
+    others, beside_w = max(cache - points.cache[at], 0.0), max(power_w - points.power_w[at], 0.0)
+    clock = clock_at(points, beside_w + points.power_w[at])
+    return busy_ms(points, at, count, others, beside_w, rounded) / clock if clock > 0 else np.inf
+
+
+@compiled
+def carried_rps(points: RatePoints, at: int, busy: float) -> float:
+    """Requests/s of a point whose batches take this time on the GPU, in ms; 0 where that breaks its SLO."""
+    if busy > points.room_ms[at]:
+        return 0.0
+    line, hold = points.line[at], busy + points.after_ms[at]
+    bends, each = points.hold_ms[line], points.each_ms[line]
+    bend = np.searchsorted(bends, hold)
+    if bends[bend] == np.inf:
+        bend -= 1
+    if bend == 0:
+        return 1000 * bends[0] / (each[0] * hold)
+    part = min((hold - bends[bend - 1]) / max(bends[bend] - bends[bend - 1], 1e-300), 1.0)
+    return 1000 / (each[bend - 1] + part * (each[bend] - each[bend - 1]))
+
+
+@compiled
+def together_rps(points: RatePoints, members: Ints) -> Floats:
+    """(patterns, places) requests/s of replicas that count, within the limits of bounds.
+
+    ``members`` (patterns, places) are operating points, negative where a pattern has no further replica.
+    """
+    found = np.zeros(members.shape)
+    for row in range(len(members)):
+        count, cache, power_w = 0, 0.0, 0.0
+        for at in members[row]:
+            if at >= 0:
+                count, cache, power_w = count + 1, cache + points.cache[at], power_w + points.power_w[at]
+        for place in range(members.shape[1]):
+            at = members[row, place]
+            if at >= 0:
+                carried = carried_rps(points, at, gpu_ms(points, at, count, cache, power_w, -ROUNDED))
+                found[row, place] = min(carried, points.most_rps[points.group[at]])
+    return found

@@ -1,0 +1,330 @@
+"""Exact pricing of patterns that carry rates: the dearest pattern of a whole GPU at given prices.
+
+Best-first branch and bound over ``nodes``: ranges of the number, cache demand and power of all replicas. In a node
+every operating point is worth what it carries beside the least demands of the node. A knapsack bounds the node; in it
+the replicas of a group are together worth no more than the rate that counts. A depth-first search lists the patterns
+above what is known, and works out what each carries. A node with too many patterns is cut in two.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.pricing.mps.kernels import ROUNDED
+from provision.formulations.pricing.mps.nodes import NEVER, Node, halves, relaxed
+from provision.formulations.pricing.mps.options import SLIGHT, Offers
+from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.compiled import compiled
+from provision.models.base.heaps import drop_first, push
+
+CORNERS = 4
+"""Corners of a node: least and most cache demand, with least and most power."""
+CEILING = 1e-6
+"""Added to a worth before it is rounded up to a whole number."""
+
+
+class Prices(NamedTuple):
+    """(groups,) the worth of a request/s that counts, and of a replica besides (negative where it costs), in units."""
+
+    per_rps: Floats
+    bonus: Floats
+
+
+class Found(NamedTuple):
+    """Patterns found: (patterns, places) points and the ``size`` of each; no pattern is worth more than ``most``."""
+
+    members: Ints
+    size: Ints
+    most: int
+
+
+class _Choice(NamedTuple):
+    """The offers of a node, sorted by group: ``at`` are points, ``value`` their worth less the price of their demands.
+
+    ``best[a, n, u]`` is the most that n offers from a on are worth in u units, ``last[g, n, u]`` the most that up to n
+    offers of groups from g on are; in both, the groups after that of a, or g, are worth no more than their ``caps``.
+    The worth of a pattern exceeds the sum of its values by at most ``allowance``.
+    """
+
+    at: Ints
+    value: Ints
+    caps: Ints
+    best: Ints
+    last: Ints
+    allowance: int
+
+
+@compiled
+def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: int, room: int) -> Found:
+    """The best patterns worth more than a floor, by the group that stands first in them, and others met.
+
+    Parameters
+    ----------
+    points
+        RatePoints.
+    prices
+        What rates and replicas are worth.
+    floor
+        The worth that patterns must exceed.
+    nodes, visits
+        Most nodes to open, and most visits of the depth-first search of each.
+    room
+        Most patterns to return.
+    """
+    groups, everything = len(prices.per_rps), np.arange(len(points.units))
+    members, sizes = np.empty((room, max(points.most, 1)), np.int64), np.empty(room, np.int64)
+    taken, target = np.zeros(1, np.int64), np.full(groups, floor)
+    heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), 0
+    opened, alive = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [everything[:0]]
+    full_w = max(points.cap_w - points.idle_w, 0.0)
+    cache, power_w = points.cache.max() if len(everything) else 0.0, points.power_w.max() if len(everything) else 0.0
+    for count in range(1, points.most + 1 if len(everything) else 1):
+        for least_w, most_w in ((0.0, full_w), (full_w, max(count * power_w, full_w))):
+            waiting = push(heap, waiting, NEVER, len(opened))
+            opened.append(Node(count, (0.0, count * cache), (least_w, most_w), 0.0, 0.0))
+            alive.append(everything)
+    while waiting and -heap[0, 0] > floor and nodes > 0 and taken[0] < room:
+        bound, number = -heap[0, 0], heap[0, 1]
+        waiting = drop_first(heap, waiting)
+        nodes -= 1
+        node = opened[number]
+        at, value = _offers(points, prices, alive[number], node)
+        alive[number] = everything[:0]
+        if not len(at):
+            continue
+        order = np.argsort(-points.units[at], kind="mergesort")
+        loose = relaxed(points, Offers(points.units[at[order]], value[order], points.cache[at[order]],
+                                       points.power_w[at[order]], at[order]), node, floor)
+        if loose.most <= floor:
+            continue
+        choice = _choice(points, prices, at, value, loose.node, loose.allowance)
+        most = min(bound, loose.most, choice.last[0, node.size, points.limit] + choice.allowance)
+        if most <= floor:
+            continue
+        if not _listed(points, prices, choice, loose.node, visits, members, sizes, taken, target):
+            for half in halves(points, loose.node):
+                waiting = push(heap, waiting, -most, len(opened))
+                opened.append(half)
+                alive.append(at)
+    left = -heap[0, 0] if waiting else np.int64(floor)
+    return Found(members[: taken[0]], sizes[: taken[0]], max(left, target.max()))
+
+
+@compiled
+def _offers(points: RatePoints, prices: Prices, alive: Ints, node: Node) -> tuple[Ints, Ints]:
+    """The points that matter in a node, and their worth rounded up; those that others replace everywhere are left out.
+
+    A point replaces another of its group when it takes no more units, cache demand and power, and carries no less at
+    all corners of the node. Only points of equal units are compared, and those of fewer units that carry all that
+    counts.
+    """
+    kept, value = np.empty(len(alive), np.int64), np.empty(len(alive), np.int64)
+    busy, rps = np.empty((len(alive), CORNERS)), np.empty((len(alive), CORNERS))
+    enough, many, group, units, begin, full = np.empty(len(alive), np.int64), 0, -1, -1, 0, 0
+    least, least_w = (node.size - 1) * points.cache.min(), (node.size - 1) * points.power_w.min()
+    for at in alive:
+        one = points.group[at]
+        if points.cache[at] + least > node.cache[1] + SLIGHT or points.power_w[at] + least_w > node.power_w[1] + SLIGHT:
+            continue
+        if points.units[at] + node.size - 1 > points.limit:
+            continue
+        for corner in range(CORNERS):
+            cache, power_w = node.cache[corner // 2], node.power_w[corner % 2]
+            busy[many, corner] = gpu_ms(points, at, node.size, cache, power_w, -ROUNDED)
+            carried = carried_rps(points, at, busy[many, corner])
+            rps[many, corner] = min(carried, points.most_rps[one]) if carried >= points.least_rps[one] else 0.0
+        worth = np.int64(np.ceil(prices.per_rps[one] * rps[many, 0] + prices.bonus[one] + CEILING))
+        if rps[many, 0] == 0 or worth <= 0:
+            continue
+        if one != group:
+            group, units, full = one, -1, 0
+        if points.units[at] != units:
+            units, begin = points.units[at], many
+        beaten = False
+        for other in range(begin, many):
+            if _replaces(points, kept[other], busy[other], rps[other], at, busy[many], rps[many]):
+                beaten = True
+                break
+        for which in range(0 if beaten else full):
+            other = enough[which]
+            if _replaces(points, kept[other], busy[other], rps[other], at, busy[many], rps[many]):
+                beaten = True
+                break
+        if beaten:
+            continue
+        if rps[many, CORNERS - 1] >= points.most_rps[one]:
+            enough[full] = many
+            full += 1
+        kept[many], value[many] = at, worth
+        many += 1
+    return kept[:many].copy(), value[:many].copy()
+
+
+@compiled
+def _replaces(points: RatePoints, one: int, busy: Floats, rps: Floats, other: int, its_busy: Floats, its_rps: Floats
+              ) -> bool:
+    """Whether a point carries no less than another wherever in a node, given times on the GPU and rates at corners.
+
+    Where the time per request is linear in cache demand and in the reciprocal of the clock, what holds at the corners
+    holds everywhere. Elsewhere it has to carry at the worst corner what the other one does at the best.
+    """
+    if points.cache[one] > points.cache[other] or points.power_w[one] > points.power_w[other]:
+        return False
+    if not points.straight:
+        return bool(rps[CORNERS - 1] >= its_rps[0])
+    for corner in range(CORNERS):
+        later = busy[corner] * points.room_ms[other] > its_busy[corner] * points.room_ms[one]
+        if later or rps[corner] < its_rps[corner]:
+            return False
+    return True
+
+
+@compiled
+def _choice(points: RatePoints, prices: Prices, at: Ints, value: Ints, node: Node, allowance: int) -> _Choice:
+    """The knapsack of a node at the multipliers of its cache demand and power."""
+    groups, limit, count, many = len(prices.per_rps), points.limit, node.size, len(at)
+    caps = np.empty(groups, np.int64)
+    for group in range(groups):
+        caps[group] = np.int64(np.ceil(prices.per_rps[group] * points.total_rps[group]
+                                       + max(prices.bonus[group], 0.0) * count + CEILING))
+    less = np.empty(many, np.int64)
+    for one in range(many):
+        taken = node.cache_price * points.cache[at[one]] + node.power_price * points.power_w[at[one]]
+        less[one] = value[one] - np.int64(np.floor(taken))
+    best = np.empty((many, count + 1, limit + 1), np.int64)
+    last = np.empty((groups + 1, count + 1, limit + 1), np.int64)
+    exact, own = np.empty((count + 1, limit + 1), np.int64), np.empty((count + 1, limit + 1), np.int64)
+    exact[:], exact[0] = NEVER, 0
+    last[groups] = 0
+    end = many
+    for group in range(groups - 1, -1, -1):
+        begin = end
+        while begin > 0 and points.group[at[begin - 1]] == group:
+            begin -= 1
+        own[:], own[0] = NEVER, 0
+        for one in range(end - 1, begin - 1, -1):
+            best[one] = exact if one == end - 1 else best[one + 1]
+            _take(best[one], points.units[at[one]], less[one])
+            _take(own, points.units[at[one]], less[one])
+        if begin < end:
+            exact = _joined(exact, own, caps[group], points.copies[group])
+        last[group] = exact
+        for number in range(1, count + 1):
+            for units in range(limit + 1):
+                last[group, number, units] = max(last[group, number, units], last[group, number - 1, units])
+        end = begin
+    return _Choice(at, less, caps, best, last, allowance)
+
+
+@compiled
+def _take(table: Ints, units: int, value: int) -> None:
+    """Let an offer be taken any number of times: entry [n, u] is the most that n offers are worth in u units."""
+    for number in range(1, table.shape[0]):
+        for total in range(units, table.shape[1]):
+            table[number, total] = max(table[number, total], table[number - 1, total - units] + value)
+
+
+@compiled
+def _joined(others: Ints, own: Ints, cap: int, copies: int) -> Ints:
+    """The most that offers of further groups and of one more group are worth; the latter at most ``cap`` together."""
+    counts, limits = own.shape
+    joined = others.copy()
+    for number in range(1, min(counts, copies + 1)):
+        before = np.int64(NEVER)
+        for units in range(1, limits):
+            worth = min(own[number, units], cap)
+            if worth <= before or worth < NEVER // 2:
+                continue
+            before = worth
+            for further in range(counts - number):
+                for total in range(limits - units):
+                    joined[number + further, total + units] = max(joined[number + further, total + units],
+                                                                  others[further, total] + worth)
+    return joined
+
+
+@compiled
+def _listed(points: RatePoints, prices: Prices, choice: _Choice, node: Node, visits: int, members: Ints, sizes: Ints,
+            taken: Ints, target: Ints) -> bool:
+    """Note the patterns of a node that are worth more than ``target``; returns whether none is left out."""
+    count, limit, many = node.size, points.limit, len(choice.at)
+    chosen, place, used = np.empty(count, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+    before, own, times = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+    cache, power_w, depth = np.zeros(count + 1), np.zeros(count + 1), 0
+    while depth >= 0:
+        one, free, left = place[depth], limit - used[depth], count - depth
+        if one >= many:
+            depth -= 1
+            continue
+        at = choice.at[one]
+        group = points.group[at]
+        last = points.group[chosen[depth - 1]] if depth else np.int64(-1)
+        done = before[depth] if group == last else before[depth] + (min(own[depth], choice.caps[last]) if depth else 0)
+        here, again = (own[depth], times[depth]) if group == last else (np.int64(0), np.int64(0))
+        first = points.group[chosen[0]] if depth else group
+        needed = target[first] - choice.allowance
+        if done + here + choice.best[one, left, free] <= needed:
+            if depth or one + 1 >= many or not _later(points, choice, one, done, left, free, target):
+                depth -= 1
+            else:
+                place[0] += 1
+            continue
+        place[depth] += 1
+        rest, child = free - points.units[at], depth + 1
+        if rest < 0 or again >= points.copies[group]:
+            continue
+        most = here + choice.value[one] + choice.best[one, left - 1, rest]
+        if done + min(most, choice.caps[group] + choice.last[group + 1, left - 1, rest]) <= needed:
+            continue
+        cache[child], power_w[child] = cache[depth] + points.cache[at], power_w[depth] + points.power_w[at]
+        if cache[child] > node.cache[1] + SLIGHT or power_w[child] > node.power_w[1] + SLIGHT:
+            continue
+        visits -= 1
+        if visits < 0:
+            return False
+        chosen[depth], used[child] = at, limit - rest
+        before[child], own[child], times[child] = done, here + choice.value[one], again + 1
+        if child < count:
+            place[child], depth = one, child
+            continue
+        worth = worth_of(points, prices, chosen, cache[child], power_w[child])
+        if worth > target[first]:
+            target[first] = worth
+            members[taken[0], :count], sizes[taken[0]] = chosen, count
+            taken[0] += 1
+            if taken[0] == len(sizes):
+                return False
+    return True
+
+
+@compiled
+def _later(points: RatePoints, choice: _Choice, one: int, done: int, left: int, free: int, target: Ints) -> bool:
+    """Whether a pattern that begins with a later group than that of an offer may still exceed its own target."""
+    for other in range(one + 1, len(choice.at)):
+        group = points.group[choice.at[other]]
+        if done + choice.best[other, left, free] > target[group] - choice.allowance:
+            return True
+    return False
+
+
+@compiled
+def worth_of(points: RatePoints, prices: Prices, members: Ints, cache: float, power_w: float) -> int:
+    """What a pattern is worth, rounded up, 0 where it breaks an SLO; members stand in the order of their groups.
+
+    ``cache`` and ``power_w`` are the demands of all members.
+    """
+    worth, rps, group = 0.0, 0.0, np.int64(-1)
+    for at in members:
+        carried = carried_rps(points, at, gpu_ms(points, at, len(members), cache, power_w, -ROUNDED))
+        one = points.group[at]
+        if carried <= 0 or carried < points.least_rps[one]:
+            return 0
+        if one != group:
+            if group >= 0:
+                worth += prices.per_rps[group] * min(rps, points.total_rps[group])
+            group, rps = one, 0.0
+        rps += min(carried, points.most_rps[one])
+        worth += prices.bonus[one]
+    worth += prices.per_rps[group] * min(rps, points.total_rps[group])
+    return np.int64(np.ceil(worth + CEILING))

@@ -1,0 +1,86 @@
+"""The RatedOracle of whole GPUs that replicas share under interference: small patterns are listed, all are priced."""
+
+import numpy as np
+
+from provision.formulations.pricing.capacities import Member, RatedPattern
+from provision.formulations.pricing.listing import Listing
+from provision.formulations.pricing.mps.laws import shares_of
+from provision.formulations.pricing.mps.rate_lists import NONE, small_patterns
+from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
+from provision.formulations.pricing.mps.rate_search import Prices, search
+from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.rated import MOST_NAMED
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.segments import SliceType
+from provision.models.base.arrays import Floats, Ints
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.catalogue import PerformanceFile
+
+SMALL, LISTED = 3, 40_000
+"""Replicas of the patterns that are listed, at most, and about how many of each size."""
+NODES, MORE, VISITS, ROOM = 300, 3, 1000, 5000
+"""Nodes that the quickest search opens, the factor to the next effort, visits in each node, and patterns that a search
+returns, all at most."""
+UNITS = 10**6
+"""Whole-number units of the price of a GPU, in which patterns are priced."""
+
+
+class InterferencePatterns:
+    """The patterns of whole GPUs of one type.
+
+    Parameters
+    ----------
+    problem, data
+        The Problem, and the performance data of the GPU type.
+    clients
+        The most replicas that one GPU holds.
+    """
+
+    complete = False
+
+    def __init__(self, problem: Problem, data: PerformanceFile, clients: int) -> None:
+        self.points = rate_points(problem.instance, data, problem.groups, clients)
+        self.shares, self.groups = shares_of(self.points.unit_share), len(problem.groups)
+
+    def listed(self) -> Listing:
+        """All patterns of one replica, and those of a few with large batches."""
+        if not len(self.points.units):
+            return self._listing(np.zeros((0, 1), int))
+        return self._listing(small_patterns(self.points, SMALL, LISTED).members)
+
+    def price(self, per_rps: Floats, bonus: Floats, floor: float, effort: int) -> tuple[Listing, float]:
+        """See ``RatedOracle.price``."""
+        found = search(self.points, Prices(per_rps * UNITS, bonus * UNITS), max(int(floor * UNITS), 0),
+                       NODES * MORE**effort, VISITS, ROOM)
+        members = np.where(np.arange(found.members.shape[1]) < found.size[:, None], found.members, NONE)
+        return self._listing(members), found.most / UNITS
+
+    def _listing(self, members: Ints) -> Listing:
+        """Patterns from (patterns, places) operating points."""
+        points, there = self.points, members != NONE
+        rps, group = together_rps(points, np.ascontiguousarray(members)), points.group[members]
+        total, number = np.zeros((2, len(members), self.groups))
+        row = np.broadcast_to(np.arange(len(members))[:, None], members.shape)
+        np.add.at(total, (row[there], group[there]), rps[there])
+        np.add.at(number, (row[there], group[there]), 1.0)
+
+        def rated(at: int) -> RatedPattern:
+            chosen = members[at][there[at]]
+            return RatedPattern(tuple(self._member(one) for one in chosen.tolist()), tuple(rps[at][there[at]].tolist()))
+
+        return Listing(total, number, there.sum(axis=1).astype(float), rated)
+
+    def _member(self, at: int) -> Member:
+        """The replica of an operating point."""
+        points = self.points
+        return Member(int(points.group[at]), Running(int(points.model[at]), int(points.batch[at]), 1,
+                                                     float(self.shares[points.units[at] - 1])))
+
+
+def interference_patterns(problem: Problem, slice_type: SliceType, data: PerformanceFile
+                          ) -> InterferencePatterns | None:
+    """The patterns of a slice type; None where slices are no whole GPUs, or workloads are many or not named apart."""
+    entry, apart = problem.instance.fleet[slice_type.entry], all(len(group.members) == 1 for group in problem.groups)
+    if slice_type.profile != WHOLE or not apart or len(problem.groups) > MOST_NAMED or problem.fills:
+        return None
+    return InterferencePatterns(problem, data, entry.type.slice_mps_clients(WHOLE) if entry.mps else 1)

@@ -1,0 +1,94 @@
+"""Patterns that carry rates: nothing is worth more than pricing says, and plans of them are proven."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import provision
+from provision.formulations.master.rated import RatedSearch, named, rated_oracles
+from provision.formulations.pricing.mps.rates import InterferencePatterns
+from provision.formulations.search.problem import Problem
+from provision.models.hardware.gpu import gpu_type
+from provision.models.plans.plan import Plan, Replica, Slice
+from provision.models.problem.instance import Instance
+from provision.models.problem.prediction import carried_rps, predict_slice
+from provision.models.problem.search import Search
+
+FLEET = [{"gpu": "v100", "price_per_hour": 3.06}, {"gpu": "t4", "price_per_hour": 0.53}]
+A100 = {"gpu": "a100-80gb", "price_per_hour": 5.12}
+
+
+def mixed(workloads, rule="half_slo", fleet=FLEET, **limits) -> Instance:
+    """An instance with (model, SLO in ms, requests/s) of each workload."""
+    known = {"v100": "igniter-v100", "t4": "igniter-t4-derived", "a100-80gb": "parvagpu-a100"}
+    return Instance.model_validate({
+        "version": 1, "name": "mixed", "policy": {"latency_budget": rule}, "fleet": fleet,
+        "performance": [known[one["gpu"]] for one in fleet],
+        "workloads": [{"name": f"w{at}", "model": model, "slo_ms": slo_ms, "rate_rps": rate_rps, **limits}
+                      for at, (model, slo_ms, rate_rps) in enumerate(workloads)],
+    })
+
+
+def patterns_of(instance: Instance, gpu: str) -> InterferencePatterns:
+    """The patterns of a GPU type."""
+    data = next(one for one in instance.performance if one.gpu == gpu)
+    return InterferencePatterns(named(Problem(instance)), data, gpu_type(gpu).slice_mps_clients("whole"))
+
+
+WORKLOADS = st.lists(st.tuples(st.sampled_from(["resnet50", "vgg19"]), st.integers(40, 150), st.integers(50, 800)),
+                     min_size=1, max_size=3, unique=True)
+
+
+@settings(max_examples=10, deadline=None)
+@given(WORKLOADS, st.sampled_from(["half_slo", "queueing"]), st.sampled_from(["v100", "t4"]), st.integers(0, 10**6),
+       st.integers(0, 1))
+def test_nothing_is_worth_more_than_pricing_says(workloads, rule, gpu, seed, effort):
+    oracle, draw = patterns_of(mixed(workloads, rule), gpu), np.random.default_rng(seed)
+    listed, rates = oracle.listed(), np.array([rate for _, _, rate in workloads], float)
+    per_rps, bonus = draw.uniform(0, 1, len(rates)) / rates, draw.uniform(-0.1, 0.1, len(rates))
+    found, most = oracle.price(per_rps, bonus, 0.0, effort)
+    for listing in (listed, found):
+        worth = np.minimum(listing.rps, rates * (1 + 1e-8)) @ per_rps + listing.number @ bonus
+        assert (worth <= most * (1 + 1e-6) + 1e-5).all()
+
+
+@settings(max_examples=10, deadline=None)
+@given(WORKLOADS, st.sampled_from(["half_slo", "queueing"]), st.sampled_from(["v100", "t4"]), st.integers(0, 10**6))
+def test_patterns_carry_what_the_models_say(workloads, rule, gpu, seed):
+    instance = mixed(workloads, rule)
+    oracle, draw = patterns_of(instance, gpu), np.random.default_rng(seed)
+    found = oracle.listed()
+    for at in draw.choice(len(found.rps), min(10, len(found.rps)), replace=False) if len(found.rps) else ():
+        members, rps = found.rated(int(at))
+        piece = Slice(profile="whole", replicas=tuple(
+            Replica(workload=f"w{one.group}", batch=one.run.batch, processes=1, sm_share=one.run.sm_share, rate_rps=0.0)
+            for one in members))
+        told = predict_slice(instance, gpu, piece)
+        for one, replica, prediction, rate_rps in zip(members, piece.replicas, told, rps, strict=True):
+            counts = min(carried_rps(instance, replica, prediction), workloads[one.group][2])
+            assert rate_rps == pytest.approx(counts, rel=1e-6)
+
+
+@pytest.mark.parametrize(("workloads", "fleet", "limits"), [
+    ([("resnet50", 60, 300), ("vgg19", 80, 120)], FLEET, {}),
+    ([("resnet50", 129, 400), ("vgg19", 107, 300), ("vgg19", 70, 81)], [A100, *FLEET], {}),
+    ([("resnet50", 60, 300), ("vgg19", 80, 120)], FLEET, {"min_replicas": 2}),
+    ([("resnet50", 60, 300), ("vgg19", 80, 120)], FLEET, {"max_share_per_gpu": 0.6}),
+])
+def test_small_mixed_fleets_are_proven_and_no_dearer_than_their_parts(workloads, fleet, limits):
+    instance = mixed(workloads, fleet=fleet, **limits)
+    whole = provision.solve(instance, time_limit=20, replay=False)
+    assert whole.status == "optimal"
+    for one in fleet[-2:]:
+        part = provision.solve(mixed(workloads, fleet=[one], **limits), time_limit=5, replay=False)
+        assert part.objective is None or whole.objective <= part.objective + 1e-9
+        assert part.bound is None or part.bound >= whole.bound - 1e-9
+
+
+def test_a_search_begins_with_a_plan_and_ends_with_its_proof():
+    problem = named(Problem(mixed([("resnet50", 60, 300), ("vgg19", 80, 120)])))
+    rated = RatedSearch(problem, rated_oracles(problem), Search(20.0), "master")
+    plans = list(rated.plans())
+    assert isinstance(plans[0], Plan)
+    assert rated.best == rated.bound
