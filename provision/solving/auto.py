@@ -120,7 +120,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
             yield partition_counts.solve, 0.3
     if shares_networks(instance):
         yield first_answers, 0.5
-    if not master.carries_rates(instance):
+    if next(parts_of(instance), None) is not None and not master.carries_rates(instance):
         yield _on_parts(master.METHODS[0], _weight), 0.3
     yield master.solve, 1.0
     yield _where_able(cpsat.METHODS[0]), 1.0

@@ -111,7 +111,7 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
             columns.append({name: value[holds] for name, value in spread.items()})
     names = ("group", "model", "units", "batch", "line", *TAKEN, "room_ms", "after_ms")
     whole = ("group", "model", "units", "batch", "line")
-    merged = {name: np.concatenate([one[name] for one in columns] or [np.zeros(0)]
+    merged: dict[str, Any] = {name: np.concatenate([one[name] for one in columns] or [np.zeros(0)]
                                    ).astype(int if name in whole else float) for name in names}
     limit = units_of(law.unit_share)
     asked = [max(group.rate_rps, LEAST_RPS) for group in groups]
@@ -130,7 +130,7 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
     )
 
 
-def _lines(lines: Sequence[tuple[Floats, Floats]]) -> dict[str, Floats]:
+def _lines(lines: Sequence[tuple[Floats, Floats]]) -> dict[str, Any]:
     """Bends as two arrays (lines, bends), infinite beyond the last of each line."""
     width = max((len(hold_ms) for hold_ms, _ in lines), default=0) + 1
     filled = np.full((2, max(len(lines), 1), width), np.inf)

@@ -327,4 +327,4 @@ def worth_of(points: RatePoints, prices: Prices, members: Ints, cache: float, po
         rps += min(carried, points.most_rps[one])
         worth += prices.bonus[one]
     worth += prices.per_rps[group] * min(rps, points.total_rps[group])
-    return np.int64(np.ceil(worth + CEILING))
+    return int(np.ceil(worth + CEILING))

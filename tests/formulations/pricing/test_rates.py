@@ -78,10 +78,10 @@ def test_patterns_carry_what_the_models_say(workloads, rule, gpu, seed):
 ])
 def test_small_mixed_fleets_are_proven_and_no_dearer_than_their_parts(workloads, fleet, limits):
     instance = mixed(workloads, fleet=fleet, **limits)
-    whole = provision.solve(instance, time_limit=20, replay=False)
+    whole = provision.solve(instance, time_limit_s=20, replay=False)
     assert whole.status == "optimal"
     for one in fleet[-2:]:
-        part = provision.solve(mixed(workloads, fleet=[one], **limits), time_limit=5, replay=False)
+        part = provision.solve(mixed(workloads, fleet=[one], **limits), time_limit_s=5, replay=False)
         assert part.objective is None or whole.objective <= part.objective + 1e-9
         assert part.bound is None or part.bound >= whole.bound - 1e-9
 
