@@ -89,7 +89,7 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
     columns: list[dict[str, Any]] = []
     lines: list[tuple[Floats, Floats]] = []
     for at, group in enumerate(groups):
-        budget_ms = instance.policy.budget_ms(group.slo_ms) * (1 + LOOSE)
+        budget_ms = group.slo_ms * instance.policy.part_of_slo * (1 + LOOSE)
         for number, name in enumerate(group.models):
             if name not in law.grids or name not in data.models:
                 continue
