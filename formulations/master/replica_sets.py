@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.master.knapsack import CheapestSet, Knapsack
 from provision.formulations.master.program import ReplicaSet
+from provision.formulations.pricing.alone.knapsack import CheapestSet, Knapsack
 from provision.formulations.search.problem import Group, Problem
 from provision.models.base.tolerances import BOUNDARY, DUST, LOOSE, MISSING
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.formulations.master import knapsack
-from provision.formulations.master.knapsack import Knapsack
+from provision.formulations.pricing.alone import knapsack
+from provision.formulations.pricing.alone.knapsack import Knapsack
 
 
 def cheapest(credits, costs, rate, least, most):
