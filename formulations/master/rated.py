@@ -113,6 +113,7 @@ class RatedSearch:
         self.master, self.judge = RestrictedMaster(problem), Judge(problem)
         self.draw = np.random.default_rng(search.seed)
         self.proof = TypeCounts(problem.pools, problem.most_gpus)
+        self.proof.at_least(problem.spread_over)
         self.complete, self.effort = all(one.complete for _, one in oracles), 0
         self.took_s = 0.0
         self.best, self.met = math.inf, np.zeros(0, int)
