@@ -13,7 +13,6 @@ from provision.commands.reading import read_instance
 from provision.draw.words import plural
 from provision.instances.read import read_plan
 from provision.solving.memory import memory_notes
-from provision.verification.second import second_opinion
 from provision.verification.verify import verify
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def _run(options: Namespace) -> int:
     instance = read_instance(options.instance)
     plan = read_plan(options.plan, instance)
     report = verify(instance, plan)
-    second = second_opinion(options.instance, plan) if options.independent else None
+    second = _asked(options, plan) if options.independent else None
     margins = margins_of(instance, plan) if report.ok else []
     if options.json:
         more = {} if second is None else {"independent": second.summary()}
@@ -54,6 +53,13 @@ def _run(options: Namespace) -> int:
         if second is not None:
             print_second(second)
     return 0 if report.ok and (second is None or second.verdict != "violated") else 1
+
+
+def _asked(options: Namespace, plan: Plan) -> Judgement:
+    """The second verifier's opinion; its replays load kernels, so it is imported where it is asked for."""
+    from provision.verification.second import second_opinion
+
+    return second_opinion(options.instance, plan)
 
 
 def print_second(second: Judgement) -> None:
