@@ -264,7 +264,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
         rated = _rated(problem, progress)
         if not progress.proved and (rated is None or math.isfinite(rated.bound)):
             _prove_further(problem, progress)
-            if rated is not None and not rated.complete:
+            if rated is not None and not rated.complete and progress.plan is not None:
                 termination = "completed" if search.left_s > 0 else "time_limit"
             elif not progress.proved:
                 run = Run(problem, progress, NAME, _whole(instance, progress))

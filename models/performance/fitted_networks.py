@@ -161,8 +161,8 @@ def most_busy(network: ClosedNetwork, member: Member, compute: int) -> float:
     sizes = range(1, member.batch + 1)
     busy_s = [network.gpu_ms(size, compute) / (1000 * size) for size in sizes]
     longest_s = list(accumulate(reversed(busy_s), max))[::-1]
-    fill_s = member.fill_ms / 1000
-    return max(longest_s[size - 1] * (min(member.rate_rps, size / fill_s) if size < member.batch else member.rate_rps)
+    per_s = 1000 / member.fill_ms if member.fill_ms > 0 else np.inf
+    return max(longest_s[size - 1] * (min(member.rate_rps, size * per_s) if size < member.batch else member.rate_rps)
                for size in range(1, member.filled + 1))
 
 
