@@ -48,7 +48,7 @@ def _run(options: Namespace) -> int:
         write_text(options.html, render_page(plan, instance, report, standing=standing), options.force)
         print(f"page written to {options.html}", file=sys.stderr)
     if options.json:
-        print_json(_content(plan, instance, standing))
+        print_json(_json(plan, instance, standing))
         return 0
     draw_terminal(plan, instance, standing=standing)
     for line in standing.lines if standing else ():
@@ -56,7 +56,7 @@ def _run(options: Namespace) -> int:
     return 0
 
 
-def _content(plan: Plan, instance: Instance | None, standing: Standing | None) -> dict[str, Any]:
+def _json(plan: Plan, instance: Instance | None, standing: Standing | None) -> dict[str, Any]:
     """The plan, its verdict where its instance is known, and what was proven and replayed of it."""
     return {
         "plan": plan.model_dump(mode="json", exclude_none=True),

@@ -70,14 +70,14 @@ async def save_files(service: Service, request: Request) -> Saved:
 
 async def get_instance(service: Service, request: Request) -> Any:
     """A whole instance by name or digest; as YAML with ``?format=yaml``."""
-    content = await run_in_threadpool(_content, service, request.path_params["name"])
+    content = await run_in_threadpool(_as_stored, service, request.path_params["name"])
     if request.query_params.get("format") != "yaml":
         return content
     text = yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=115)
     return Response(text, media_type="application/yaml")
 
 
-def _content(service: Service, name: str) -> Any:
+def _as_stored(service: Service, name: str) -> Any:
     instance = Givens(service.store, service.settings).find(name)
     if instance is None:
         raise refused(404, f"{name[:80]!r}: neither a shipped nor a stored instance")
