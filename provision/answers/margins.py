@@ -150,16 +150,16 @@ def _more_holds(instance: Instance, one: _Placed, factor: float) -> bool:
 def _judged(instance: Instance, one: _Placed, service: float = 1.0, rate: float = 1.0) -> bool:
     """Whether a replica keeps the latency rule with its service times, or its rate, by a factor.
 
-    Its batcher waits as long as it was told to for the planned service times.
+    Its batcher is told anew how long to wait: what the changed service times leave of the budget. Were it left at the
+    planned delay, every plan whose batches may wait for all that is left would bear nothing.
     """
-    planned = _predicted(instance, one, 1.0)
     found = _predicted(instance, one, rate)
-    if planned is None or found is None:
+    if found is None:
         return False
     workload, rate_rps = instance.workload[one.replica.workload], one.replica.rate_rps * rate
     budget_ms = instance.budget_ms(workload) * (1 + TOLERANCE)
     found = found._replace(latency_ms=found.latency_ms * service, throughput_rps=found.throughput_rps / service)
-    delay_ms = instance.policy.queue_delay_ms(workload.slo_ms, planned.latency_ms)
+    delay_ms = instance.policy.queue_delay_ms(workload.slo_ms, found.latency_ms)
     tail_ms = instance.policy.rule_for(workload).tail_ms(
         one.replica.batch, one.replica.processes, found, rate_rps, delay_ms)
     return (max(found.latency_ms, tail_ms or 0.0) <= budget_ms
