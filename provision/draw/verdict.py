@@ -67,6 +67,10 @@ def _proof(instance: Instance, result: Result) -> str:
     better, unit = _better(instance)
     if result.objective is None or result.bound is None:
         return f"Nothing is proven: method {result.method} tells no bound."
+    if result.status == "refuted":
+        late = ", ".join(result.replay.late) if result.replay else "a workload"
+        bound = f"no plan {better} than {unit.format(result.bound)}"
+        return f"Replays refute it: {late} late beyond chance; proven is only that {bound}."
     if objective_of(instance).proved(result.objective, result.bound):
         return f"Proven: no plan {better}."
     gap = known(relative_gap(result.objective, result.bound))

@@ -42,6 +42,9 @@ BEYOND = 0.01
 """How often a further minute of a workload that is just sure may be beyond its bound."""
 CLEAR = 3.0
 """Standard errors by which the part of late requests must exceed its limit for a plan to count as refuted."""
+CLUSTER = 25
+"""Requests that count as one where there is a single replay, which tells nothing of its spread: late requests come in
+clusters, as long as a queue stays full."""
 SPARE = 0.98
 """A repair plans for this part of the latency that would have been in time in the replay."""
 LEAST_SLO = 0.5
@@ -154,13 +157,20 @@ def unsure(reports: list[SimulationReport], holds: str = "every_minute") -> dict
 def refuted(reports: list[SimulationReport]) -> dict[str, float]:
     """The same of whoever is late in the long run, by all replays together, beyond chance."""
     found: dict[str, float] = {}
+    seconds = reports[0].settings.seconds if reports else 0.0
     for times in _timed(reports):
         late, limit = _late_parts(times), _limit(times)
-        error = late.std(ddof=1) / math.sqrt(len(late)) if len(late) > 1 else math.inf
+        error = late.std(ddof=1) / math.sqrt(len(late)) if len(late) > 1 else _clustered(times[0], limit, seconds)
         if late.mean() > limit + CLEAR * error:
             over_slo = statistics.fmean(one.over_slo for one in times)
             found[times[0].workload] = max(found.get(times[0].workload, 0.0), 1.0, over_slo, _needed(times, limit))
     return found
+
+
+def _clustered(one: SimulatedWorkload, limit: float, seconds: float) -> float:
+    """The standard error of the part of late requests in one replay, were ``limit`` the part that is late."""
+    requests = one.offered_rps * seconds
+    return math.sqrt(limit * (1 - limit) * CLUSTER / requests) if requests > 0 else math.inf
 
 
 def _late_in_minutes(reports: list[SimulationReport]) -> dict[str, float]:

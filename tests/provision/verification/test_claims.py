@@ -189,3 +189,11 @@ def test_audit_a_plan_that_routes_more_than_is_asked_for():
     assert not provision.verify(instance, plan).ok and not provision.verify(instance, exact).ok
     found = provision.solve(instance, time_limit_s=2)
     assert found.verified and found.objective == 4
+
+
+def test_audit_stages_that_come_in_bursts_are_never_called_optimal():
+    """Later stages are planned for Poisson arrivals; where replays show their bursts late, the plan is refuted."""
+    found = provision.solve(provision.read(audited("r5_workflow_bursts")), time_limit_s=4)
+    assert found.status in ("refuted", "feasible", "unknown")
+    late = found.replay is not None and found.replay.over_slo > 2
+    assert not late or found.status == "refuted"
