@@ -20,7 +20,6 @@ from provision.models.base.fields import Record
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.problem.prediction import performance_beside, predict_slice
 from provision.models.traffic.arrivals import Renewal
-from provision.models.traffic.queue_replays import Queue, late_shares
 
 if TYPE_CHECKING:
     from provision.models.performance.fitted_networks import FittedError
@@ -181,6 +180,8 @@ def _largest_cv(instance: Instance, one: _Placed) -> float | None:
     replica, found = one.replica, _predicted(instance, one, 1.0)
     if not instance.policy.rule.random_arrivals or found is None or found.in_turns or not replica.rate_rps:
         return None
+    from provision.models.traffic.queue_replays import Queue, late_shares  # compiled kernels, only where they replay
+
     workload = instance.workload[replica.workload]
     hold_ms = 1000 * replica.batch * replica.processes / found.throughput_rps
     delay = instance.policy.queue_delay_ms(workload.slo_ms, found.latency_ms) / hold_ms

@@ -262,7 +262,11 @@ def test_two_gpu_types_hold_for_the_verifier(actions):
         path = Path(folder) / "policy.npz"
         path.write_bytes(packed(policy))
         result = provision.solve(TWO_TYPES, "inss", policy=str(path))
-    assert (result.status == "feasible") == result.report.ok
+    told_ms = {one.workload: one.latency_ms for one in result.report.predictions}
+    filled_in_time = all(
+        task_latency_ms(1, one.batch, one.rate_rps, told_ms[one.workload]) <= TWO_TYPES.workload[one.workload].slo_ms
+        for _, _, _, one in result.plan.replicas())
+    assert (result.status == "feasible") == (result.report.ok and filled_in_time)
     used = sorted({at for at, _ in actions})
     assert [gpu.gpu for gpu in result.plan.gpus] == ["v100" if at < 2 else "t4" for at in used]
 

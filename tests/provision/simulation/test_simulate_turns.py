@@ -40,9 +40,9 @@ def test_who_has_nothing_due_is_passed_over():
     times = one_row([[0, 4.0, 4.0], [0, 3.0, 3.0], [0, 2.0, 2.0]])
     line = played(times, [(2, 1, 0)] * 3, [[0, 0, 5], [1], [1, 2]], delays_ms=[10.0, 8.0, 10.0])
     # The first has the turn until 4; the second is due at 9 only, so the third follows, until 6.
-    assert sojourns_ms(line, 0).tolist() == [4, 4, 14]
-    assert sojourns_ms(line, 2).tolist() == [5, 4]
-    assert sojourns_ms(line, 1).tolist() == [11]
+    assert sojourns_ms(line, 0) == pytest.approx([4, 4, 14], abs=1e-5)
+    assert sojourns_ms(line, 2) == pytest.approx([5, 4], abs=1e-5)
+    assert sojourns_ms(line, 1) == pytest.approx([11], abs=1e-5)
 
 
 def test_two_rings_and_a_neighbour_do_not_wait_for_each_other():
