@@ -1,58 +1,122 @@
-"""How VELTAIR's gains depend on what had to be guessed, and on the seed.
+"""VELTAIR's gains over layer-wise scheduling, and how they depend on the seed and on what had to be guessed.
 
-Run as ``python benchmarks/papers/veltair.py [--queries N]``. Capacities on the mixed load, relative to layer-wise
-scheduling: as shipped with three seeds, then with other parts of the QoS planned for, with half and twice the live part
-of L3, and on the CPU calibrated to the paper's gains, as it is and with bandwidth to L3 low enough that layers take two
-versions.
+Run as ``python benchmarks/papers/veltair.py [--queries N] [--seeds S ...] [--first N] [--parts P ...]``.
+
+- ``gains``: capacities by class of load (figure 12) on the CPU of the published layer times and on that calibrated to
+  the paper's gains, with BERT on 384 tokens, as in the public program, and on 128; every seed.
+- ``guesses``: on the mixed load and the first seed, other parts of the QoS planned for, half and twice the live part
+  of L3, all bandwidths of L3 and of DRAM a tenth up and down, the same for the micro-kernel's efficiency, and L3 slow
+  enough that layers take several versions.
+- ``shapes``: how many of the paper's shapes come out, by seed, CPU and tokens.
 """
 
 import argparse
-from itertools import islice
+from itertools import islice, product
 
 import numpy as np
+import results
 
 from provision.commands.common import print_table
 from provision.heuristics.veltair.profile import PLANNED
-from provision.heuristics.veltair.veltair import Machine
-from provision.models.cpu.cpu import CALIBRATED, PUBLISHED
-from provision.models.cpu.networks import networks
+from provision.heuristics.veltair.veltair import PREMA, PREMA_PRINTED, Machine
+from provision.models.cpu.cpu import CALIBRATED, CPUS, PUBLISHED
+from provision.models.cpu.networks import BERT_TOKENS, networks
+from provision.studies.veltair.shapes import shapes
+from provision.studies.veltair.study import FIGURES, MIX, Study
 
 SLOW_L3 = 0.48
-SCHEDULERS = ("model-wise", "blocks-6", "blocks-11", "veltair-as", "veltair-ac", "veltair-full", "prema")
+TOKENS = (BERT_TOKENS, 128)
+BASE = "layer-wise"
+SCHEDULERS = ("model-wise", "blocks-6", "blocks-11", "veltair-as", "veltair-ac", "veltair-full", "veltair-printed",
+              PREMA, PREMA_PRINTED)
+CLASSES = ("light", "medium", "heavy", MIX)
+PARTS = ("gains", "guesses", "shapes")
+NUDGED = ("efficiency", "core_l3_bps", "dram_bps", "crowded")
 
 
 def main():
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--queries", type=int, default=2000)
-    parser.add_argument("--first", type=int, metavar="N", help="only the first N variants")
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--parts", nargs="*", default=PARTS, choices=PARTS)
+    parser.add_argument("--first", type=int, metavar="N", help="only the first N rows of every part")
+    results.add_results(parser)
     options = parser.parse_args()
-    columns = ["variant", "layers of several versions", "layer-wise rps", *SCHEDULERS]
-    print_table(columns, [row(*variant, options.queries) for variant in islice(variants(), options.first)])
+    makers = {"gains": gains, "guesses": guesses, "shapes": shape_counts}
+    for part in options.parts:
+        columns, rows = makers[part](options)
+        found = list(islice(rows, options.first))
+        print_table(columns, [[f"{cell:+.0%}" if isinstance(cell, float) else cell for cell in row] for row in found])
+        results.write(options.results, f"veltair-{part}", columns, found, options.seeds)
 
 
-def variants():
-    """What to vary: (name, machine settings, seed)."""
-    for seed in range(3):
-        yield f"as shipped, seed {seed}", {}, seed
+def gains(options):
+    """Columns and rows: gains over layer-wise scheduling by CPU, tokens, class and seed, and over the seeds."""
+    def rows():
+        for cpu, tokens in product(CPUS, TOKENS):
+            machine = Machine(networks(tokens).values(), CPUS[cpu])
+            found = [_by_class(machine, options.queries, seed) for seed in options.seeds]
+            for name in CLASSES:
+                each = np.array([one[name] for one in found])
+                yield from ([cpu, tokens, name, str(seed), *row] for seed, row in zip(options.seeds, each, strict=True))
+                for told in ("mean", "min", "max"):
+                    yield [cpu, tokens, name, told, *getattr(each, told)(axis=0)]
+
+    return ["cpu", "bert_tokens", "load", "seed", *SCHEDULERS], rows()
+
+
+def _by_class(machine, queries, seed):
+    """Per class the mean gain of every scheduler over the class's networks; that on the mixed load."""
+    names = [network.name for network in machine.networks]
+    by_load = {name: _gains(machine, np.array([at]), queries, seed) for at, name in enumerate(names)}
+    weight = {network.name: network.weight for network in machine.networks}
+    found = {one: np.mean([by_load[name] for name in names if weight[name] == one], axis=0) for one in CLASSES[:-1]}
+    return found | {MIX: _gains(machine, np.arange(len(names)), queries, seed)}
+
+
+def _gains(machine, served, queries, seed):
+    """Gain of every scheduler on one load."""
+    load = machine.load(served, queries, seed)
+    base_rps = machine.capacity_rps(BASE, load)
+    return np.array([machine.capacity_rps(scheduler, load) / base_rps - 1 for scheduler in SCHEDULERS])
+
+
+def guesses(options):
+    """Columns and rows: gains on the mixed load, by what is guessed otherwise."""
+    def rows():
+        for name, settings in _variants():
+            machine = Machine(networks().values(), **settings)
+            several = (machine.catalogue.kept > 1).mean()
+            served = np.arange(len(machine.networks))
+            yield [name, *_gains(machine, served, options.queries, options.seeds[0]), float(several)]
+
+    return ["variant", *SCHEDULERS, "layers_of_several_versions"], rows()
+
+
+def _variants():
+    """What to vary: (name, machine settings)."""
+    yield "as shipped", {}
     for planned in (0.6, 0.7, 0.9):
-        yield f"{planned:.0%} of the QoS planned, not {PLANNED:.0%}", {"planned": planned}, 0
+        yield f"{planned:.0%} of the QoS planned, not {PLANNED:.0%}", {"planned": planned}
     for factor in (0.5, 2):
-        cpu = PUBLISHED._replace(live_bytes=factor * PUBLISHED.live_bytes)
-        yield f"{factor} times the live L3", {"cpu": cpu}, 0
-    yield "calibrated", {"cpu": CALIBRATED}, 0
+        yield f"{factor:g} times live_bytes", {"cpu": PUBLISHED._replace(live_bytes=factor * PUBLISHED.live_bytes)}
+    for field, factor in product(NUDGED, (0.9, 1.1)):
+        yield f"{factor:g} times {field}", {"cpu": PUBLISHED._replace(**{field: factor * getattr(PUBLISHED, field)})}
     slow = CALIBRATED._replace(core_l3_bps=SLOW_L3 * CALIBRATED.core_l3_bps)
-    yield f"calibrated, {SLOW_L3} times the bandwidth to L3", {"cpu": slow}, 0
+    yield f"calibrated and {SLOW_L3:g} times core_l3_bps", {"cpu": slow}
 
 
-def row(name, settings, seed, queries):
-    """Capacities of one variant."""
-    machine = Machine(networks().values(), **settings)
-    load = machine.load(np.arange(len(machine.networks)), queries, seed)
-    base_rps = machine.capacity_rps("layer-wise", load)
-    gains = (machine.capacity_rps(scheduler, load) / base_rps - 1 for scheduler in SCHEDULERS)
-    several = f"{(machine.catalogue.kept > 1).sum()} of {len(machine.catalogue.kept)}"
-    return [name, several, round(base_rps, 1), *(f"{gain:+.0%}" for gain in gains)]
+def shape_counts(options):
+    """Columns and rows: how many of the paper's shapes come out."""
+    def rows():
+        for cpu, tokens, seed in product(CPUS, TOKENS, options.seeds):
+            study = Study(options.queries, seed, served=networks(tokens), cpu=CPUS[cpu])
+            found = {part: getattr(study, f"figure_{part}")() for parts in FIGURES.values() for part in parts}
+            judged = shapes(found)
+            yield [cpu, tokens, seed, sum(shape.holds for shape in judged), len(judged)]
+
+    return ["cpu", "bert_tokens", "seed", "come_out", "of"], rows()
 
 
 if __name__ == "__main__":

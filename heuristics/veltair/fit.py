@@ -18,7 +18,7 @@ from scipy.optimize import least_squares
 
 from provision.heuristics.veltair.versions import candidates_of
 from provision.models.cpu.cpu import PUBLISHED, core_scaling
-from provision.models.cpu.networks import networks
+from provision.models.cpu.networks import BERT_TOKENS, MEASURED_TOKENS, networks
 
 if TYPE_CHECKING:
     from provision.models.base.arrays import Floats
@@ -91,7 +91,7 @@ def by_network(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for name, cores in dict.fromkeys((row["network"], row["cores"]) for row in rows):
         mine = {row["layer"]: row for row in rows if (row["network"], row["cores"]) == (name, cores)}
-        often, errors = Counter(networks()[name].firsts), np.abs([row["error"] for row in mine.values()])
+        often, errors = Counter(networks(MEASURED_TOKENS)[name].firsts), np.abs([row["error"] for row in mine.values()])
         measured_ms, predicted_ms = (
             sum(mine[layer][column] * often[layer] for layer in often) if set(often) == set(mine) else None
             for column in ("measured_ms", "predicted_ms")
@@ -102,20 +102,22 @@ def by_network(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def measured_networks(times: LayerTimes) -> dict[str, Network]:
+def measured_networks(times: LayerTimes, bert_tokens: int = BERT_TOKENS) -> dict[str, Network]:
     """The shipped networks, their layers with the effort that they were measured to take on one core.
 
-    Efforts are relative to the mean of REFERENCE by operations: the modelled CPU's efficiency is set to that network.
+    BERT is on so many tokens. Efforts are relative to the mean of REFERENCE by operations: the modelled CPU's
+    efficiency is set to that network.
     """
     rows = compared(times, fit_cpu(times))
     ratio = {(row["network"], row["layer"]): 1 / (1 + row["error"]) for row in rows if row["cores"] == 1}
+    served = networks(bert_tokens)
     efforts = {name: [ratio.get((name, first), 1.0) for first in network.firsts]
-               for name, network in networks().items()}
-    mean = np.average(efforts[REFERENCE], weights=[layer.flops for layer in networks()[REFERENCE].layers])
+               for name, network in served.items()}
+    mean = np.average(efforts[REFERENCE], weights=[layer.flops for layer in served[REFERENCE].layers])
     return {
         name: network._replace(layers=tuple(
             layer._replace(effort=float(effort / mean))
             for layer, effort in zip(network.layers, efforts[name], strict=True)
         ))
-        for name, network in networks().items()
+        for name, network in served.items()
     }

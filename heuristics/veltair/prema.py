@@ -4,6 +4,10 @@ Followed: one query at a time has the whole CPU. Waiting queries collect tokens 
 no fewer than the most tokens, rounded down to a priority level, are candidates; of them the one with the shortest
 estimated time left runs. Guessed: all priorities are equal, the levels are 0, 1, 3 and 9; queries may be changed
 after every layer, at no cost (the paper's checkpoints cost little), in favour of PREMA.
+
+A query's tokens are its slowdown so far. As printed, they are all the slowdowns that it had whenever one was chosen,
+added up on top of its priority: tokens then grow with the square of the wait, and soon nearly all that wait are
+candidates. ``added`` tells the two apart.
 """
 
 from __future__ import annotations
@@ -20,14 +24,18 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Floats, Ints
 
 TOKEN_LEVELS = np.array([0.0, 1.0, 3.0, 9.0])
+PRIORITY = 1.0
 
 
 @compiled
-def play_prema(arrival_s: Floats, networks: Ints, catalogue: Catalogue, cores: int, most_late: int, log: Log) -> None:
+def play_prema(
+    arrival_s: Floats, networks: Ints, catalogue: Catalogue, cores: int, most_late: int, log: Log, added: bool = False
+) -> None:
     """Play all queries, or until more than ``most_late`` of them have missed their QoS; see ``veltair_events.play``."""
     until_s = catalogue.until_s[-1, cores - 1]
     layer = np.array([catalogue.first[network] for network in networks])
     line = np.empty(len(arrival_s), np.int64)
+    tokens = np.full(len(arrival_s), PRIORITY) if added else np.zeros(len(arrival_s))
     present = upcoming = late = 0
     now_s = 0.0
     while upcoming < len(arrival_s) or present > 0:
@@ -36,7 +44,7 @@ def play_prema(arrival_s: Floats, networks: Ints, catalogue: Catalogue, cores: i
         while upcoming < len(arrival_s) and arrival_s[upcoming] <= now_s:
             line[present] = upcoming
             present, upcoming = present + 1, upcoming + 1
-        at = chosen(line[:present], layer, now_s, arrival_s, networks, catalogue.first, until_s)
+        at = chosen(line[:present], layer, now_s, arrival_s, networks, catalogue.first, until_s, tokens, added)
         query = line[at]
         layer_s = until_s[layer[query] + 1] - until_s[layer[query]]
         now_s += layer_s
@@ -53,14 +61,17 @@ def play_prema(arrival_s: Floats, networks: Ints, catalogue: Catalogue, cores: i
 
 @compiled
 def chosen(
-    line: Ints, layer: Ints, now_s: float, arrival_s: Floats, networks: Ints, first: Ints, until_s: Floats
+    line: Ints, layer: Ints, now_s: float, arrival_s: Floats, networks: Ints, first: Ints, until_s: Floats,
+    tokens: Floats, added: bool
 ) -> int:
-    """Where the query that runs next stands in the line."""
-    tokens, left_s = np.empty(len(line)), np.empty(len(line))
+    """Where the query that runs next stands in the line; ``tokens`` by query are brought up to date."""
+    left_s = np.empty(len(line))
     for at, query in enumerate(line):
         begin_s, end_s = until_s[first[networks[query]]], until_s[first[networks[query] + 1]]
         worked_s = until_s[layer[query]] - begin_s
-        tokens[at] = (now_s - arrival_s[query] - worked_s) / (end_s - begin_s)
+        slowdown = (now_s - arrival_s[query] - worked_s) / (end_s - begin_s)
+        tokens[query] = tokens[query] + slowdown if added else slowdown
         left_s[at] = end_s - until_s[layer[query]]
-    fewest = TOKEN_LEVELS[max(np.searchsorted(TOKEN_LEVELS, tokens.max(), side="right") - 1, 0)]
-    return int(np.argmin(np.where(tokens >= min(fewest, tokens.max()), left_s, np.inf)))
+    held = tokens[line]
+    fewest = TOKEN_LEVELS[max(np.searchsorted(TOKEN_LEVELS, held.max(), side="right") - 1, 0)]
+    return int(np.argmin(np.where(held >= min(fewest, held.max()), left_s, np.inf)))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from provision.models.cpu.layers import Network
 
 WHOLE_MODEL = 10**6
-PREMA = "prema"
+PREMA, PREMA_PRINTED = "prema", "prema-printed"
 SCHEDULERS = {
     "model-wise": Rules(WHOLE_MODEL, whole=True, compiled=False),
     "layer-wise": Rules(1, whole=False, compiled=False),
@@ -38,12 +38,13 @@ SCHEDULERS = {
     "blocks-11": Rules(11, whole=False, compiled=False),
     "blocks-27": Rules(27, whole=False, compiled=False),
     PREMA: None,
+    PREMA_PRINTED: None,
     "veltair-as": Rules(ADAPTIVE, whole=False, compiled=False),
     "veltair-ac": Rules(1, whole=False, compiled=True),
     "veltair-full": Rules(ADAPTIVE, whole=False, compiled=True),
     "veltair-printed": Rules(PRINTED, whole=False, compiled=True),
 }
-"""Rules by name; ``veltair-printed`` is FULL with Algorithm 2 as printed."""
+"""Rules by name; ``veltair-printed`` is FULL with Algorithm 2 as printed, ``prema-printed`` adds tokens up."""
 SATISFIED = 0.95
 UNREACHABLE = 1.5
 """Times the rate at which layer-wise work alone fills all cores: more than any scheduler serves."""
@@ -147,7 +148,7 @@ class Machine:
         start_s, late = load.arrival / rate_rps, count if most_late is None else most_late
         rules = SCHEDULERS[scheduler]
         if rules is None:
-            play_prema(start_s, load.networks, self.catalogue, self.cpu.cores, late, log)
+            play_prema(start_s, load.networks, self.catalogue, self.cpu.cores, late, log, scheduler == PREMA_PRINTED)
         else:
             play(start_s, load.networks, self.catalogue, rules, self.cpu, self.proxy.weights, late, log)
         return QueryTimes(log.finish_s - start_s, self.catalogue.qos_s[load.networks], log.core_s, *log.counts.tolist())

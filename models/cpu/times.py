@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from provision.models.base.fields import Fraction, Name, NonNegative, Number, Positive, PositiveCount, Record, Text
 from provision.models.base.fields import Version as FileVersion
-from provision.models.cpu.networks import networks
+from provision.models.cpu.networks import MEASURED_TOKENS, networks
 
 if TYPE_CHECKING:
     from provision.models.cpu.layers import Layer
@@ -64,8 +64,8 @@ class LayerTimes(Record):
     @model_validator(mode="after")
     def _known_layers(self) -> Self:
         for row in self.times:
-            if row.network not in networks():
-                raise ValueError(f"times: no network {row.network!r} ships; there are {', '.join(networks())}")
+            if row.network not in self.shapes:
+                raise ValueError(f"times: no network {row.network!r} ships; there are {', '.join(self.shapes)}")
             if row.layer not in self.shapes[row.network]:
                 raise ValueError(f"times: {row.network} has no layer {row.layer!r}")
         if len(self.median_ms) < len(self.times):
@@ -79,7 +79,8 @@ class LayerTimes(Record):
     @cached_property
     def shapes(self) -> dict[str, dict[str, Layer]]:
         """Layers by network and name."""
-        return {name: {layer.name: layer for layer in network.layers} for name, network in networks().items()}
+        return {name: {layer.name: layer for layer in network.layers}
+                for name, network in networks(MEASURED_TOKENS).items()}
 
     @cached_property
     def median_ms(self) -> dict[tuple[str, str, str, int, float], float]:

@@ -12,6 +12,7 @@ from provision.heuristics.veltair.fit import measured_networks
 from provision.instances.files.files import check_writable, write_text
 from provision.models.base.errors import InputError
 from provision.models.cpu.cpu import CPUS
+from provision.models.cpu.networks import BERT_TOKENS, networks
 from provision.studies.veltair.layer_times import read_layer_times
 from provision.studies.veltair.shapes import differences, shapes
 from provision.studies.veltair.study import FIGURES, Study, searches
@@ -37,6 +38,8 @@ def add_veltair(parser: ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the arrivals (default: 0)")
     parser.add_argument("--cpu", default="published", choices=(*CPUS,),
                         help="published: fitted to VELTAIR's layer times (default); calibrated: to its gains")
+    parser.add_argument("--bert-tokens", type=int, default=BERT_TOKENS, metavar="N",
+                        help=f"length of bert-large's queries (default: {BERT_TOKENS}, as in VELTAIR's program)")
     parser.add_argument("--measured", metavar="F",
                         help="layers as efficient as measured: a file of profile-layers or a shipped name")
     parser.add_argument("--out", metavar="DIR", help="write the tables (.csv) and pictures (.png) here")
@@ -50,8 +53,9 @@ def _run(options: Namespace) -> int:
     _check(options, figures)
     times = read_layer_times(options.measured) if options.measured else None
     with counting("searching for capacities", searches(figures)) as advance:
-        study = Study(options.queries, options.seed, advance, measured_networks(times) if times else None,
-                      CPUS[options.cpu])
+        tokens = options.bert_tokens
+        served = measured_networks(times, tokens) if times else networks(tokens)
+        study = Study(options.queries, options.seed, advance, served, CPUS[options.cpu])
         found = {part: getattr(study, f"figure_{part}")() for parts in figures.values() for part in parts}
     judged, why = shapes(found), differences(figures)
     files = _write(found, Path(options.out), options.force) if options.out else []
@@ -59,7 +63,7 @@ def _run(options: Namespace) -> int:
         tables = {f"figure_{part}": rows for part, rows in found.items()}
         print_json(tables | {"shapes": [shape._asdict() for shape in judged], "differences": why,
                              "queries": options.queries, "seed": options.seed, "cpu": options.cpu,
-                             "measured": options.measured, "files": files})
+                             "bert_tokens": options.bert_tokens, "measured": options.measured, "files": files})
     else:
         _print(times, found, judged, why, files)
     return 0 if all(shape.holds for shape in judged) else 1
@@ -69,6 +73,8 @@ def _check(options: Namespace, figures: Mapping[str, Sequence[str]]) -> None:
     """Complain before the work."""
     if options.queries < FEWEST_QUERIES:
         raise InputError(f"--queries {options.queries}: should be at least {FEWEST_QUERIES}, to tell 95 % of them")
+    if options.bert_tokens < 1:
+        raise InputError(f"--bert-tokens {options.bert_tokens}: should be 1 or more")
     if options.seed < 0:
         raise InputError(f"--seed {options.seed}: should be 0 or more")
     if options.out:

@@ -11,7 +11,7 @@ from provision.instances.files.files import check_writable, validate
 from provision.instances.read import write
 from provision.models.base.errors import InputError
 from provision.models.base.options import listed
-from provision.models.cpu.networks import networks
+from provision.models.cpu.networks import MEASURED_TOKENS, networks
 from provision.models.cpu.times import LayerTimes
 from provision.studies.veltair.cpu import measured_cpu, usable_cores
 from provision.studies.veltair.layer_timing import jobs, measure, settings
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from provision.models.cpu.layers import Network
     from provision.studies.veltair.layer_timing import Setting
 
+MEASURED = networks(MEASURED_TOKENS)
+"""What can be measured, by name."""
+
 
 def add_profile_layers(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"default: all, {', '.join(networks())}")
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"default: all, {', '.join(MEASURED)}")
     parser.add_argument("--cores", metavar="N,N", help="default: 1, 2, ... to all that may be used")
     parser.add_argument("--levels", default="0,0.5,1", metavar="L,L",
                         help="parts of the time that the background streams (default: 0,0.5,1)")
@@ -64,9 +67,9 @@ def _run(options: Namespace) -> int:
 
 def _networks(names: Sequence[str]) -> list[Network]:
     """The shipped networks of these names; all without names."""
-    for unknown in set(names) - set(networks()):
-        raise InputError(f"network {unknown!r}: none of this name ships; there are {', '.join(networks())}")
-    return [network for name, network in networks().items() if name in (names or networks())]
+    for unknown in set(names) - set(MEASURED):
+        raise InputError(f"network {unknown!r}: none of this name ships; there are {', '.join(MEASURED)}")
+    return [network for name, network in MEASURED.items() if name in (names or MEASURED)]
 
 
 def _settings(options: Namespace, usable: int) -> list[Setting]:

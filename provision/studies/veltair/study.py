@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from provision.heuristics.veltair.blocks import block_end, blocks_of, first_pivot, threshold
-from provision.heuristics.veltair.veltair import PREMA, Machine
+from provision.heuristics.veltair.veltair import PREMA, PREMA_PRINTED, Machine
 from provision.heuristics.veltair.versions import MOST_VERSIONS
 from provision.models.cpu.cpu import PUBLISHED
 from provision.models.cpu.networks import networks
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 BLOCKS = {"blocks-6": 6, "blocks-11": 11, "blocks-27": 27}
 FIXED = ("model-wise", "layer-wise", *BLOCKS)
 EVALUATED = ("layer-wise", "veltair-as", "veltair-ac", "veltair-full")
-OTHERS = ("model-wise", "blocks-6", "blocks-11", PREMA, "veltair-printed")
+OTHERS = ("model-wise", "blocks-6", "blocks-11", PREMA, PREMA_PRINTED, "veltair-printed")
 RATES_RPS = (50, 100, 125, 150, 175, 200, 225, 250, 300)
 LOADS = (0.25, 0.5, 0.75)
 MOST_TENANTS = 5

@@ -17,7 +17,7 @@ from provision.instances.read import write
 from provision.models.base.errors import InputError
 from provision.models.cpu.cpu import alone_s
 from provision.models.cpu.layers import Layer, Network, conv, dense, depthwise
-from provision.models.cpu.networks import networks
+from provision.models.cpu.networks import MEASURED_TOKENS, networks
 from provision.models.cpu.slowdowns import by_level, fit_proxy
 from provision.models.cpu.times import LayerTimes, MeasuredCpu
 from provision.studies.veltair import cpu
@@ -40,8 +40,9 @@ def made(times, background=()):
 
 def layers_of(*names):
     """(network's name, Layer) of every shape of networks."""
+    made = networks(MEASURED_TOKENS)
     return [(name, layer) for name in names for layer, first in
-            zip(networks()[name].layers, networks()[name].firsts, strict=True) if layer.name == first]
+            zip(made[name].layers, made[name].firsts, strict=True) if layer.name == first]
 
 
 @cache
@@ -72,7 +73,7 @@ def test_the_cpu_that_made_the_times_is_found(ideal):
     assert all(abs(row["error"]) < 1e-6 and row["version"] == "whole" for row in rows)
     totals = {(row["network"], row["cores"]): row for row in by_network(rows)}
     for (name, cores), row in totals.items():
-        whole_ms = sum(time_ms(layer, cores) for layer in networks()[name].layers)
+        whole_ms = sum(time_ms(layer, cores) for layer in networks(MEASURED_TOKENS)[name].layers)
         assert row["measured_ms"] == pytest.approx(whole_ms) and row["predicted_ms"] == pytest.approx(whole_ms)
 
 

@@ -1,0 +1,83 @@
+"""Fills the tables of the documents from result files.
+
+Run as ``python benchmarks/papers/pages.py [--check]``. A page has its tables between ``<!-- table: NAME -->`` and
+``<!-- end -->``; ``benchmarks/tables/NAME.md`` is the table with figures left open, each as ``{file, key, ...,
+column:format}``: the row of ``benchmarks/results/file.csv`` whose first columns have these keys, and how its number is
+shown (as Python's format does; as it stands in the file where no format is given). ``--check`` writes nothing and ends
+with exit 1 when a page and the files differ.
+"""
+
+import argparse
+import re
+import sys
+from functools import cache
+from pathlib import Path
+
+import results
+
+DOCS = results.ROOT / "docs"
+TABLES = results.ROOT / "benchmarks/tables"
+BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+FIGURE = re.compile(r"\{([\w-]+), ([^{}:]+)(?::([^{}]*))?\}")
+
+
+class UnknownFigureError(Exception):
+    """A table asks for what no result file has."""
+
+
+@cache
+def result(name: str) -> results.Result:
+    """A result file by name."""
+    path = results.FOLDER / f"{name}.csv"
+    if not path.exists():
+        raise UnknownFigureError(f"no result file {name}.csv")
+    return results.read(path)
+
+
+def figure(name: str, keys: str, form: str | None) -> str:
+    """One figure of a result file as a table shows it."""
+    found = result(name)
+    *wanted, column = keys.split(", ")
+    rows = [row for row in found.rows if [row[key] for key in found.columns[: len(wanted)]] == wanted]
+    if len(rows) != 1 or column not in found.columns:
+        raise UnknownFigureError(f"{name}.csv has {len(rows)} rows {wanted} and the columns {found.columns}: {column}")
+    text = rows[0][column]
+    return format(float(text), form) if form else text
+
+
+def filled(name: str) -> str:
+    """A table with its figures."""
+    return FIGURE.sub(lambda found: figure(*found.groups()), (TABLES / f"{name}.md").read_text())
+
+
+def rewritten(text: str) -> str:
+    """A page with its tables as the result files have them."""
+    return BLOCK.sub(lambda block: block[1] + filled(block[2]) + block[4], text)
+
+
+def tables(page: Path) -> list[str]:
+    """Names of the tables of a page."""
+    return [name for _, name, *_ in BLOCK.findall(page.read_text())]
+
+
+def differing() -> list[Path]:
+    """The pages that say something else than the result files."""
+    return [page for page in sorted(DOCS.glob("*.md")) if rewritten(page.read_text()) != page.read_text()]
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    stale = differing()
+    for page in stale:
+        print(f"{page.relative_to(results.ROOT)}: " + ("differs from the result files" if options.check else "written"))
+        if not options.check:
+            page.write_text(rewritten(page.read_text()))
+    print(f"{len(stale)} pages differ")
+    return 1 if stale and options.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Result files: what a benchmark found, with the command, seeds, versions and commit that it was found with.
+
+A benchmark that has results for the documents takes ``--results DIR`` and writes ``DIR/NAME.csv`` there: lines that
+begin with ``#`` say how it was run, a CSV table follows. ``pages.py`` beside this file fills the documents' tables from
+these files, and a test fails when a table says something else.
+"""
+
+import csv
+import io
+import platform
+import shlex
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "benchmarks/results"
+PACKAGES = ("numpy", "scipy", "PuLP", "ortools", "numba")
+HEADER = ("command", "seeds", "versions", "commit")
+MARK = "# "
+
+
+class Result(NamedTuple):
+    """A result file: how it came about, by HEADER, its columns, and its rows as dicts of texts."""
+
+    header: dict[str, str]
+    columns: list[str]
+    rows: list[dict[str, str]]
+
+
+def add_results(parser: ArgumentParser) -> None:
+    """Declare ``--results``."""
+    parser.add_argument("--results", metavar="DIR", help="write result files here")
+
+
+def write(folder: str | None, name: str, columns: Sequence[str], rows: Iterable[Sequence[object]],
+          seeds: Iterable[int] = ()) -> None:
+    """Write a result file, where a folder is given.
+
+    Parameters
+    ----------
+    folder
+        Where to; None for nowhere.
+    name
+        That of the file, without its ending.
+    columns, rows
+        The table; the first columns tell its rows apart.
+    seeds
+        Those that its numbers depend on.
+    """
+    if folder is None:
+        return
+    text = io.StringIO()
+    told = dict(zip(HEADER, (_command(), " ".join(map(str, seeds)) or "none", _versions(), _commit()), strict=True))
+    text.writelines(f"{MARK}{key}: {value}\n" for key, value in told.items())
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(columns)
+    table.writerows(["" if cell is None else _cell(cell) for cell in row] for row in rows)
+    path = Path(folder) / f"{name}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text.getvalue())
+
+
+def read(path: Path) -> Result:
+    """A result file."""
+    lines = path.read_text().splitlines()
+    told = [line.removeprefix(MARK) for line in lines if line.startswith(MARK)]
+    rows = list(csv.DictReader(line for line in lines if not line.startswith(MARK)))
+    return Result(dict(line.split(": ", 1) for line in told), list(rows[0]) if rows else [], rows)
+
+
+def _cell(cell: object) -> object:
+    """Six digits tell a float."""
+    return f"{cell:.6g}" if isinstance(cell, float) else cell
+
+
+def _command() -> str:
+    script = Path(sys.argv[0]).resolve()
+    shown = script.relative_to(ROOT) if script.is_relative_to(ROOT) else script.name
+    return shlex.join(["python", str(shown), *sys.argv[1:]])
+
+
+def _versions() -> str:
+    return ", ".join([f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in PACKAGES)])
+
+
+def _commit() -> str:
+    """The commit that ran, and whether files that are neither documents nor results have changed since."""
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    ours = (":!docs", ":!benchmarks/results", ":!benchmarks/tables", ":!CHANGELOG.md")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *ours)
+    return git("log", "-1", "--format=%h %cs") + (" and changes" if changed else "")

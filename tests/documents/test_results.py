@@ -1,0 +1,60 @@
+"""The documents' tables say what the result files say, and every result file tells how it came about."""
+
+import pages
+import pytest
+import results
+
+FILES = sorted(results.FOLDER.glob("*.csv"))
+TABLES = sorted(path.stem for path in pages.TABLES.glob("*.md"))
+
+
+@pytest.fixture
+def at(tmp_path, monkeypatch):
+    """Folders of their own for pages, tables and result files."""
+    for name in ("DOCS", "TABLES"):
+        monkeypatch.setattr(pages, name, tmp_path)
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    pages.result.cache_clear()
+    yield tmp_path
+    pages.result.cache_clear()
+
+
+def test_pages_say_what_the_result_files_say():
+    assert pages.differing() == []
+
+
+def test_every_table_is_on_one_page():
+    assert sorted(name for page in pages.DOCS.glob("*.md") for name in pages.tables(page)) == TABLES
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_result_file_tells_how_it_came_about(path):
+    found = results.read(path)
+    assert tuple(found.header) == results.HEADER and all(found.header.values())
+    assert found.header["command"].startswith("python benchmarks/")
+    assert (results.ROOT / found.header["command"].split()[1]).exists()
+    assert found.rows and all(None not in row and None not in row.values() for row in found.rows)
+
+
+def test_every_result_file_is_shown():
+    texts = [(pages.TABLES / f"{name}.md").read_text() for name in TABLES]
+    shown = {name for text in texts for name, *_ in pages.FIGURE.findall(text)}
+    assert shown == {path.stem for path in FILES}
+
+
+def test_a_page_that_says_something_else_is_found(at):
+    results.write(str(at), "speed", ("case", "seed", "rps"), [("a", 0, 12.5), ("a", 1, 1234.5)], seeds=(0, 1))
+    (at / "fast.md").write_text("| {speed, a, 0, rps:.1f} | {speed, a, 1, rps:,.0f} | {speed, a, 1, seed} |\n")
+    page = at / "page.md"
+    page.write_text("x\n<!-- table: fast -->\n| 12.6 | 1,234 | 1 |\n<!-- end -->\ny\n")
+    assert page in pages.differing()
+    page.write_text(pages.rewritten(page.read_text()))
+    assert page.read_text() == "x\n<!-- table: fast -->\n| 12.5 | 1,234 | 1 |\n<!-- end -->\ny\n"
+    assert page not in pages.differing()
+
+
+def test_a_figure_that_no_file_has_is_named(at):
+    results.write(str(at), "speed", ("case", "rps"), [("a", 1.0)])
+    (at / "fast.md").write_text("{speed, b, rps}\n")
+    with pytest.raises(pages.UnknownFigureError, match=r"speed.csv has 0 rows \['b'\]"):
+        pages.filled("fast")
