@@ -55,7 +55,7 @@ def write(folder: str | None, name: str, columns: Sequence[str], rows: Iterable[
     if folder is None:
         return
     text = io.StringIO()
-    told = dict(zip(HEADER, (_command(), " ".join(map(str, seeds)) or "none", _versions(), _commit()), strict=True))
+    told = dict(zip(HEADER, (_command(), " ".join(map(str, seeds)) or "none", _versions(), COMMIT), strict=True))
     text.writelines(f"{MARK}{key}: {value}\n" for key, value in told.items())
     table = csv.writer(text, lineterminator="\n")
     table.writerow(columns)
@@ -96,3 +96,7 @@ def _commit() -> str:
     ours = (":!docs", ":!benchmarks/results", ":!benchmarks/tables", ":!CHANGELOG.md")
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *ours)
     return git("log", "-1", "--format=%h %cs") + (" and changes" if changed else "")
+
+
+COMMIT = _commit()
+"""What runs, also when files change meanwhile."""
