@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from provision import draw as draw
     from provision.applier.execute import Permissions as Permissions
-    from provision.applier.operations import RunOutcome as RunOutcome
+    from provision.applier.outcome import RunOutcome as RunOutcome
     from provision.applier.verified import apply as apply
     from provision.comparing.compare import compare as compare
     from provision.exporters.export import export as export
@@ -61,7 +61,7 @@ _HOMES = {
     "Result": "models.plans.result",
     "Search": "models.problem.search",
     "SimulationReport": "models.plans.simulation_report",
-    "RunOutcome": "applier.operations",
+    "RunOutcome": "applier.outcome",
     "Slice": "models.plans.plan",
     "UnsupportedError": "models.base.errors",
     "Violation": "models.plans.report",

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from provision.applier.execute import Permissions as Permissions
-    from provision.applier.operations import RunOutcome as RunOutcome
     from provision.applier.operations import apply as apply
     from provision.applier.operations import apply_last as apply_last
     from provision.applier.operations import default_state as default_state
     from provision.applier.operations import difference as difference
     from provision.applier.operations import rollback as rollback
     from provision.applier.operations import status as status
+    from provision.applier.outcome import RunOutcome as RunOutcome
     from provision.applier.target import Commands as Commands
 
 __all__ = [
     "Commands", "Permissions", "RunOutcome", "apply", "apply_last", "default_state", "difference", "rollback", "status",
 ]
-_HOMES = {"Commands": "target", "Permissions": "execute"}
+_HOMES = {"Commands": "target", "Permissions": "execute", "RunOutcome": "outcome"}
 """Where names stand that are not of ``operations``, which needs the driver's binding; exports need layouts alone."""
 
 if not TYPE_CHECKING:  # a type checker takes a module with ``__getattr__`` to have every name

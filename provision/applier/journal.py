@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from provision.applier.layout import MachineLayout, Made, Place
+from provision.applier.outcome import UNRESTORED
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Record, Text
 
 if TYPE_CHECKING:
     from provision.instances.files.files import FilePath
-
-APPLIED, RESTORED, UNRESTORED, QUARANTINED = "applied", "restored", "unrestored", "quarantined"
 
 BEGIN = b'{"event": "begin"'
 CHANGES = ("create_instance", "destroy_instance", "create_compute", "destroy_compute")

@@ -1,9 +1,11 @@
-"""What an administrator asks for: status, difference, apply, rollback."""
+"""What an administrator asks for: status, difference, apply, rollback.
+
+Every verb that changes GPUs takes ``permissions``, ``confirm``, ``report`` and ``wait``, which mean what they mean for
+``provision.applier.verified.apply``.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,40 +16,23 @@ from provision.applier.consumers import blind
 from provision.applier.driver.nvml import Driver
 from provision.applier.execute import Executor, Permissions
 from provision.applier.fitting import fitted, other_sms
-from provision.applier.journal import APPLIED, QUARANTINED, RESTORED, UNRESTORED, Journal, Run
-from provision.applier.layout import MachineLayout
+from provision.applier.journal import Journal, Run
 from provision.applier.locks import locked_gpus, locked_state
-from provision.applier.match import candidates, target_layout
+from provision.applier.match import candidates
 from provision.applier.observe import observe, standing
+from provision.applier.outcome import APPLIED, DECLINED, QUARANTINED, RESTORED, UNRESTORED, RunOutcome
+from provision.applier.runs import check_gpus_there, new_run, run_to_plan
 from provision.applier.serving.services import Services
-from provision.applier.steps import Step, steps_between
+from provision.applier.steps import steps_between
 from provision.applier.target import Commands, check_plan
 from provision.applier.undo import way_back
 from provision.models.base.errors import InputError
-from provision.models.base.fields import Record, Text
-from provision.models.base.known import known
 
 if TYPE_CHECKING:
     from provision.applier.layout import Observed
+    from provision.applier.steps import Step
     from provision.instances.files.files import FilePath
     from provision.models.plans.plan import Plan
-
-DECLINED = "declined"
-
-
-class RunOutcome(Record):
-    """How a run ended.
-
-    ``outcome`` is applied, quarantined (applied but for the slices that ``quarantined`` tells of), restored (it failed,
-    or was a rollback), unrestored or declined. ``notes`` tell what stays of others' and what is to do elsewhere.
-    """
-
-    outcome: Text
-    steps: tuple[Step, ...] = ()
-    failure: Text | None = None
-    quarantined: tuple[Text, ...] = ()
-    unrestored: tuple[Text, ...] = ()
-    notes: tuple[Text, ...] = ()
 
 
 def default_state() -> Path:
@@ -86,7 +71,7 @@ def difference(
         When the plan does not fit the machine, the driver cannot be asked, or an earlier run has to be finished first.
     """
     present, last = status(state)
-    run = _run(Journal(state), last, plan, present, gpus, commands or Commands())
+    run = run_to_plan(Journal(state), last, plan, present, gpus, commands or Commands())
     return present, steps_between(present, fitted(run.target, present))
 
 
@@ -97,24 +82,13 @@ def apply(
 ) -> RunOutcome:
     """Bring the GPUs to the plan, changing only what differs; on failure put back what was there.
 
-    A run that was cut off is resumed on the same GPUs.
+    A run that was cut off is resumed on the same GPUs. Whether the plan holds is not asked here: that is done by
+    ``provision.applier.verified.apply``.
 
     Parameters
     ----------
     plan, state, gpus, commands
         As for ``difference``.
-    permissions
-        The Permissions; by default nothing is disturbed.
-    confirm
-        Called with the observed state and the steps; unless it returns true nothing is done. By default not asked.
-    report
-        Called with every step before it is done.
-    wait
-        Whether to wait for another applier instead of refusing.
-
-    Returns
-    -------
-    RunOutcome
 
     Raises
     ------
@@ -125,7 +99,7 @@ def apply(
     with _session(state, permissions, report, wait) as session:
 
         def planned(present: Observed, last: Run | None) -> Run:
-            return _run(session.journal, last, plan, present, gpus, commands)
+            return run_to_plan(session.journal, last, plan, present, gpus, commands)
 
         check_plan(plan)
         last = session.journal.last()
@@ -142,20 +116,20 @@ def apply_last(
 ) -> RunOutcome:
     """Bring the GPUs to what the last run led to, as after a reboot, which takes MIG instances and processes away.
 
-    Parameters, result and errors are those of ``apply``.
+    Raises
+    ------
+    InputError
+        When nothing was done.
     """
-    with _session(state, permissions, report, wait) as session:
-        last = session.journal.last()
-        if last is None:
-            raise InputError(f"{state}: no run is recorded there, so there is nothing to apply again")
+    with _session_after_run(state, permissions, report, wait, "apply again") as (session, last):
         applied = last.verb == "apply" and last.outcome in (None, APPLIED, QUARANTINED)
         target = last.target if applied else last.former
 
         def planned(present: Observed, last: Run | None) -> Run:
-            _check_there(present, target)
+            check_gpus_there(present, target)
             if last and last.outcome is None and applied:
                 return last
-            return _new_run("last", present, target)
+            return new_run("last", present, target)
 
         with locked_gpus([goal.uuid for goal in target.gpus], state, wait):
             return _carried_out(session, planned, confirm)
@@ -197,14 +171,16 @@ def rollback(
 ) -> RunOutcome:
     """Go back to the layout that was there before the last apply.
 
-    Parameters, result and errors are those of ``apply``.
+    Raises
+    ------
+    InputError
+        When nothing was done.
     """
-    with _session(state, permissions, report, wait) as session:
-        last = session.journal.last()
-        if last is None:
-            raise InputError(f"{state}: no run is recorded there, so there is nothing to go back to")
-        with locked_gpus([goal.uuid for goal in last.former.gpus], state, wait):
-            return _rolled_back(session, last, confirm)
+    with (
+        _session_after_run(state, permissions, report, wait, "go back to") as (session, last),
+        locked_gpus([goal.uuid for goal in last.former.gpus], state, wait),
+    ):
+        return _rolled_back(session, last, confirm)
 
 
 def _rolled_back(
@@ -212,7 +188,7 @@ def _rolled_back(
 ) -> RunOutcome:
     """Undo what a run changed on its GPUs, which are locked."""
     present = session.observe()
-    _check_there(present, last.former)
+    check_gpus_there(present, last.former)
     back = way_back(present, last, session.permissions.evict_foreign)
     if back.obstacles:
         raise InputError(*back.obstacles)
@@ -239,35 +215,16 @@ def _session(
         yield Executor(driver, Services(state), Journal(state), permissions, report)
 
 
-def _run(
-    journal: Journal, last: Run | None, plan: Plan, present: Observed, gpus: Sequence[str] | None, commands: Commands
-) -> Run:
-    """The run that applies a plan: the one that was cut off, or a new one."""
-    asked = [plan.model_dump(mode="json"), sorted(gpus or ()), commands.template, commands.models]
-    request = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-    if last is None or not last.unfinished:
-        return _new_run(request, present, target_layout(plan, present, commands, gpus))
-    if last.verb == "rollback":
-        raise InputError(f"{journal.path}: a rollback was not finished; run provision rollback first")
-    if last.request != request:
-        raise InputError(
-            f"{journal.path}: an apply with another plan or other options was not finished; apply that again or run "
-            "provision rollback first"
-        )
-    _check_there(present, last.target)
-    return last
-
-
-def _new_run(request: str, present: Observed, target: MachineLayout) -> Run:
-    """A run from what stands to a layout."""
-    former = MachineLayout(gpus=tuple(known(present.gpu(goal.uuid)).layout() for goal in target.gpus))
-    return Run(verb="apply", request=request, former=former, target=target)
-
-
-def _check_there(present: Observed, layout: MachineLayout) -> None:
-    for goal in layout.gpus:
-        if present.gpu(goal.uuid) is None:
-            raise InputError(f"GPU {goal.uuid} of the recorded run is gone; bring it back or move the journal away")
+@contextmanager
+def _session_after_run(
+    state: FilePath, permissions: Permissions | None, report: Callable[[Step], None] | None, wait: bool, verb: str
+) -> Iterator[tuple[Executor, Run]]:
+    """A session and the last run of the state directory; refused, in the words of ``verb``, when there was none."""
+    with _session(state, permissions, report, wait) as session:
+        last = session.journal.last()
+        if last is None:
+            raise InputError(f"{state}: no run is recorded there, so there is nothing to {verb}")
+        yield session, last
 
 
 def _put_back(session: Executor, run: Run, steps: Sequence[Step], failure: str | None) -> RunOutcome:

@@ -12,7 +12,7 @@ from provision.verification.verify import refuse_unsound
 if TYPE_CHECKING:
     from provision.applier.execute import Permissions
     from provision.applier.layout import Observed
-    from provision.applier.operations import RunOutcome
+    from provision.applier.outcome import RunOutcome
     from provision.applier.steps import Step
     from provision.instances.files.files import FilePath
     from provision.models.plans.plan import Plan

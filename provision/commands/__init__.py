@@ -41,7 +41,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "diff": ("gpus.status", "the steps from what runs to a plan; exit 1 when there are any"),
         "apply": ("gpus.apply", "bring the GPUs to a plan; what fits already is not touched"),
         "assert": ("gpus.status", "exit 0 when a plan stands on the GPUs, 1 when not"),
-        "rollback": ("gpus.apply", "go back to the layout before the last apply"),
+        "rollback": ("gpus.rollback", "go back to the layout before the last apply"),
     },
     "Service": {
         "serve": ("serve", "a page and an HTTP interface: plan, watch, compare, export"),

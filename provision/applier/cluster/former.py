@@ -1,0 +1,74 @@
+"""What stood on a cluster before a run, kept in the state directory so that a run that was cut off can be undone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provision.applier.cluster.api import authored
+from provision.applier.cluster.partitioning import labels_of
+from provision.instances.files.files import read_text, write_text
+from provision.models.base.errors import InputError
+
+if TYPE_CHECKING:
+    from provision.applier.cluster.api import Cluster, Object
+    from provision.applier.cluster.wanted import Labels, Wanted
+    from provision.instances.files.files import FilePath
+
+FILE = "cluster.json"
+
+
+@dataclass
+class Former:
+    """What stood on a cluster before a run; its fields are those of the file.
+
+    Parameters
+    ----------
+    namespace
+        Where objects go that name no namespace.
+    applied
+        The objects that the run applies, in order.
+    former
+        For each of them the object as it stood before; None where there was none.
+    labels
+        The former values of the labels that the run sets.
+    outcome
+        How the run ended; None as long as it has not.
+    """
+
+    namespace: str
+    applied: list[Object]
+    former: list[Object | None]
+    labels: Labels
+    outcome: str | None = None
+
+    def write(self, state: FilePath) -> None:
+        """Write this to the state directory, in place of what an earlier run left there."""
+        write_text(Path(state) / FILE, json.dumps(asdict(self), indent=1) + "\n", force=True)
+
+
+def looked_up(cluster: Cluster, wanted: Wanted) -> Former:
+    """What stands on the cluster of all that a plan would change."""
+    standing = [cluster.get(one) for one in wanted.every]
+    objects = [None if found is None else authored(found) for found in standing]
+    labels = {}
+    for name, ours in wanted.labels.items():
+        now = labels_of(cluster, name)
+        labels[name] = {key: now.get(key) for key in ours}
+    return Former(cluster.namespace, wanted.every, objects, labels)
+
+
+def read_former(state: FilePath) -> Former:
+    """What the last run on a cluster left in the state directory.
+
+    Raises
+    ------
+    InputError
+        When there was no such run.
+    """
+    path = Path(state) / FILE
+    if not path.exists():
+        raise InputError(f"{path}: no run on a cluster is recorded there, so there is nothing to go back to")
+    return Former(**json.loads(read_text(path)))

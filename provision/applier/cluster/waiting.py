@@ -1,0 +1,46 @@
+"""Waiting for a cluster: until nodes are partitioned and pods are available."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from provision.applier.cluster.api import label
+from provision.models.base.errors import InputError
+
+if TYPE_CHECKING:
+    from provision.applier.cluster.api import Cluster, Object
+
+WITHIN_S = 900.0
+"""Seconds that partitioning, and then starting, may take."""
+POLL_S = 1.0
+"""Seconds between two looks at the cluster."""
+
+
+def wait_until_none(missing: Callable[[], str | None], within_s: float) -> None:
+    """Wait until ``missing``, which says in a sentence what is missing, returns None.
+
+    Raises
+    ------
+    InputError
+        With that sentence when something is still missing after ``within_s`` seconds.
+    """
+    until = time.monotonic() + within_s
+    while (what := missing()) is not None:
+        if time.monotonic() > until:
+            raise InputError(f"{what} after {within_s:g} s; see kubectl describe")
+        time.sleep(POLL_S)
+
+
+def unavailable(cluster: Cluster, objects: Sequence[Object]) -> str | None:
+    """A sentence on a Deployment whose pods are not all available yet; None when there is none."""
+    for one in objects:
+        if one["kind"] != "Deployment":
+            continue
+        found = cluster.get(one) or {}
+        status, replicas = found.get("status", {}), one["spec"]["replicas"]
+        seen = status.get("observedGeneration", 0) >= found.get("metadata", {}).get("generation", 1)
+        if not seen or status.get("availableReplicas", 0) < replicas or status.get("updatedReplicas", 0) < replicas:
+            return f"{label(one)}: {status.get('availableReplicas', 0)} of {replicas} pods available"
+    return None

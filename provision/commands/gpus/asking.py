@@ -1,0 +1,52 @@
+"""The question that is asked before GPUs or a cluster are changed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from provision.commands.gpus.status import print_steps, step_rows
+from provision.models.base.errors import InputError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from provision.applier.layout import Observed
+    from provision.applier.steps import Step
+
+
+def asked_of_machine(options: Namespace) -> Callable[[Observed, Sequence[Step]], bool] | None:
+    """The question about steps on this machine's GPUs; None with ``--yes``."""
+
+    def ask(present: Observed, steps: Sequence[Step]) -> bool:
+        _check_somebody_is_there(options, len(steps))
+        print_steps(step_rows(present, steps))
+        return _agreed()
+
+    return None if options.yes else ask
+
+
+def asked_of_cluster(options: Namespace) -> Callable[[Sequence[str]], bool] | None:
+    """The question about steps on a cluster; None with ``--yes``."""
+
+    def ask(steps: Sequence[str]) -> bool:
+        _check_somebody_is_there(options, len(steps))
+        print(*steps, sep="\n")
+        return _agreed()
+
+    return None if options.yes else ask
+
+
+def _check_somebody_is_there(options: Namespace, steps: int) -> None:
+    """Refuse to go on where nobody can answer."""
+    if options.json or not sys.stdin.isatty():
+        raise InputError(f"{steps} steps to do, and nobody to ask; look at provision diff and add --yes")
+
+
+def _agreed() -> bool:
+    """Whether the user says yes; the end of the input is a no."""
+    try:
+        return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

@@ -1,0 +1,107 @@
+"""What ``provision apply`` and ``rollback`` share: their options, and how they act on this machine or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from provision.applier.execute import Permissions
+from provision.applier.journal import Journal
+from provision.applier.outcome import APPLIED, DECLINED, QUARANTINED, RESTORED, UNRESTORED
+from provision.commands.common import add_json, print_json
+from provision.commands.gpus.asking import asked_of_cluster, asked_of_machine
+from provision.commands.gpus.ending import carried_out, say
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from provision.applier.cluster.roll import ClusterOutcome
+    from provision.applier.outcome import RunOutcome
+    from provision.applier.steps import Step
+    from provision.instances.files.files import FilePath
+
+HEADLINES = {
+    APPLIED: "applied: the plan stands",
+    QUARANTINED: "quarantined: the plan stands but for slices that can neither be finished nor destroyed:",
+    RESTORED: "restored: the former layout stands",
+    UNRESTORED: "not restored; when what stands in the way is gone, roll back again:",
+    DECLINED: "declined: nothing was done",
+}
+
+
+def add_change_options(parser: ArgumentParser) -> None:
+    """Declare the options of a verb that changes GPUs."""
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--evict", action="store_true", help="end processes on slices that have to go")
+    parser.add_argument(
+        "--evict-foreign", action="store_true", help="destroy MIG instances in the way that something else made"
+    )
+    parser.add_argument(
+        "--allow-mig-mode-change", action="store_true", help="turn MIG on or off, which may reset the GPU"
+    )
+    parser.add_argument("--via", choices=("kubernetes",), help="on a cluster instead of on this machine's GPUs")
+    parser.add_argument("--context", metavar="NAME", help="with --via: of the kubeconfig (default: the current one)")
+    parser.add_argument("--wait", action="store_true", help="wait while another applier is at work")
+    add_json(parser)
+
+
+def change_machine(options: Namespace, wanted: str, act: Callable[..., RunOutcome]) -> int:
+    """Change this machine's GPUs by ``act``; exit code 0 when it ends with the outcome ``wanted``."""
+    permissions = Permissions(
+        evict=options.evict, evict_foreign=options.evict_foreign, allow_mig_mode_change=options.allow_mig_mode_change
+    )
+    return carried_out(
+        lambda: act(
+            permissions=permissions, confirm=asked_of_machine(options), report=_report, wait=options.wait
+        ),
+        wanted,
+        lambda outcome: _print_run(outcome, options.json),
+        lambda: _stopped(options.state),
+    )
+
+
+def change_cluster(options: Namespace, wanted: str, act: Callable[..., ClusterOutcome]) -> int:
+    """Change a cluster by ``act``; exit code 0 when it ends with the outcome ``wanted``."""
+    return carried_out(
+        lambda: act(confirm=asked_of_cluster(options), report=say),
+        wanted,
+        lambda outcome: _print_cluster(outcome, options.json),
+        lambda: "stopped on the way: provision rollback --via kubernetes goes back",
+    )
+
+
+def _report(step: Step) -> None:
+    say(f"{step.gpu}: {step.text}" if step.gpu else step.text)
+
+
+def _stopped(state: FilePath) -> str:
+    """A sentence on the state in which an interrupted run leaves the GPUs."""
+    last = Journal(state).last()
+    return f"stopped on the way: {last.ways_on}" if last and last.unfinished else "stopped: nothing is left half done"
+
+
+def _print_run(outcome: RunOutcome, as_json: bool) -> None:
+    if as_json:
+        steps = [{"uuid": step.gpu, "action": step.action, "text": step.text} for step in outcome.steps]
+        print_json(outcome.model_dump(mode="json") | {"steps": steps})
+        return
+    if outcome.failure:
+        print(f"failed: {outcome.failure}")
+    elif outcome.steps:
+        print(f"{len(outcome.steps)} steps")
+    print(HEADLINES[outcome.outcome])
+    for line in (*outcome.quarantined, *outcome.unrestored):
+        print(f"  {line}")
+    for line in outcome.notes:
+        print(f"note: {line}")
+
+
+def _print_cluster(outcome: ClusterOutcome, as_json: bool) -> None:
+    if as_json:
+        print_json(outcome.model_dump(mode="json"))
+        return
+    if outcome.failure:
+        print(f"failed: {outcome.failure}")
+    print(HEADLINES[outcome.outcome])
+    for line in outcome.unrestored:
+        print(f"  {line}")
