@@ -1,4 +1,4 @@
-"""Python's search for cycles of objects, paused where very many objects are made that are in none."""
+"""Pauses Python's cyclic garbage collector where code makes very many objects that are in no reference cycle."""
 
 import gc
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep Python from looking for cycles for a while: among ten thousands of new objects it takes up to half the time.
+    """Switch the cyclic garbage collector off inside the block; it can take half the time of making many objects.
 
-    Use it as a context or to decorate a function. Objects without cycles are freed as ever.
+    Use it as a context manager or as a decorator. Objects that are in no cycle are freed as usual.
     """
     if not gc.isenabled():
         yield

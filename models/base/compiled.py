@@ -1,7 +1,7 @@
 """Kernels: functions over arrays that Numba compiles, or that run as plain Python where it is not installed.
 
-What a user should know is said once, by the logger of this module: Python writes it to stderr unless its caller has
-set up logging.
+The logger of this module tells the user once that kernels are being compiled, or that Numba is missing. Python writes
+that to stderr unless the caller has set up logging.
 """
 
 import logging
@@ -19,9 +19,9 @@ _missed: list[str] = []
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """The function as a kernel, compiled when first called and kept for other processes.
+    """Decorator: compile the function when it is first called, and keep the result on disk for other processes.
 
-    Without Numba it is the function itself, which says that it is slow.
+    Without Numba the function runs as plain Python; a warning says once that this is slow.
     """
     if find_spec("numba") is not None:
         from provision.models.base.kernel_cache import kernel
@@ -39,12 +39,12 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def unwarmed() -> int:
-    """How many kernels this process found on no disk and compiled."""
+    """The number of kernels that this process had to compile because no compiled form was on disk."""
     return len(_missed)
 
 
 def _miss(name: str) -> None:
-    """Take notice of a kernel that has to be compiled."""
+    """Count a kernel that has to be compiled, and announce the first."""
     _tell(ANNOUNCEMENT)
     _missed.append(name)
 

@@ -29,12 +29,12 @@ EXTRAS = {
 
 @contextmanager
 def optional() -> Iterator[None]:
-    """Whatever is imported within may need an extra.
+    """Context for imports of optional packages.
 
     Raises
     ------
     InputError
-        Where such a package is missing: the command that installs it.
+        When a package imported inside the block is not installed; the message is the command that installs it.
     """
     try:
         yield

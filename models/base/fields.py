@@ -16,18 +16,18 @@ Fraction = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, le=1)]
 
 MOST_PERCENTILE = 99.99
 Percentile = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=50, le=MOST_PERCENTILE)]
-"""Of the latency of requests, in percent."""
+"""A percentile of the latency of requests, in percent."""
 
 
 def no_flag(value: object) -> object:
-    """The value of a version number, which is not to be a flag: Python takes True for 1."""
+    """Refuse True and False where a version number is expected: Python takes True for 1."""
     if isinstance(value, bool):
         raise ValueError(f"should be 1 (got {value})")
     return value
 
 
 Version = Annotated[Literal[1], BeforeValidator(no_flag)]
-"""Python takes True for 1; a file must not."""
+"""The version of a file format; so far there is only 1."""
 
 
 class Record(BaseModel):

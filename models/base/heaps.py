@@ -1,6 +1,6 @@
-"""A binary heap in a table of whole numbers, for compiled kernels.
+"""A binary heap of (key, number) pairs in an integer array, for compiled kernels.
 
-Rows are (key, number); the first row is the least. Python's ``heapq`` compiles too, and takes ten times as long.
+The array has shape (capacity, 2); row 0 has the least key. Numba compiles ``heapq`` too, to code ten times as slow.
 """
 
 from provision.models.base.arrays import Ints
@@ -9,7 +9,7 @@ from provision.models.base.compiled import compiled
 
 @compiled
 def push(heap: Ints, size: int, key: int, number: int) -> int:
-    """Add an entry to a heap of ``size`` rows; returns its new size."""
+    """Add the pair (key, number) to a heap of ``size`` rows, and return the new size."""
     child = size
     while child > 0:
         parent = (child - 1) // 2
@@ -23,7 +23,7 @@ def push(heap: Ints, size: int, key: int, number: int) -> int:
 
 @compiled
 def drop_first(heap: Ints, size: int) -> int:
-    """Take the first row off a heap of ``size`` rows; returns its new size."""
+    """Remove row 0, the least, from a heap of ``size`` rows, and return the new size."""
     size -= 1
     key, number, parent = heap[size, 0], heap[size, 1], 0
     while 2 * parent + 1 < size:

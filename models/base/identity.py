@@ -1,4 +1,4 @@
-"""Keys of caches for what cannot be hashed, or only slowly."""
+"""Cache keys for objects that cannot be hashed, or only slowly."""
 
 from typing import Generic, NamedTuple, TypeVar
 
@@ -6,7 +6,7 @@ One = TypeVar("One")
 
 
 class Identity(NamedTuple, Generic[One]):
-    """Something as a cache key, compared by identity: comparing contents may take longer than what is cached."""
+    """Wraps an object as a cache key that is compared by identity (``is``), not by content, which may take long."""
 
     one: One
 

@@ -1,7 +1,7 @@
 """Arrays that take long to compute, kept on disk for other processes.
 
-They stand in ``$XDG_CACHE_HOME/provision``, by default ``~/.cache/provision``, each under the digest of all that it
-depends on. Where that folder cannot be read or written, they are computed anew.
+The files are in ``$XDG_CACHE_HOME/provision``, by default ``~/.cache/provision``; each is named by a digest of
+everything that the array depends on. When that folder cannot be read or written, arrays are computed again.
 """
 
 import os
@@ -16,14 +16,14 @@ from provision.models.base.arrays import Floats
 
 
 def kept(depends_on: bytes, compute: Callable[[], Floats]) -> Floats:
-    """An array from the disk, or else computed and written there.
+    """Read an array from the disk; when it is not there, compute it and write it.
 
     Parameters
     ----------
     depends_on
-        Whatever decides the array, the version of the code that computes it included.
+        Bytes that determine the array: its inputs and the version of the code that computes it.
     compute
-        Makes it.
+        Computes the array.
     """
     path = user_folder() / f"{sha256(depends_on).hexdigest()}.npy"
     try:
@@ -36,12 +36,12 @@ def kept(depends_on: bytes, compute: Callable[[], Floats]) -> Floats:
 
 
 def user_folder() -> Path:
-    """The folder for what is kept on this machine: arrays and, in a folder of theirs, compiled kernels."""
+    """The user's cache folder of this package: arrays, and compiled kernels in a subfolder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "provision"
 
 
 def _write(path: Path, array: Floats) -> None:
-    """Write an array as a whole; without a folder to write to, nothing is kept."""
+    """Write an array atomically; do nothing when the folder cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:

@@ -1,16 +1,16 @@
 """Numba's ``njit`` with a cache on disk that notices changes in callees.
 
-Numba looks only at the file of the kernel itself (its manual, "Cache invalidation"); here the key of an entry
-also covers the files of all kernels that it can reach by name. Compiled kernels are kept in the user's cache folder,
-``~/.cache/provision/kernels`` (see ``kept``), or where ``NUMBA_CACHE_DIR`` says. Where that folder cannot be
-written, kernels are compiled anew in every process.
+Numba compiles a cached kernel again only when the kernel's own file changes (its manual, "Cache invalidation"). Here
+the key of a cache entry also covers the files of all kernels that the kernel can reach by name. Compiled kernels are
+kept in ``~/.cache/provision/kernels`` (see ``kept``), or where ``NUMBA_CACHE_DIR`` says. When that folder cannot be
+written, every process compiles its kernels again.
 
-A wheel may bring kernels along, compiled for a plain processor (``make wheel``). They are loaded where Python, Numba
-and the sources are those that they were compiled with and the processor has what they use; elsewhere kernels are
-compiled.
+A wheel may contain kernels that were compiled for a common processor (``make wheel``). They are loaded when Python,
+Numba and the sources are the ones that they were compiled with and this processor has the instructions that they use;
+otherwise kernels are compiled here.
 
-Numba compiles a kernel again for a literal whole number or flag that another kernel passes to it. Where that would come
-dear, kernels pass ``np.int64(0)``, or a float for a sign.
+Numba compiles a kernel once more for every literal integer or flag that another kernel passes to it. Where that would
+take too long, kernels pass ``np.int64(0)`` instead of ``0``, or a float for a sign.
 """
 
 import os
@@ -36,12 +36,12 @@ from numba.core.dispatcher import Dispatcher
 from provision.models.base.kept import user_folder
 
 PORTABLE = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
-"""What makes Numba compile for the processor of kernels in wheels."""
+"""Settings by which Numba compiles for the common processor of kernels in wheels."""
 _FEATURES = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
 
 
 class _BesideSource(InTreeCacheLocator):
-    """Kernels for a wheel are kept beside their source."""
+    """Tells Numba to keep kernels for a wheel beside their source."""
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Any:
@@ -52,7 +52,7 @@ class _BesideSource(InTreeCacheLocator):
 
 
 class _UserFolder(InTreeCacheLocator):
-    """Other kernels are kept in the user's cache folder."""
+    """Tells Numba to keep all other kernels in the user's cache folder."""
 
     def __init__(self, py_func: Callable[..., Any], py_file: str) -> None:
         super().__init__(py_func, py_file)  # type: ignore[no-untyped-call]
@@ -61,13 +61,13 @@ class _UserFolder(InTreeCacheLocator):
 
 
 class _Places(CompileResultCacheImpl):
-    """Where Numba keeps and finds compiled kernels: in the first of these folders."""
+    """The folders in which Numba keeps and finds compiled kernels; the first that can be used is taken."""
 
     _locator_classes = [UserProvidedCacheLocator, _BesideSource, _UserFolder]  # noqa: RUF012 - as Numba has it
 
 
 class _Cache(FunctionCache):
-    """Numba's cache of one kernel; its source files stand in the key."""
+    """Numba's cache of one kernel, with the digests of all its source files in the key."""
 
     _impl_class = _Places
 
@@ -76,14 +76,14 @@ class _Cache(FunctionCache):
         self._missed = missed
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The kernel from the disk; None, after word of it, where it has to be compiled."""
+        """The kernel from the disk; when it has to be compiled, None after a call of ``missed``."""
         found = self._kept(sig, target_context)
         if found is None:
             self._missed(self._py_func.__name__)
         return found
 
     def _kept(self, sig: Any, target_context: Any) -> Any:
-        """The kernel from the disk; entries whose types are no longer in the code are thrown away."""
+        """The kernel from the user's cache; an entry that names types which no longer exist is deleted."""
         try:
             found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
             return self._shipped(sig, target_context) if found is None else found
@@ -92,7 +92,8 @@ class _Cache(FunctionCache):
             return None
 
     def _shipped(self, sig: Any, target_context: Any) -> Any:
-        """The kernel as it lies beside its source, compiled for a plain processor, where this one can run it."""
+        """The kernel that the wheel ships beside its source; None when there is none or this processor cannot run
+        it."""
         if not runs_portable():
             return None
         signature, (triple, *_), *sources = self._index_key(sig, target_context.codegen())
@@ -107,7 +108,7 @@ class _Cache(FunctionCache):
 
 
 def kernel(function: Callable[..., Any], missed: Callable[[str], None]) -> Any:
-    """The function as a kernel; ``missed`` is called with its name whenever it is on no disk and has to be compiled."""
+    """The function as a kernel; ``missed`` is called with its name whenever it has to be compiled."""
     made = njit(function, nogil=True)
     try:
         made._cache = _Cache(function, missed)
@@ -117,7 +118,7 @@ def kernel(function: Callable[..., Any], missed: Callable[[str], None]) -> Any:
 
 
 def _reached(function: Callable[..., Any]) -> list[Callable[..., Any]]:
-    """A function and all kernels that it can name, and so on."""
+    """A function, the kernels that it names, the kernels that those name, and so on."""
     found = [function]
     for one in found:
         near = [other.py_func for other in one.__globals__.values() if isinstance(other, Dispatcher)]
@@ -127,7 +128,7 @@ def _reached(function: Callable[..., Any]) -> list[Callable[..., Any]]:
 
 @cache
 def runs_portable() -> bool:
-    """Whether this processor has what kernels in wheels use."""
+    """Whether this processor has the instructions that kernels in wheels use."""
     features = get_host_cpu_features()
     return all(features.get(name, False) for name in _FEATURES)
 

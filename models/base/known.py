@@ -1,4 +1,4 @@
-"""Optional values where they must be there."""
+"""Turns an optional value into one that is certainly there."""
 
 from typing import TypeVar
 
@@ -6,12 +6,12 @@ T = TypeVar("T")
 
 
 def known(value: T | None) -> T:
-    """A value that may be None elsewhere and cannot be where this is called.
+    """Return a value whose type allows None, at a place where it cannot be None.
 
     Raises
     ------
     AssertionError
-        When it is None: a defect of the caller.
+        When the value is None, which is a defect of the caller.
     """
     assert value is not None
     return value

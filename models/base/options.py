@@ -8,12 +8,12 @@ N = TypeVar("N", int, float)
 
 
 def listed(option: str, text: str, kind: type[N], low: float, high: float) -> list[N]:
-    """The numbers that an option lists with commas.
+    """The numbers that an option of the command line lists with commas between them.
 
     Raises
     ------
     InputError
-        When one is no ``kind`` (int or float) or not between ``low`` and ``high``.
+        When one of them is not of type ``kind`` (int or float) or not between ``low`` and ``high``.
     """
     try:
         numbers = [kind(part) for part in text.split(",")]

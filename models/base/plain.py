@@ -1,11 +1,11 @@
-"""Plain content: what JSON can say."""
+"""Content that JSON can express."""
 
 import math
 from typing import Any
 
 
 def finite(content: object) -> Any:
-    """JSON content with None for infinite numbers and those that are none (NaN)."""
+    """Copy nested lists and dicts with None in place of every infinite number and NaN, which JSON lacks."""
     if isinstance(content, dict):
         return {name: finite(value) for name, value in content.items()}
     if isinstance(content, (list, tuple)):

@@ -1,8 +1,9 @@
 """Kernels in plain Python, for where Numba is not installed.
 
-A kernel reads and writes the fields of a record as attributes. Numba compiles that, but the records of a NumPy array
-have no such attributes. So every structured array, or single record, among the arguments of the outermost kernel
-becomes objects while it runs; afterwards their fields are written back. Kernels that it calls get these objects.
+A kernel reads and writes the fields of a record as attributes. Numba compiles that, but in plain Python the records of
+a NumPy array have no such attributes. Therefore every structured array or record among the arguments of the outermost
+kernel is replaced by objects while the kernel runs, and their fields are written back afterwards. Kernels that it calls
+are given the same objects.
 """
 
 import threading
@@ -13,12 +14,12 @@ from typing import Any
 import numpy as np
 
 Pairs = list[tuple[Any, Any]]
-"""Objects and the array whose records they stand for."""
+"""Pairs of a list of objects and the array whose records they replace."""
 _running = threading.local()
 
 
 def plain_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which may be given structured arrays, records, and named tuples of them."""
+    """Wrap a function so that it takes structured arrays, records, and named tuples of them."""
 
     @wraps(function)
     def plain(*arguments: Any) -> Any:
@@ -39,7 +40,7 @@ def plain_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def _record(names: tuple[str, ...]) -> Any:
-    """A class of objects with these fields."""
+    """A class whose objects have these fields as attributes."""
     def fill(self: Any, values: tuple[Any, ...]) -> None:
         for name, value in zip(names, values, strict=True):
             setattr(self, name, value)
@@ -48,7 +49,7 @@ def _record(names: tuple[str, ...]) -> Any:
 
 
 def _opened(argument: Any, pairs: Pairs) -> Any:
-    """An argument with objects in place of records; adds what has to be written back to the pairs."""
+    """An argument with objects in place of records; what has to be written back is appended to ``pairs``."""
     if isinstance(argument, tuple) and hasattr(argument, "_fields"):
         return type(argument)(*(_opened(part, pairs) for part in argument))
     if not isinstance(argument, (np.ndarray, np.void)) or argument.dtype.names is None:
@@ -63,7 +64,7 @@ def _opened(argument: Any, pairs: Pairs) -> Any:
 
 
 def _write_back(objects: Any, array: Any) -> None:
-    """Set the fields of records to those of the objects."""
+    """Copy the fields of the objects into the records of the array."""
     for name in array.dtype.names:
         values = [getattr(one, name) for one in objects.flat]
         array[name] = np.array(values, array.dtype[name]).reshape(np.shape(array))

@@ -1,4 +1,4 @@
-"""Registers: what this package and others declare as entry points, by name."""
+"""Registers: objects that this package and others declare as entry points, looked up by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Register(Mapping[str, T]):
-    """What the entry points of a group name; each is imported when it is first asked for."""
+    """A mapping from the names of a group of entry points to their objects, imported on first use."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -33,7 +33,7 @@ class Register(Mapping[str, T]):
         return len(self._entries)
 
     def find(self, name: str, what: str) -> T:
-        """What is registered under a name; ``what`` says what the user named so.
+        """The object registered under a name; ``what`` says in a message what the name is of, such as "method".
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What notebooks ask of results: HTML, and tables as pandas frames. Both are loaded when first asked for."""
+"""How results show in notebooks: as HTML, and as pandas frames. The packages for both are imported on first use."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 PAINTERS: Register[Callable[[object], str]] = Register("provision.notebook")
-"""What draws HTML. How things look is not for this floor to say: the entry point ``html`` is asked."""
+"""The functions that draw HTML, by name. They belong to a higher floor, so an entry point names them."""
 
 
 class Shown:
-    """Something that a notebook shows as HTML."""
+    """Base of results that a notebook shows as HTML."""
 
     def _repr_html_(self) -> str:
         """The HTML that Jupyter asks for."""
@@ -24,7 +24,7 @@ class Shown:
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """Rows by column as a pandas frame.
+    """A pandas frame of rows, each a mapping from column to value.
 
     Raises
     ------

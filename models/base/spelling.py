@@ -1,20 +1,20 @@
-"""What someone may have meant by a misspelt name."""
+"""Suggests the name that a misspelt one may have meant."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 LEAST_LIKENESS = 0.6
-"""Of two words, as difflib measures it: twice the characters in common over all characters."""
+"""Similarity from which on a name is suggested, as difflib measures it: twice the common characters over all."""
 
 
 LEAST_START, MOST_NAMED = 3, 2
-"""Characters of a word from which on it may be the start of a name, and of how many names at most."""
+"""A word of at least LEAST_START characters may be the start of a name; at most MOST_NAMED names are suggested."""
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """``; did you mean 'NAME'?`` for the known names that begin with the word, else for the most similar one.
+    """A suggestion to append to an error message, such as ``; did you mean 'NAME'?``.
 
-    Empty when none is similar.
+    It names the known names that begin with the word, else the most similar one. Empty when none is similar.
     """
     there, plain = {name.lower(): name for name in known}, str(word).lower()
     begun = [name for lower, name in there.items() if lower.startswith(plain)] if len(plain) >= LEAST_START else []

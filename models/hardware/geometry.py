@@ -1,8 +1,8 @@
 """MIG geometry, derived from a GPU type's placement table alone.
 
 A *state* is a set of MIG instances that may stand on one GPU together: their memory slices do not overlap, and at most
-one of them has media engines. A *partition* is what a state holds regardless of where: a tuple that counts the
-instances of every profile.
+one of them has media engines. A *partition* is a tuple with the number of instances of every profile in a state,
+wherever they stand.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Geometry:
     def placements(self) -> dict[Partition, State]:
         """Every feasible partition with a state that realises it.
 
-        Where several states do, the one is taken from which the most other partitions can still be reached by adding
-        instances. On an A100 a 3g instance therefore starts at 4 rather than at 0.
+        Where several states realise it, the state is taken from which adding instances still reaches the most other
+        partitions. On an A100 a 3g instance therefore starts at memory slice 4 rather than at 0.
         """
         best: dict[Partition, tuple[int, State]] = {}
         for state in sorted(self.states):
@@ -127,9 +127,9 @@ def contains(larger: Sequence[int], smaller: Sequence[int]) -> bool:
 
 
 def geometry(gpu: GpuType, profiles: Iterable[str] | None = None) -> Geometry:
-    """The geometry of a GPU type over the profiles of these names, by default over its plain ones.
+    """The geometry of a GPU type over the named profiles, by default over its plain ones.
 
-    Partitions count profiles in the order given. The geometry is derived once and kept.
+    Partitions count profiles in the order of the names. Each geometry is derived once and then cached.
     """
     if profiles is None:
         profiles = tuple(name for name, profile in gpu.profiles.items() if profile.variant == "plain")

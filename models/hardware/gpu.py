@@ -1,4 +1,4 @@
-"""GPU types: hardware facts and MIG profiles, one data file per type; those that ship, and the user's own."""
+"""GPU types: hardware facts and MIG profiles, in one data file per type; shipped types, and the user's own."""
 
 import os
 from collections.abc import Iterable
@@ -21,8 +21,9 @@ WHOLE = "whole"
 class MigProfile(Record):
     """A MIG GPU-instance profile and where it may stand.
 
-    ``compute`` and ``memory`` count slices, ``starts`` are memory slices; ``profile_id`` is the number
-    nvidia-smi prints, ``nvml_profile`` the NVML enumerator. Source: NVIDIA MIG user guide.
+    ``compute`` and ``memory`` are numbers of compute and memory slices, ``max`` the most instances on one GPU,
+    ``starts`` the memory slices at which an instance may begin. ``profile_id`` is the number that nvidia-smi prints,
+    ``nvml_profile`` the NVML enumerator. Source: NVIDIA MIG user guide.
     """
 
     name: Name
@@ -47,9 +48,10 @@ class Mig(Record):
 
 
 class GpuType(Record):
-    """A hardware description; ``mig`` is None for a GPU that cannot be partitioned.
+    """The hardware of a GPU type; ``mig`` is None for a GPU that cannot be partitioned.
 
-    Also that of a node (`node`), of ``gpus`` GPUs: there ``mig`` tells how it can be split into groups of its GPUs.
+    A node of several GPUs is described as a GPU type too (see `node`): ``gpus`` is the number of its GPUs, and ``mig``
+    tells how it is split into groups of them. ``mps_clients`` is the most processes that MPS serves at a time.
     """
 
     version: Literal[1]
@@ -85,7 +87,7 @@ class GpuType(Record):
         return self.mig.compute_slices if self.mig else 0
 
     def with_media(self, names: Iterable[str]) -> list[str]:
-        """Which of these MIG profiles use media engines. A GPU has one set of them, so it takes one such slice."""
+        """The names of those profiles that use media engines. A GPU has one set of engines: room for one such slice."""
         return [name for name in names if self.profiles[name].variant == "media"]
 
     def slice_compute(self, profile: str) -> int:
@@ -101,10 +103,10 @@ class GpuType(Record):
         return self.memory_gib if profile == WHOLE else self.profiles[profile].memory_gib
 
     def slice_mps_clients(self, profile: str) -> int:
-        """Processes that may share a slice under MPS.
+        """The most processes that may share a slice under MPS.
 
-        Inside MIG the limit shrinks with the compute size; NVIDIA does not publish the rounding, so this
-        rounds down.
+        On a MIG instance the limit shrinks in proportion to its compute slices. NVIDIA does not publish how it rounds;
+        this rounds down.
         """
         if profile == WHOLE:
             return self.mps_clients
@@ -113,14 +115,15 @@ class GpuType(Record):
 
 @cache
 def shipped_types() -> dict[str, GpuType]:
-    """The GPU types that ship, by name."""
+    """The GPU types that ship with this package, by name."""
     folder = files("provision.models.hardware") / "data"
     found = (GpuType.model_validate(yaml.safe_load(path.read_text())) for path in folder.iterdir())
     return {gpu.name: gpu for gpu in sorted(found, key=lambda gpu: gpu.name)}
 
 
 def own_folder() -> Path:
-    """Where the user's GPU types stand: ``$PROVISION_GPUS``, by default ``provision/gpus`` in ``$XDG_CONFIG_HOME``."""
+    """The folder of the user's GPU types: ``$PROVISION_GPUS``, by default ``provision/gpus`` in
+    ``$XDG_CONFIG_HOME``."""
     if given := os.environ.get("PROVISION_GPUS"):
         return Path(given)
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()) / "provision" / "gpus"
@@ -133,7 +136,7 @@ def gpu_types() -> dict[str, GpuType]:
     Raises
     ------
     InputError
-        When a file there is no GPU type, or bears the name of one that ships.
+        When a file there does not describe a GPU type, or gives it the name of a shipped one.
     """
     folder = own_folder()
     own = [_own(path) for path in sorted(folder.glob("*.yaml"))] if folder.is_dir() else []
@@ -141,7 +144,7 @@ def gpu_types() -> dict[str, GpuType]:
 
 
 def _own(path: Path) -> GpuType:
-    """The GPU type in a file of the user's."""
+    """The GPU type that a file of the user describes."""
     try:
         gpu = GpuType.model_validate(yaml.safe_load(path.read_text()))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -156,7 +159,7 @@ def _own(path: Path) -> GpuType:
 
 
 def known_type(name: str) -> GpuType | None:
-    """The GPU type of this name, or the type of a node of such GPUs (`node`); None where there is none."""
+    """The GPU type of this name, or the node type (see `node`); None when there is neither."""
     from provision.models.hardware.node import node_type
 
     return shipped_types().get(name) or gpu_types().get(name) or node_type(name)
@@ -164,7 +167,7 @@ def known_type(name: str) -> GpuType | None:
 
 @cache
 def gpu_type(name: str) -> GpuType:
-    """The GPU type, or the type of a node, of this name.
+    """The GPU type or node type of this name.
 
     Raises
     ------
@@ -180,6 +183,6 @@ def gpu_type(name: str) -> GpuType:
 
 
 def no_profile(gpu: str, profile: str) -> str:
-    """The sentence that a GPU type has no such profile, with those that it has."""
+    """An error message: a GPU type has no such profile; it lists the profiles that it has."""
     known = [WHOLE, *gpu_type(gpu).profiles]
     return f"{gpu} has no profile {profile!r}; use one of {', '.join(known)}{did_you_mean(profile, known)}"

@@ -1,8 +1,8 @@
-"""Nodes: several GPUs of one type in a machine, of which a replica may hold a group (tensor parallelism).
+"""Nodes: machines with several GPUs of one type, where one replica may run on a group of GPUs (tensor parallelism).
 
-A node of n GPUs of a type is a GPU type of its own, called ``NxTYPE`` (``8xh100-80gb``). It is partitioned as MIG
-partitions a GPU: its slices are groups of 1, 2, 4 or 8 GPUs that stand side by side (``1gpu``, ``2gpu``, ...), each
-at a multiple of its own size. Performance data for groups names the node as its GPU type.
+A node of N GPUs is modelled as a GPU type named ``NxTYPE``, such as ``8xh100-80gb``. It is partitioned as MIG
+partitions a GPU: its slices are groups of 1, 2, 4 or 8 neighbouring GPUs (``1gpu``, ``2gpu``, ...), and a group starts
+at a multiple of its size. Performance data for groups names the node as its GPU type.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from provision.models.hardware.gpu import WHOLE, GpuType, Mig, MigProfile, gpu_t
 SIZES = (2, 4, 8)
 """Numbers of GPUs that a node may have."""
 UNIT = "gpu"
-"""What the names of groups end in."""
+"""The end of a group's name."""
 
 
 def split(name: str) -> tuple[int, str]:
-    """The number of GPUs of a type, and the name of the GPU type that each of them is."""
+    """Split a type's name into the number of GPUs and the name of their GPU type: ``8xh100-80gb`` is (8, h100-80gb)."""
     many, times, kind = name.partition("x")
     node = times and many in map(str, SIZES) and kind in gpu_types()
     return (int(many), kind) if node else (1, name)
 
 
 def node_type(name: str) -> GpuType | None:
-    """The type of a node of shipped GPUs; None where the name is none of such a node."""
+    """The type of a node of shipped GPUs; None when the name is not that of such a node."""
     many, kind = split(name)
     return _node(name, many, gpu_types()[kind]) if many > 1 else None
 
 
 def group_of(profile: str) -> int | None:
-    """How many whole GPUs a slice of this profile is; None for a MIG instance."""
+    """The number of whole GPUs in a slice of this profile; None for a MIG instance."""
     if profile == WHOLE:
         return 1
     size = profile.removesuffix(UNIT)
@@ -39,7 +39,7 @@ def group_of(profile: str) -> int | None:
 
 
 def gpus_in(names: Iterable[str]) -> int:
-    """How many GPUs these are, by the names of their types: nodes count all of theirs."""
+    """The number of GPUs in a list of type names; a node counts as all of its GPUs."""
     return sum(split(name)[0] for name in names)
 
 
@@ -55,7 +55,7 @@ def _node(name: str, many: int, gpu: GpuType) -> GpuType:
 
 
 def _group(size: int, many: int, gpu: GpuType) -> MigProfile:
-    """The profile of groups of so many GPUs."""
+    """The profile of groups of ``size`` GPUs in a node of ``many``."""
     return MigProfile(
         name=f"{size}{UNIT}", compute=size * _compute(gpu), memory=size, sms=size * gpu.sms,
         memory_gib=size * gpu.memory_gib, max=many // size, starts=tuple(range(0, many, size)), profile_id=0,
@@ -64,5 +64,5 @@ def _group(size: int, many: int, gpu: GpuType) -> MigProfile:
 
 
 def _compute(gpu: GpuType) -> int:
-    """Compute slices that a GPU counts: those of MIG, or itself."""
+    """Compute slices of one GPU: those of MIG, or 1 when the type has no MIG."""
     return gpu.compute_slices or 1

@@ -1,4 +1,4 @@
-"""List prices of cloud GPUs: a shipped table, with where every price comes from and of which day it is."""
+"""List prices of cloud GPUs: a shipped table with the source and the date of every price."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ON_DEMAND: Tier = "on_demand"
 
 
 class ListPrice(Record):
-    """What a provider asks for a GPU per hour in US dollars, its share of the machine included.
+    """A provider's price of one GPU per hour in US dollars, with its share of the machine's price.
 
-    ``machine`` is what is rented, ``as_of`` the day on which the price stood at ``source``, ``reclaimed`` what part of
-    such spot machines was taken back in the month before, empty where nobody tells.
+    ``machine`` is the rented machine type, ``as_of`` the date on which ``source`` showed the price. ``reclaimed`` is
+    the fraction of such spot machines that the provider took back in the month before; empty where it is not published.
     """
 
     gpu: Name
@@ -37,33 +37,33 @@ class ListPrice(Record):
 
 @cache
 def all_list_prices() -> tuple[ListPrice, ...]:
-    """The shipped table, as it stands in its file."""
+    """All rows of the shipped table, in the order of its file."""
     content = yaml.safe_load((files("provision.models.hardware") / "prices.yaml").read_text())
     rows = (dict(zip(content["columns"], row, strict=False)) for row in content["prices"])
     return tuple(ListPrice.model_validate(row | {"source": content["sources"][row["source"]]}) for row in rows)
 
 
 def list_prices(gpu: str) -> list[ListPrice]:
-    """The list prices of a GPU type; a node costs what its GPUs do."""
+    """The list prices of a GPU type; the price of a node is that of its GPUs together."""
     many, kind = split(gpu)
     found = [price for price in all_list_prices() if price.gpu == kind]
     return [price.model_copy(update={"gpu": gpu, "per_hour": many * price.per_hour}) for price in found]
 
 
 def list_price(gpu: str, name: object) -> ListPrice:
-    """The list price that a name means.
+    """The list price of a GPU type that an instance names.
 
     Parameters
     ----------
     gpu
         Name of the GPU type.
     name
-        A provider, for its price on demand, or ``PROVIDER.TIER``.
+        ``PROVIDER`` for its on-demand price, or ``PROVIDER.TIER``.
 
     Raises
     ------
     InputError
-        When the table has none; the message lists those that it has for this GPU type.
+        When the table has no such price; the message lists the prices of this GPU type.
     """
     there = {f"{price.provider}.{price.tier}": price for price in list_prices(gpu_type(gpu).name)}
     wanted = f"{name}" if "." in f"{name}" else f"{name}.{ON_DEMAND}"
