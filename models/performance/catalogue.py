@@ -26,12 +26,12 @@ GROUP = "provision.performance"
 
 @cache
 def further_kinds() -> dict[str, type[PerformanceData]]:
-    """The kinds of other packages, by name; they are imported when a file is first read."""
+    """The kinds of data that other packages add, by name; imported when a file is first read."""
     return {entry.name: entry.load() for entry in entry_points(group=GROUP)}
 
 
 def _any_kind(value: object, handler: ValidatorFunctionWrapHandler) -> object:
-    """A file of this package's kinds or of another's."""
+    """Validate a file of one of this package's kinds or of another package's kind."""
     kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
     further = further_kinds()
     if isinstance(kind, str) and kind in further:
@@ -42,7 +42,7 @@ def _any_kind(value: object, handler: ValidatorFunctionWrapHandler) -> object:
 OurData = MeasuredSegments | FittedNetworks | IgniterProfiles | Gpulets | Colocation | TokenModels
 OurFile = Annotated[OurData, Field(discriminator="kind")]
 KINDS = tuple(get_args(one.model_fields["kind"].annotation)[0] for one in get_args(OurData))
-"""The kinds of this package's own data."""
+"""The names of this package's own kinds of data."""
 PerformanceFile = Annotated[OurFile, WrapValidator(_any_kind)]
 _ANY: TypeAdapter[OurFile] = TypeAdapter(PerformanceFile)
 
@@ -56,7 +56,7 @@ def shipped_performance() -> tuple[str, ...]:
 
 @cache
 def load_performance(name: str) -> PerformanceFile:
-    """The shipped performance data of this name.
+    """Load the shipped performance data of this name.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def load_performance(name: str) -> PerformanceFile:
 
 
 def resolve(performance: PerformanceFile | str | Sequence[PerformanceFile | str]) -> tuple[PerformanceFile, ...]:
-    """Performance data as a tuple of files: names are looked up in the shipped catalogue."""
+    """Performance data as a tuple; a name is replaced by the shipped data of that name."""
     several: Sequence[PerformanceFile | str] = (
         performance if isinstance(performance, (list, tuple)) else [cast("PerformanceFile | str", performance)]
     )
@@ -81,7 +81,7 @@ def resolve(performance: PerformanceFile | str | Sequence[PerformanceFile | str]
 
 
 def reference(performance: PerformanceFile) -> str | dict[str, Any]:
-    """The shipped name of performance data where it has one, else its content."""
+    """How a file refers to performance data: by the shipped name when it has one, else by its whole content."""
     if performance.name in shipped_performance() and performance == load_performance(performance.name):
         return performance.name
     return performance.model_dump(mode="json")

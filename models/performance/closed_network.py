@@ -1,9 +1,9 @@
 """How fast processes on one GPU slice serve batches: a closed queueing network per DNN.
 
-The machine-repairman model: each process alternates between work on its host and work on the slice, which all
-processes share. A batch therefore takes at least the time of a process alone, and at least the slice time of
-all processes together; near the crossing of the two, processes queue. Queueing follows Schweitzer's
-approximate mean value analysis, weighed by how irregular the DNN's alternation is.
+This is the machine-repairman model: every process alternates between work on the host and work on the slice, and the
+slice is shared by all processes. A batch takes at least as long as with one process alone, and at least as long as the
+slice works for one batch of every process. Where these two lower bounds are close, processes also queue. The queueing
+time follows Schweitzer's approximate mean value analysis, weighted by a coefficient per DNN (``queueing``).
 """
 
 from __future__ import annotations
@@ -21,37 +21,38 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Floats, Ints
 
 OVERLAP_SHARPNESS = 5
-"""Norm that joins launching and computing, which overlap: the larger counts, at a tie 15 % more."""
+"""Order of the norm that combines the launch time and the compute time of a batch, which overlap. The result is close
+to the larger of the two, and 15 % above it when they are equal."""
 
 
 class ClosedNetwork(BaseModel):
     """Coefficients of one DNN on one GPU type.
 
-    A slice with one GPC takes ``gpu_fixed_ms + gpu_per_item_ms * batch**batch_exponent`` per batch. Of this
-    the ``unscaled_share`` stays as it is on larger slices; of the rest the ``bandwidth_share`` shrinks with
-    memory slices, and what is left with GPCs.
+    A slice with one GPC takes ``gpu_fixed_ms + gpu_per_item_ms * batch**batch_exponent`` for a batch. On a larger slice
+    the fraction ``unscaled_share`` of that time stays the same. Of the rest, the fraction ``bandwidth_share`` is
+    divided by the slice's memory slices and the remainder by its GPCs.
 
     Attributes
     ----------
     launch_ms
-        Time of a lone process to launch all kernels of a batch, hidden behind longer GPU work.
+        Time in which a single process launches all kernels of a batch; it overlaps with GPU work.
     launch_contention
-        Part by which each further process lengthens launching.
+        Fraction by which each further process lengthens launching.
     host_per_item_ms
-        Host work per item that nothing hides, such as copying it to the GPU.
+        Host work per request that overlaps with nothing, such as copying it to the GPU.
     gpu_fixed_ms, gpu_per_item_ms, batch_exponent
         GPU work on one GPC, see above.
     unbatched_ratio
         Factor on the GPU work of batch size 1, for which libraries choose other kernels.
     bandwidth_share, unscaled_share
-        See above.
+        Fractions, see above.
     queueing
-        0 when processes alternate so regularly that they wait only for a full slice, 1 for the
-        exponential times of the textbook network.
+        0 when processes alternate so regularly that they wait only when the slice is saturated; 1 for the exponential
+        service times of the textbook network.
     memory_fixed_gib, memory_per_item_gib
-        Memory of one process: without input, and per item of a batch.
+        Memory of one process without input, and per request of a batch.
     max_batch, max_processes
-        Range of the measurements.
+        Largest measured batch size and number of processes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
@@ -72,19 +73,19 @@ class ClosedNetwork(BaseModel):
     max_processes: int = Field(ge=1)
 
     def host_ms(self, batch: float) -> float:
-        """All host work of a lone process for one batch, ms, hidden or not."""
+        """All host work of a single process for one batch, in ms, whether it overlaps with GPU work or not."""
         return self.launch_ms + self.host_per_item_ms * batch
 
     def gpu_ms(self, batch: float, compute_slices: int) -> float:
-        """Time of one batch that has the slice to itself, ms; never longer on more ``compute_slices``."""
+        """GPU time of one batch that has the slice to itself, in ms; more ``compute_slices`` never make it longer."""
         alone_ms = self.gpu_fixed_ms + self.gpu_per_item_ms * batch**self.batch_exponent
         kernels = self.unbatched_ratio if batch == 1 else 1.0
         return kernels * alone_ms * self._slowness(compute_slices)
 
     def exposed_host_ms(self, batch: float, processes: int, compute_slices: int) -> float:
-        """Part of a batch in which a process leaves the slice to others, ms: the network's think time.
+        """Time in which a process does not use the slice while it serves one batch, in ms: the network's think time.
 
-        ``processes`` counts all that launch on the slice.
+        ``processes`` is the number of all processes that launch kernels on the slice.
         """
         launch_ms = self.launch_ms * (1 + self.launch_contention * (processes - 1))
         gpu_ms = self.gpu_ms(batch, compute_slices)
@@ -95,9 +96,9 @@ class ClosedNetwork(BaseModel):
     def batch_latency_ms(self, batch: float, processes: int, compute_slices: int) -> float:
         """Time from the start of a batch to its end with ``processes`` busy on the slice, ms.
 
-        The larger root T of (T - A) (T - B) = q S (Z + B - T), with Z think time, S slice time,
-        A = Z + S a process alone, B = ``processes`` S a full slice, q ``queueing``. For q = 0 this is the
-        larger of A and B, the network's asymptotes; for q = 1 it is Schweitzer's approximation.
+        It is the larger root T of (T - A) (T - B) = q S (Z + B - T), where Z is the think time, S the slice time, A = Z
+        + S the time of a process alone, B = ``processes`` S the time of a saturated slice, and q ``queueing``. For q =
+        0 the root is the larger of A and B, the network's asymptotes; for q = 1 it is Schweitzer's approximation.
         """
         gpu_ms = self.gpu_ms(batch, compute_slices)
         alone_ms = self.exposed_host_ms(batch, processes, compute_slices) + gpu_ms
@@ -106,11 +107,11 @@ class ClosedNetwork(BaseModel):
         return (alone_ms + busy_ms + math.hypot(alone_ms - busy_ms, crossing_ms)) / 2
 
     def latency_ms(self, batch: ArrayLike, processes: ArrayLike, compute_slices: ArrayLike) -> Floats:
-        """Batch latencies of arrays of points, ms."""
+        """``batch_latency_ms`` for arrays that broadcast against each other, in ms."""
         return batch_latency_ms_array(self, batch, processes, compute_slices)
 
     def throughput_rps(self, batch: float, processes: int, compute_slices: int) -> float:
-        """Requests/s of all ``processes`` together."""
+        """Throughput of all ``processes`` together, in requests/s."""
         return 1000 * processes * batch / self.batch_latency_ms(batch, processes, compute_slices)
 
     @overload
@@ -120,18 +121,19 @@ class ClosedNetwork(BaseModel):
     def memory_gib(self, batch: Floats | Ints, processes: int | Floats | Ints) -> Floats: ...
 
     def memory_gib(self, batch: Any, processes: Any) -> Any:
-        """Memory of all ``processes`` together, GiB."""
+        """Memory of all ``processes`` together, in GiB."""
         return processes * (self.memory_fixed_gib + self.memory_per_item_gib * batch)
 
     def _slowness(self, compute_slices: int) -> float:
-        """GPU time relative to a slice with one GPC."""
+        """GPU time on a slice divided by that on a slice with one GPC."""
         memory_slices = 2.0 ** math.ceil(math.log2(compute_slices))
         scaled = (1 - self.bandwidth_share) / compute_slices + self.bandwidth_share / memory_slices
         return self.unscaled_share + (1 - self.unscaled_share) * scaled
 
 
 Coefficients = ClosedNetwork | SimpleNamespace
-"""A ClosedNetwork, or anything with its latency coefficients as attributes: a fit tries ones that no network takes."""
+"""A ClosedNetwork, or any object with its latency coefficients as attributes: while a fit runs it tries values that a
+ClosedNetwork would refuse."""
 
 
 def batch_latency_ms_array(
@@ -142,14 +144,14 @@ def batch_latency_ms_array(
     Parameters
     ----------
     coefficients
-        Coefficients.
+        The network's coefficients.
     batch, processes, compute_slices
-        Arrays, or numbers, that broadcast against each other.
+        Arrays or numbers that broadcast against each other.
 
     Returns
     -------
     ndarray
-        Batch latencies, ms.
+        Batch latencies in ms, in the broadcast shape.
     """
     think_ms, gpu_ms = work_ms_array(coefficients, batch, processes, compute_slices)
     processes, queueing = np.asarray(processes, float), coefficients.queueing
@@ -161,7 +163,7 @@ def batch_latency_ms_array(
 def work_ms_array(
     coefficients: Coefficients, batch: ArrayLike, processes: ArrayLike, compute_slices: ArrayLike
 ) -> tuple[Floats, Floats]:
-    """``ClosedNetwork.exposed_host_ms`` and ``gpu_ms`` for arrays: think time and slice time, ms."""
+    """``ClosedNetwork.exposed_host_ms`` and ``gpu_ms`` for arrays: the think times and the slice times, in ms."""
     of, batch, processes = coefficients, np.asarray(batch, float), np.asarray(processes, float)
     gpu_ms = _gpu_ms_array(of, batch, np.asarray(compute_slices, float))
     launch_ms = of.launch_ms * (1 + of.launch_contention * (processes - 1))

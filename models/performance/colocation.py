@@ -1,31 +1,34 @@
-"""Co-location: what DNN models that share a GPU under MPS do to each other, by fitted solo times and sums of demands.
+"""Co-location: how DNN models that share a GPU under MPS slow each other down, by fitted solo times and demands.
 
-A batch alone takes the time of its *waves*. Its thread blocks fill the SMs of its share again and again, so that time
-is a sum of whole waves, plus parts that go with the batch, with 1 / share, with both and with neither:
+A batch of b requests alone on a share s of a GPU's SMs takes the time t(b, s). Its thread blocks fill the SMs of its
+share several times in a row; each filling is a *wave*. The time is a sum of whole waves, plus terms that grow with the
+batch, with 1 / s, with both, and with neither:
 
-    t(b, s) = fixed + request b + (fixed_work + request_work b) / s + sum of waves' ms ceil(b sms_per_request / s SMs)
+    t(b, s) = fixed + request b + (fixed_work + request_work b) / s + sum over waves of ms ceil(b sms_per_request / s
+    SMs)
 
-Beside others it takes longer by what they demand, d_k, of a few shared resources k:
+Beside neighbours the batch takes longer, the time T. It depends on the neighbours' demand d_k of shared resources k:
 
     T = t + sum over k of (stretch_k t + wait_k) (sum over neighbours of d_k^r)^(1/r)
     d_k = base_k + load_k s b / (b + h)
 
-``stretch`` slows the whole batch down, as shared memory and clock do; ``wait`` delays it by a fixed time, as kernels
-that queue to be launched do. Two resources suffice on a V100; they are found by the fit and have no names. All
-coefficients are 0 or above. So a larger batch or a smaller share never shortens a batch, and neither does a further
-neighbour, nor one with a larger batch or share. Between measured batches and shares the same formula holds.
+``stretch`` slows the whole batch down, as shared memory bandwidth and a shared clock do; ``wait`` delays it by a fixed
+time, as kernels do that queue to be launched. Two resources suffice on a V100; the fit finds them, and they have no
+names. No coefficient is negative. Therefore a larger batch or a smaller share never shortens the time of a batch, nor
+does another neighbour, or a larger batch or share of a neighbour. The formula also holds between measured points.
 
-While a batch runs, the inputs of the next one come in, so that ``overlap_ms`` of every request's time do not keep the
-next batch from running: throughput is batch / (T - overlap b).
+While a batch runs, the inputs of the next batch are transferred. Per request ``overlap_ms`` of its time overlap with
+the next batch in this way, so that throughput is b / (T - overlap b).
 
-Measured were a model alone and pairs. How the demands of several neighbours combine is an assumption: by the norm of
-order r, 2 where not said otherwise, so that three equal neighbours count for 1.7. The one published fact on more than
-two is that iGniter (TPDS 2022, figure 13) is within 5 % of four models at 25 % each, batch 3, and within 1.5 % for
-VGG-19. With r = 2 co-location is -3 to +5 % from iGniter's predictions there (VGG-19 +4 %); plain sums, r = 1, are
-+3 to +15 % (VGG-19 +9 %). All members were always busy, so times are those beside neighbours that never pause.
+Only single models and pairs were measured. That the demands of several neighbours combine by the norm of order r is an
+assumption; r is 2 by default, so that three equal neighbours count as 1.7. The only published measurement of more than
+two models is iGniter's (TPDS 2022, figure 13): with four models at 25 % each and batch 3 its predictions are within 5
+%, for VGG-19 within 1.5 %. There co-location with r = 2 is -3 to +5 % off iGniter's predictions (VGG-19 +4 %), with
+plain sums, r = 1, +3 to +15 % (VGG-19 +9 %). All measured models were always busy, so T is a time beside busy
+neighbours.
 
-The scalar path of ``predict`` and the arrays of ``solo_terms`` and ``together`` are written apart; tests hold them
-together.
+``predict`` computes single predictions, ``solo_terms`` and ``together`` arrays of them. The two are written
+independently of each other, and tests compare them.
 """
 
 import math
@@ -45,9 +48,9 @@ from provision.models.performance.sm_shares import grid, on_grid
 
 
 class Wave(Record):
-    """Thread blocks that run in waves.
+    """Thread blocks of a model that run in waves.
 
-    Those of one request fill ``sms_per_request`` SMs, once; a wave takes ``ms`` on however many SMs.
+    The thread blocks of one request fill ``sms_per_request`` SMs once. A wave takes ``ms``, on any number of SMs.
     """
 
     sms_per_request: Positive
@@ -55,7 +58,7 @@ class Wave(Record):
 
 
 class SoloTime(Record):
-    """Time of a batch alone; the ``work`` parts are divided by the SM share."""
+    """The coefficients of the time of a batch alone, t(b, s); the ``work`` terms are divided by the SM share."""
 
     fixed_ms: NonNegative
     request_ms: NonNegative
@@ -70,7 +73,7 @@ class SoloTime(Record):
         return self
 
     def ms(self, batch: int, sm_share: float, sms: int) -> float:
-        """Time of a batch on a share of a GPU with so many SMs, in ms."""
+        """Time of a batch on the fraction ``sm_share`` of a GPU with ``sms`` SMs, in ms."""
         whole = math.fsum(
             wave.ms * math.ceil(wave.sms_per_request * batch / (sms * sm_share) * (1 - TOLERANCE))
             for wave in self.waves
@@ -80,12 +83,12 @@ class SoloTime(Record):
 
 
 class ColocatedModel(MemoryStated):
-    """The coefficients of a DNN model: ``solo``, and one number per shared resource of each of the others.
+    """The coefficients of a DNN model; the four tuples have one number per shared resource.
 
-    Per unit of the neighbours' demand a batch takes ``stretch`` of its solo time and ``wait_ms`` longer.
-    ``base_demand`` is what the model demands whenever it runs, ``load_demand`` what comes on top with the whole GPU and
-    an endless batch. ``solo_error`` is that on batch sizes left out of a fit, ``pair_error`` that of the latencies in
-    measured pairs that were not fitted. ``overlap_ms`` is per request.
+    Per unit of the neighbours' demand a batch takes longer by ``stretch`` times its solo time and by ``wait_ms``.
+    ``base_demand`` is the model's demand with a small share and batch; ``load_demand`` is what it demands in addition
+    with the whole GPU and a batch of any size. ``overlap_ms`` is per request. ``solo_error`` is the error on batch
+    sizes that were left out of a fit, ``pair_error`` that on latencies of measured pairs that were left out.
     """
 
     solo: SoloTime
@@ -101,9 +104,9 @@ class ColocatedModel(MemoryStated):
 class Colocation(SharedMemoryData):
     """Coefficients of several models on a GPU type, for batches up to ``max_batch``.
 
-    SM shares are multiples of ``unit_share``. ``half_load_batch`` is h, the batch at which a neighbour demands half of
-    what its batch can add; ``norm_order`` is r. ``fitted_pairs`` are the keys of the measured pairs that the
-    coefficients were fitted to (``pair_key`` of the fit): all others can judge them.
+    SM shares are multiples of ``unit_share``. ``half_load_batch`` is h of the formula, the batch size at which a
+    neighbour has half of its ``load_demand``; ``norm_order`` is r. ``fitted_pairs`` are the keys (``pair_key`` of the
+    fit) of the measured pairs to which the coefficients were fitted; the fit can be judged by all other pairs.
     """
 
     sharing = "always"
@@ -140,17 +143,17 @@ class Colocation(SharedMemoryData):
 
     @property
     def stated(self) -> Mapping[str, MemoryStated]:
-        """What every model says of its memory."""
+        """The models by name, which state their memory."""
         return self.models
 
     @property
     def resources(self) -> int:
-        """How many shared resources there are."""
+        """The number of shared resources."""
         return len(next(iter(self.models.values())).stretch)
 
     @property
     def sms(self) -> int:
-        """SMs of the GPU type."""
+        """The number of SMs of the GPU type."""
         return gpu_type(self.gpu).sms
 
     def up_to_batch(self, most: int) -> dict[str, Any] | None:
@@ -158,7 +161,7 @@ class Colocation(SharedMemoryData):
         return self.model_dump(mode="json") | {"max_batch": min(self.max_batch, most)}
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """The model alone on the GPU at every batch and every number of units of its SMs that its memory allows."""
+        """Every batch size and SM share at which the model fits the memory of a GPU that it has to itself."""
         if profile != WHOLE:
             return OperatingPoints(*(np.zeros(0, kind) for kind in (int, int, float, float)))
         batches, shares = grid(self.unit_share, self.max_batch)
@@ -169,10 +172,10 @@ class Colocation(SharedMemoryData):
         return OperatingPoints(batch, np.ones_like(batch), latency_ms, throughput_rps, sm_share)
 
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
-        """Predictions for all that share the GPU; Nones for what the data does not describe.
+        """Predictions for all replicas that share the GPU, or None for each when the data does not describe the case.
 
-        That is any slice but a whole GPU, several processes, a batch above ``max_batch``, or a share that is not a
-        multiple of ``unit_share``.
+        It does not describe a MIG instance, several processes of one replica, a batch above ``max_batch``, or an SM
+        share that is not a multiple of ``unit_share``.
         """
         if profile != WHOLE or not all(on_grid(one, self.unit_share, self.max_batch) for one in members):
             return [None] * len(members)
@@ -180,13 +183,13 @@ class Colocation(SharedMemoryData):
         return [self._prediction(one, demands[:at] + demands[at + 1 :]) for at, one in enumerate(members)]
 
     def _demand(self, member: Member) -> list[float]:
-        """What a member demands of each resource."""
+        """The demand d_k of a member, for every resource."""
         one = self.models[member.model]
         loaded = member.sm_share * member.batch / (member.batch + self.half_load_batch)
         return [base + load * loaded for base, load in zip(one.base_demand, one.load_demand, strict=True)]
 
     def _prediction(self, member: Member, neighbours: list[list[float]]) -> Prediction:
-        """The Prediction for a member beside neighbours with these demands."""
+        """The Prediction for a member beside neighbours with these demands, one list per neighbour."""
         one = self.models[member.model]
         alone_ms = one.solo.ms(member.batch, member.sm_share, self.sms)
         latency_ms = alone_ms
@@ -198,16 +201,18 @@ class Colocation(SharedMemoryData):
 
 
 class Terms(NamedTuple):
-    """What replicas bring to a GPU: all that a search needs to know of an operating point.
+    """What a search needs to know of operating points: arrays with an element for every point.
 
-    The batch time of a replica is ``solo_ms + sum over k of slope_ms[..., k] * S[k] ** (1 / norm_order)``, where S sums
-    its neighbours' ``demand``: a function of its own point and of sums over its neighbours that grows with them. (Over
-    points that are taken or not the root is a norm, hence convex.) Of the batch time ``overlap_ms`` overlaps with the
-    next batch, so a rate holds when batch time - overlap_ms <= 1000 batch / rate.
+    The batch time of a replica is ``solo_ms + sum over k of slope_ms[..., k] * S[k] ** (1 / norm_order)``, where S is
+    the sum of its neighbours' ``demand``. It depends on the neighbours only through that sum and grows with it. (As a
+    function of 0-1 variables that say which points are taken, the root is a norm, hence convex.) ``overlap_ms`` of the
+    batch time overlap with the next batch, so a replica carries a rate when batch time - overlap_ms <= 1000 batch /
+    rate.
 
-    ``batch``, ``solo_ms`` and ``overlap_ms`` have one shape; ``slope_ms`` (ms) and ``demand``, d ** norm_order, have a
-    last axis more, over resources. Batch 0 and zeros stand for nobody. One point of a model dominates another
-    when its units, ``solo_ms``, ``slope_ms`` and ``demand`` are no larger and its batch and ``overlap_ms`` no smaller.
+    ``batch``, ``solo_ms`` and ``overlap_ms`` have the same shape; ``slope_ms`` (ms) and ``demand`` (d ** norm_order)
+    have one more axis at the end, over resources. A position with batch 0 and zeros is empty. One point of a model
+    dominates another when its units, ``solo_ms``, ``slope_ms`` and ``demand`` are no larger, and its batch and
+    ``overlap_ms`` no smaller.
     """
 
     batch: np.ndarray
@@ -218,7 +223,7 @@ class Terms(NamedTuple):
 
 
 def solo_ms(data: Colocation, model: str, batch: np.ndarray, sm_share: np.ndarray) -> np.ndarray:
-    """Times alone in ms of one model at arrays of batches and SM shares, broadcast against each other."""
+    """Batch times of one model alone, in ms; the arrays of batch sizes and SM shares broadcast against each other."""
     one, batch = data.models[model].solo, np.asarray(batch, float)
     alone_ms = one.fixed_ms + one.request_ms * batch + (one.fixed_work_ms + one.request_work_ms * batch) / sm_share
     for wave in one.waves:
@@ -227,7 +232,7 @@ def solo_ms(data: Colocation, model: str, batch: np.ndarray, sm_share: np.ndarra
 
 
 def solo_terms(data: Colocation, model: str, batch: np.ndarray, sm_share: np.ndarray) -> Terms:
-    """Terms of one model at arrays of batches and SM shares, broadcast against each other."""
+    """The Terms of one model alone; the arrays of batch sizes and SM shares broadcast against each other."""
     one = data.models[model]
     batch, sm_share = np.broadcast_arrays(np.asarray(batch, float), sm_share)
     alone_ms = np.where(data.crowding(model, batch, sm_share), NEVER_MS, solo_ms(data, model, batch, sm_share))
@@ -242,9 +247,9 @@ def solo_terms(data: Colocation, model: str, batch: np.ndarray, sm_share: np.nda
 
 
 def together(terms: Terms, norm_order: float) -> tuple[np.ndarray, np.ndarray]:
-    """Batch times (ms) and throughputs (requests/s) of sets of replicas, each set on a GPU of its own.
+    """Batch times (ms) and throughputs (requests/s) of several sets of replicas, each set on its own GPU.
 
-    ``terms`` has the members of a set on the last axis of ``batch``; both results have the shape of ``batch``.
+    The last axis of ``terms.batch`` is over the replicas of a set. Both results have the shape of ``terms.batch``.
     """
     others = 1 - np.eye(terms.batch.shape[-1])
     combined = (others @ terms.demand) ** (1 / norm_order)

@@ -1,4 +1,4 @@
-"""How far predictions are from measurements: what every fit states beside its coefficients."""
+"""The error of predictions against measurements, which every fit states beside its coefficients."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def relative_errors(predicted: ArrayLike, measured: Floats) -> Floats:
-    """Absolute relative errors, as an array."""
+    """The array of |predicted - measured| / measured."""
     return np.abs(np.asarray(predicted) / measured - 1)
 
 
 def fitted_error(errors: Floats) -> FittedError:
-    """The FittedError of an array of relative errors."""
+    """Summarise an array of relative errors as a FittedError."""
     mean, p95, worst = np.mean(errors), np.percentile(errors, 95), np.max(errors)
     return FittedError(
         mean=round(float(mean), 5), p95=round(float(p95), 5), max=round(float(worst), 5), points=len(errors)

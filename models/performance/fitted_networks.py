@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class FittedError(Record):
-    """Relative errors of a fit on the points it was judged on."""
+    """Mean, 95th percentile and maximum of the relative errors on the points by which a fit was judged, as
+    fractions."""
 
     mean: NonNegative
     p95: NonNegative
@@ -29,14 +30,14 @@ class FittedError(Record):
 
 
 class FittedModel(Record):
-    """Coefficients of one model and how well they fit."""
+    """The coefficients of one model, and their error."""
 
     coefficients: ClosedNetwork
     error: FittedError | None = None
 
 
 class FittedNetworks(PerformanceData):
-    """Closed-network coefficients, valid on the profiles and batch sizes named."""
+    """Closed-network coefficients of several models on a GPU type, valid for ``profiles`` and ``batches``."""
 
     sharing = "if_allowed"
     kind: Literal["closed-network"]
@@ -56,7 +57,7 @@ class FittedNetworks(PerformanceData):
         return self
 
     def helps_sharing(self, profile: str) -> bool:
-        """Where the networks describe the profile: beside others a replica is judged at the rate routed to it."""
+        """Whether the networks describe the profile: then a replica beside others is judged at its own rate."""
         return profile in self.profiles
 
     def up_to_batch(self, most: int) -> dict[str, Any] | None:
@@ -64,7 +65,7 @@ class FittedNetworks(PerformanceData):
         return self.model_dump(mode="json") | {"batches": [batch for batch in self.batches if batch <= most]}
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """The points of the batch grid that fit into the slice's memory."""
+        """All batch sizes and process counts that fit the memory of the slice."""
         network, gpu = self.models[model].coefficients, gpu_type(self.gpu)
         if profile not in self.profiles:
             return OperatingPoints(*(np.zeros(0, kind) for kind in (int, int, float, float)))
@@ -82,15 +83,19 @@ class FittedNetworks(PerformanceData):
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
         """Predictions for all replicas on a slice.
 
-        A replica alone is a closed network: its processes are always busy. Several workloads are classes of one
-        processor-sharing network at their routed rates: with U the slice's utilisation, P processes in all,
-        think time Z and slice time S, a batch takes Z + S / (1 - U), the open network's mean, and no longer than
-        Z + P S, since it shares the slice with at most P - 1 others. Fewer requests form smaller batches, which may use
-        the slice for longer: U is the most of all rates up to the routed ones, and the latency that of the longest
-        batch. While it is within the time that batches may wait to fill, and throughputs cover the rates,
-        U is at most 1: were it more, batches would take P S or longer, and n processes use n / P of the slice at most.
-        Where batches may be partly filled (rules for random arrivals) a batch takes what none exceeds, whatever is
-        routed to whom.
+        A replica that has the slice to itself is a closed network: its processes are always busy.
+
+        Several replicas are classes of one processor-sharing network, each at the rate routed to it. Let U be the
+        utilisation of the slice, P the number of all processes, Z the think time and S the slice time of a batch. A
+        batch takes Z + S / (1 - U), the mean of the open network, but no longer than Z + P S, since at most P - 1 other
+        processes share the slice. At a lower rate batches are smaller, and small batches may use the slice for longer
+        per request. Therefore U is taken as the largest over all rates up to the routed ones, and the latency as that
+        of the longest batch. U is at most 1 as long as the latency is within the time that batches may wait to fill and
+        the throughputs carry the rates: with U above 1 batches would take P S or longer, and n processes use at most n
+        / P of the slice.
+
+        Where batches may be partly filled (rules for random arrivals) the latency is an upper bound for every batch
+        size and every routing (`longest_batches`).
         """
         if len(members) == 1 or any(member.sm_share != 1 for member in members):
             return super().predict(profile, members)
@@ -109,7 +114,7 @@ class FittedNetworks(PerformanceData):
         ]
 
     def _longest(self, members: Sequence[Member], launching: int, compute: int) -> list[Prediction | None]:
-        """Predictions of the longest batches, with all processes busy."""
+        """Predictions where batches may be partly filled: upper bounds on batch times with all processes busy."""
         work = [longest_work_ms(self.models[one.model].coefficients, one.batch, launching, compute) for one in members]
         processes = np.array([one.processes for one in members])
         think_ms, slice_ms, cycle_ms = np.array(work).T
@@ -145,9 +150,9 @@ class FittedNetworks(PerformanceData):
 
 
 def longest_work_ms(network: ClosedNetwork, batch: int, launching: int, compute: int) -> tuple[float, float, float]:
-    """The longest think and slice times of batches up to a size, and the least of both together, in ms.
+    """Bounds over all batch sizes from 1 to ``batch``, in ms: the most think time, the most slice time, the least sum.
 
-    The least is that of a process that launches alone.
+    ``launching`` is the number of processes on the slice; the least sum is that of a process that launches alone.
     """
     sizes = np.arange(1, batch + 1)
     think_ms, slice_ms = work_ms_array(network, sizes, launching, compute)
@@ -156,8 +161,10 @@ def longest_work_ms(network: ClosedNetwork, batch: int, launching: int, compute:
 
 
 def most_busy(network: ClosedNetwork, member: Member, compute: int) -> float:
-    """The most of a slice's time that a replica takes at any rate up to its own, with batches filled as they are or
-    better."""
+    """The largest fraction of a slice's time that a replica takes at any rate up to its own.
+
+    Batches may also be larger than the rate fills them, up to the replica's batch size.
+    """
     sizes = range(1, member.batch + 1)
     busy_s = [network.gpu_ms(size, compute) / (1000 * size) for size in sizes]
     longest_s = list(accumulate(reversed(busy_s), max))[::-1]
@@ -169,8 +176,8 @@ def most_busy(network: ClosedNetwork, member: Member, compute: int) -> float:
 def _shared(network: ClosedNetwork, member: Member, launching: int, compute: int, slowdown: float) -> Prediction:
     """The Prediction for one class of a shared slice.
 
-    Batches grow longer with every request from the second on. A single one may take longer than a few, by the
-    ``unbatched_ratio``, so the longest batch is that of one request or the planned one.
+    The time of a batch grows with its size from size 2 on. A batch of size 1 may take longer than a small one, by the
+    ``unbatched_ratio``. So the longest batch has size 1 or the planned size.
     """
     single_ms, planned_ms = (
         network.exposed_host_ms(size, launching, compute) + slowdown * network.gpu_ms(size, compute)

@@ -1,7 +1,7 @@
-"""iGniter's performance model (TPDS 2022, eqs. 1-11): what workloads that share a GPU under MPS do to each other.
+"""iGniter's performance model (TPDS 2022, eqs. 1-11): how workloads that share a GPU under MPS slow each other down.
 
-The scalar path of ``predict`` and the arrays of ``solo_terms`` and ``together`` are written apart; tests hold
-them together.
+``predict`` computes single predictions, ``solo_terms`` and ``together`` arrays of them. The two are written
+independently of each other, and tests compare them.
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ if TYPE_CHECKING:
     from provision.models.performance.operating_points import Member
 
 BYTES_PER_MS = 1e6
-"""Bytes that pass in a millisecond at 1 GB/s."""
+"""Bytes transferred per millisecond at 1 GB/s."""
 
 
 class IgniterHardware(Record):
     """The coefficients of a GPU type.
 
-    ``pcie_gb_per_s`` is B_pcie, ``power_cap_w`` P, ``max_clock_mhz`` F, ``idle_power_w`` p_idle,
-    ``clock_slope_mhz_per_w`` alpha_f. Each kernel waits ``scheduling_slope_ms`` (alpha_sch) per workload on
-    the GPU plus ``scheduling_intercept_ms`` (beta_sch) longer than alone. SM shares are multiples of
-    ``unit_share`` (r_unit).
+    In the paper ``pcie_gb_per_s`` is B_pcie, ``power_cap_w`` P, ``max_clock_mhz`` F, ``idle_power_w`` p_idle,
+    ``clock_slope_mhz_per_w`` alpha_f and ``unit_share`` r_unit, of which SM shares are multiples. With n workloads on
+    the GPU each kernel is delayed by ``scheduling_slope_ms`` (alpha_sch) * n + ``scheduling_intercept_ms`` (beta_sch).
     """
 
     pcie_gb_per_s: Positive
@@ -55,11 +54,11 @@ class IgniterHardware(Record):
 
     @property
     def units(self) -> int:
-        """Resource units of a whole GPU."""
+        """The number of resource units of a whole GPU: 1 / ``unit_share``."""
         return units_of(self.unit_share)
 
     def transfer_ms(self, size_bytes: float) -> float:
-        """Time over PCIe (eq. 3), in ms."""
+        """Time of a transfer over PCIe (eq. 3), in ms."""
         return size_bytes / (self.pcie_gb_per_s * BYTES_PER_MS)
 
     def extra_delay_ms(self, count: int) -> float:
@@ -67,7 +66,10 @@ class IgniterHardware(Record):
         return self.scheduling_slope_ms * count + self.scheduling_intercept_ms if count > 1 else 0.0
 
     def clock_ratio(self, demand_w: float) -> float:
-        """The clock as a fraction of its maximum at a power demand in W (eq. 9); not above 0 beyond the model."""
+        """The clock as a fraction of its maximum, at a power demand in W (eq. 9).
+
+        At demands that the model does not describe it is 0 or negative.
+        """
         excess_w = max(demand_w - self.power_cap_w, 0.0)
         return 1 + self.clock_slope_mhz_per_w * excess_w / self.max_clock_mhz
 
@@ -75,12 +77,12 @@ class IgniterHardware(Record):
 class IgniterModel(MemoryStated):
     """The coefficients of a DNN model on a GPU type.
 
-    ``k1_ms`` to ``k5_ms`` are those of eq. 11 with SM shares as fractions; ``load_bytes`` and
-    ``feedback_bytes`` d_load and d_feedback per request; ``kernels`` n_k and ``kernel_delay_ms`` k_sch.
-    Power and L2 utilisation (a fraction) grow with the processing ability b / k_act in requests/s:
-    alpha_power is ``power_w_per_rps``, beta_power ``power_base_w``, alpha_cacheutil ``cache_per_rps``,
-    beta_cacheutil ``cache_base``. ``cache_sensitivity`` is alpha_cache, per unit of the others' utilisation.
-    ``error`` is that of eq. 11 on the measured active times it was fitted to.
+    ``k1_ms`` to ``k5_ms`` are those of eq. 11, for SM shares as fractions. ``load_bytes`` and ``feedback_bytes`` are
+    d_load and d_feedback per request, ``kernels`` is n_k and ``kernel_delay_ms`` k_sch. Power (W) and L2 utilisation (a
+    fraction) grow linearly with the processing ability b / k_act (requests/s): alpha_power is ``power_w_per_rps``,
+    beta_power ``power_base_w``, alpha_cacheutil ``cache_per_rps``, beta_cacheutil ``cache_base``. ``cache_sensitivity``
+    is alpha_cache, per unit of the other workloads' utilisation. ``error`` is the error of eq. 11 on the active times
+    to which it was fitted.
     """
 
     load_bytes: NonNegative
@@ -100,16 +102,16 @@ class IgniterModel(MemoryStated):
     error: FittedError | None = None
 
     def active_ms(self, batch: float, sm_share: float) -> float:
-        """GPU active time alone at full clock (eq. 11), in ms."""
+        """GPU active time of a batch alone at full clock (eq. 11), in ms."""
         work_ms = self.k1_ms * batch**2 + self.k2_ms * batch + self.k3_ms
         return work_ms / (sm_share + self.k4_share) + self.k5_ms
 
     def power_w(self, ability_rps: float) -> float:
-        """Power above idle at a processing ability in requests/s, in W."""
+        """Power above idle, in W, at a processing ability in requests/s."""
         return self.power_w_per_rps * ability_rps + self.power_base_w
 
     def cache_demand(self, ability_rps: float) -> float:
-        """L2 utilisation at a processing ability in requests/s, as a fraction."""
+        """L2 utilisation as a fraction, at a processing ability in requests/s."""
         return self.cache_per_rps * ability_rps + self.cache_base
 
 
@@ -143,19 +145,19 @@ class IgniterProfiles(SharedMemoryData):
 
     @property
     def stated(self) -> Mapping[str, MemoryStated]:
-        """What every model says of its memory."""
+        """The models by name, which state their memory."""
         return self.models
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """The model alone on the GPU at every batch and every number of resource units that its memory allows."""
+        """Every batch size and SM share at which the model fits the memory of a GPU that it has to itself."""
         return self._points(model, profile, lambda terms: terms)
 
     def longest_points(self, model: str, profile: str) -> OperatingPoints:
-        """The same with the most that any batch up to each takes and demands."""
+        """``operating_points``, each with the most time and demand of any batch size up to its own."""
         return self._points(model, profile, lambda terms: most_demanding(terms, axis=0))
 
     def _points(self, model: str, profile: str, changed: Callable[[Terms], Terms]) -> OperatingPoints:
-        """The model alone at every batch and number of units, its Terms, (batches, units), changed."""
+        """Operating points of the model alone, from its Terms, (batches, units), after ``changed`` was applied."""
         if profile != WHOLE:
             return OperatingPoints(*(np.zeros(0, kind) for kind in (int, int, float, float)))
         batches, shares = grid(self.hardware.unit_share, self.max_batch)
@@ -167,10 +169,10 @@ class IgniterProfiles(SharedMemoryData):
         return OperatingPoints(batch, np.ones_like(batch), latency_ms, throughput_rps, shares[kept])
 
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
-        """Predictions for all that share the GPU (eqs. 1-11); Nones for what the model does not describe.
+        """Predictions for all replicas that share the GPU (eqs. 1-11), or None for each where the model does not apply.
 
-        That is any slice but a whole GPU, several processes, a batch above ``max_batch``, a share below
-        ``unit_share``, or so much power that no clock remains.
+        It does not apply to a MIG instance, to several processes of one replica, to a batch above ``max_batch``, to a
+        share below ``unit_share``, and to a power demand at which eq. 9 leaves no clock.
         """
         nothing: list[Prediction | None] = [None] * len(members)
         if profile != WHOLE or not all(on_grid(one, self.hardware.unit_share, self.max_batch) for one in members):
@@ -188,9 +190,9 @@ class IgniterProfiles(SharedMemoryData):
         ]
 
     def _most(self, member: Member) -> tuple[float, float]:
-        """The longest active time (ms) and the highest processing ability (requests/s) of a member's batches.
+        """A member's longest active time (ms) and highest processing ability (requests/s).
 
-        They are those of the planned batch, or where batches may be partly filled of any up to it.
+        Both are those of the planned batch, or over all batch sizes up to it where batches may be partly filled.
         """
         model, least = self.models[member.model], 1 if member.partly_filled else member.batch
         active_ms = {size: model.active_ms(size, member.sm_share) for size in range(least, member.batch + 1)}
@@ -199,7 +201,7 @@ class IgniterProfiles(SharedMemoryData):
     def _prediction(
         self, member: Member, active_ms: float, others_cache: float, extra_delay_ms: float, clock: float
     ) -> Prediction:
-        """Eqs. 1-5 and 8 for one member."""
+        """The Prediction for one member, by eqs. 1-5 and 8."""
         model, batch = self.models[member.model], member.batch
         scheduling_ms = (model.kernel_delay_ms + extra_delay_ms) * model.kernels
         gpu_ms = (scheduling_ms + active_ms * (1 + model.cache_sensitivity * others_cache)) / clock
@@ -210,15 +212,16 @@ class IgniterProfiles(SharedMemoryData):
 
 
 def igniter_data(performance: Iterable[PerformanceData]) -> dict[str, IgniterProfiles]:
-    """The iGniter files among performance data, by GPU type."""
+    """The iGniter data among performance data, by GPU type."""
     return {data.gpu: data for data in performance if isinstance(data, IgniterProfiles)}
 
 
 class Terms(NamedTuple):
-    """What replicas bring to a GPU, as arrays of one shape; batch 0 and zeros stand for nobody.
+    """What a search needs to know of operating points: arrays of one shape, with an element for every point.
 
-    ``scheduling_ms`` and ``active_ms`` hold alone and at full clock, ``cache`` and ``cache_sensitivity``
-    are fractions and per unit.
+    ``scheduling_ms`` and ``active_ms`` are times alone at full clock, ``cache`` is the L2 utilisation as a fraction,
+    and ``cache_sensitivity`` the slowdown per unit of the others' utilisation. A position with batch 0 and zeros is
+    empty.
     """
 
     batch: Floats
@@ -233,7 +236,7 @@ class Terms(NamedTuple):
 
 
 def solo_terms(profiles: IgniterProfiles, model: str, batch: ArrayLike, sm_share: Floats | float) -> Terms:
-    """Terms of one model at arrays of batches and SM shares, broadcast against each other."""
+    """The Terms of one model alone; the arrays of batch sizes and SM shares broadcast against each other."""
     one, batch = profiles.models[model], np.asarray(batch, float)
     active_ms = np.polyval([one.k1_ms, one.k2_ms, one.k3_ms], batch) / (sm_share + one.k4_share) + one.k5_ms
     ability_rps = 1000 * batch / active_ms
@@ -254,25 +257,28 @@ def solo_terms(profiles: IgniterProfiles, model: str, batch: ArrayLike, sm_share
 
 
 def most_demanding(terms: Terms, axis: int) -> Terms:
-    """Terms with the most that any batch up to each takes of the GPU, where batches ascend along an axis."""
+    """Terms where each point has the most time, power and L2 utilisation of any batch size up to its own.
+
+    Batch sizes ascend along ``axis``.
+    """
     most = {name: np.maximum.accumulate(getattr(terms, name), axis) for name in ("active_ms", "power_w", "cache")}
     return terms._replace(**most)
 
 
 def together(hardware: IgniterHardware, terms: Terms) -> tuple[Floats, Floats]:
-    """Batch latencies (ms) and throughputs (requests/s) of sets of replicas, each set on a GPU of its own.
+    """Batch latencies (ms) and throughputs (requests/s) of several sets of replicas, each set on its own GPU.
 
     Parameters
     ----------
     hardware
-        IgniterHardware.
+        The GPU type's coefficients.
     terms
-        Terms whose last axis goes over the members of a set.
+        Terms whose last axis is over the replicas of a set.
 
     Returns
     -------
     tuple of two arrays
-        Shaped like the terms; infinite latency and throughput 0 where power leaves no clock.
+        In the shape of the terms. Where the power demand leaves no clock, latency is infinite and throughput 0.
     """
     count = np.count_nonzero(terms.batch, axis=-1, keepdims=True)
     others = terms.cache.sum(-1, keepdims=True) - terms.cache
@@ -282,17 +288,22 @@ def together(hardware: IgniterHardware, terms: Terms) -> tuple[Floats, Floats]:
 def in_company(
     hardware: IgniterHardware, terms: Terms, count: Ints, others_cache: Floats, power_w: Floats
 ) -> tuple[Floats, Floats]:
-    """The same of replicas of which is known what is on their GPUs.
+    """Batch latencies (ms) and throughputs (requests/s) of replicas whose neighbours are known by their sums.
 
     Parameters
     ----------
     hardware
-        IgniterHardware.
+        The GPU type's coefficients.
     terms
-        Those of the replicas.
+        The Terms of the replicas.
     count, others_cache, power_w
-        Arrays that are broadcast against the terms: how many share the GPU, the L2 utilisation of the others, and the
-        power of all above idle.
+        For each replica: the number of replicas on its GPU, the sum of its neighbours' L2 utilisations, and the power
+        of all replicas on the GPU above idle, in W. The arrays broadcast against the terms.
+
+    Returns
+    -------
+    tuple of two arrays
+        As for ``together``.
     """
     delay_ms = hardware.scheduling_slope_ms * count + hardware.scheduling_intercept_ms
     excess_w = hardware.idle_power_w + power_w - hardware.power_cap_w

@@ -1,6 +1,7 @@
-"""Longest batch times beside neighbours that are always busy, path by path: no average and no probability in them.
+"""Upper bounds on batch times beside busy neighbours. They hold for every course of events, not just on average.
 
-With such a time as its hold time every replica on a shared slice is a queue of its own, whatever the others do.
+When the analysis takes this bound for the batch time of a replica, the replica is a queue of its own: its latency no
+longer depends on what the neighbours do.
 """
 
 import numpy as np
@@ -9,30 +10,31 @@ import numpy as np
 def network_hold_ms(
     think_ms: np.ndarray, slice_ms: np.ndarray, cycle_ms: np.ndarray, processes: np.ndarray
 ) -> np.ndarray:
-    """Longest time of a batch of every replica on a slice that its processes share equally (processor sharing).
+    """Upper bound on the batch time of every replica on a slice that all processes share equally (processor sharing).
 
-    A process thinks for Z and has S of work for the slice. While process i is on the slice, every other process j gets
-    there what i gets, so no more than S_i in all; nor does it do more than its own work S_j in each of the
-    1 + floor(t / cycle_j) visits that begin within t. Until i has ended t is therefore less than
+    For each batch a process thinks for Z and needs the slice for S. While process i uses the slice, every other process
+    j gets as much of it as i does, so no more than S_i in total. Process j also uses no more than its own work S_j in
+    each of its visits, and at most 1 + floor(t / cycle_j) visits begin within a time t. Before the batch of i ends,
+    the time t since its start is therefore less than
 
         Z_i + S_i + sum over j of min(S_i, S_j (1 + floor(t / cycle_j))),
 
-    and the least t that equals this is a bound. It is at most Z_i + P S_i with P processes. It holds whenever others
-    start, stop or run smaller batches. With more than three processes it is conservative.
+    and the least t that equals this expression is an upper bound. With P processes it is at most Z_i + P S_i. The bound
+    holds also when other processes start, stop or run smaller batches. With more than three processes it is loose.
 
     Parameters
     ----------
     think_ms, slice_ms
-        (replicas,) of a batch, each the largest of all batch sizes that may run.
+        Shape (replicas,): the largest think time and slice time over all batch sizes that may run.
     cycle_ms
-        (replicas,) the least think and slice time together of any batch that may run.
+        Shape (replicas,): the least sum of think time and slice time over all batch sizes that may run.
     processes
-        (replicas,) numbers of processes.
+        Shape (replicas,): numbers of processes.
 
     Returns
     -------
     ndarray
-        (replicas,) in ms.
+        Shape (replicas,), in ms.
     """
     others = processes - np.eye(len(processes), dtype=int)
     alone_ms = think_ms + slice_ms

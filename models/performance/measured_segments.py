@@ -1,4 +1,4 @@
-"""Measured segments (ParvaGPU): a table of what each model did on each slice, between its batches where it says so."""
+"""Measured segments (ParvaGPU): tables of measured latency and throughput, optionally interpolated between batches."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 GRID = tuple(sorted({*range(1, 17), *(2**power for power in range(17)), *(3 * 2**power for power in range(15))}))
-"""Batches that are offered between measured ones."""
+"""Batch sizes at which measurements are interpolated."""
 
 
 class MeasuredPoint(NamedTuple):
-    """A measured row; the throughput is that of all processes together."""
+    """A measured operating point; the throughput is that of all processes together."""
 
     profile: Name
     batch: PositiveCount
@@ -38,7 +38,7 @@ class MeasuredPoint(NamedTuple):
 
 
 class MeasuredModel(Record):
-    """The measured rows of one model."""
+    """The measured points of one model."""
 
     points: tuple[MeasuredPoint, ...] = Field(min_length=1)
 
@@ -52,12 +52,12 @@ class MeasuredModel(Record):
 
     @cached_property
     def rows(self) -> dict[tuple[str, int, int], MeasuredPoint]:
-        """Measured points by (profile, batch, processes)."""
+        """The measured points by (profile, batch, processes)."""
         return {point[:3]: point for point in self.points}
 
     @cached_property
     def series(self) -> dict[tuple[str, int], tuple[MeasuredPoint, ...]]:
-        """Measured points by (profile, processes), batches ascending."""
+        """The measured points by (profile, processes), in ascending order of batch size."""
         found: dict[tuple[str, int], list[MeasuredPoint]] = {}
         for point in sorted(self.points, key=lambda point: point.batch):
             found.setdefault((point.profile, point.processes), []).append(point)
@@ -65,18 +65,22 @@ class MeasuredModel(Record):
 
 
 class BetweenError(FittedError):
-    """Relative errors of interpolation between batches; ``margin`` is what makes up for nearly all that fall short."""
+    """Relative errors of interpolation between batches.
+
+    Interpolated times are lengthened by the fraction ``margin``, which covers nearly all times that interpolation
+    underestimates.
+    """
 
     margin: NonNegative
 
 
 class MeasuredSegments(PerformanceData):
-    """Measured tables (ParvaGPU): a row that is absent ran out of memory or was not measured.
+    """Measured tables (ParvaGPU). A point that is absent ran out of memory or was not measured.
 
-    With ``between_batches`` batches between two measured ones of the same profile and processes can be planned too.
-    Latency and the time that a batch takes of a process (batch x processes / throughput) are then linear in the batch
-    and lengthened by the ``margin`` stated there. ``error`` says how far other measurements of the same GPU type lie
-    from these, ``command`` how the file was made.
+    With ``between_batches`` plans may also use batch sizes between two measured ones of the same profile and number of
+    processes. The latency and the time that a process spends on a batch (batch * processes / throughput) are
+    interpolated linearly in the batch size and lengthened by ``between_batches.margin``. ``error`` is the difference of
+    other measurements of the same GPU type from these; ``command`` is the command that made the file.
     """
 
     measured = True
@@ -102,7 +106,7 @@ class MeasuredSegments(PerformanceData):
         return self.model_dump(mode="json") | {"models": models} if models else None
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """The measured points of a model on a profile, and where the file says so some between them."""
+        """The measured points of a model on a profile, and with ``between_batches`` interpolated ones."""
         return self._points(model, profile, further=False)
 
     def longest_points(self, model: str, profile: str) -> OperatingPoints:
@@ -113,7 +117,7 @@ class MeasuredSegments(PerformanceData):
         return replace(offered, latency_ms=every.latency_ms[at], throughput_rps=every.throughput_rps[at])
 
     def _points(self, model: str, profile: str, further: bool) -> OperatingPoints:
-        """Measured points, those between them, and ``further`` ones at the ends of every interval."""
+        """Measured and interpolated points; with ``further`` also the first and last of every interval (``ends``)."""
         series = [points for (name, _), points in self.models[model].series.items() if name == profile]
         if self.between_batches is None:
             columns = np.array([row[1:] for row in self.models[model].points if row.profile == profile], float)
@@ -139,16 +143,16 @@ class MeasuredSegments(PerformanceData):
 
 
 def between(series: Sequence[MeasuredPoint], batch: int, factor: float = 1.0) -> MeasuredPoint | None:
-    """The point of a batch between two measured ones; None outside of them.
+    """The interpolated point of a batch size; None when it is not between two measured ones.
 
     Parameters
     ----------
     series
         Measured points of one profile and number of processes, batches ascending.
     batch
-        Not measured.
+        A batch size that was not measured.
     factor
-        What its times are lengthened by.
+        Factor by which interpolated times are lengthened.
     """
     above = bisect(series, batch, key=lambda point: point.batch)
     if not 0 < above < len(series):
@@ -163,20 +167,23 @@ def between(series: Sequence[MeasuredPoint], batch: int, factor: float = 1.0) ->
 
 
 def ends(series: Sequence[MeasuredPoint]) -> tuple[int, ...]:
-    """The least and the largest batch between any two measured ones: times are linear there, so one takes longest."""
+    """The least and the largest batch size strictly between each two neighbouring measured ones.
+
+    Between them times are linear, so that one of the two takes longest.
+    """
     return tuple(size for low, high in pairwise(series) for size in (low.batch + 1, high.batch - 1)
                  if low.batch < size < high.batch)
 
 
 def filled(series: Sequence[MeasuredPoint], factor: float, further: Sequence[int] = ()) -> Floats:
-    """Rows of batch, processes, throughput and latency: measured ones, and on a grid of batches between them.
+    """Measured points, with interpolated ones at the batch sizes of GRID and ``further`` that lie between them.
 
-    The grid has ``further`` batches too.
+    Interpolated times are lengthened by ``factor``.
 
     Returns
     -------
     array (points, 4)
-        Batches ascending; requests/s and ms.
+        Batch size (ascending), processes, throughput (requests/s), latency (ms).
     """
     batches, processes, throughput_rps, latency_ms = np.array([point[1:] for point in series], float).T
     grid = np.union1d(batches, [batch for batch in (*GRID, *further) if batches[0] < batch < batches[-1]])
@@ -190,5 +197,5 @@ def filled(series: Sequence[MeasuredPoint], factor: float, further: Sequence[int
 
 
 def _period_ms(point: MeasuredPoint) -> float:
-    """How long a process takes for a batch, in ms."""
+    """The time that a process spends on a batch, in ms."""
     return 1000 * point.batch * point.processes / point.throughput_rps

@@ -1,4 +1,4 @@
-"""Memory of replicas on a shared GPU: stated per model and batch size, or estimated, or not known."""
+"""Memory of replicas on a shared GPU: measured or estimated per model and batch size, or unknown."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 MIB_PER_GIB = 1024
 NEVER_MS = 1e12
-"""Time of a batch that may not run, in ms: finite, so that what is derived from it is a number."""
+"""Time given to a batch that may not run, in ms; it is finite so that arithmetic with it gives no NaN."""
 
 MemoryPoint = tuple[PositiveCount, Positive]
-"""A batch size, and the MiB that one process with batches of that size holds, weights and context included."""
+"""A batch size, and the memory of one process at that batch size in MiB, weights and CUDA context included."""
 
 
 def _left_out(value: object) -> bool:
@@ -32,11 +32,11 @@ def _left_out(value: object) -> bool:
 
 
 class MemoryStated(Record):
-    """What a model's process holds of a GPU's memory: ``memory_mib`` per batch size, empty where nobody knows.
+    """The memory of one process of a model: ``memory_mib`` by batch size, empty when unknown.
 
-    ``memory_estimated`` marks numbers that nobody measured. Between two stated batch sizes memory is linear, below the
-    smallest it is that of the smallest, and above the largest it grows in proportion to the batch, which is no less
-    than weights and inputs take.
+    ``memory_estimated`` marks numbers that were not measured. Between two stated batch sizes memory is interpolated
+    linearly. Below the smallest it is that of the smallest. Above the largest it grows in proportion to the batch size,
+    which overestimates it, since weights do not grow.
     """
 
     memory_mib: Annotated[tuple[MemoryPoint, ...], Field(exclude_if=_left_out)] = ()
@@ -53,7 +53,7 @@ class MemoryStated(Record):
         return self
 
     def memory_gib(self, batch: int) -> float | None:
-        """Memory of a process with batches of this size in GiB, None where it is not known."""
+        """Memory of a process with batches of this size, in GiB; None when unknown."""
         if not self.memory_mib:
             return None
         sizes, mib = zip(*self.memory_mib, strict=True)
@@ -61,31 +61,34 @@ class MemoryStated(Record):
 
 
 class SharedMemoryData(PerformanceData):
-    """Performance data of whole GPUs that replicas share, whose models may state their memory."""
+    """Base of performance data for whole GPUs that replicas share, whose models may state their memory."""
 
     _within_share: bool = PrivateAttr(default=False)
 
     @property
     def stated(self) -> Mapping[str, MemoryStated]:
-        """What every model says of its memory."""
+        """The models by name, which state their memory."""
         raise NotImplementedError
 
     @property
     def states_memory(self) -> bool:
-        """Whether some model's memory is known."""
+        """Whether the memory of some model is known."""
         return any(one.memory_mib for one in self.stated.values())
 
     def within_share(self) -> Self:
-        """The same data, of which a search takes only replicas that hold no larger part of the memory than of the SMs.
+        """The same data for a search that takes only replicas whose share of the memory is within their SM share.
 
-        Whatever then fits the SMs of a GPU fits its memory. Predictions do not change.
+        Replicas that then fit the SMs of a GPU together also fit its memory. Predictions do not change.
         """
         narrow = self.model_copy()
         narrow._within_share = True
         return narrow
 
     def crowding(self, model: str, batch: ArrayLike, sm_share: ArrayLike) -> Bools:
-        """Whether replicas at these batches and SM shares hold too much memory, even if alone, to be planned."""
+        """Whether replicas at these batch sizes and SM shares need too much memory to be planned even alone.
+
+        The arrays broadcast against each other; the result has the broadcast shape.
+        """
         batch, sm_share = np.broadcast_arrays(batch, sm_share)
         if not self.stated[model].memory_mib:
             return np.zeros(batch.shape, bool)

@@ -1,4 +1,4 @@
-"""Operating points, the ways to run a model on a slice; and the base of all kinds of performance data."""
+"""Operating points, the ways to run a model on a slice, and the base class of all kinds of performance data."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 class Member(NamedTuple):
     """One replica as a performance model sees it.
 
-    ``rate_rps`` is what is routed to it, ``turn`` as in a Replica; ``fill_ms`` how long its batches may wait to fill.
-    ``partly_filled`` says that smaller batches than its own may run as well. ``tokens`` are those of its requests.
+    ``rate_rps`` is the rate routed to it and ``fill_ms`` how long its batches may wait to fill. ``turn`` is as in a
+    Replica of a plan. ``partly_filled`` says that batches smaller than ``batch`` may run too. ``tokens`` are the
+    lengths of its requests, for language models.
     """
 
     model: str
@@ -42,15 +43,15 @@ class Member(NamedTuple):
 
     @property
     def filled(self) -> int:
-        """Requests of a batch that starts when it is full or its first request has waited for ``fill_ms``."""
+        """The size of a batch that starts when it is full, or when its first request has waited for ``fill_ms``."""
         return int(min(self.batch, 1 + self.rate_rps * self.fill_ms / 1000 * (1 + TOLERANCE))) if self.rate_rps else 1
 
 
 class Prediction(NamedTuple):
-    """What one replica does: batch execution latency (ms), throughput (requests/s), memory (GiB or None).
+    """What one replica does: batch execution latency (ms), throughput (requests/s), memory (GiB; None when unknown).
 
-    A replica ``in_turns`` with others starts a batch of what waits within a cycle: the time in which its throughput is
-    one full batch.
+    ``in_turns`` says that the replica takes turns with others: once per duty cycle it starts a batch of the requests
+    that wait. The duty cycle is the time of one full batch at ``throughput_rps``.
     """
 
     latency_ms: float
@@ -61,9 +62,9 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True)
 class OperatingPoints:
-    """Every way to run one model alone on a slice of one profile, as arrays of one length.
+    """The operating points of one model alone on a slice of one profile: arrays with an element for every point.
 
-    ``sm_share`` is a number where it is the same for all.
+    ``sm_share`` is a single number when all points have the same.
     """
 
     batch: Ints
@@ -73,16 +74,19 @@ class OperatingPoints:
     sm_share: Floats | float = 1.0
 
     def least_rps(self, budget_ms: float) -> float:
-        """The most that the smallest share that keeps a latency budget (ms) carries, requests/s; infinite for none."""
+        """The highest throughput (requests/s) of the smallest SM share that keeps a latency budget (ms).
+
+        It is infinite when no point keeps the budget.
+        """
         kept = self.latency_ms <= budget_ms
         share = np.broadcast_to(self.sm_share, kept.shape)[kept]
         return float(self.throughput_rps[kept][share == share.min()].max()) if len(share) else math.inf
 
     def longest(self) -> OperatingPoints:
-        """The same points, each with the latency and the hold time of the longest batch up to its own.
+        """The same points, each with the most latency and the most time per batch of any batch size up to its own.
 
-        Only points with as many processes and the same SM share are compared. Where batches start before they are full
-        a replica runs smaller ones as well, and these may take longer: libraries choose other kernels for them.
+        Points are compared with those of the same number of processes and SM share. Where batches may start before they
+        are full a replica runs smaller batches too, and these may take longer, since libraries choose other kernels.
         """
         share = np.broadcast_to(self.sm_share, self.batch.shape)
         order = np.lexsort((self.batch, share, self.processes))
@@ -101,26 +105,26 @@ class OperatingPoints:
 
 
 class PerformanceData(Record):
-    """What all kinds of performance data have in common: one GPU type, some ``models`` by name.
+    """Base of all kinds of performance data: one GPU type, and ``models`` by name.
 
-    Methods search arrays of ``operating_points(model, profile)``; the verifier takes the scalar path,
-    ``predict``. The two are written apart and tests hold them together.
+    Methods search the arrays of ``operating_points(model, profile)``; the verifier calls ``predict``, which computes
+    single predictions. The two are written independently of each other, and tests compare them.
     """
 
     sharing: ClassVar[Literal["never", "if_allowed", "always"]] = "never"
-    """Whether the data describes replicas of different workloads on one slice: only where the policy allows it, or
-    always, as for data that was measured on shared GPUs."""
+    """Whether replicas of different workloads may stand on one slice: never, only when the policy allows it, or always,
+    as with data that was measured on shared GPUs."""
     single_pattern: ClassVar[bool] = False
-    """Whether the pattern oracle of this kind plans a replica that is alone as well as several."""
+    """Whether the pattern oracle of this kind of data also generates the patterns of a single replica."""
     feature: ClassVar[str] = "other_sharing"
-    """What an instance asks of a method where ``sharing`` is always: a key of `provision.models.problem.method`'s
-    ``FEATURES``."""
+    """What a method must be capable of to plan with this data, where ``sharing`` is "always": a key of ``FEATURES`` in
+    `provision.models.problem.method`."""
     divides_sms: ClassVar[bool] = False
-    """Whether replicas on one slice hold parts of its SMs, which together are no more than all of them."""
+    """Whether every replica on a slice has a share of its SMs; the shares add up to at most 1."""
     turns: ClassVar[bool] = False
-    """Whether replicas may take turns on a part of a GPU."""
+    """Whether replicas may take turns on a part of a GPU (temporal sharing)."""
     measured: ClassVar[bool] = False
-    """Whether every operating point was measured. Such data comes before data that was fitted."""
+    """Whether every operating point was measured. Measured data takes precedence over fitted data."""
     of_tokens: ClassVar[bool] = False
     """Whether the models are language models, whose workloads name ``tokens``."""
 
@@ -140,20 +144,20 @@ class PerformanceData(Record):
         return sha256(self.model_dump_json().encode()).hexdigest()
 
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
-        """What the replicas that share one slice do.
+        """Predict the latency, throughput and memory of the replicas that share one slice.
 
         Parameters
         ----------
         profile
-            Profile name of the slice.
+            Name of the slice's profile, ``whole`` for a whole GPU.
         members
-            Every Member on it.
+            All replicas on the slice.
 
         Returns
         -------
         list of Prediction
-            In the order of the members; None where the data does not describe the case. By default
-            data describes a replica that has the slice to itself.
+            In the order of the members; None where the data does not describe the case. Unless a subclass says
+            otherwise, data describes only a replica that has the slice to itself.
         """
         if len(members) != 1 or members[0].sm_share != 1:
             return [None] * len(members)
@@ -162,18 +166,18 @@ class PerformanceData(Record):
         return [self._longest_alone(profile, member, found) if found and member.partly_filled else found]
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """Every way to run a model alone on a slice, as arrays; empty where the data does not describe it."""
+        """All operating points of a model alone on a slice; empty arrays when the data does not describe it there."""
         raise NotImplementedError
 
     def longest_points(self, model: str, profile: str) -> OperatingPoints:
-        """``operating_points`` for replicas whose batches may be partly filled: their times are those of the longest.
+        """``operating_points`` for replicas whose batches may be partly filled (see ``OperatingPoints.longest``).
 
-        Subclasses that have no times for some sizes up to a batch are judged by those that they have.
+        Where the data has no times for some batch sizes, the sizes that it has are compared.
         """
         return self.operating_points(model, profile).longest()
 
     def _longest_alone(self, profile: str, member: Member, planned: Prediction) -> Prediction:
-        """The Prediction of the planned batch, with the latency and the hold time of the longest one up to it."""
+        """The Prediction of a batch, with the most latency and time per batch of any batch size up to it."""
         latency_ms, hold_ms = planned.latency_ms, 1000 * member.batch * member.processes / planned.throughput_rps
         for size in self._sizes(profile, member):
             found = self._alone(profile, member._replace(batch=size))
@@ -183,23 +187,23 @@ class PerformanceData(Record):
         return planned._replace(latency_ms=latency_ms, throughput_rps=1000 * member.batch * member.processes / hold_ms)
 
     def _sizes(self, profile: str, member: Member) -> Iterable[int]:
-        """Batch sizes below a replica's own, among them those that take longest."""
+        """Batch sizes below the member's own; they include those that take longest."""
         return range(1, member.batch)
 
     def _alone(self, profile: str, member: Member) -> Prediction | None:
-        """The Prediction for a replica that has the slice to itself; None when it is not in the data."""
+        """The Prediction for a replica that has the slice to itself; None when the data does not describe it."""
         raise NotImplementedError
 
     def helps_sharing(self, profile: str) -> bool:
-        """Whether a replica that misses its SLO alone on a slice of this profile may keep it there beside others."""
+        """Whether a replica that misses its SLO alone on a slice of this profile may keep the SLO beside others."""
         return False
 
     def up_to_batch(self, most: int) -> dict[str, Any] | None:
-        """The content of a file without the operating points of larger batches; None where no others are left.
+        """The data as file content, without batch sizes above ``most``; None when nothing is left.
 
         Raises
         ------
         InputError
-            Where data of this kind has no batches to leave out.
+            When data of this kind has no batch sizes that could be left out.
         """
         raise InputError(f"performance data {self.name}: batches cannot be left out of data of this kind")

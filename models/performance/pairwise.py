@@ -1,4 +1,4 @@
-"""gpu-lets' interference between two models on a GPU (ATC 2022, section 4.4): linear in what both use alone."""
+"""gpu-lets' interference of two models on a GPU (ATC 2022, section 4.4): linear in the utilisations of each alone."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Floats
 
 NOISE = 0.05
-"""Deviation of a measured slowdown beyond which it counts as an outlier."""
+"""Residual of a measured slowdown from which on the robust fit treats it as an outlier."""
 
 
 class PairwiseInterference(NamedTuple):
-    """The coefficients c1 to c5.
+    """The coefficients c1 to c5 of the slowdown.
 
-    Utilisations are fractions, measured alone at the share of the GPU that the model has in the pair.
+    Utilisations are fractions. Each is measured with the model alone, at the share of the GPU that it has in the pair.
     """
 
     l2_own: float
@@ -31,7 +31,7 @@ class PairwiseInterference(NamedTuple):
     constant: float
 
     def slowdown(self, l2_own: ArrayLike, l2_other: ArrayLike, dram_own: ArrayLike, dram_other: ArrayLike) -> Floats:
-        """Latency beside the other model over latency alone; of numbers or arrays."""
+        """Latency beside the other model divided by latency alone; arguments are numbers or arrays."""
         utilisation = np.stack([l2_own, l2_other, dram_own, dram_other])
         return np.tensordot(self[:4], utilisation, axes=1) + self.constant
 
@@ -39,19 +39,19 @@ class PairwiseInterference(NamedTuple):
 def fit(
     l2_own: Floats, l2_other: Floats, dram_own: Floats, dram_other: Floats, slowdown: Floats
 ) -> PairwiseInterference:
-    """The PairwiseInterference that fits measured pairs best: robust least squares, no utilisation speeds up.
+    """Fit the coefficients to measured pairs by robust least squares, with c1 to c4 not below 0.
 
     Parameters
     ----------
     l2_own, l2_other, dram_own, dram_other
-        Arrays of utilisations alone, as fractions.
+        Utilisations alone as fractions, shape (pairs,).
     slowdown
-        Array of latencies beside each other over latencies alone.
+        Latencies beside each other divided by latencies alone, shape (pairs,).
 
     Raises
     ------
     InputError
-        When the pairs do not tell all five coefficients apart.
+        When the pairs do not determine all five coefficients.
     """
     terms = np.column_stack([l2_own, l2_other, dram_own, dram_other, np.ones(len(slowdown))])
     if np.linalg.matrix_rank(terms) < terms.shape[1]:

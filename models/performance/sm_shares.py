@@ -1,4 +1,4 @@
-"""SM shares of replicas under MPS: multiples of a unit that floating point cannot hold."""
+"""SM shares of replicas under MPS: multiples of a unit, which floating-point numbers only approximate."""
 
 import math
 
@@ -9,19 +9,26 @@ from provision.models.performance.operating_points import Member
 
 
 def units_of(unit_share: float) -> int:
-    """Units of a whole GPU."""
+    """The number of units in a whole GPU."""
     return math.floor(1 / unit_share * (1 + TOLERANCE))
 
 
 def grid(unit_share: float, max_batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """All batches up to ``max_batch`` against all SM shares: two arrays (batches, units)."""
+    """All combinations of batch sizes up to ``max_batch`` and SM shares.
+
+    Returns
+    -------
+    tuple of two arrays (batches, units)
+        The batch size and the SM share of every combination.
+    """
     shares = unit_share * np.arange(1, units_of(unit_share) + 1)
     batch, sm_share = np.meshgrid(np.arange(1, max_batch + 1), shares, indexing="ij")
     return batch, sm_share
 
 
 def on_grid(member: Member, unit_share: float, max_batch: int) -> bool:
-    """Whether a member is one process with a batch and an SM share that stand on the grid."""
+    """Whether a member has one process, a batch size up to ``max_batch``, and an SM share that is a multiple of the
+    unit."""
     units = member.sm_share / unit_share
     return (
         member.processes == 1

@@ -1,15 +1,15 @@
 """Continuous batching as vLLM does it by default, in one compiled loop from event to event.
 
-Every iteration gives each decoding sequence one token. What is left of its token budget goes to prompts, first come
-first served and in chunks; the iteration in which the last chunk of a prompt is computed also gives its first token.
-Sequences take KV memory in blocks as they grow. When none is left, the sequence that was admitted last gives all its
-blocks back and later computes its prompt and its tokens again; no prompt is admitted in such an iteration.
-(Scheduler of vLLM's version 1, with its defaults, without reuse of prefixes.) A request that comes with the KV cache of
-its prompt decodes from the iteration on in which it is admitted.
+Every iteration computes one token of each decoding sequence. The rest of the iteration's token budget is spent on
+prompts, first come first served and in chunks; the iteration that computes the last chunk of a prompt also gives the
+first token of the answer. Sequences take KV memory in blocks as they grow. When no block is left, the sequence that was
+admitted last is preempted: it gives all its blocks back and later computes its prompt and tokens again. An iteration
+that preempts admits no prompt. (This is the scheduler of vLLM's version 1 with its defaults, without reuse of
+prefixes.) A request that comes with the KV cache of its prompt decodes from the iteration on in which it is admitted.
 
-At most one admitted sequence is in the middle of its prompt, the one admitted last. All others decode, so iterations
-without prefill differ only in the length of the contexts: a run of them up to the next arrival, completion or shortage
-of memory is one step here.
+The idea that makes this fast: at most one admitted sequence, the last, is still in the middle of its prompt. All others
+decode, so that iterations without prefill differ only in the lengths of the contexts. A run of such iterations up to
+the next arrival, completion or shortage of memory is computed in one step, in closed form.
 """
 
 import math
@@ -28,9 +28,9 @@ Core = Any
 
 
 def replay(requests: np.ndarray, engine: Engine, costs: TokenCosts, clients: Clients, until_ms: float) -> None:
-    """Serve a table of requests until a moment; fills in when their tokens came.
+    """Serve a table of requests until ``until_ms``, and write into the table when their tokens reached the clients.
 
-    What ends later than ``until_ms`` may or may not be filled in.
+    Requests that end after ``until_ms`` may or may not be written.
     """
     _replay(requests, np.zeros(1, CORE), engine, costs, clients, until_ms)
 
@@ -38,7 +38,7 @@ def replay(requests: np.ndarray, engine: Engine, costs: TokenCosts, clients: Cli
 @compiled
 def _replay(requests: np.ndarray, cores: np.ndarray, engine: Engine, costs: TokenCosts, clients: Clients,
             until_ms: float) -> None:
-    """The same, with the record of the engine in an array of one, which begins as zeros."""
+    """The kernel of ``replay``; ``cores`` is an array of one engine record, all zeros at the start."""
     crossing = np.zeros(engine.block_tokens, np.int64)
     core = cores[0]
     core.free = engine.kv_blocks
@@ -58,7 +58,7 @@ def _replay(requests: np.ndarray, cores: np.ndarray, engine: Engine, costs: Toke
 
 @compiled
 def _send(requests: np.ndarray, core: Core, costs: TokenCosts, clients: Clients) -> None:
-    """Let a client send the next request, if it may; the front end takes requests in one after another."""
+    """Send the next request, if the clients' limit permits; the front end takes requests in one after another."""
     request = core.sent
     if core.ready_ms < math.inf or core.in_flight >= clients.most or request == len(requests):
         return
@@ -72,7 +72,7 @@ def _send(requests: np.ndarray, core: Core, costs: TokenCosts, clients: Clients)
 
 @compiled
 def _receive(requests: np.ndarray, core: Core, costs: TokenCosts, clients: Clients) -> None:
-    """Put those who have reached the engine at the end of its line."""
+    """Append the requests that have reached the engine to its waiting line."""
     while core.ready_ms <= core.now_ms:
         requests[(core.head + core.waiting) % len(requests)].line = core.sent - 1
         core.waiting += 1
@@ -84,7 +84,7 @@ def _receive(requests: np.ndarray, core: Core, costs: TokenCosts, clients: Clien
 def _iterate(
     requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, costs: TokenCosts, clients: Clients
 ) -> None:
-    """One iteration, or a run of iterations that only decode."""
+    """Compute one iteration, or a run of iterations that only decode."""
     calm = _make_room(requests, core, crossing, engine)
     prompt_tokens, attended, calm = _prefill(requests, core, crossing, engine, calm)
     steps = _run(requests, core, crossing, engine, costs) if prompt_tokens == 0 and calm else 1
@@ -99,7 +99,10 @@ def _iterate(
 
 @compiled
 def _make_room(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine) -> bool:
-    """Blocks for the tokens of all who decode: those admitted last give theirs back; True if nobody had to."""
+    """Free enough blocks for the next token of every decoding sequence, by preempting those admitted last.
+
+    Returns True when no sequence had to be preempted.
+    """
     calm = True
     while crossing[core.step % engine.block_tokens] > core.free:
         _preempt(requests, core, crossing, engine)
@@ -109,7 +112,7 @@ def _make_room(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine)
 
 @compiled
 def _preempt(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine) -> None:
-    """The sequence admitted last gives its blocks back and waits at the head of the line."""
+    """Preempt the sequence admitted last: it gives its blocks back and waits at the head of the line."""
     request = core.newest
     if request == core.partial:
         core.free += _blocks(core.chunked, engine)
@@ -127,9 +130,10 @@ def _preempt(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine) -
 
 @compiled
 def _prefill(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, calm: bool) -> tuple[int, float, bool]:
-    """Spend the rest of the token budget on prompts, and on those who come with theirs computed.
+    """Spend the rest of the token budget on prompts, and admit requests that come with their KV cache.
 
-    Returns tokens computed, pairs of a token and one that it attends to, and whether still nobody gave blocks back.
+    ``calm`` says that the iteration has preempted no sequence so far. Returns the number of prompt tokens computed, the
+    number of pairs of such a token and a token that it attends to, and ``calm`` afterwards.
     """
     budget = engine.budget_tokens - core.decoding
     room = engine.most_sequences - core.decoding
@@ -167,7 +171,7 @@ def _prefill(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, c
 
 @compiled
 def _take_over(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, request: int) -> bool:
-    """Admit the head of the line with its KV cache, which decodes at once; False where memory for it is short."""
+    """Admit the head of the line with its KV cache, so that it decodes at once; False when memory is short."""
     cached = requests[request].cached
     if _blocks(cached + 1, engine) > core.free - crossing[core.step % engine.block_tokens]:
         return False
@@ -179,7 +183,7 @@ def _take_over(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine,
 
 @compiled
 def _admit(requests: np.ndarray, core: Core, request: int) -> None:
-    """Take the head of the line in as the newest sequence."""
+    """Admit the head of the line as the newest sequence."""
     core.head = (core.head + 1) % len(requests)
     core.waiting -= 1
     requests[request].older, requests[request].newer = core.newest, NOBODY
@@ -190,7 +194,7 @@ def _admit(requests: np.ndarray, core: Core, request: int) -> None:
 
 @compiled
 def _run(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, costs: TokenCosts) -> int:
-    """Iterations until somebody ends or arrives, or memory runs short; at least one."""
+    """The number of iterations until a sequence ends, a request arrives or memory runs short; at least 1."""
     steps = requests[requests[0].heap].ends - core.step
     if core.ready_ms < math.inf:
         steps = min(steps, _steps_for(core, costs, core.ready_ms - core.now_ms))
@@ -203,7 +207,7 @@ def _run(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, costs
 
 @compiled
 def _steps_for(core: Core, costs: TokenCosts, span_ms: float) -> int:
-    """Fewest decode iterations that take at least as long as this."""
+    """The fewest iterations without prefill that together take at least ``span_ms``."""
     one_ms = decode_ms(costs, core.decoding, core.context)
     slope_ms = costs.context * core.decoding
     steps = int(2 * span_ms / (one_ms + math.sqrt(one_ms * one_ms + 2 * slope_ms * span_ms)))
@@ -216,14 +220,14 @@ def _steps_for(core: Core, costs: TokenCosts, span_ms: float) -> int:
 
 @compiled
 def _elapsed_ms(core: Core, costs: TokenCosts, steps: int) -> float:
-    """Time of the next iterations without prefill; every one adds a token to every context."""
+    """Time of the next ``steps`` iterations without prefill, in ms; each adds a token to every context."""
     growth = costs.context * core.decoding * steps * (steps - 1) / 2
     return steps * decode_ms(costs, core.decoding, core.context) + growth
 
 
 @compiled
 def _blocks_taken(core: Core, crossing: Ints, engine: Engine, steps: int) -> int:
-    """Blocks that those who decode take in the next iterations."""
+    """The number of blocks that the decoding sequences take in the next ``steps`` iterations."""
     rounds, rest = steps // engine.block_tokens, steps % engine.block_tokens
     taken = rounds * core.decoding
     for step in range(rest):
@@ -235,7 +239,7 @@ def _blocks_taken(core: Core, crossing: Ints, engine: Engine, steps: int) -> int
 def _end_decodes(
     requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, clients: Clients, delivered_ms: float
 ) -> None:
-    """Those whose last token this was leave."""
+    """End the sequences whose last token this iteration has computed."""
     while core.decoding > 0 and requests[requests[0].heap].ends <= core.step:
         request = requests[0].heap
         _leave(requests, core, crossing, engine, request)
@@ -246,7 +250,7 @@ def _end_decodes(
 def _begin_decodes(
     requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, clients: Clients, delivered_ms: float
 ) -> None:
-    """Those whose prompt is computed, the newest, have their first token and decode from now on."""
+    """Give the newest sequences, whose prompts are now computed, their first token; from now on they decode."""
     request = core.newest
     if request != NOBODY and request == core.partial:
         request = requests[request].older
@@ -268,14 +272,14 @@ def _begin_decodes(
 
 @compiled
 def _taken_over(requests: np.ndarray, core: Core, request: int) -> bool:
-    """Whether a sequence that decodes came with its KV cache in this iteration."""
+    """Whether a decoding sequence was admitted in this iteration with its KV cache."""
     cached = requests[request].cached
     return cached > 0 and requests[request].age + core.step == cached + 1
 
 
 @compiled
 def _join(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, request: int, computed: int) -> None:
-    """A sequence with so many computed tokens begins to decode."""
+    """Let a sequence with ``computed`` tokens begin to decode."""
     requests[request].age = computed - core.step
     requests[request].ends = core.step + requests[request].output - requests[request].tokens
     crossing[-requests[request].age % engine.block_tokens] += 1
@@ -286,7 +290,7 @@ def _join(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, requ
 
 @compiled
 def _leave(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, request: int) -> None:
-    """A sequence stops to decode and gives its blocks back."""
+    """Let a sequence stop decoding and give its blocks back."""
     computed = requests[request].age + core.step
     core.free += _blocks(computed, engine)
     core.context -= computed
@@ -298,7 +302,7 @@ def _leave(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, req
 
 @compiled
 def _answer(requests: np.ndarray, core: Core, clients: Clients, request: int, delivered_ms: float) -> None:
-    """The client has its last token, and may send another request if it had to wait for this one."""
+    """Note that the client has its last token; it may now send a request that had to wait for this one."""
     _unlink(requests, core, request)
     requests[request].end_ms = delivered_ms
     core.before_ms = requests[request].sent_ms

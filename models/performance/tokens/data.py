@@ -1,4 +1,4 @@
-"""Performance data of kind ``tokens``: language models by coefficients of an iteration, slice by slice."""
+"""Performance data of kind ``tokens``: for every language model and slice the coefficients of an iteration's time."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class TokenSlice(Record):
     """A language model on a slice: its KV memory, and the coefficients of an iteration in ms.
 
-    ``kv_tokens`` are the tokens that the memory holds beside the weights. The coefficients are those of
-    ``TokenCosts`` (`step`), by the same names; what is left out is 0.
+    ``kv_tokens`` is the number of tokens whose KV cache fits the memory beside the weights. The coefficients are those
+    of ``TokenCosts`` (`step`), with the same names; those left out are 0.
     """
 
     kv_tokens: PositiveCount
@@ -49,18 +49,25 @@ class TokenSlice(Record):
         return self
 
     def iteration_ms(self, sequences: float, context: float, prompt: float = 0, attended: float = 0) -> float:
-        """Time of an iteration: sequences that decode, tokens in their KV caches, prompt tokens and pairs of them."""
+        """Time of an iteration, in ms.
+
+        ``sequences`` is the number of decoding sequences, ``context`` that of tokens in their KV caches, ``prompt``
+        that of prompt tokens computed, and ``attended`` that of pairs of a prompt token and a token that it attends to.
+        """
         time_ms = self.step_ms + max(self.weights_ms, self.token_ms * (sequences + prompt))
         time_ms += self.several_ms * (1 - 1 / max(sequences, 1)) + self.sequence_ms * sequences
         time_ms += self.context_ms * context
         return time_ms + (self.prefill_ms + self.attended_ms * attended if prompt else 0.0)
 
     def intake_ms(self, prompt: float) -> float:
-        """Time that the front end spends on a request with so many tokens of prompt."""
+        """Time that the front end spends on a request with ``prompt`` tokens, in ms."""
         return self.request_ms + self.read_ms * prompt
 
     def alone_ms(self, tokens: RequestTokens, chunk: int) -> float:
-        """A mean request served alone, from its arrival to its last token; prompts in chunks of so many tokens."""
+        """Time of a request of mean length served alone, from its arrival to its last token, in ms.
+
+        The prompt is computed in chunks of ``chunk`` tokens.
+        """
         prompt, output = tokens.input.counts.mean, tokens.output.counts.mean
         chunks = 0 if tokens.cached else math.ceil(prompt / chunk)
         prefill_ms = chunks * self.iteration_ms(0, 0, prompt / chunks, prompt**2 / 2 / chunks) if chunks else 0.0
@@ -70,9 +77,11 @@ class TokenSlice(Record):
         return around_ms + prefill_ms + decode_ms + tokens.transfer_ms_per_token * prompt
 
     def saturated_rps(self, tokens: RequestTokens, engine: Engine) -> float:
-        """Requests/s of an engine that is never without work: by mean values, with the KV memory or the batch full.
+        """Estimate the requests/s of an engine that always has work, from mean values.
 
-        An estimate from above: nobody waits for a prompt of another."""
+        The KV memory is full, or the batch is. The estimate is high, since it leaves out that sequences wait while
+        prompts of others are computed.
+        """
         prompt, output = tokens.input.counts.mean, tokens.output.counts.mean
         context = prompt + tokens.output.counts.mean_square / output / 2
         steps = max(output - 1, 1.0) if tokens.cached else output
@@ -88,9 +97,9 @@ class TokenSlice(Record):
 
 
 class TokenModel(Record):
-    """One language model: slices that can hold it, by profile.
+    """One language model: its data on every slice that can hold it, by profile.
 
-    ``context_tokens`` is the longest request that it takes, prompt and answer.
+    ``context_tokens`` is the most tokens of a request, prompt and answer together.
     """
 
     context_tokens: PositiveCount = MOST_TOKENS
@@ -100,7 +109,7 @@ class TokenModel(Record):
 class EngineLimits(Record):
     """The engine's settings, vLLM's ``max_num_batched_tokens``, ``block_size`` and ``max_num_seqs``.
 
-    Plans choose between the ``max_sequences``; a replica's batch is the one that it runs with.
+    A plan chooses one of ``max_sequences`` for each replica; it stands as the replica's batch size.
     """
 
     tokens_per_iteration: PositiveCount = 8192
@@ -118,7 +127,7 @@ class EngineLimits(Record):
 class TokenModels(PerformanceData):
     """Language models served by continuous batching, each alone on its slice.
 
-    What a replica carries depends on its workload's tokens and SLO: `operating.highest_rate_rps` tells.
+    The rate that a replica carries depends on the tokens and the SLO of its workload: see `operating.highest_rate_rps`.
     """
 
     of_tokens = True
@@ -140,12 +149,12 @@ class TokenModels(PerformanceData):
         return self.models[model].slices.get(profile)
 
     def engine_of(self, model: str, profile: str, sequences: int) -> Engine:
-        """The limits of an engine on a slice that has data, with so many sequences at a time."""
+        """The limits of an engine with ``sequences`` at a time on a slice; the data must describe the slice."""
         blocks = self.models[model].slices[profile].kv_tokens // self.engine.block_tokens
         return Engine(self.engine.tokens_per_iteration, sequences, self.engine.block_tokens, blocks)
 
     def longest(self, model: str, profile: str) -> int:
-        """Tokens, prompt and answer, of the longest request that a slice takes; 0 where there is no data."""
+        """The most tokens, prompt and answer, of a request that fits the slice; 0 when there is no data."""
         if self.slice_of(model, profile) is None:
             return 0
         return min(self.models[model].context_tokens, self.engine_of(model, profile, 1).kv_tokens)
@@ -157,15 +166,19 @@ class TokenModels(PerformanceData):
         return content
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """The settings to choose from. An iteration of a single sequence is their latency; their rate is none of them:
-        it depends on the workload."""
+        """One operating point for each of ``max_sequences``.
+
+        Its latency is that of an iteration with a single sequence. Its throughput is a placeholder, since the rate that
+        a replica carries depends on the workload.
+        """
         one = self.slice_of(model, profile)
         batches = np.array(self.engine.max_sequences if one else (), int)
         latency_ms = np.full(len(batches), one.iteration_ms(1, 1) if one else 0.0)
         return OperatingPoints(batches, np.ones_like(batches), latency_ms, np.zeros(len(batches)))
 
     def _alone(self, profile: str, member: Member) -> Prediction | None:
-        """Latency of a mean request alone; requests/s when never without work. None for requests that do not fit."""
+        """Latency of a request of mean length alone, and throughput with work at all times; None when requests do not
+        fit."""
         one, tokens = self.slice_of(member.model, profile), member.tokens
         known = member.batch in self.engine.max_sequences and member.processes == 1
         if one is None or tokens is None or not known or tokens.most > self.longest(member.model, profile):

@@ -1,6 +1,7 @@
-"""A binary heap inside the table of requests: by iteration of their last token, and any request can be taken.
+"""A binary heap of requests inside the table of requests; the key is ``ends``, the iteration of a request's last token.
 
-Entry ``i`` of the heap is ``requests[i].heap``; ``place`` tells where a request stands in it, ``ends`` is its key.
+``requests[i].heap`` is the request at position i of the heap, and ``requests[r].place`` the position of request r, so
+that any request can be removed.
 """
 
 import numpy as np
@@ -10,14 +11,14 @@ from provision.models.base.compiled import compiled
 
 @compiled
 def push(requests: np.ndarray, size: int, request: int) -> None:
-    """Add a request to a heap of so many entries."""
+    """Add a request to a heap of ``size`` entries."""
     _put(requests, size, request)
     _rise(requests, size)
 
 
 @compiled
 def take(requests: np.ndarray, size: int, request: int) -> None:
-    """Take a request out of a heap of so many entries."""
+    """Remove a request from a heap of ``size`` entries."""
     hole, last = requests[request].place, requests[size - 1].heap
     if last != request:
         _put(requests, hole, last)

@@ -1,4 +1,4 @@
-"""How many tokens the requests of a workload have, as an instance states it."""
+"""The lengths of a workload's requests in tokens, as an instance file states them."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ from provision.models.base.fields import NonNegative, Positive, Record
 from provision.models.performance.tokens.loads import TokenCounts
 
 MOST_TOKENS = 10**7
-"""More in one request is taken for a slip."""
+"""The most tokens of a request; a larger number is refused as a typing error."""
 P99 = NormalDist().inv_cdf(0.99)
 MOST_SPREAD = 10.0
-"""A lognormal P99 is at most so many times the mean here; up to 15 there is one, with a tail that is then endless."""
+"""The largest ratio of P99 to mean that is accepted for a lognormal distribution. Such distributions exist up to a
+ratio of 15, but close to it their tail is extremely long."""
 LOWEST, HIGHEST = 1e-4, 1 - 1e-4
-"""Ends of a lognormal distribution of tokens."""
+"""Levels at which the quantile function of a lognormal distribution is cut."""
 STEPS = 200
 TAIL = (0.9975, 0.999, 0.9995)
-"""Further levels where quantiles rise steeply."""
+"""Additional levels at which quantiles are tabulated, where they rise steeply."""
 
 Tokens = Annotated[Positive, Field(ge=1, le=MOST_TOKENS)]
 
 
 class Bin(NamedTuple):
-    """Requests of so many tokens, and how many they are; any unit of weight will do."""
+    """A bar of a histogram: a number of tokens, and the weight of the requests with it, in any unit."""
 
     tokens: Tokens
     weight: Positive
 
 
 class Lengths(Record):
-    """Numbers of tokens, in one of four ways.
+    """A distribution of numbers of tokens, stated in one of five ways.
 
-    ``mean`` alone: all requests alike. ``mean`` and ``p99``: lognormal, cut at ``max`` where that is given. ``min`` and
-    ``max``: all numbers between alike. ``histogram``: pairs of tokens and weight. ``quantiles``: pairs of percent
-    (0 to 100) and tokens, linear between them.
+    ``mean`` alone: all requests have that number. ``mean`` and ``p99``: lognormal, cut at ``max`` if given. ``min`` and
+    ``max``: uniform between the two. ``histogram``: pairs of tokens and weight. ``quantiles``: pairs of percent (0 to
+    100) and tokens, interpolated linearly.
     """
 
     mean: Tokens | None = None
@@ -81,7 +82,7 @@ class Lengths(Record):
 
     @property
     def most(self) -> int:
-        """Tokens of the longest."""
+        """The largest number of tokens."""
         return math.ceil(self.counts.tokens[-1])
 
     def __hash__(self) -> int:
@@ -89,11 +90,11 @@ class Lengths(Record):
 
 
 class Transfer(Record):
-    """The way of KV caches from replicas that compute prompts to others that decode: bandwidth, and bytes per token.
+    """The transfer of KV caches from prefill replicas to decode replicas: bandwidth, and size per token.
 
-    By default 200 Gbit/s, the InfiniBand of the machines with A100s of Splitwise (Patel et al., ISCA 2024; twice that
-    with H100s), and 16-bit keys and values of Llama-2-70B: 80 layers of 8 heads of 128. Those of Llama-3.1-8B, with 32
-    layers, take 128 KiB.
+    The default bandwidth is 200 Gbit/s, the InfiniBand of Splitwise's machines with A100s (Patel et al., ISCA 2024;
+    those with H100s have twice that). The default size is that of 16-bit keys and values of Llama-2-70B: 80 layers of 8
+    heads of dimension 128. Llama-3.1-8B, with 32 layers, needs 128 KiB.
     """
 
     gb_per_s: Positive = 25.0
@@ -101,12 +102,12 @@ class Transfer(Record):
 
     @property
     def ms_per_token(self) -> float:
-        """Time for the KV cache of a token, in ms."""
+        """Time to transfer the KV cache of one token, in ms."""
         return self.kv_kib_per_token * 1024 / (1e6 * self.gb_per_s)
 
 
 def _transfer(given: object) -> object:
-    """``true`` stands for a transfer as it is by default."""
+    """Replace ``true`` in a file by the default Transfer."""
     return (Transfer() if given else None) if isinstance(given, bool) else given
 
 
@@ -115,12 +116,12 @@ def _not_given(value: object) -> bool:
 
 
 class RequestTokens(Record):
-    """Tokens of prompts and of answers; the two are drawn independently of each other.
+    """The lengths of prompts (``input``) and answers (``output``) in tokens, drawn independently of each other.
 
-    ``disaggregated`` asks for two pools of replicas, for prompts and for what follows (`problem.pools` makes two
-    workloads of it), and tells the way between them. The workload of a ``pool`` says which one it is. ``prefill``
-    replicas compute prompts and give the first token; an answer then takes ``transfer_ms_per_token`` longer for every
-    token of the prompt. Requests of ``decode`` come with their KV cache and first token.
+    ``disaggregated`` asks for two groups of replicas, one for prompts and one for decoding, and describes the transfer
+    between them; `problem.pools` makes a workload of each. ``pool`` says which of the two a workload is: replicas of
+    ``prefill`` compute prompts and give the first token, and the answer is delayed by ``transfer_ms_per_token`` for
+    every token of the prompt; requests of ``decode`` come with their KV cache and first token.
     """
 
     input: Lengths
@@ -146,7 +147,7 @@ class RequestTokens(Record):
 
     @property
     def most(self) -> int:
-        """Tokens of the longest prompt with the longest answer."""
+        """The number of tokens of the longest prompt and the longest answer together."""
         return self.input.most + self.output.most
 
 
@@ -154,7 +155,8 @@ WAYS = ({"mean"}, {"mean", "p99"}, {"mean", "p99", "max"}, {"min", "max"}, {"his
 
 
 def _lognormal(mean: float, p99: float, most: float) -> TokenCounts:
-    """Quantiles of the lognormal distribution with this mean and P99, at least 1 token."""
+    """The quantile function of the lognormal distribution with this mean and P99, cut to between 1 and ``most``
+    tokens."""
     if p99 == mean:
         return TokenCounts.uniform(mean, mean)
     spread = P99 - math.sqrt(P99**2 - 2 * math.log(p99 / mean))
@@ -166,7 +168,7 @@ def _lognormal(mean: float, p99: float, most: float) -> TokenCounts:
 
 
 def _binned(bins: tuple[Bin, ...]) -> TokenCounts:
-    """A quantile function that is constant over every bin."""
+    """The quantile function of a histogram: constant within every bin."""
     ascending, total = sorted(bins), math.fsum(one.weight for one in bins)
     ends = [math.fsum(one.weight for one in ascending[:at]) / total for at in range(len(ascending))] + [1.0]
     return TokenCounts(

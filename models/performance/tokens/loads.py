@@ -1,4 +1,4 @@
-"""Loads of tokens, and what was measured under them: the common ground of importers, fits and replays."""
+"""Loads on language models and the latencies measured under them, as importers, fits and replays exchange them."""
 
 from functools import lru_cache
 from random import Random
@@ -13,9 +13,9 @@ SEED = 0
 
 
 class TokenCounts(Record):
-    """How many tokens requests have: a quantile function, linear between its points.
+    """The distribution of the number of tokens of requests, as a quantile function that is linear between its points.
 
-    ``levels`` ascend from 0 to 1, ``tokens`` ascend from the fewest to the most tokens.
+    ``levels`` ascend from 0 to 1; ``tokens`` are the quantiles at these levels.
     """
 
     levels: tuple[NonNegative, ...] = Field(min_length=2)
@@ -32,7 +32,7 @@ class TokenCounts(Record):
 
     @classmethod
     def uniform(cls, fewest: float, most: float) -> "TokenCounts":
-        """All numbers between two alike."""
+        """The uniform distribution between two numbers of tokens."""
         return cls(levels=(0.0, 1.0), tokens=(float(fewest), float(most)))
 
     @property
@@ -48,16 +48,17 @@ class TokenCounts(Record):
         return float(np.sum(widths * (low * low + low * high + high * high)) / 3)
 
     def sample(self, count: int, seed: int) -> np.ndarray:
-        """So many numbers of tokens, at least 1 each: one of each of ``count`` equal parts, in random order."""
+        """Draw ``count`` numbers of tokens, each at least 1: one from each of ``count`` equally likely parts,
+        shuffled."""
         levels = (np.random.default_rng(seed).permutation(count) + 0.5) / count
         return np.maximum(np.rint(np.interp(levels, self.levels, self.tokens)), 1).astype(np.int64)
 
 
 class TokenDraws(Record):
-    """How many tokens requests have, one after another: what a load generator with a known seed drew.
+    """The numbers of tokens of consecutive requests, as a load generator with a known seed drew them.
 
-    Whole numbers from ``fewest`` to ``most``, all alike, by Python's generator of random numbers. After ``cycle`` of
-    them they repeat; the load begins after the first ``skipped``.
+    They are uniform integers from ``fewest`` to ``most`` of Python's random number generator. After ``cycle`` numbers
+    they repeat. The load begins after the first ``skipped`` numbers.
     """
 
     fewest: PositiveCount
@@ -73,7 +74,8 @@ class TokenDraws(Record):
         return self
 
     def sample(self, count: int, seed: int) -> np.ndarray:
-        """The numbers of tokens of so many requests, in order; all randomness is in the generator's own ``seed``."""
+        """The numbers of tokens of the first ``count`` requests; they depend on the field ``seed``, not on the
+        argument."""
         drawn = _drawn(self.fewest, self.most, self.seed, self.cycle)
         return drawn[(self.skipped + np.arange(count)) % self.cycle]
 
@@ -85,11 +87,12 @@ def _drawn(fewest: int, most: int, seed: int, count: int) -> np.ndarray:
 
 
 class TokenLoad(Record):
-    """Requests that clients send to one engine for some time.
+    """Requests that clients send to one engine for ``duration_s`` seconds.
 
-    ``closed``: ``concurrency`` clients that each send when they are answered. ``constant`` and ``poisson``: at
-    ``rate_rps``, after ``burst`` requests at the start; never more than ``concurrency`` under way, the rest waits at
-    the clients, untimed. What ends later than ``duration_s`` does not count.
+    ``closed``: each of ``concurrency`` clients sends a request when its last one is answered. ``constant`` and
+    ``poisson``: requests come at ``rate_rps``, after ``burst`` requests at the start. At most ``concurrency`` requests
+    are under way; others wait at the clients, and that time is not measured. Requests that end after ``duration_s`` do
+    not count.
     """
 
     arrivals: Literal["closed", "constant", "poisson"]
@@ -107,7 +110,7 @@ class TokenLoad(Record):
         return self
 
     def planned_ms(self, count: int, seed: int = SEED) -> np.ndarray:
-        """When clients would send the first ``count`` requests, in ms."""
+        """The times at which clients would send the first ``count`` requests, in ms, shape (count,)."""
         if self.rate_rps is None:
             return np.zeros(count)
         gap_ms = 1000 / self.rate_rps
@@ -118,7 +121,7 @@ class TokenLoad(Record):
         return np.cumsum(gaps_ms)
 
     def most_requests(self) -> int | None:
-        """Requests that are planned while the load lasts, about; None for a closed load."""
+        """About how many requests are sent while the load lasts; None for a closed load."""
         if self.rate_rps is None:
             return None
         spread = 6 * np.sqrt(self.rate_rps * self.duration_s) if self.arrivals == "poisson" else 0
@@ -126,7 +129,7 @@ class TokenLoad(Record):
 
 
 class Figures(Record):
-    """What was measured of one quantity; ``percentiles`` by percent. Absent where the source does not tell."""
+    """Measured statistics of one quantity; ``percentiles`` by percent. None or empty where the source has none."""
 
     mean: Number | None = None
     std: Number | None = None
@@ -136,9 +139,9 @@ class Figures(Record):
 class TokenBenchmark(Record):
     """One run of a load generator against a server of a language model; latencies in ms.
 
-    ``ttft``: time to the first token; ``itl``: a request's mean time between tokens, every token counted;
-    ``tpot``: the same, every request counted; ``e2e``: whole requests. ``load`` is None where the source does not tell
-    how requests were sent.
+    ``ttft`` is the time to the first token. ``itl`` is the mean time between tokens of a request, weighted by tokens,
+    and ``tpot`` the same weighted by requests. ``e2e`` is the time of whole requests. ``load`` is None when the source
+    does not tell how requests were sent.
     """
 
     name: Name

@@ -1,7 +1,8 @@
-"""The highest rate at which a language model keeps its limits on an engine.
+"""The highest rate at which a language model keeps its latency limits on an engine, found by replays.
 
-Found by replays, on the safe side: every user counts as one that was silent, and a rate is only taken if an upper
-confidence bound of the share of late requests stays within what the percentile allows, for every limit.
+The result errs on the safe side. Every request is treated as that of a user who has been silent for long (its front end
+is slowest then, see `step`). A rate is accepted only if, for every limit, an upper confidence bound on the fraction of
+late requests is within what the percentile allows.
 """
 
 import math
@@ -24,29 +25,32 @@ from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, T
 
 REQUESTS = 20_000
 WARM_UP = 0.1
-"""Part of the requests, at the start of a replay, that does not count."""
+"""Fraction of the requests, at the start of a replay, that is not counted."""
 SEEDS = range(5)
-"""Of the replays of one rate. Near saturation whole replays differ, so that only their means are independent."""
+"""Seeds of the replays of one rate. Near saturation requests of one replay depend on each other, so that only the
+results of different replays are independent."""
 CONFIDENCE = 0.99
 BISECTIONS = 7
 STEP = 0.02
-"""Rates are found to this part, and planned for so much less than the highest that was found to do."""
+"""Relative accuracy to which the highest rate is searched; the rate returned is lower by this fraction."""
 FARTHEST = 2.0**10
-"""No rate is looked for that is so many times less than the first guess."""
+"""The search gives up at rates this many times lower than the first guess."""
 SUSTAINED = 0.97
-"""No more than this part of what a saturated engine does: beyond, queues grow without end, if slowly."""
+"""Fraction of a saturated engine's throughput that is never exceeded: beyond it queues grow without limit, if
+slowly."""
 SPARE, FEWER = 1.01, 0.75
-"""Limits said to work are so much longer than what this part of those who may be late exceeds."""
+"""For limits that are suggested to a user: SPARE is the factor by which they are lengthened, and FEWER the fraction of
+the requests allowed to be late that may exceed them before."""
 STEADY = (0.2, 0.8)
-"""Answers in between, of all in order, come from a saturated engine."""
+"""Part of the answers, in order, during which the engine counts as saturated: from the first fraction to the second."""
 EVERYBODY = Clients(most=10**9)
 
 
 class Part(NamedTuple):
-    """What replicas do of requests: by default all of it.
+    """The part of a request that a replica computes: by default all of it.
 
-    ``cached``: they come with their KV cache and first token, which are timed from then on. ``transfer_ms``: how much
-    later answers come for every token of the prompt, because its KV cache is sent on.
+    ``cached``: requests come with their KV cache and first token, and are timed from then on. ``transfer_ms``: delay of
+    the answer per token of the prompt, for the transfer of its KV cache to another replica, in ms.
     """
 
     cached: bool = False
@@ -57,12 +61,12 @@ ALL = Part()
 
 
 def part_of(tokens: RequestTokens) -> Part:
-    """What replicas of a workload's pool do; all of a request where it has no pools."""
+    """The part that replicas of a workload compute: all of a request unless it is a prefill or decode pool."""
     return Part(tokens.cached, tokens.transfer_ms_per_token)
 
 
 def costs_of(data: TokenSlice) -> TokenCosts:
-    """The coefficients of a slice's performance data as the replays take them."""
+    """The coefficients of a slice's performance data, in the form that replays need."""
     return TokenCosts(*(getattr(data, f"{name}_ms") for name in TokenCosts._fields))
 
 
@@ -71,7 +75,9 @@ def highest_rate_rps(
     prompt: TokenCounts, output: TokenCounts, limits: Limits, engine: Engine, costs: TokenCosts,
     arrivals: Poisson | Renewal | Mmpp | Trace = POISSON, most_rps: float = math.inf, part: Part = ALL,
 ) -> float:
-    """A rate up to ``most_rps`` at which every limit is kept, near the highest; 0 where not even a single request does.
+    """About the highest rate (requests/s), up to ``most_rps``, at which every limit is kept.
+
+    It is 0 when even a single request misses a limit.
 
     Raises
     ------
@@ -107,7 +113,8 @@ def highest_rate_rps(
 
 
 def _highest(kept: Callable[[float], bool], low: float, high: float) -> float:
-    """The highest rate that a test passes, to STEP, between one that it passes and one that it does not."""
+    """The highest rate for which ``kept`` is true, within STEP, between one for which it is and one for which it is
+    not."""
     while high > low * (1 + STEP):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if kept(middle) else (low, middle)
@@ -116,14 +123,14 @@ def _highest(kept: Callable[[float], bool], low: float, high: float) -> float:
 
 def saturated_rps(prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts, part: Part = ALL
                   ) -> float:
-    """What an engine answers in a second while all requests wait for it from the start; not the first and last."""
+    """Throughput (requests/s) of an engine for which all requests wait from the start; measured over STEADY."""
     ends_ms = np.sort(served_ms(np.zeros(REQUESTS), prompt, output, engine, costs, SEEDS[0], part)[2])
     low, high = (int(part * REQUESTS) for part in STEADY)
     return 1000 * (high - low) / float(ends_ms[high] - ends_ms[low])
 
 
 def _about(kept: Callable[[float], bool], guess_rps: float, most_rps: float) -> float:
-    """The highest rate that a test passes, roughly, and hardly above ``most_rps``; 0 where it passes none."""
+    """Roughly the highest rate for which ``kept`` is true, and hardly above ``most_rps``; 0 when there is none."""
     rate = guess_rps
     if kept(rate):
         while rate < most_rps and kept(2 * rate):
@@ -143,12 +150,12 @@ def answers_ms(
     rate_rps: float, prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts,
     arrivals: Poisson | Renewal | Mmpp | Trace, seed: int, part: Part = ALL,
 ) -> np.ndarray:
-    """Times of some REQUESTS requests that arrive at a rate, in order of arrival.
+    """Latencies of about REQUESTS requests that arrive at a rate, in order of arrival.
 
     Returns
     -------
     array (3, requests)
-        To the first token, per further token, and of the whole, in ms.
+        Time to the first token, time per further token, and time of the whole answer, in ms.
 
     Raises
     ------
@@ -164,7 +171,7 @@ def served_ms(
     planned_ms: np.ndarray, prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts, seed: int,
     part: Part = ALL,
 ) -> np.ndarray:
-    """The same for requests that arrive at these times (requests,), in ms and in order, each of another user."""
+    """``answers_ms`` for requests that arrive at given times, ascending, (requests,), in ms, each from another user."""
     count = len(planned_ms)
     return timed_ms(planned_ms, prompt.sample(count, seed), output.sample(count, seed + 1), engine, costs, seed, part)
 
@@ -173,10 +180,10 @@ def timed_ms(
     planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray, engine: Engine, costs: TokenCosts, seed: int,
     part: Part = ALL,
 ) -> np.ndarray:
-    """The same for requests with so many tokens (requests,) of prompt and of answer; the seed is for hiccups.
+    """``served_ms`` for given numbers of tokens of prompts and answers, (requests,); ``seed`` draws random delays.
 
-    Of requests that come with their first token, those that need no other count as if they needed one. All their tokens
-    take the same time to their users, first ones in an earlier pool, so that it does not count here.
+    A request that comes with its first token and needs no other is treated as if it needed one more. The delivery time
+    of tokens to users is left out for such requests, as it is the same for the first token, which an earlier pool sent.
     """
     silent = costs._replace(idle=0.0, delivery=0.0 if part.cached else costs.delivery + costs.idle)
     output = np.maximum(output, 2 if part.cached else 1)
@@ -192,14 +199,14 @@ def timed_ms(
 
 
 def late_shares(times_ms: np.ndarray, limits: Limits) -> np.ndarray:
-    """(3,) which part of the requests after the warm-up is over each limit."""
+    """The fraction of the requests after the warm-up that exceeds each of the three limits, shape (3,)."""
     counted = times_ms[:, int(times_ms.shape[1] * WARM_UP) :]
     return (counted > np.array(limits.times_ms)[:, None]).mean(axis=1)
 
 
 def least_limits(prompt: TokenCounts, output: TokenCounts, asked: Limits, engine: Engine, costs: TokenCosts,
                  part: Part = ALL) -> Limits:
-    """The limits, raised where need be to what requests that come one at a time keep."""
+    """The limits that were asked for, each raised if necessary to what requests keep that come one at a time."""
     rate_rps = _first_guess_rps(prompt, output, costs) / FARTHEST
     times_ms = answers_ms(rate_rps, prompt, output, engine, costs, POISSON, SEEDS[0], part)
     kept = np.percentile(times_ms, 100 * (1 - FEWER * asked.may_be_late), axis=1)
@@ -208,15 +215,15 @@ def least_limits(prompt: TokenCounts, output: TokenCounts, asked: Limits, engine
 
 
 def _share_bounds(shares: np.ndarray) -> np.ndarray:
-    """Upper confidence bounds of shares from independent replays (Law, Simulation Modeling and Analysis).
+    """Upper confidence bounds on fractions from independent replays (Law, Simulation Modeling and Analysis).
 
-    The shares are (replays, limits).
+    ``shares`` has shape (replays, limits), the result (limits,).
     """
     spread = shares.std(axis=0, ddof=1) / math.sqrt(len(shares))
     return shares.mean(axis=0) + stdtrit(len(shares) - 1, CONFIDENCE) * spread
 
 
 def _first_guess_rps(prompt: TokenCounts, output: TokenCounts, costs: TokenCosts) -> float:
-    """The rate of a single client that sends when it is answered."""
+    """The rate (requests/s) of a single client that sends a request whenever its last one is answered."""
     decode_ms = (costs.step + costs.weights) * output.mean + costs.context * output.mean * prompt.mean
     return 1000 / (decode_ms + costs.token * prompt.mean)

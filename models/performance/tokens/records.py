@@ -1,4 +1,4 @@
-"""The tables that the replay of continuous batching works on: requests, and the engine between two iterations."""
+"""The arrays of the replay of continuous batching: the requests, and the state of the engine between two iterations."""
 
 from typing import NamedTuple
 
@@ -19,12 +19,12 @@ class Engine(NamedTuple):
 
     @property
     def kv_tokens(self) -> int:
-        """Tokens that the KV memory holds."""
+        """The number of tokens whose KV cache fits the memory."""
         return self.block_tokens * self.kv_blocks
 
 
 class Clients(NamedTuple):
-    """The limit of those who send: requests under way at a time."""
+    """The clients' limit: the most requests under way at a time."""
 
     most: int
 
@@ -36,15 +36,18 @@ REQUEST = np.dtype(
 )
 """A row of the table of requests, in the order in which clients send them.
 
-Given: ``planned_ms``, when a client would send it; tokens of ``prompt`` and ``output``; ``cached``, the tokens of the
-prompt where its KV cache and the first token come along, else 0 (and 0 once it gave its blocks back). Found:
-``sent_ms``, when it did (later if the clients' concurrency is limited); ``first_ms`` and ``end_ms``, when the first and
-last token reach it, infinite where it did not come to that; ``preemptions``.
+Inputs: ``planned_ms``, when the client would send it; ``prompt`` and ``output``, its tokens; ``cached``, the number of
+prompt tokens when the request comes with its KV cache and first token, else 0 (and 0 after it was preempted).
 
-The rest belongs to the engine: ``tokens`` given when its prompt was last computed; ``age``, tokens computed less the
-number of the iteration, constant while it decodes; ``ends``, iterations done when it ends, 0 while it does not decode;
-``older`` and ``newer``, its neighbours in the order of admission; ``place`` in the heap of those who decode. Columns
-``heap`` and ``line`` (a ring of those who wait) hold requests by place, not by request.
+Results: ``sent_ms``, when the client sent it (later than planned if concurrency is limited); ``first_ms`` and
+``end_ms``, when the first and the last token reached the client, infinite if they did not; ``preemptions``, their
+number.
+
+State of the engine: ``tokens``, the number of answer tokens at the last computation of its prompt; ``age``, its
+computed tokens minus the number of iterations done, which is constant while it decodes; ``ends``, the number of
+iterations done when it will end, 0 while it does not decode; ``older`` and ``newer``, its neighbours in the order of
+admission; ``place``, its position in the heap of decoding requests. The columns ``heap`` and ``line`` (a ring buffer of
+waiting requests) are indexed by position, not by request.
 """
 
 CORE = np.dtype(
@@ -52,10 +55,15 @@ CORE = np.dtype(
     + [(name, np.int64) for name in ("head", "waiting", "sent", "in_flight")]
     + [(name, np.float64) for name in ("now_ms", "ready_ms", "intake_ms", "place_ms", "before_ms")]
 )
-"""The engine: iterations done; free blocks; sequences that decode, and tokens in their KV caches; the sequence admitted
-last; the one in the middle of its prompt, and its tokens computed so far; start and length of the line; requests sent,
-and of those not yet answered. Times: now; when the request sent last reaches the engine; when the front end is free;
-when a place at the clients became free; when the request answered last was sent, whose sender sends the next one."""
+"""The state of the engine, in the order of the fields.
+
+Numbers: iterations done; free blocks; decoding sequences, and tokens in their KV caches; the sequence admitted last;
+the sequence in the middle of its prompt, and its tokens computed so far; start and length of the waiting line; requests
+sent, and how many of them are not yet answered.
+
+Times in ms: now; when the request sent last reaches the engine; when the front end is free; when the clients' limit
+last permitted a further request; when the request answered last was sent, whose client sends the next one.
+"""
 
 
 def request_table(planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray, engine: Engine,
@@ -65,18 +73,19 @@ def request_table(planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray
     Parameters
     ----------
     planned_ms : array (requests,)
-        When clients would send, ascending, in ms.
+        When clients would send the requests, ascending, in ms.
     prompt, output : array (requests,)
-        Tokens, at least one each.
+        Numbers of tokens, at least 1.
     engine : Engine
-        Its KV memory has to hold each request.
+        The engine's limits; every request has to fit its KV memory.
     cached : bool
-        Whether requests come with the KV cache of their prompt and with their first token, and need more than that.
+        Whether requests come with the KV cache of their prompt and their first token; their answers then need at least
+        2.
 
     Raises
     ------
     InputError
-        If a request has no tokens or never fits, or the engine can hold more sequences than an iteration has tokens.
+        If a request has no tokens or does not fit, or the engine admits more sequences than an iteration has tokens.
     """
     if engine.most_sequences > engine.budget_tokens:
         raise InputError(

@@ -1,4 +1,4 @@
-"""A load replayed on an engine: what its clients see."""
+"""Replays a load on an engine, and summarises the latencies that its clients see."""
 
 import numpy as np
 
@@ -9,11 +9,11 @@ from provision.models.performance.tokens.step import TokenCosts
 
 PERCENTS = (50.0, 95.0, 99.0)
 FEWEST_CLOSED = 4096
-"""Requests that the replay of a closed load begins with; it starts again with more where they do not last."""
+"""Number of requests with which the replay of a closed load begins; if they run out it starts again with more."""
 
 
 def replay_load(load: TokenLoad, engine: Engine, costs: TokenCosts, seed: int = SEED) -> np.ndarray:
-    """The table of requests after a load (dtype REQUEST), without those that did not end in time.
+    """Replay a load and return the table of requests (dtype REQUEST) that ended within its duration.
 
     Raises
     ------
@@ -34,14 +34,14 @@ def replay_load(load: TokenLoad, engine: Engine, costs: TokenCosts, seed: int = 
 
 
 def hiccups_ms(costs: TokenCosts, count: int, seed: int) -> np.ndarray:
-    """Random delays of first tokens: the part of exponential times beyond what nineteen in twenty stay within."""
+    """Random delays of first tokens in ms, (count,): exponential for one request in twenty, 0 for the others."""
     return costs.hiccup * np.maximum(np.random.default_rng([seed, 3]).exponential(size=count) - 3, 0)
 
 
 def figures(table: np.ndarray) -> tuple[Figures, Figures]:
-    """Time to first token and inter-token latency of answered requests, in ms.
+    """Statistics of the time to first token and of the inter-token latency of answered requests, in ms.
 
-    A request's inter-token latency is its mean; it counts once for every token after the first, as GuideLLM has it.
+    The inter-token latency of a request is its mean, weighted by its tokens after the first, as GuideLLM does.
     """
     several = table[table["output"] > 1]
     gaps = several["output"] - 1
@@ -52,7 +52,7 @@ def figures(table: np.ndarray) -> tuple[Figures, Figures]:
 
 
 def summary(values: np.ndarray, weights: np.ndarray) -> Figures:
-    """Mean and percentiles of weighted values; nothing where there are none."""
+    """Mean and percentiles of weighted values; empty Figures when there are no values."""
     if not len(values):
         return Figures()
     order = np.argsort(values)

@@ -1,4 +1,4 @@
-"""What an SLO asks of the tokens of a request: the first, the time per further one, and the whole answer."""
+"""SLOs of language models: limits on the time to the first token, per further token, and of the whole answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from provision.models.base.fields import Percentile, Positive, Record
 
 
 def longest_ms(ttft_ms: float, tpot_ms: float, most_tokens: int) -> float:
-    """What limits on the first token and on further ones leave an answer of so many tokens, in ms."""
+    """The longest time of an answer of ``most_tokens`` tokens that both limits permit, in ms."""
     return ttft_ms + tpot_ms * max(most_tokens - 1, 1)
 
 
@@ -20,7 +20,7 @@ def _absent(value: object) -> bool:
 
 
 class TokenSlo(Record):
-    """Limits in ms, as an instance states them; each is for the ``percentile`` of the requests.
+    """Limits in ms, as an instance states them; ``percentile`` percent of the requests must keep each of them.
 
     ``ttft_ms``: time to the first token; ``tpot_ms``: a request's mean time per output token after the first;
     ``e2e_ms``: whole answers.
@@ -39,7 +39,7 @@ class TokenSlo(Record):
 
 
 class Limits(NamedTuple):
-    """Limits in ms, infinite where there is none, and the percentile of the requests that keeps each of them."""
+    """Limits in ms, infinite where there is none, and the percentage of the requests that must keep each of them."""
 
     ttft_ms: float = math.inf
     tpot_ms: float = math.inf
@@ -48,14 +48,14 @@ class Limits(NamedTuple):
 
     @property
     def may_be_late(self) -> float:
-        """The part of the requests that may miss a limit."""
+        """The fraction of the requests that may miss a limit."""
         return 1 - self.percentile / 100
 
     @property
     def times_ms(self) -> tuple[float, float, float]:
-        """The limits of the first token, of a further one, and of the whole."""
+        """The limits on the first token, on a further token, and on the whole answer."""
         return self.ttft_ms, self.tpot_ms, self.e2e_ms
 
     def scaled(self, factor: float) -> Limits:
-        """All times by a factor."""
+        """The limits with all times multiplied by a factor."""
         return Limits(factor * self.ttft_ms, factor * self.tpot_ms, factor * self.e2e_ms, self.percentile)

@@ -1,4 +1,5 @@
-"""The time of one iteration of continuous batching, and what surrounds it: the coefficients of model kind `tokens`."""
+"""The time of one iteration of continuous batching and of the front end around it: coefficients of data kind
+`tokens`."""
 
 import math
 from typing import NamedTuple
@@ -6,27 +7,27 @@ from typing import NamedTuple
 from provision.models.base.compiled import compiled
 
 HALF_IDLE_MS = 30_000.0
-"""A sender that sent its last request so long ago meets half of the delay of an idle one."""
+"""A client that sent its last request this long ago has half of the full ``idle`` delay."""
 
 
 class TokenCosts(NamedTuple):
     """Coefficients, in ms, of a language model on a GPU type or MIG slice, with one tensor parallelism.
 
-    An iteration reads the model's weights once and multiplies all its tokens with them, those of prompts and one of
-    each decoding sequence. It is limited by memory or by computing, whichever takes longer (Williams et al., Roofline,
-    CACM 52(4), 2009). Attention and the work per sequence come on top:
+    An iteration reads the model's weights once and multiplies all its tokens with them: prompt tokens, and one token of
+    each decoding sequence. Reading or computing limits it, whichever takes longer (Williams et al., Roofline, CACM
+    52(4), 2009). Attention and the work per sequence are added:
 
         step + max(weights, token * tokens) + several [all of it for many sequences, nothing for one]
         + sequence * decoding sequences + context * tokens in their KV caches
         + [if there is any prefill] prefill + attended * pairs of a prompt token and one that it attends to.
 
-    Around it stands the server's front end. It takes requests in one after another, ``request`` each and ``read`` for
-    every token of their prompts. Those of a sender whose last request is long ago reach the engine up to ``idle``
-    later, although none waits behind them. A first token reaches its client ``delivery`` after its iteration, and with
-    n sequences in the batch ``delivery_sequence`` * n^1.5 later: the tokens of an iteration are sent one after another,
-    and each takes the longer the busier server and clients are with the others (of n, n^1.5 and n^2 the power that is
-    closest to measured sweeps). One in twenty of those who send by the clock meets a further delay, exponential with
-    mean ``hiccup``.
+    The server's front end is modelled around the engine. It takes requests in one after another: ``request`` for each,
+    and ``read`` for every token of its prompt. The request of a client whose last request was long ago reaches the
+    engine up to ``idle`` later; this does not hold up other requests. A first token reaches its client ``delivery`` +
+    ``delivery_sequence`` * n^1.5 after its iteration, where n is the number of sequences in the batch: the tokens of an
+    iteration are sent one after another, and each takes longer the busier server and clients are. (Of n, n^1.5 and n^2
+    this power is closest to measured sweeps.) One in twenty requests of clients that send by the clock has a further
+    delay, exponential with mean ``hiccup``.
     """
 
     step: float
@@ -47,7 +48,7 @@ class TokenCosts(NamedTuple):
 
 @compiled
 def decode_ms(costs: TokenCosts, sequences: float, context_tokens: float) -> float:
-    """Time of an iteration that only decodes."""
+    """Time of an iteration that only decodes, in ms."""
     shared_ms = max(costs.weights, costs.token * sequences)
     batched_ms = costs.several * (1 - 1 / max(sequences, 1.0)) + costs.sequence * sequences
     return costs.step + shared_ms + batched_ms + costs.context * context_tokens
@@ -55,7 +56,7 @@ def decode_ms(costs: TokenCosts, sequences: float, context_tokens: float) -> flo
 
 @compiled
 def prefill_ms(costs: TokenCosts, sequences: float, prompt_tokens: float, attended: float) -> float:
-    """Time that prefill adds to an iteration in which so many sequences decode."""
+    """Time that prefill adds to an iteration in which ``sequences`` decode, in ms."""
     if prompt_tokens == 0:
         return 0.0
     shared_ms = max(costs.weights, costs.token * (sequences + prompt_tokens))
@@ -65,17 +66,17 @@ def prefill_ms(costs: TokenCosts, sequences: float, prompt_tokens: float, attend
 
 @compiled
 def intake_ms(costs: TokenCosts, prompt_tokens: int) -> float:
-    """Time that the front end spends on a request."""
+    """Time that the front end spends on a request with ``prompt_tokens``, in ms."""
     return costs.request + costs.read * prompt_tokens
 
 
 @compiled
 def idle_ms(costs: TokenCosts, since_ms: float) -> float:
-    """Delay of a request whose sender sent its last one so long before."""
+    """Delay, in ms, of a request whose client sent its last one ``since_ms`` before."""
     return costs.idle * since_ms / (since_ms + HALF_IDLE_MS)
 
 
 @compiled
 def delivery_ms(costs: TokenCosts, sequences: float) -> float:
-    """From the end of an iteration until its tokens have reached their clients."""
+    """Time from the end of an iteration until its tokens have reached their clients, in ms."""
     return costs.delivery + costs.delivery_sequence * sequences * math.sqrt(sequences)
