@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pynvml import NVML_ERROR_INSUFFICIENT_RESOURCES
 
@@ -51,6 +51,17 @@ class Permissions(Record):
     evict: Flag = False
     evict_foreign: Flag = False
     allow_mig_mode_change: Flag = False
+
+
+class PutBack(NamedTuple):
+    """What came of putting a layout back: what could not be undone, what others made and stays, and how it stands.
+
+    ``present`` is None where something could not be undone or the driver did not tell.
+    """
+
+    problems: list[str]
+    kept: tuple[str, ...]
+    present: Observed | None = None
 
 
 class Executor:
@@ -138,7 +149,7 @@ class Executor:
         except OSError as error:
             raise InputError(f"{self.services.state}: {reason(error)}; free space or correct its rights") from None
 
-    def reach(self, target: MachineLayout, steps: Sequence[Step]) -> list[str]:
+    def reach(self, target: MachineLayout, steps: Sequence[Step]) -> tuple[list[str], Observed]:
         """Carry out the steps to a layout and check that it stands.
 
         A slice whose GPU instance is made while its compute instance cannot be, and that cannot be destroyed either,
@@ -148,6 +159,8 @@ class Executor:
         -------
         list of str
             Lines on slices that are quarantined.
+        Observed
+            How it stands afterwards.
 
         Raises
         ------
@@ -168,7 +181,7 @@ class Executor:
         left = [step for step in steps_between(present, fitted(target, present)) if _spot(step) not in quarantined]
         if left:
             raise InputError(f"after the last step there is still to do: {left[0].text}; something else is at work")
-        return list(quarantined.values())
+        return list(quarantined.values()), present
 
     def _stuck(self, step: Step) -> str | None:
         """Take away a slice whose compute instance could not be made; why that fails, None when it does not."""
@@ -186,23 +199,15 @@ class Executor:
             return None if self.driver.call.hung else str(error)
         return None
 
-    def restore(self, run: Run) -> tuple[list[str], tuple[str, ...]]:
-        """Undo what a run changed, as far as it goes.
-
-        Returns
-        -------
-        list of str
-            What could not be undone.
-        tuple of str
-            What something else made and therefore stays.
-        """
+    def restore(self, run: Run) -> PutBack:
+        """Undo what a run changed, as far as it goes."""
         for _ in range(ATTEMPTS):
-            problems, kept = self._attempt(run)
-            if not problems:
+            back = self._attempt(run)
+            if not back.problems:
                 break
-        return problems, kept
+        return back
 
-    def _attempt(self, run: Run) -> tuple[list[str], tuple[str, ...]]:
+    def _attempt(self, run: Run) -> PutBack:
         problems, given_up = [], set()
         kept: tuple[str, ...] = ()
         try:
@@ -215,9 +220,10 @@ class Executor:
             back = self._back(present, run)
             left, kept = steps_between(present, back.layout), back.kept
         except InputError as error:
-            return [*problems, str(error)], kept
+            return PutBack([*problems, str(error)], kept)
         undone = [f"{_place(step, present)}: still to do: {step.text}" for step in left]
-        return [*back.obstacles, *(problems if left else ()), *undone], kept
+        unsolved = [*back.obstacles, *(problems if left else ()), *undone]
+        return PutBack(unsolved, kept, None if unsolved else present)
 
     def _back(self, present: Observed, run: Run) -> WayBack:
         """The way back from a run, with all that the journal tells of it by now."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +86,10 @@ class Journal:
         """Announce a run."""
         self.write("begin", run=run.model_dump(mode="json"))
 
+    def end(self, outcome: str, owned: Iterable[Made]) -> None:
+        """Close the last run; ``owned`` are the MIG instances that the applier made and that stand."""
+        self.write("end", outcome=outcome, owned=[made.model_dump(mode="json") for made in owned])
+
     def last(self) -> Run | None:
         """The last run; None when there was none."""
         run: Run | None = None
@@ -125,7 +129,9 @@ def _after(run: Run, entry: dict[str, Any]) -> Run:
     """A run after one more line of the journal."""
     event = entry["event"]
     if event == "end":
-        return run.model_copy(update={"outcome": entry["outcome"]})
+        listed = entry.get("owned")
+        owned = run.owned if listed is None else tuple(Made.model_validate(one) for one in listed)
+        return run.model_copy(update={"outcome": entry["outcome"], "owned": owned})
     if event == "step":
         return _announced(run, entry)
     if event == "made":
@@ -150,8 +156,9 @@ def _announced(run: Run, entry: dict[str, Any]) -> Run:
     if action == "destroy_instance":
         return run.model_copy(update={"taken": tuple(dict.fromkeys((*run.taken, place)))})
     there = next((one for one in run.owned if one.place == place), None)
-    if action == "create_compute" and there:
-        return _owning(run, there.model_copy(update={"devices": None}))
+    unsure = {"create_compute": {"devices": None}, "destroy_compute": {"emptied": True}}
+    if action in unsure and there:
+        return _owning(run, there.model_copy(update=unsure[action]))
     return run
 
 

@@ -92,7 +92,8 @@ class Made(Record):
     """A MIG instance that the applier made: its place, NVML's id of it, and its CUDA devices.
 
     ``instance`` is None, and so is ``devices``, where it is not known whether or as what an announced call made them.
-    Where something else made the instance and the applier compute instances in it, ``whole`` is false.
+    Where something else made the instance and the applier compute instances in it, ``whole`` is false; ``emptied``
+    tells that the applier has begun to destroy the compute instances.
     """
 
     gpu: Name
@@ -101,6 +102,7 @@ class Made(Record):
     instance: Count | None = None
     devices: tuple[Name, ...] | None = None
     whole: Flag = True
+    emptied: Flag = False
 
     @property
     def place(self) -> Place:
@@ -132,12 +134,22 @@ class ObservedSlice(SliceLayout):
         """Whether something else made it, or compute instances in it."""
         return self.foreign or bool(self.foreign_computes)
 
+    def made_as(self, made: Made, gpu: str) -> bool:
+        """Whether it is the instance that the applier made.
+
+        NVML gives the ids of destroyed instances to new ones. So the CUDA devices decide too: one of those that the
+        applier made is there, unless it made none or has begun to destroy them.
+        """
+        if made.place != (gpu, *self.key) or made.instance not in (None, self.instance):
+            return False
+        return not made.devices or made.emptied or not set(made.devices).isdisjoint(self.devices)
+
     def judged(self, gpu: str, owned: Collection[Made]) -> ObservedSlice:
         """The slice with what in it something else made, given what the applier did; a whole GPU is nobody's."""
         if self.enumerator is None:
             return self
-        made = next((one for one in owned if one.place == (gpu, *self.key)), None)
-        if made is None or made.instance not in (None, self.instance):
+        made = next((one for one in owned if self.made_as(one, gpu)), None)
+        if made is None:
             return self.model_copy(update={"foreign": True, "foreign_computes": self.computes})
         pairs = zip(self.computes, self.devices, strict=True)
         strange = tuple(one for one, device in pairs if made.devices is not None and device not in made.devices)

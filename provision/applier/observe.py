@@ -59,7 +59,7 @@ def standing(last: Run | None, present: Observed) -> tuple[Made, ...]:
             found.append(made)
             continue
         for piece in gpu.slices:
-            if (gpu.uuid, *piece.key) == made.place and made.instance in (None, piece.instance):
+            if piece.made_as(made, gpu.uuid):
                 own = tuple(device for device in piece.devices if made.devices is None or device in made.devices)
                 found.append(made.model_copy(update={"instance": piece.instance, "devices": own}))
     return tuple(found)

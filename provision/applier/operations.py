@@ -27,6 +27,7 @@ from provision.applier.steps import steps_between
 from provision.applier.target import Commands, check_plan
 from provision.applier.undo import way_back
 from provision.models.base.errors import InputError
+from provision.models.base.known import known
 
 if TYPE_CHECKING:
     from provision.applier.layout import Observed
@@ -147,19 +148,19 @@ def _carried_out(
     steps = steps_between(present, target)
     notes = tuple(other_sms(run.target, present))
     if not steps:
-        if last and last.unfinished:
-            journal.write("end", outcome=APPLIED)
+        if last and (last.unfinished or standing(last, present) != last.owned):
+            journal.end(APPLIED if last.unfinished else known(last.outcome), standing(last, present))
         return RunOutcome(outcome=APPLIED, notes=notes)
     session.check(steps, present)
     if confirm and not confirm(present, steps):
         return RunOutcome(outcome=DECLINED, steps=steps, notes=notes)
     journal.begin(run.model_copy(update={"outcome": None, "owned": standing(last, present)}))
     try:
-        quarantined = session.reach(run.target, steps)
+        quarantined, present = session.reach(run.target, steps)
     except InputError as error:
         return _put_back(session, run, steps, str(error))
     outcome = QUARANTINED if quarantined else APPLIED
-    journal.write("end", outcome=outcome)
+    journal.end(outcome, standing(journal.last(), present))
     notes += tuple(blind(steps))
     return RunOutcome(outcome=outcome, steps=steps, quarantined=tuple(quarantined), notes=notes)
 
@@ -230,8 +231,8 @@ def _session_after_run(
 def _put_back(session: Executor, run: Run, steps: Sequence[Step], failure: str | None) -> RunOutcome:
     """Undo what a run changed and close it in the journal."""
     session.journal.write("restore", failure=failure)
-    problems, kept = session.restore(run)
-    outcome = UNRESTORED if problems else RESTORED
-    session.journal.write("end", outcome=outcome)
-    notes = (*kept, *blind(steps))
-    return RunOutcome(outcome=outcome, steps=steps, failure=failure, unrestored=tuple(problems), notes=notes)
+    back = session.restore(run)
+    outcome, last = UNRESTORED if back.problems else RESTORED, known(session.journal.last())
+    session.journal.end(outcome, last.owned if back.present is None else standing(last, back.present))
+    notes = (*back.kept, *blind(steps))
+    return RunOutcome(outcome=outcome, steps=steps, failure=failure, unrestored=tuple(back.problems), notes=notes)

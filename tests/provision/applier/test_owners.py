@@ -125,6 +125,33 @@ def test_an_instance_made_again_by_others_is_not_ours_any_more(node, state):
         apply(plan([("3g.40gb", 4)]), state, gpus=["0"])
 
 
+def create_alone(gpu, profile, start, size):
+    """Something else makes a MIG instance without a compute instance."""
+    pynvml.nvmlInit()
+    create(pynvml.nvmlDeviceGetHandleByIndex(gpu), profile, start, size)
+    pynvml.nvmlShutdown()
+
+
+def test_what_others_make_where_a_failed_run_made_nothing_is_theirs(node, state):
+    node.fault("nvmlDeviceCreateGpuInstanceWithPlacement", 1, "error", pynvml.NVML_ERROR_UNKNOWN)
+    assert apply(plan([("1g.10gb", 5)]), state, gpus=["0"]).outcome == "restored"
+    create_alone(0, EIGHTH, 5, 1)
+    assert status(state)[0].gpus[0].slices[0].foreign
+    with pytest.raises(InputError, match="made by something else"):
+        apply(plan([("3g.40gb", 4)]), state, gpus=["0"])
+
+
+def test_an_instance_that_others_make_with_the_id_of_ours_is_theirs(node, state):
+    apply(plan([("1g.10gb", 5)]), state, gpus=["0"])
+    ours = status(state)[0].gpus[0].slices[0].instance
+    node.reset(0)
+    create_alone(0, EIGHTH, 5, 1)
+    found = status(state)[0].gpus[0].slices[0]
+    assert found.instance == ours and found.foreign
+    with pytest.raises(InputError, match="made by something else"):
+        apply(plan([("3g.40gb", 4)]), state, gpus=["0"])
+
+
 def test_what_a_killed_run_had_made_is_its_own(node, state):
     from applier_scenario import in_child
 
