@@ -144,7 +144,7 @@ class Instance(Shown, Record):
     def _refuse_unlike_traffic(self) -> None:
         """Replicas that share GPUs are planned for one traffic."""
         for index, workload in enumerate(self.workloads):
-            if self.policy.traffic_of(workload) != self.policy.traffic_of(self.workloads[0]):
+            if self.policy.traffic_of(workload)[:2] != self.policy.traffic_of(self.workloads[0])[:2]:
                 raise ValueError(
                     f"workloads[{index}]: under {self.policy.latency_budget} workloads that share slices need the "
                     "same arrivals and percentile; state them in the policy"
@@ -275,8 +275,14 @@ class Instance(Shown, Record):
 
     @property
     def shared_rule(self) -> LatencyRule:
-        """The latency rule of replicas on shared GPUs, whose traffic is the same for all workloads."""
-        return self.policy.rule_for(self.workloads[0])
+        """The latency rule of replicas on shared GPUs, whose traffic is the same for all workloads.
+
+        Of bursts the largest counts, and the least limit on batches.
+        """
+        several = [self.policy.traffic_of(workload) for workload in self.workloads]
+        limits = [one.most_batch for one in several if one.most_batch is not None]
+        return self.policy.rule.under(several[0]._replace(
+            burst=max(one.burst for one in several), most_batch=min(limits, default=None)))
 
     def planned_rps(self, workload: Workload) -> float:
         """Rate to provide for a workload, headroom included, in requests/s."""

@@ -12,6 +12,7 @@ from provision.models.performance.operating_points import Member, Prediction
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.stages import as_deployed
 from provision.models.problem.workload import Policy, Workload
 
 
@@ -54,6 +55,7 @@ def throughput_rps(instance: Instance, plan: Plan) -> float:
     Under a rule for random arrivals, and of language models, these are the highest rates at which they keep their SLOs.
     Replicas that share a slice count as busy, all of them at once.
     """
+    instance = as_deployed(instance, plan)
     return math.fsum(
         counted_rps(instance, gpu.gpu, piece, replica, found)
         for gpu in plan.gpus for piece in gpu.slices if piece.replicas

@@ -12,8 +12,19 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 
-from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, Percentile, Positive, Record
+from provision.models.base.fields import (
+    Count,
+    Flag,
+    Fraction,
+    Name,
+    NonNegative,
+    Percentile,
+    Positive,
+    PositiveCount,
+    Record,
+)
 from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
 from provision.models.hardware.prices import list_price
@@ -49,6 +60,21 @@ def _tokens_for_slo(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"required": ["slo_ms"]}, {"required": ["slo", "tokens"]}]
 
 
+class Stage(Record):
+    """What a place in a workflow means for a workload, while its plan is sought or judged.
+
+    Attributes
+    ----------
+    burst
+        How many requests may arrive at the same moment: the largest batch of those that come before.
+    most_batch
+        The largest batch that its replicas may run, None for any.
+    """
+
+    burst: PositiveCount = 1
+    most_batch: PositiveCount | None = None
+
+
 class Workload(Record):
     """One served DNN model with its SLO and request rate.
 
@@ -77,6 +103,8 @@ class Workload(Record):
     percentile: Percentile | None = Field(default=None, exclude_if=_not_given)
     tokens: RequestTokens | None = Field(default=None, exclude_if=_not_given)
     slo: TokenSlo | None = Field(default=None, exclude_if=_not_given)
+    stage: SkipJsonSchema[Stage | None] = Field(default=None, exclude_if=_not_given)
+    """Set by this package alone: files state workflows."""
 
     @property
     def limits(self) -> Limits:
@@ -295,7 +323,9 @@ class Policy(Record):
         Requests that are dealt in turns, or to the replica with the least load, are taken to arrive no more irregularly
         than requests that are dealt at random.
         """
-        return Traffic(steadiest_bound(self.arrivals_of(workload)), self.percentile_of(workload))
+        stage = workload.stage or Stage()
+        return Traffic(steadiest_bound(self.arrivals_of(workload)), self.percentile_of(workload), stage.burst,
+                       stage.most_batch)
 
     def rule_for(self, workload: Workload) -> LatencyRule:
         """The latency rule for the traffic of a workload's replicas."""

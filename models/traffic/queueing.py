@@ -8,9 +8,12 @@ wait to fill; what `turn_rule` tells of them is proven.
 
 A replica on a shared slice is judged with all its neighbours active: its batch times are then no longer than that,
 whatever the neighbours do, so it is a queue of its own.
+
+Where requests come in bursts a replica is judged as `bursts` says, by the worst of their sizes.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -21,14 +24,18 @@ from scipy.special import gammaincinv
 from provision.models.base.tolerances import SOLVER
 from provision.models.performance.operating_points import Prediction
 from provision.models.traffic.arrivals import Poisson
+from provision.models.traffic.bursts import Grouped, grouped, sizes_up_to
 from provision.models.traffic.queue_rule import bends, capacity_rps, least_patience, room_ms
 from provision.models.traffic.rule import Bends, LatencyRule, Traffic
 from provision.models.traffic.turn_rule import cycle_room_ms, most_in_turns_rps, wait_ms
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 POISSON_P99 = Traffic()
 SAFE = 1 - SOLVER
 """Rates are planned for this part of the highest: the verdict reads the same tables the other way round."""
+ASIDE = 1e-9
+"""How far beside a bend, as a part of it, the rates of its two sides are read."""
 
 
 @dataclass(frozen=True)
@@ -46,54 +53,98 @@ class Queueing(LatencyRule):
                 processes: ArrayLike = 1) -> Floats:
         """The longest hold with which the percentile stays inside the budget."""
         size, rate, load, budget, count = np.broadcast_arrays(batch, rate_rps, load_ms, budget_ms, processes)
-        left = np.maximum(np.asarray(budget, float) - load, 0.0)
+        left = np.where(self._allowed(size), np.maximum(np.asarray(budget, float) - load, 0.0), 0.0)
         room = np.where(rate > 0, 0.0, left)
         asked = (rate > 0) & (left > 0)
-        room[asked] = room_ms(self.traffic, size[asked], count[asked], np.asarray(rate, float)[asked], left[asked])
+        arriving, within = np.asarray(rate, float)[asked], left[asked]
+        room[asked] = np.min([
+            room_ms(self.traffic, one.batch, one.processes, arriving / one.size, within) / one.rounds
+            for one in self._grouped(size[asked], count[asked])], axis=0)
         return room * SAFE
 
     def capacity_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
                      budget_ms: ArrayLike) -> Floats:
         """The highest rates with which the percentile stays inside the budgets."""
-        found = capacity_rps(self.traffic, batch, processes, hold_ms, latency_ms, budget_ms)
-        return np.where(np.asarray(latency_ms) <= budget_ms, found * SAFE, 0.0)
+        hold, latency = np.asarray(hold_ms), np.asarray(latency_ms)
+        found = np.min(np.stack(np.broadcast_arrays(*(
+            one.size * capacity_rps(self.traffic, one.batch, one.processes, one.rounds * hold,
+                                    latency + (one.rounds - 1) * hold, budget_ms)
+            for one in self._grouped(batch, processes)))), axis=0)
+        return np.where((latency <= budget_ms) & self._allowed(batch), found * SAFE, 0.0)
 
     def bends(self, batch: int, load_ms: float, budget_ms: float) -> Bends:
-        """The highest rates with which the percentile stays inside the budget, by hold time."""
-        hold_ms, rps = bends(self.traffic, batch, budget_ms, load_ms)
-        return Bends(hold_ms, rps * SAFE)
+        """The highest rates with which the percentile stays inside the budget, by hold time.
+
+        Of bursts of several sizes the least rates count: at every bend of one of them, from both of its sides, and
+        between two bends a line that is nowhere above.
+        """
+        if not self._allowed(batch):
+            return Bends(np.zeros(0), np.zeros(0))
+        several = list(self._grouped(batch, 1))
+        bent = [bends(self.traffic, int(one.batch), budget_ms, load_ms) for one in several]
+        if len(several) == 1:
+            hold_ms, rps = bent[0]
+            return Bends(hold_ms, rps * SAFE)
+        each_ms = [hold_ms / one.rounds for (hold_ms, _), one in zip(bent, several, strict=True)]
+        at_ms = np.unique(np.concatenate(each_ms))
+        sides_ms = (at_ms[:, None] * [1 - ASIDE, 1 + ASIDE]).ravel()
+        rps = self.capacity_rps(batch, 1, sides_ms, load_ms + sides_ms, budget_ms)
+        kept = rps > 0
+        return Bends(np.repeat(at_ms, 2)[kept], rps[kept])
 
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:
         """The longest cycle with which the percentile stays inside the budget; proven, for Poisson arrivals."""
-        return cycle_room_ms(self.traffic.percentile, batch, rate_rps, np.subtract(budget_ms, execution_ms))
+        wait = np.subtract(budget_ms, execution_ms)
+        room = np.min(np.stack(np.broadcast_arrays(*(
+            cycle_room_ms(self.traffic.percentile, one.batch, np.divide(rate_rps, one.size), wait) / one.rounds
+            for one in self._grouped(batch)))), axis=0)
+        return np.where(self._allowed(batch), room, 0.0)
 
     def carried_rps(self, batch: int, processes: int, found: Prediction, budget_ms: float) -> float:
         """The highest rate with which the percentile stays inside the budget."""
         hold_ms = 1000 * batch * processes / found.throughput_rps
-        if found.in_turns:
-            return most_in_turns_rps(self.traffic.percentile, batch, hold_ms, budget_ms - found.latency_ms)
-        return float(self.capacity_rps(batch, processes, hold_ms, found.latency_ms, budget_ms))
+        if not found.in_turns:
+            return float(self.capacity_rps(batch, processes, hold_ms, found.latency_ms, budget_ms))
+        return min(one.size * most_in_turns_rps(self.traffic.percentile, int(one.batch), int(one.rounds) * hold_ms,
+                                                budget_ms - found.latency_ms) for one in self._grouped(batch))
 
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
         """A latency that the percentile of a replica's requests stays below; infinite where the queue is too long."""
-        load = rate_rps / found.throughput_rps
-        if load == 0:
+        if rate_rps == 0:
             return found.latency_ms
-        if found.in_turns:
-            cycle_ms = 1000 * batch / found.throughput_rps
-            return found.latency_ms + wait_ms(self.traffic.percentile, batch, rate_rps, cycle_ms)
-        hold_ms = 1000 * batch * processes / found.throughput_rps
-        patience = least_patience(self.traffic, batch, processes, load, found.latency_ms + delay_ms)
-        return found.latency_ms + max(patience * hold_ms, min(delay_ms, self._fills_ms(batch, rate_rps)))
+        return max(self._tail_ms(one, batch, processes, found, rate_rps, delay_ms)
+                   for one in self._grouped(batch, 1 if found.in_turns else processes))
 
-    def _fills_ms(self, batch: int, rate_rps: float) -> float:
-        """How long a batch takes to fill once it has a request, but for the share that may be late; in ms.
+    def _tail_ms(self, one: Grouped, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float
+                 ) -> float:
+        """That latency for bursts of one size."""
+        bursts_rps, held, gangs, rounds = rate_rps / one.size, int(one.batch), int(one.processes), int(one.rounds)
+        if found.in_turns:
+            cycle_ms = rounds * 1000 * batch / found.throughput_rps
+            return found.latency_ms + wait_ms(self.traffic.percentile, held, bursts_rps, cycle_ms)
+        hold_ms = 1000 * batch * processes / found.throughput_rps
+        load = bursts_rps * rounds * hold_ms / (1000 * held * gangs)
+        patience = least_patience(self.traffic, held, gangs, load, found.latency_ms + delay_ms)
+        waits_ms = (rounds - 1 + patience * rounds) * hold_ms
+        return found.latency_ms + max(waits_ms, min(delay_ms, self._fills_ms(int(one.more), bursts_rps)))
+
+    def _fills_ms(self, more: int, rate_rps: float) -> float:
+        """How long a batch takes to get so many more, but for the share that may be late; in ms.
 
         Known for Poisson arrivals; infinite for others.
         """
-        if batch == 1:
+        if more == 0:
             return 0.0
         if not isinstance(self.traffic.arrivals, Poisson):
             return math.inf
-        return float(gammaincinv(batch - 1, self.traffic.percentile / 100)) / rate_rps * 1000
+        return float(gammaincinv(more, self.traffic.percentile / 100)) / rate_rps * 1000
+
+    def _grouped(self, batch: ArrayLike, processes: ArrayLike = 1) -> Iterator[Grouped]:
+        """Replicas as servers of bursts, for every size that counts."""
+        return (grouped(size, batch, processes) for size in sizes_up_to(self.traffic.burst))
+
+    def _allowed(self, batch: ArrayLike) -> Bools:
+        """Whether replicas may have these batch sizes."""
+        most = self.traffic.most_batch
+        return np.asarray(batch) <= (math.inf if most is None else most)

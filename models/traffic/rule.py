@@ -18,10 +18,16 @@ BLOCK = 16
 
 
 class Traffic(NamedTuple):
-    """What a replica must bear: how requests arrive at it, and the percentile of their latency that the SLO is for."""
+    """What a replica must bear: how requests arrive at it, and the percentile of their latency that the SLO is for.
+
+    ``burst`` is how many requests may arrive at the same moment, ``most_batch`` the largest batch that may run, None
+    for any: what runs larger ones sends larger bursts to those that follow it in a workflow.
+    """
 
     arrivals: Poisson | Renewal | Mmpp | Trace = POISSON
     percentile: float = 99.0
+    burst: int = 1
+    most_batch: int | None = None
 
 
 class Bends(NamedTuple):

@@ -19,6 +19,7 @@ import numpy as np
 from provision.models.base.fields import Record
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.problem.prediction import performance_beside, predict_slice
+from provision.models.problem.stages import as_deployed
 from provision.models.traffic.arrivals import Renewal
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def margins_of(instance: Instance, plan: Plan) -> list[Margin]:
         In the order of the workloads; language models, which are judged token by token, are left out. Empty for plans
         of more than MOST_JUDGED different replicas.
     """
+    instance = as_deployed(instance, plan)
     placed: defaultdict[str, dict[_Placed, None]] = defaultdict(dict)
     for gpu in plan.gpus:
         for piece in gpu.slices:
@@ -175,7 +177,7 @@ def _predicted(instance: Instance, one: _Placed, rate: float) -> Prediction | No
 def _largest_cv(instance: Instance, one: _Placed) -> float | None:
     """The largest coefficient of variation of the times between requests with which a replica keeps its percentile.
 
-    None where the rule is not for random arrivals, or replicas take turns.
+    None where the rule is not for random arrivals, replicas take turns, or requests come in bursts.
     """
     replica, found = one.replica, _predicted(instance, one, 1.0)
     if not instance.policy.rule.random_arrivals or found is None or found.in_turns or not replica.rate_rps:
@@ -183,6 +185,8 @@ def _largest_cv(instance: Instance, one: _Placed) -> float | None:
     from provision.models.traffic.queue_replays import Queue, late_shares  # compiled kernels, only where they replay
 
     workload = instance.workload[replica.workload]
+    if workload.stage and workload.stage.burst > 1:
+        return None
     hold_ms = 1000 * replica.batch * replica.processes / found.throughput_rps
     delay = instance.policy.queue_delay_ms(workload.slo_ms, found.latency_ms) / hold_ms
     patience = (instance.budget_ms(workload) - found.latency_ms) / hold_ms

@@ -41,7 +41,7 @@ NOTES = (
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     """Claims, InferenceServices, InferenceGraphs, their kustomization, and what prepares the nodes."""
-    name = prefix(plan)
+    name, instance = prefix(plan), as_deployed(instance, plan)
     machines = nodes(plan, gpus_per_node, name)
     check_spread(instance, machines)
     names = slugs((workload.name for workload in instance.workloads), LONGEST)

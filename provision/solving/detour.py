@@ -49,10 +49,13 @@ class Detour:
         found = self.run(other, self.search.apart(share, **parameters))
         self.stopped |= found.termination == "stopped"
         if found.plan is not None and back is not None:
-            plan = back(found.plan)
-            if verify(self.progress.instance, plan).ok:
-                self.progress.offer(plan)
+            self.offer(back(found.plan))
         return found
+
+    def offer(self, plan: Plan) -> None:
+        """Keep a plan of the instance where it holds and is better than the best one."""
+        if verify(self.progress.instance, plan).ok:
+            self.progress.offer(plan)
 
     def outcome(self, reason: str) -> Outcome:
         """What has been found; ``reason`` counts where there is no plan."""

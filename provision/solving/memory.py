@@ -15,6 +15,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Deadline, Incumbent, Outcome, Search
+from provision.solving.staged import planned
 from provision.verification.verify import verify
 
 LEAST_S = 0.5
@@ -61,7 +62,7 @@ def within_memory(
     narrow = instance.replace(performance=[
         data.within_share() if isinstance(data, SharedMemoryData) else data for data in instance.performance])
     limit_s = max(end.left_s, LEAST_S)
-    again = method.run(narrow, search.anew(time_limit_s=limit_s, start=None, bound=None, report=_unheard))
+    again = planned(method, narrow, search.anew(time_limit_s=limit_s, start=None, bound=None, report=_unheard))
     note = f"{violations[0].message}; planned again with no larger part of the memory than of the SMs per replica"
     if again.plan is None or not verify(instance, again.plan).ok:
         return replace(outcome, plan=None, status="unknown", termination="completed",

@@ -17,8 +17,10 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Deadline, Incumbent, Outcome, Search
+from provision.models.problem.stages import as_deployed
 from provision.models.problem.workload import FleetEntry
 from provision.solving.replayed import named, refuted, reports_of, tightened, unsure, widened
+from provision.solving.staged import planned
 from provision.verification.verify import verify
 
 KEPT = (0.9, 0.75, 0.5, 0.25, 0.0)
@@ -91,7 +93,7 @@ class Repair:
             self.tell(f"planning again for {', '.join(late)}")
             limit_s = max(self.end.left_s * PLANNING / min(left, HALVES), LEAST_S)
             start = best.plan if best is not None and verify(tight, best.plan).ok else None
-            found = self.method.run(tight, self.search.anew(time_limit_s=limit_s, start=start, report=_unheard))
+            found = planned(self.method, tight, self.search.anew(time_limit_s=limit_s, start=start, report=_unheard))
             again = None if found.plan is None else self._rehearsed(found.plan)
             if again is None or (best is not None and not self._cheaper(again, best)):
                 return None
@@ -132,7 +134,7 @@ class Repair:
         """The late workloads with what they do not keep, on the GPUs that the plan leaves; None where none may be."""
         instance, standing = self.instance, Counter(one.workload for *_, one in plan.replicas())
         workloads = []
-        for one in tightened(instance, late).workloads:
+        for one in tightened(as_deployed(instance, plan, limited=True), late).workloads:
             if one.name not in late:
                 continue
             here = standing[one.name] if kept else 0

@@ -26,6 +26,7 @@ from provision.solving.rehearsal import rehearsed_s
 from provision.solving.repair import Rehearsed, Repair, notes, replaced
 from provision.solving.replayed import refuted, replay_of, reports_of, unsure
 from provision.solving.size import check_size
+from provision.solving.staged import planned
 from provision.verification.verify import verify
 
 LONGEST_S = 1e7
@@ -188,7 +189,7 @@ class _Listener:
     def attend(self, method: Method, instance: Instance, search: Search) -> Outcome:
         """The outcome of a method; raises the callback's own exception where the method returns nothing."""
         try:
-            return method.run(instance, search)
+            return planned(method, instance, search)
         except Stopped:
             if self.failure is not None:
                 raise self.failure from None

@@ -10,6 +10,7 @@ import numpy as np
 
 from provision.models.performance.operating_points import OperatingPoints
 from provision.models.problem.prediction import tokens_rps
+from provision.models.problem.stages import as_deployed
 
 if TYPE_CHECKING:
     from provision.models.plans.plan import Plan, Slice
@@ -29,6 +30,7 @@ def capacity_rps(instance: Instance, plan: Plan, predictions: Iterable[ReplicaPr
     predictions
         The verifier's predictions for the replicas to count.
     """
+    instance = as_deployed(instance, plan)
     held: defaultdict[str, float] = defaultdict(float)
     for found in predictions:
         gpu = plan.gpus[found.gpu]

@@ -19,6 +19,7 @@ from provision.models.hardware.node import gpus_in
 from provision.models.plans.report import ReplicaPrediction, Report, Violation
 from provision.models.problem.objective import objective_of
 from provision.models.problem.prediction import carried_rps, predict_slice, slice_members, task_p99_ms
+from provision.models.problem.stages import as_deployed
 from provision.verification.deployment import has_profile, misfits, too_many_clients
 from provision.verification.tokens import TokenReplays
 
@@ -48,7 +49,7 @@ def verify(instance: Instance, plan: Plan) -> Report:
     Report
         Every violation, what each replica is predicted to do, and the totals.
     """
-    return _Verifier(instance, plan).report()
+    return _Verifier(as_deployed(instance, plan), plan).report()
 
 
 def refuse_unsound(instance: Instance, plan: Plan) -> None:

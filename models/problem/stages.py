@@ -1,0 +1,72 @@
+"""What workflows mean for their workloads: later stages get requests in bursts, as large as the batches before them.
+
+A burst is as large as the largest batch on any way to a workload: replicas of a stage that get a burst together also
+answer it together. Workloads with tokens are left out: their engines answer token by token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from provision.models.problem.workload import Stage
+
+if TYPE_CHECKING:
+    from provision.models.plans.plan import Plan
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.workflow import Workflow
+
+
+def with_bursts(instance: Instance) -> list[Workflow]:
+    """The workflows in which batches of one workload become bursts for another."""
+    if not instance.policy.rule.random_arrivals:
+        return []
+    return [flow for flow in instance.workflows
+            if flow.graph.size() and not any(instance.workload[name].tokens for name in flow.workloads)]
+
+
+def feeding(instance: Instance) -> list[str]:
+    """The workloads whose batches are bursts for others, by name."""
+    return [name for flow in with_bursts(instance) for name in flow.order if flow.graph.out_degree(name)]
+
+
+def bursts(instance: Instance, batches: Mapping[str, int]) -> dict[str, int]:
+    """How many requests may arrive at once, by the workloads that follow others.
+
+    Parameters
+    ----------
+    instance
+        The Instance.
+    batches
+        The largest batch of each workload that others follow, by name; 1 for those that are not named.
+    """
+    found: dict[str, int] = {}
+    for flow in with_bursts(instance):
+        for name in flow.order:
+            before = list(flow.graph.predecessors(name))
+            if before:
+                found[name] = max(max(batches.get(one, 1), found.get(one, 1)) for one in before)
+    return found
+
+
+def in_stages(instance: Instance, batches: Mapping[str, int], limited: bool = False) -> Instance:
+    """The instance with what these largest batches mean for each workload; where ``limited`` none may be larger."""
+    arriving = bursts(instance, batches)
+    stages = {name: Stage(burst=arriving.get(name, 1), most_batch=batches.get(name) if limited else None)
+              for name in {*arriving, *(batches if limited else ())}}
+    changed = {name: stage for name, stage in stages.items() if stage != Stage()}
+    if not changed:
+        return instance
+    return instance.replace(workloads=[one.model_copy(update={"stage": changed.get(one.name, one.stage)})
+                                       for one in instance.workloads])
+
+
+def as_deployed(instance: Instance, plan: Plan, limited: bool = False) -> Instance:
+    """The instance with the bursts that the batches of a plan mean; where ``limited`` none may be larger."""
+    if not with_bursts(instance):
+        return instance
+    largest: dict[str, int] = {}
+    for *_, one in plan.replicas():
+        largest[one.workload] = max(largest.get(one.workload, 1), one.batch)
+    before = feeding(instance)
+    return in_stages(instance, {name: batch for name, batch in largest.items() if name in before}, limited)

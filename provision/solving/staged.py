@@ -1,0 +1,153 @@
+"""Plans for workflows, whose later stages get the batches of the stage before as bursts.
+
+How large these are is not known before there is a plan. So the largest batch of every workload that others follow is
+chosen first: with it both are ordinary workloads, one with a limit on its batches, the other with bursts of that size
+(`provision.models.traffic.bursts`). To begin with, bursts are left out. That gives a bound, since bursts never let a
+replica carry more, and often a plan that holds. Where a single workload is followed by others and all its batch sizes
+were tried, the least bound of all of them counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from provision.heuristics.core import greedy
+from provision.models.base.errors import UnsupportedError
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import Method
+from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Outcome, Search
+from provision.models.problem.stages import feeding, in_stages
+from provision.solving.detour import Detour, Run
+
+PLAIN_SHARE, QUICK_SHARE, CHOICE_SHARE = 0.3, 0.3, 0.5
+"""Parts of the time left that the plan without bursts, all quick plans together, and each choice may take."""
+MOST_SIZES = 12
+"""Batch sizes of a workload that are tried; of more those that are furthest apart."""
+
+Sizes = Mapping[str, int]
+"""The largest batch of each workload that others follow."""
+
+
+def planned(method: Method, instance: Instance, search: Search) -> Outcome:
+    """The outcome of a method on an instance, bursts of later stages included."""
+    return in_bursts(instance, search, method.run) if feeding(instance) else method.run(instance, search)
+
+
+def in_bursts(instance: Instance, search: Search, run: Run) -> Outcome:
+    """The best plan that is found for an instance with workflows, and a bound.
+
+    Parameters
+    ----------
+    instance, search
+        The problem, in which batches of some workloads are bursts for others, and the Search.
+    run
+        Plans an instance whose bursts are known.
+    """
+    detour = Detour(instance, search, run)
+    found = detour.plan(instance, PLAIN_SHARE, instance.adopted)
+    if found.status == "infeasible":
+        return found
+    detour.progress.prove(found.bound)
+    choices = _Choices(instance, detour)
+    choices.try_alike()
+    choices.try_one_by_one()
+    bound = choices.bound
+    if bound == math.inf and detour.progress.plan is None:
+        return Outcome("infeasible", "proved", reason=f"whatever the batches of {choices.names[0]}, the workloads that "
+                       "follow it get them as bursts that they cannot answer in time; raise an SLO")
+    detour.progress.prove(bound)
+    return detour.outcome(found.reason or "no plan was found that bears the bursts in which later stages get requests; "
+                          "a longer time limit may help")
+
+
+@dataclass
+class _Choices:
+    """Choices of largest batches that are tried, and the bounds of those that were.
+
+    Parameters
+    ----------
+    instance, detour
+        The problem, and what plans it.
+    """
+
+    instance: Instance
+    detour: Detour
+    bounds: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.names = feeding(self.instance)
+        self.sizes = {name: _sizes(self.instance, name) for name in self.names}
+        self.best: dict[str, int] = {}
+
+    @property
+    def bound(self) -> float | None:
+        """The least bound of all sizes, None where it is none for the whole."""
+        if len(self.names) > 1 or self.bounds.keys() != set(self.sizes[self.names[0]]):
+            return None
+        return objective_of(self.instance).sense * min(self.bounds.values())
+
+    def try_alike(self) -> None:
+        """Try one size for all workloads, the best by a quick plan first."""
+        several = sorted({size for sizes in self.sizes.values() for size in sizes})
+        chosen = {size: {name: max([one for one in self.sizes[name] if one <= size], default=self.sizes[name][0])
+                         for name in self.names} for size in several}
+        end = self.detour.search.until(QUICK_SHARE)
+        quick = {size: self._quick(sizes) for size, sizes in chosen.items() if not end.over}
+        for size in sorted(chosen, key=lambda one: quick.get(one, math.inf)):
+            if self.detour.over:
+                return
+            self._try(chosen[size], size)
+
+    def try_one_by_one(self) -> None:
+        """Try other sizes for single workloads, from the best choice so far, where a quick plan gains by that."""
+        for name in self.names if len(self.names) > 1 and self.best else ():
+            for size in self.sizes[name]:
+                if self.detour.over:
+                    return
+                self._quick({**self.best, name: size})
+
+    def _quick(self, sizes: Sizes) -> float:
+        """Try a quick plan: its loss, infinite without one."""
+        narrow = in_stages(self.instance, sizes, limited=True)
+        try:
+            greedy.METHODS[0].check(narrow)
+        except UnsupportedError:
+            return math.inf
+        return self._offered(greedy.METHODS[0].run(narrow, self.detour.search.apart(1.0)), sizes)
+
+    def _try(self, sizes: Sizes, size: int) -> None:
+        """Plan the instance with these sizes, and note the bound."""
+        found = self.detour.plan(in_stages(self.instance, sizes, limited=True), CHOICE_SHARE)
+        self._offered(found, sizes)
+        if found.status == "infeasible":
+            self.bounds[size] = math.inf
+        elif found.bound is not None:
+            self.bounds[size] = objective_of(self.instance).loss(found.bound)
+
+    def _offered(self, found: Outcome, sizes: Sizes) -> float:
+        """Offer a plan for these sizes: its loss."""
+        before = self.detour.progress.plan
+        loss = math.inf
+        if found.plan is not None:
+            self.detour.offer(self.instance.adopted(found.plan))
+            loss = objective_of(self.instance).loss(objective_of(self.instance).value(found.plan))
+        if self.detour.progress.plan is not before:
+            self.best = dict(sizes)
+        return loss
+
+
+def _sizes(instance: Instance, name: str) -> list[int]:
+    """Batch sizes of a workload in its performance data, in order; of many those that are furthest apart."""
+    found = {int(batch) for entry in instance.fleet for model in instance.workload[name].models
+             for profile in entry.profiles
+             if (data := instance.performance_of(entry.gpu, model, profile)) is not None
+             for batch in instance.points_of(data, model, profile).batch}
+    several = sorted(found) or [1]
+    if len(several) <= MOST_SIZES:
+        return several
+    doubled = {max(one for one in several if one <= 2**power) for power in range(1 + int(math.log2(several[-1])))
+               if several[0] <= 2**power}
+    return sorted(doubled | {several[-1]})
