@@ -17,6 +17,7 @@ from provision.exporters.routing.listening import probes
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.problem.prediction import predict_slice
+from provision.models.problem.stages import as_deployed
 
 if TYPE_CHECKING:
 
