@@ -1,58 +1,90 @@
-"""ParvaGPU's comparison beyond numbers of GPUs: figures 6, 7, 9 and 11, and gpu-lets as it runs it (SC 2024, IV).
+"""ParvaGPU's comparison beyond the table of plans: its rivals, figures 6, 7, 9, 11, and section III-F (SC 2024).
 
-Run as ``python benchmarks/papers/parvagpu_figures.py DIR``; DIR is ParvaGPU's artefact (``prof_data`` and ``SLO``).
+Run as ``python benchmarks/papers/parvagpu_figures.py DIR [--times N]``; DIR is ParvaGPU's artefact (``prof_data`` and
+``SLO``).
 
-1. GPUs that ParvaGPU saves against gpu-lets without MIG (`gpulets_a100`), with turns and, as ParvaGPU describes
-   gpu-lets, without; batches beside another part are slower by an assumed factor. Paper: 46.5 %.
-2. Internal slack (figure 6, equation 3) and external fragmentation (figure 7), averaged over S1 to S6. SM activity was
-   measured there; here it is, first, the routed part of a replica's throughput, and second, with servers saturated, its
-   throughput over the largest that its model reaches on that slice kind with any batch and number of processes.
-3. Scheduling delays in ms (figure 9 for S1 to S6, figure 11 for S5 with every workload 1 to 10 times), least of three.
-4. A workload's SLO changes (section III-F): every workload's in turn is doubled in S4, and the plan is repaired; GPUs
-   that keep their slices and workloads, on average.
+- ``gpus``: ParvaGPU's GPUs with every number of processes that was profiled, as in its program, and with up to three,
+  as in its paper; and without processes, single.
+- ``saved``: GPUs that ParvaGPU saves against gpu-lets and iGniter without MIG (`a100_rivals`), where batches beside
+  another part are slower by an assumed factor. gpu-lets runs with turns and, as ParvaGPU describes it, without. iGniter
+  splits workloads that one GPU does not carry, as its program does; ``S1 to S4`` are those that it could run in the
+  paper.
+- ``slack``: internal slack (figure 6, equation 3) and external fragmentation (figure 7), means over S1 to S6. SM
+  activity was measured there; here it is, first, the routed part of a replica's throughput, and second, with servers
+  saturated, its throughput over the largest that its model reaches on that slice type with any batch and number of
+  processes.
+- ``delay``: scheduling delays in ms (figure 9 for S1 to S6, figure 11 for S5 with every workload 1 to N times), least
+  of three.
+- ``changed``: every workload's SLO in turn is doubled, or a third shorter (section III-F): the part of the other
+  services that are not touched, of the GPUs that keep their slices and workloads, and GPUs after all; by ParvaGPU's own
+  procedure, by replanning that weighs changes, and planned anew.
 """
 
 import argparse
-from collections import Counter
+from collections import defaultdict
 from statistics import mean
 
-from gpulets_a100 import without_mig
+import results
+from a100_rivals import with_igniter, without_mig
 from scenarios import scenario
 
 import provision
+from provision.commands.common import print_table
 from provision.instances.generators.families import repeated
 from provision.models.hardware.gpu import gpu_type
 
 SCENARIOS = range(1, 7)
+SPLITTABLE = 4
+"""iGniter runs S1 to S4 in the paper."""
 SLOWDOWNS = (1.0, 1.1, 1.2)
 METHODS = ("parvagpu", "parvagpu-single", "parvagpu-unoptimized", "mig-serving-fast")
 CHANGED = 4
+FACTORS = (2.0, 2 / 3)
+COLUMNS = ("part", "what", "where", "value")
 
 
 def main():
-    """Print all parts."""
+    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--times", type=int, default=10, metavar="N", help="of figure 11: the most copies of S5")
+    results.add_results(parser)
     options = parser.parse_args()
-    instances = [scenario(options.folder, number) for number in SCENARIOS]
-    print_saved(instances)
-    print_slack(instances)
-    print_delays("figure 9", {f"S{number}": one for number, one in zip(SCENARIOS, instances, strict=True)})
-    print_delays("figure 11", {f"S5 x {times}": repeated(instances[4], times) for times in range(1, options.times + 1)})
-    print_changed(instances[CHANGED - 1])
+    instances = {f"S{number}": scenario(options.folder, number) for number in SCENARIOS}
+    many = {f"S5 x {times}": repeated(instances["S5"], times) for times in range(1, options.times + 1)}
+    rows = [*numbers(instances), *saved(instances), *slack(instances), *delays("figure 9", instances),
+            *delays("figure 11", many), *changes(instances[f"S{CHANGED}"])]
+    print_table(COLUMNS, rows)
+    results.write(options.results, "parvagpu-figures", COLUMNS, rows)
 
 
-def print_saved(instances):
-    """Part 1."""
-    ours = [gpus(one, "parvagpu") for one in instances]
-    print(f"GPUs of parvagpu: {ours}")
-    for most in (1000, 1):
-        for slowdown in SLOWDOWNS:
-            theirs = [gpus(without_mig(one, slowdown), "gpulets", models_per_part=most) for one in instances]
-            saved = mean(1 - few / many for few, many in zip(ours, theirs, strict=True))
-            turns = "with" if most > 1 else "without"
-            print(f"gpulets {turns} turns, slowdown {slowdown:g}: {theirs}, saved {saved:.1%}")
+def numbers(instances):
+    """GPUs by the most processes on a segment."""
+    for name, settings in (("every number of processes", {}), ("up to three processes", {"max_processes": 3})):
+        for at, instance in instances.items():
+            yield "gpus", name, at, gpus(instance, "parvagpu", **settings)
+    for at, instance in instances.items():
+        yield "gpus", "one process", at, gpus(instance, "parvagpu-single")
+
+
+def saved(instances):
+    """GPUs of the rivals, and what ParvaGPU saves against them."""
+    ours = {at: gpus(one, "parvagpu") for at, one in instances.items()}
+    for slowdown in SLOWDOWNS:
+        for turns, most in (("turns", 1000), ("no turns", 1)):
+            theirs = {at: gpus(without_mig(one, slowdown), "gpulets", models_per_part=most)
+                      for at, one in instances.items()}
+            yield from _saved(f"gpu-lets, {turns}, slowdown {slowdown:g}", ours, theirs)
+        theirs = {at: gpus(with_igniter(one, slowdown), "igniter") for at, one in instances.items()}
+        yield from _saved(f"iGniter, slowdown {slowdown:g}", ours, theirs)
+
+
+def _saved(name, ours, theirs):
+    for at, count in theirs.items():
+        yield "gpus", name, at, count
+    parts = [1 - ours[at] / theirs[at] for at in ours]
+    yield "saved", name, "S1 to S6", mean(parts)
+    yield "saved", name, f"S1 to S{SPLITTABLE}", mean(parts[:SPLITTABLE])
 
 
 def gpus(instance, method, **parameters):
@@ -60,14 +92,13 @@ def gpus(instance, method, **parameters):
     return provision.solve(instance, method, **parameters).report.gpus
 
 
-def print_slack(instances):
-    """Part 2."""
+def slack(instances):
+    """Internal slack and external fragmentation."""
     for method in METHODS:
-        plans = [(one, provision.solve(one, method)) for one in instances]
-        routed = mean(found.report.internal_slack for _, found in plans)
-        saturated = mean(1 - saturation(one, found.plan) for one, found in plans)
-        outside = mean(found.report.external_fragmentation for _, found in plans)
-        print(f"{method}: internal slack {routed:.1%} by rates, {saturated:.1%} saturated; fragmentation {outside:.1%}")
+        plans = [(one, provision.solve(one, method)) for one in instances.values()]
+        yield "slack", method, "by rates", mean(found.report.internal_slack for _, found in plans)
+        yield "slack", method, "saturated", mean(1 - saturation(one, found.plan) for one, found in plans)
+        yield "slack", method, "fragmentation", mean(found.report.external_fragmentation for _, found in plans)
 
 
 def saturation(instance, plan):
@@ -83,32 +114,52 @@ def saturation(instance, plan):
     return active / size
 
 
-def print_delays(figure, instances):
-    """Part 3."""
+def delays(figure, instances):
+    """Scheduling delays, ms."""
     for method in METHODS:
-        delays = []
-        for instance in instances.values():
+        for at, instance in instances.items():
             runs = [provision.solve(instance, method) for _ in range(3)]
-            delays.append(1000 * min(run.build_seconds + run.solve_seconds for run in runs))
-        print(f"{figure}, {method}: {' '.join(f'{name} {ms:.1f}' for name, ms in zip(instances, delays, strict=True))}")
+            yield "delay", f"{figure}, {method}", at, 1000 * min(run.build_seconds + run.solve_seconds for run in runs)
 
 
-def print_changed(instance):
-    """Part 4."""
-    before, kept = provision.solve(instance, "parvagpu").plan, []
-    for workload in instance.workloads:
-        eased = workload.model_copy(update={"slo_ms": 2 * workload.slo_ms})
-        changed = instance.replace(workloads=[eased if one is workload else one for one in instance.workloads])
-        stay = Counter(layouts(before)) & Counter(layouts(provision.replan(changed, before).plan))
-        kept.append(stay.total() / len(before.gpus))
-    print(f"SLO of one workload doubled in S{CHANGED}: {mean(kept):.1%} of the GPUs keep their slices and workloads")
+def changes(instance):
+    """What stays when one workload's SLO changes."""
+    before = provision.solve(instance, "parvagpu").plan
+    procedures = {
+        "section III-F": lambda one: provision.replan(one, before, method="parvagpu").plan,
+        "replan": lambda one: provision.replan(one, before).plan,
+        "anew": lambda one: provision.solve(one, "parvagpu").plan,
+    }
+    found = defaultdict(list)
+    for factor in FACTORS:
+        for workload in instance.workloads:
+            other = workload.model_copy(update={"slo_ms": factor * workload.slo_ms})
+            changed = instance.replace(workloads=[other if one is workload else one for one in instance.workloads])
+            for name, procedure in procedures.items():
+                found[name].append(stays(before, procedure(changed), workload.name))
+    for name, rows in found.items():
+        for at, values in zip(("services", "gpus", "gpus after"), zip(*rows, strict=True), strict=True):
+            yield "changed", name, at, mean(values)
 
 
-def layouts(plan):
-    """What stands where on every GPU of a plan: profiles, starts and workloads."""
+def stays(before, after, changed):
+    """Part of the services that are not touched, of the GPUs that keep slices and workloads; GPUs after."""
+    places = [service_places(plan) for plan in (before, after)]
+    others = places[0].keys() - {changed}
+    layouts = [[sorted((piece.profile, piece.start, one.workload) for piece in gpu.slices for one in piece.replicas)
+                for gpu in plan.gpus] for plan in (before, after)]
+    kept = sum(one in layouts[1] for one in layouts[0])
+    return mean(places[0][name] == places[1][name] for name in others), kept / len(before.gpus), len(after.gpus)
+
+
+def service_places(plan):
+    """By service: its slices with batch and processes; GPUs may be numbered in another order."""
+    found = defaultdict(list)
     for gpu in plan.gpus:
-        slices = [(piece.profile, piece.start, one.workload) for piece in gpu.slices for one in piece.replicas]
-        yield tuple(sorted(slices))
+        for piece in gpu.slices:
+            for one in piece.replicas:
+                found[one.workload].append((piece.profile, piece.start, one.batch, one.processes))
+    return {name: sorted(places) for name, places in found.items()}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Run as ``python benchmarks/papers/systems.py [DIR] [--families F,F] [--time-limit S] [--seconds S]``; DIR is ParvaGPU's
 artefact (``prof_data`` and ``SLO``), whose measured tables are then used, and gpu-lets and its like run on data
-derived from them (`gpulets_a100`); without it the shipped scenarios on the fitted model are used. Ends with exit 1 when
+derived from them (`a100_rivals`); without it the shipped scenarios on the fitted model are used. Ends with exit 1 when
 ``auto`` is worse than another plan that holds.
 
 The first table of a family says for every plan GPUs and in brackets how many workloads break their SLO or rate: by the
@@ -18,7 +18,7 @@ from functools import partial
 from statistics import mean
 from typing import NamedTuple
 
-from gpulets_a100 import without_mig
+from a100_rivals import without_mig
 from scenarios import scenario
 
 import provision

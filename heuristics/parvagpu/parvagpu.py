@@ -18,7 +18,7 @@ silent, this does:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,11 +34,14 @@ from provision.models.problem.search import Outcome
 if TYPE_CHECKING:
     from provision.formulations.pricing.alone.assemble import Layout
     from provision.formulations.search.segments import Segments
+    from provision.heuristics.parvagpu.changes import Standing
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Search
 
 FRAGMENTED_GPCS = 4
 """A GPU with at most this many allocated GPCs is split up by the optimization (section III-E2)."""
+EVERY = 0
+"""Any number of processes that the data has, as in the public program; the paper profiles up to three."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Variant:
 
     def __call__(self, instance: Instance, control: Search) -> Outcome:
         """The plan of an instance."""
-        segments = best_segments(instance, self.max_processes)
+        segments = best_segments(instance, self.max_processes or control.parameters["max_processes"] or None)
         refused = proved_infeasible(instance, segments)
         if refused:
             return refused
@@ -70,12 +73,12 @@ class Variant:
         before = packing.layouts()
         if not self.optimize:
             return before
-        _optimize(packing, segments)
+        optimize(packing, segments)
         after = packing.layouts()
         return after if len(after) <= len(before) else before
 
 
-def _demand_matching(instance: Instance, segments: Segments) -> Iterator[tuple[int, int]]:
+def demand_matching(instance: Instance, segments: Segments) -> Iterator[tuple[int, int]]:
     """(slice type, workload) of all segments: optimal ones and the last of each workload (Algorithm 1, lines 14-22)."""
     size = np.array([slice_type.compute for slice_type in segments.slice_types])
     ascending = np.argsort(size, kind="stable")
@@ -92,14 +95,17 @@ def _demand_matching(instance: Instance, segments: Segments) -> Iterator[tuple[i
 def _relocate(instance: Instance, segments: Segments) -> Packing:
     """Segments of all services, largest first, onto GPUs (Algorithm 2, lines 2-11)."""
     packing = Packing(instance, segments, admits=lambda sizes: sizes.count(3) <= 1)
-    for slice_type, workload in sorted(
-        _demand_matching(instance, segments), key=lambda pair: -segments.slice_types[pair[0]].compute
-    ):
-        packing.place(slice_type, workload)
+    relocated(packing, segments, demand_matching(instance, segments))
     return packing
 
 
-def _optimize(packing: Packing, segments: Segments) -> None:
+def relocated(packing: Packing | Standing, segments: Segments, pairs: Iterable[tuple[int, int]]) -> None:
+    """Place some segments, (slice type, workload), largest first."""
+    for slice_type, workload in sorted(pairs, key=lambda pair: -segments.slice_types[pair[0]].compute):
+        packing.place(slice_type, workload)
+
+
+def optimize(packing: Packing | Standing, segments: Segments) -> None:
     """Split the segments of fragmented GPUs, last GPU first (Algorithm 2, lines 12-32)."""
     freed: dict[int, float] = {}
     for gpu in reversed(packing.gpus):
@@ -153,6 +159,7 @@ def _method(variant: Variant, summary: str) -> Method:
         run=variant,
         source="ParvaGPU, SC 2024, Algorithms 1 and 2",
         features=frozenset({"limited_counts", "with_mig", "without_mps", "isolated_data", "max_throughput"}),
+        parameters={} if variant.max_processes else {"max_processes": EVERY},
     )
 
 

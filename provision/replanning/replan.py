@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from provision.formulations.replanning.counts import ALLOWED, Replanned, replan_counts
 from provision.formulations.replanning.model import Weights
+from provision.heuristics.parvagpu.changes import reconfigured
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
@@ -26,6 +27,7 @@ from provision.verification.verify import verify
 if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
+EXACTLY, PARVAGPU = METHODS = "auto", "parvagpu"
 CHANGE_COST = 0.02
 """A change counts as much as this part of the cheapest GPU, where nothing else is said."""
 SHARING = frozenset({"interference", "other_sharing", "gpulets", "share_slices", "max_share_per_gpu"})
@@ -71,7 +73,7 @@ class Replan:
 
 def replan(
     instance: Instance, plan: Plan, change_cost: float | None = None, allow: str = "slices",
-    time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan] = (),
+    time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan] = (), method: str = EXACTLY,
 ) -> Replan:
     """Replan: exactly where the contents of slices can be listed, else around the GPUs that go on.
 
@@ -91,6 +93,8 @@ def replan(
         When to stop searching: seconds, relative gap of the weighted sum.
     others
         Further plans to compare with, where the search is not exact.
+    method
+        ``auto``, or ``parvagpu`` for ParvaGPU's own procedure, which weighs nothing.
 
     Returns
     -------
@@ -99,7 +103,7 @@ def replan(
     Raises
     ------
     InputError
-        For a change cost or level that does not exist, a time limit out of range, a plan that cannot run, or an
+        For a change cost, level or method that does not exist, a time limit out of range, a plan that cannot run, or an
         instance out of all proportion.
     UnsupportedError
         For the objective max_throughput.
@@ -107,9 +111,13 @@ def replan(
     watch = Stopwatch()
     if allow not in ALLOWED:
         raise InputError(f"allow {allow!r}: use one of {', '.join(ALLOWED)}")
+    if method not in METHODS:
+        raise InputError(f"replan: unknown method {method!r}; use one of {', '.join(METHODS)}")
     change_cost = cost_of_change(instance, change_cost)
     check_time_limit(time_limit_s)
     check_size(instance)
+    if method == PARVAGPU:
+        return judged(instance, plan, reconfigured(instance, plan), "feasible", None, change_cost, watch)
     weights = Weights(change_cost, change_cost, allow)
     if needs(instance) & BEYOND:
         found = replan_around(instance, plan, change_cost, allow, time_limit_s, others)

@@ -26,7 +26,7 @@ from provision.models.problem.workload import MOST_HEADROOM
 from provision.replanning.forecast import FORECASTS
 from provision.replanning.loss import after_loss, replan_lost
 from provision.replanning.prometheus import rates_now
-from provision.replanning.replan import CHANGE_COST, curve, replan
+from provision.replanning.replan import CHANGE_COST, METHODS, curve, replan
 from provision.replanning.trace import ReplanPolicy, compare_policies
 from provision.solving.methods import methods
 from provision.sweeps.parameters import changed
@@ -62,6 +62,8 @@ def add_replan(parser: ArgumentParser) -> None:
         "--allow", choices=ALLOWED, default="slices",
         help="what may change: batch sizes and rate shares only, replicas and new slices too, everything (default)",
     )
+    parser.add_argument("--method", choices=METHODS, default=METHODS[0],
+                        help="auto weighs cost against changes (default); parvagpu places changed workloads anew")
     parser.add_argument("--curve", action="store_true", help="the trade-off between cost and changes, as a table")
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds per plan (default: 60)")
     parser.add_argument("--out", metavar="F", help="write the plan here (.json, else YAML)")
@@ -99,6 +101,8 @@ def _add_common(parser: ArgumentParser) -> None:
 
 
 def _replan(options: Namespace) -> int:
+    if options.method != METHODS[0] and (options.lost is not None or options.curve or options.allow != "slices"):
+        raise InputError(f"--method {options.method}: knows no --lost, --curve and --allow; leave them out")
     instance, plan = _with_new_rates(read_instance(options.instance), options), read_plan(options.plan)
     if options.out:
         check_writable(options.out, options.force)
@@ -111,7 +115,10 @@ def _replan(options: Namespace) -> int:
         return _print_curve([{"weight": weight} | one.summary() for weight, one in traded], options)
     asked = options.change_cost, options.allow, options.time_limit
     lost = options.lost
-    found = replan(instance, plan, *asked) if lost is None else replan_lost(instance, plan, lost, *asked)
+    if lost is None:
+        found = replan(instance, plan, *asked, method=options.method)
+    else:
+        found = replan_lost(instance, plan, lost, *asked)
     if options.out and found.plan is not None:
         write(found.plan, options.out, options.force)
     if options.json:
