@@ -1,6 +1,6 @@
-"""How requests arrive: the processes that an instance can state, and samples of them.
+"""Arrival processes that an instance can state, and samples of them.
 
-Every process is stationary: a sample begins at a random moment of it. All have the workload's rate as their mean.
+Every process is stationary: a sample begins at a random moment. The mean rate of each is the workload's rate.
 """
 
 import math
@@ -15,19 +15,19 @@ from provision.models.base.errors import InputError
 from provision.models.base.fields import Positive, Record, Text
 
 EVEN = 1e-6
-"""With less variation gaps are even: Gamma's shape would be too large to draw from."""
+"""Coefficient of variation below which gaps count as constant: the Gamma distribution's shape would be too large."""
 
 MOST_CV = 20.0
 
 
 class Poisson(Record):
-    """Requests that know nothing of each other."""
+    """A Poisson process: requests arrive independently of each other."""
 
     process: Literal["poisson"] = "poisson"
 
 
 class Renewal(Record):
-    """Independent gaps with a Gamma distribution: ``cv`` 1 is Poisson, 0 evenly spaced, above 1 bursty."""
+    """Independent inter-arrival times with a Gamma distribution: ``cv`` 0 is constant, 1 Poisson, above 1 bursty."""
 
     process: Literal["renewal"] = "renewal"
     cv: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=MOST_CV)]
@@ -39,11 +39,11 @@ class Mmpp(Record):
     Attributes
     ----------
     high_over_mean
-        The high rate over the mean rate.
+        The high rate divided by the mean rate.
     high_share
-        The part of the time at the high rate.
+        Fraction of the time at the high rate.
     mean_high_s
-        Mean length of a time at the high rate, in seconds.
+        Mean duration of a period at the high rate, in seconds.
     """
 
     process: Literal["mmpp"] = "mmpp"
@@ -62,19 +62,19 @@ class Mmpp(Record):
 
     @property
     def low_over_mean(self) -> float:
-        """The low rate over the mean rate."""
+        """The low rate divided by the mean rate."""
         return (1 - self.high_over_mean * self.high_share) / (1 - self.high_share)
 
 
 class Trace(Record):
-    """Recorded arrivals: a file with one time in seconds per line, in order; stretched to the workload's rate."""
+    """Recorded arrivals: a file with one time in seconds per line, ascending; scaled to the workload's rate."""
 
     process: Literal["trace"] = "trace"
     path: Text
 
 
 Arrivals = Annotated[Poisson | Renewal | Mmpp | Trace, Field(discriminator="process")]
-"""Any of the processes, told apart by the field ``process``."""
+"""Any arrival process; the field ``process`` tells which."""
 
 POISSON = Poisson()
 
@@ -82,23 +82,23 @@ POISSON = Poisson()
 def arrival_times_s(
     arrivals: Poisson | Renewal | Mmpp | Trace, rate_rps: float, seconds: float, random: np.random.Generator
 ) -> np.ndarray:
-    """A sample of a process.
+    """Draw a sample of an arrival process.
 
     Parameters
     ----------
     arrivals
         The process.
     rate_rps
-        Its mean rate.
+        Its mean rate, in requests/s.
     seconds
-        Length of the sample; that of a trace ends with the trace, if that is earlier.
+        Length of the sample; a trace may end earlier.
     random
-        Generator to draw from; a trace draws nothing.
+        The random number generator; a trace does not use it.
 
     Returns
     -------
     ndarray
-        Times in s, in order, from 0 to below ``seconds``.
+        Arrival times in s, ascending, from 0 to below ``seconds``, shape (requests,).
 
     Raises
     ------
@@ -118,13 +118,13 @@ def arrival_times_s(
 
 @lru_cache(maxsize=4)
 def unit_times(arrivals: Poisson | Renewal | Mmpp, count: int, seed: int) -> np.ndarray:
-    """About ``count`` arrival times at a mean rate of 1, kept for further calls."""
+    """About ``count`` arrival times at a mean rate of 1, ascending; cached."""
     return arrival_times_s(arrivals, 1.0, float(count), np.random.default_rng(seed))
 
 
 @lru_cache(maxsize=16)
 def trace_shape(path: str) -> np.ndarray:
-    """Recorded times from 0 on, stretched so that on average one request arrives in a unit of time.
+    """Recorded times from 0 on, scaled to a mean rate of 1, shape (requests,).
 
     Raises
     ------
@@ -147,9 +147,10 @@ def trace_shape(path: str) -> np.ndarray:
 
 
 def _renewal_s(cv: float, rate_rps: float, seconds: float, random: np.random.Generator) -> np.ndarray:
-    """Arrivals with Gamma gaps, until after the end.
+    """Arrival times with Gamma gaps, until after ``seconds``.
 
-    The first is what is left of the gap that time 0 falls into: a gap drawn by its length, times a uniform.
+    The process is stationary: time 0 falls into a gap that is drawn with probability in proportion to its length, at a
+    uniform point of it. The first arrival is the end of that gap.
     """
     expected = rate_rps * seconds
     several = math.ceil(expected + 5 * (1 + cv) * math.sqrt(expected)) + 1
@@ -160,7 +161,7 @@ def _renewal_s(cv: float, rate_rps: float, seconds: float, random: np.random.Gen
 
 
 def _gaps_s(rate_rps: float, cv: float, count: int, random: np.random.Generator, longer: int = 0) -> np.ndarray:
-    """Inter-arrival times; with ``longer`` 1 those met by a random moment."""
+    """Draw inter-arrival times in s; with ``longer`` 1 they are drawn in proportion to their length."""
     if cv < EVEN:
         return np.full(count, 1 / rate_rps)
     shape = 1 / cv**2
@@ -168,7 +169,8 @@ def _gaps_s(rate_rps: float, cv: float, count: int, random: np.random.Generator,
 
 
 def _mmpp_s(arrivals: Mmpp, rate_rps: float, seconds: float, random: np.random.Generator) -> np.ndarray:
-    """Arrivals at two rates: a Poisson process of rate 1 seen through the integral of the rate."""
+    """Arrival times at two alternating rates: a Poisson process of rate 1, its time scaled by the integral of the
+    rate."""
     mean_low_s = arrivals.mean_high_s * (1 - arrivals.high_share) / arrivals.high_share
     cycles = math.ceil(seconds / (arrivals.mean_high_s + mean_low_s))
     several = 2 * (cycles + 10 * math.ceil(math.sqrt(cycles)) + 10)

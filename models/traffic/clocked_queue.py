@@ -1,28 +1,35 @@
-"""A server that starts a batch at every tick of a clock: Bailey's bulk queue (1954), and what it bounds.
+"""A server that starts a batch at every tick of a clock (Bailey's bulk queue, 1954), and the waits that it bounds.
 
-With A arrivals between ticks and batches of b the queue after a tick is Q' = max(Q + A - b, 0). For Poisson arrivals
-its distribution follows from a finite chain; what the chain cuts off counts as late.
+The clocked server: between two ticks, one *cycle* apart, A requests arrive, and each tick starts a batch of at most b
+waiting requests. The queue after a tick is Q' = max(Q + A - b, 0). For Poisson arrivals its distribution is that of a
+finite Markov chain; longer queues, which the chain leaves out, count as late.
 
-Whoever starts a batch of what waits, up to b, within a cycle of any moment at which requests wait is never more than
-one cycle behind the clocked server. Such is a replica that takes turns with others and lets no batch wait to fill. (By
-induction: when the clocked server starts a batch, the requests before it have started at the replica; what the replica
-starts next, at most one cycle later, holds all of that batch that is left.)
+A replica that takes turns with others and lets no batch wait to fill is compared with it. Whenever requests wait, the
+replica starts a batch of up to b of them within a cycle. Hence it is never more than one cycle behind the clocked
+server. (Induction: when the clocked server starts a batch, the replica has started all requests of earlier batches. The
+batch that the replica starts next, at most one cycle later, contains all requests of that batch that are left.)
 
-That holds for every clock, so each request may be judged by the one that suits it best. To allow 1 + m + p cycles, m
-whole and p a part, take the clock whose next tick comes p cycles after the request. With fewer than (m + 1) b before it
-there it starts at the tick m cycles later at the latest, and at the replica a cycle after that. Before it are those
-left by the tick before, in the long run as many as Q', and the arrivals of the 1 - p cycles since.
+*First bound.* This holds for every phase of the clock, so that each request may be judged by the clock that suits it
+best. To bound the probability of a wait of more than 1 + m + p cycles, with m an integer and 0 <= p < 1, take the clock
+whose next tick comes p cycles after the request. If fewer than (m + 1) b requests are before it, the clocked server
+starts it at the latest m cycles after that tick, and the replica one cycle later. The requests before it are those that
+the last tick left, distributed as Q', and the arrivals of the 1 - p cycles since that tick.
 
-Turns that come sooner than a cycle are the better, and a second bound shows it. Let the replica's turn before a request
-be u cycles ago, and leave j waiting. With n before it, those and the arrivals since, the request starts at the turn
-1 + floor(n / b) after that, so it waits for 1 + floor(n / b) - u cycles at most, and is late only with (m + 2) b before
-it, or with (m + 1) b while u < 1 - p. How long it is from a turn to the next depends on earlier arrivals and on those
-at others, not on the arrivals in between. After a turn that leaves none, of length L cycles, the expected number of
-late requests and the probability that the next turn leaves q or more are at most L times those of a cycle (the first of
-these, that of (m + 1) b, at most L / (1 - p) times that of 1 - p cycles): what is rare grows faster than in proportion
-to the time. After turns that leave some it is at most what a cycle brings. So turns that leave j are at most x_j / x_0
-times as many as the cycles that pass after turns which leave none, x_j being the probabilities of Q' = j. Late requests
-over all requests of those cycles alone are the bound.
+*Second bound.* Turns that come sooner than a cycle are better for requests; this bound makes use of it. Let the
+replica's last turn before a request be u cycles ago and leave j requests waiting. With n requests before it, those j
+and the arrivals since, the request starts at turn number 1 + floor(n / b) after the last one. So it waits at most 1 +
+floor(n / b) - u cycles. It is late only if n >= (m + 2) b, or if n >= (m + 1) b and u < 1 - p.
+
+- The time from one turn to the next depends on earlier arrivals and on those at other replicas, not on the arrivals in
+  between. Let it be L <= 1 cycles. Rare events grow faster than in proportion to the time. Therefore after a turn that
+  leaves no request, the expected number of late requests, and the probability that the next turn leaves q or more, are
+  at most L times those of a whole cycle. (The expected number with n >= (m + 1) b and u < 1 - p is at most L / (1 - p)
+  times that of 1 - p cycles.)
+- After a turn that leaves requests, both are at most those of a whole cycle.
+- Let x_j be the probability of Q' = j. It follows that turns which leave j are at most x_j / x_0 times as many as the
+  cycles that pass after turns which leave none.
+
+The bound is the number of late requests divided by the requests that arrive in the latter cycles alone.
 """
 
 from functools import lru_cache
@@ -32,24 +39,24 @@ import numpy as np
 import scipy
 
 PRECISION = 1e-12
-"""Longer queues than have this probability count as late."""
+"""The chain ends where longer queues have less than this probability; these count as late."""
 
 PHASES = 200
-"""Parts of a cycle that are told apart."""
+"""Number of parts into which a cycle is divided."""
 
 MOST_LOAD = 0.995
 """Above this load the chain would be too long; all requests count as late."""
 
 
 class Waits(NamedTuple):
-    """Bounds on how long requests of a replica that takes turns wait for their start.
+    """Bounds on the waits of requests at a replica that takes turns, from arrival to the start of their batch.
 
     Attributes
     ----------
     cycles
-        Ascending times, in cycles.
+        Times in cycles, ascending, shape (times,).
     late
-        Bounds on the shares of requests that wait for longer.
+        Upper bounds on the fraction of requests that wait longer than each time, shape (times,).
     """
 
     cycles: np.ndarray
@@ -57,16 +64,16 @@ class Waits(NamedTuple):
 
 
 def least_wait(batch: int, per_cycle: float, late: float) -> float:
-    """The least time, in cycles, that no more than a share ``late`` of the requests waits for longer; may be infinite.
+    """The least time, in cycles, such that at most a fraction ``late`` of the requests waits longer; may be infinite.
 
     Parameters
     ----------
     batch
-        Requests that a cycle starts at most.
+        The most requests that are started in a cycle.
     per_cycle
         Mean number of requests that arrive in a cycle, as a Poisson process.
     late
-        Of the requests, between 0 and 1.
+        Fraction of the requests, between 0 and 1.
     """
     waits = waits_of(batch, per_cycle)
     enough = waits.late <= late
@@ -91,10 +98,11 @@ def waits_of(batch: int, per_cycle: float) -> Waits:
 
 
 def _by_turns(full: np.ndarray, full_from_none: np.ndarray) -> np.ndarray:
-    """(parts, batches - 1) the bound from the turn before a request; see the module's text.
+    """The second bound of the module's text, shape (phases, batches - 1).
 
-    Both arrays are (phases, batches): how much weight there is on so many full batches at the end of a phase, from all
-    numbers that a turn may leave, and from none left.
+    Both arguments have shape (phases, batches). ``full_from_none`` is the probability that at least that many full
+    batches wait at the end of a phase, after a tick that left no request. ``full`` is the same after any tick, divided
+    by x_0.
     """
     phases = np.arange(PHASES, 0, -1)[:, None]  # before the end of which one batch too many is late
     until, none_until = full.cumsum(axis=0), full_from_none.cumsum(axis=0)
@@ -104,10 +112,10 @@ def _by_turns(full: np.ndarray, full_from_none: np.ndarray) -> np.ndarray:
 
 
 def after_ticks(batch: int, per_cycle: float) -> np.ndarray:
-    """Stationary probabilities of the numbers of requests that wait after a tick.
+    """Stationary probabilities of the number of waiting requests after a tick: element j is that of j requests.
 
-    The chain ends where longer queues are next to impossible by Chernoff's bound on the queue's tail; longer ones
-    count as its end.
+    The chain ends where Chernoff's bound on the queue's tail falls below PRECISION; longer queues count as its last
+    state.
     """
     decay = _decay(batch, per_cycle)
     length = int(np.ceil(np.log(PRECISION) / np.log(decay))) + 2 * batch + 10
@@ -125,7 +133,7 @@ def after_ticks(batch: int, per_cycle: float) -> np.ndarray:
 
 
 def _decay(batch: int, per_cycle: float) -> float:
-    """The factor by which the queue's tail falls: 1 / z for the root z > 1 of z^batch = exp(per_cycle (z - 1))."""
+    """The ratio of the queue's geometric tail: 1 / z for the root z > 1 of z^batch = exp(per_cycle (z - 1))."""
     def excess(log_z: float) -> float:
         return batch * log_z - per_cycle * np.expm1(log_z)
 
@@ -137,7 +145,7 @@ def _decay(batch: int, per_cycle: float) -> float:
 
 
 def _arrived_before(per_cycle: float) -> np.ndarray:
-    """(phases, numbers) probabilities of how many arrived since the last tick by the end of each part of a cycle."""
+    """Probabilities of the number of arrivals from the last tick to the end of each phase, (phases, numbers)."""
     means = per_cycle * (np.arange(PHASES) + 1) / PHASES
     return _arriving(np.arange(_most_arrivals(per_cycle)), means[:, None])
 
@@ -148,5 +156,5 @@ def _arriving(number: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
 
 
 def _most_arrivals(mean: float) -> int:
-    """A number of arrivals that is never exceeded, but for probabilities that rounding loses."""
+    """A number of arrivals that is exceeded only with a probability below rounding errors."""
     return int(mean + 12 * np.sqrt(mean) + 30)

@@ -1,7 +1,7 @@
-"""InSS's rule (eq. 2): requests arrive evenly, only full batches start, and a batch's first is answered in the SLO.
+"""InSS's rule (eq. 2): requests arrive evenly, only full batches start, and a batch's first request keeps the SLO.
 
-It is for the most throughput of shared GPUs with one replica per workload, InSS's problem: so a replica has the whole
-rate of its workload, and how long its batch takes to fill is known. Nothing waits to begin with.
+The rule is for InSS's problem: the most throughput of shared GPUs with one replica per workload. There a replica serves
+the whole rate of its workload, so that the time in which its batch fills is known. At the start no request waits.
 """
 
 import numpy as np
@@ -15,15 +15,15 @@ Floats = NDArray[np.float64]
 
 NAME = "full_batches"
 FILLED = frozenset({"interference"})
-"""The features of performance data of which it is known how batches fill."""
+"""The features of performance data with which this rule can be used."""
 
 
 class FullBatches(LatencyRule):
-    """The wait of a batch's first request and the batch together take no more than the SLO times ``safety``."""
+    """The wait of a batch's first request plus the batch's latency is within the SLO times ``safety``."""
 
     def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
                 processes: ArrayLike = 1) -> Floats:
-        """What filling and loading leave of the budget, and no longer than it takes for the next batch to arrive."""
+        """The budget minus the time to fill and to load a batch, at most the time in which the next batch arrives."""
         with np.errstate(divide="ignore"):
             every_ms = 1000 * np.asarray(batch, float) * np.asarray(processes) / rate_rps
         room: Floats = np.asarray(budget_ms) - task_latency_ms(1, batch, rate_rps, load_ms)
@@ -31,16 +31,17 @@ class FullBatches(LatencyRule):
 
     def capacity_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
                      budget_ms: ArrayLike) -> Floats:
-        """The throughput, where filling a batch at that rate and running it are in the budget."""
+        """The throughput with full batches, or 0 where filling a batch at that rate and running it exceeds the
+        budget."""
         throughput_rps = 1000 * np.asarray(batch, float) * np.asarray(processes) / np.asarray(hold_ms)
         answered_ms = task_latency_ms(1, batch, throughput_rps, latency_ms)
         return np.where(answered_ms <= np.asarray(budget_ms), throughput_rps, 0.0)
 
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:
-        """What a full batch leaves of the budget, and no longer than it takes for the next one to arrive."""
+        """The budget minus the time to fill and execute a batch, at most the time in which the next batch arrives."""
         return self.room_ms(batch, rate_rps, execution_ms, budget_ms)
 
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
-        """Latency of the first request of a batch, in ms: no other has a longer one."""
+        """Latency of the first request of a batch, in ms, which is the longest."""
         return float(task_latency_ms(1, batch, rate_rps, found.latency_ms))

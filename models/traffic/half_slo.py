@@ -10,37 +10,37 @@ Floats = NDArray[np.float64]
 
 
 class HalfSlo(LatencyRule):
-    """Batch times within half of the SLO times ``safety``; throughput is the rate that a replica carries."""
+    """Batch latency is within half of the SLO times ``safety``; a replica carries its throughput with full batches."""
 
     part_of_slo = 0.5
 
     def queue_delay_ms(self, slo_ms: float, safety: float, latency_ms: float) -> float:
-        """What a batch leaves of half of the SLO, in ms."""
+        """Half of the SLO minus the batch latency, in ms."""
         return max(0.0, slo_ms / 2 - latency_ms)
 
     def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
                 processes: ArrayLike = 1) -> Floats:
-        """What loading leaves of the budget, and no longer than it takes for the next batch to arrive."""
+        """The budget minus the time to load a batch, at most the time in which the next batch arrives."""
         with np.errstate(divide="ignore"):
             every_ms = 1000 * np.asarray(batch, float) * np.asarray(processes) / rate_rps
         return np.minimum(np.asarray(budget_ms) - load_ms, every_ms)
 
     def capacity_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
                      budget_ms: ArrayLike) -> Floats:
-        """The throughput, where a batch is in the budget."""
+        """The throughput with full batches, or 0 where the batch latency exceeds the budget."""
         throughput_rps = 1000 * np.asarray(batch, float) * np.asarray(processes) / np.asarray(hold_ms)
         return np.where(np.asarray(latency_ms) <= budget_ms, throughput_rps, 0.0)
 
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:
-        """What leaves cycle and execution together twice the budget, and no longer than the next batch takes to fill.
+        """Twice the budget minus the execution time, at most the time in which the next batch arrives.
 
-        The mean of both is the latency that gpu-lets predict: a request waits a cycle at most.
+        gpu-lets predict (duty cycle + execution) / 2 as latency; this keeps it within the budget.
         """
         with np.errstate(divide="ignore"):
             every_ms = 1000 * np.asarray(batch, float) / rate_rps
         return np.minimum(2 * np.asarray(budget_ms) - execution_ms, every_ms)
 
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
-        """None: the rule says nothing about requests."""
+        """None: the rule tells nothing about the latency of requests."""
         return None

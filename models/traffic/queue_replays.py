@@ -1,12 +1,12 @@
-"""The patience that a replica needs at a load, by long replays: the numerical part of the latency rule.
+"""The patience that a replica needs at a load, found by long replays: the numerical part of the latency rule.
 
-Patience is what a latency budget leaves beside the time of a full batch; ``queue_delay`` says how much of it the
-batcher may wait. Times are in units of the hold time: how long a full batch keeps its process. A load is the part of
-the throughput of full batches that arrives.
+The *patience* is the latency budget minus the time of a full batch; ``queue_delay`` says how much of it the batcher may
+wait. The *hold time* is how long a full batch occupies its process; times are in units of it. The *load* is the arrival
+rate divided by the throughput with full batches.
 
-A replay estimates the share of late requests, and the spread between its parts tells how far off that may be. Patience
-counts as enough when the share is below its limit by ``CERTAINTY`` standard errors. So patience errs to the long side;
-that is a measured margin and no proof.
+A replay estimates the fraction of late requests, and the variation between its parts gives a standard error. A patience
+is accepted when the fraction is below its limit by ``CERTAINTY`` standard errors. Therefore the patience found errs on
+the long side. This margin is statistical; nothing is proven.
 """
 
 from functools import cache, lru_cache
@@ -28,35 +28,35 @@ CERTAINTY = 2.0
 SEED = 14
 
 FEWEST_LATE = 50
-"""A recorded trace must be long enough for so many late requests."""
+"""A recorded trace must be long enough that at least this many requests may be late."""
 
 FEWEST_CYCLES = 64
-"""With fewer bursts than this in a replay, the high rate of an MMPP is taken to last for ever."""
+"""If a replay has fewer bursts of an MMPP than this, the process is treated as if its rate were high all the time."""
 
 PRECISION = 0.0005
-"""Patience is found to within this part of itself: just short of a hold time loads are 20 times as sensitive."""
+"""Relative accuracy of the patience. It is fine since the load is 20 times as sensitive to a patience just below 1."""
 
 GROWTH = 1.25
-"""Steps in which a patience that is enough is looked for."""
+"""Factor from one trial to the next when a sufficient patience is searched."""
 
 LEAST_SHARE = 1e-9
-"""Smaller shares of late requests are not told apart."""
+"""Fractions of late requests below this count as equal."""
 
 LONGEST = 1000.0
-"""Patience, in hold times over processes, beyond which no load is looked for."""
+"""Largest patience that is tried, in hold times divided by processes."""
 
 
 class Queue(NamedTuple):
-    """What decides how a replica's requests queue, apart from its batch size, its processes and its load.
+    """The queue at a replica, except for its batch size, its number of processes and its load.
 
     Attributes
     ----------
     arrivals
-        Those at the replica. The bursts of an MMPP are measured in latency budgets: ``mean_high_s`` counts those.
+        The arrival process at the replica. Here ``mean_high_s`` of an MMPP is in units of the latency budget.
     percentile
-        Of the latency that must keep the SLO.
+        The percentile of the latency that must keep the SLO, in percent.
     fixed_share
-        The part of a full batch's time that every batch takes; 1 where smaller batches are not known to be faster.
+        Fraction of a full batch's time that a batch of any size takes; 1 if smaller batches are not known to be faster.
     service_cv
         Coefficient of variation of the batch times.
     """
@@ -68,7 +68,7 @@ class Queue(NamedTuple):
 
     @property
     def late(self) -> float:
-        """The share of the requests that may be late."""
+        """The fraction of the requests that may be late."""
         return 1 - self.percentile / 100
 
 
@@ -80,16 +80,16 @@ def least_patience(
     Parameters
     ----------
     queue, batch, processes, load
-        The Queue and the replica.
+        The Queue, and the replica's batch size, number of processes and load.
     start
-        Patience known not to be more than enough, such as that of a smaller load.
+        A patience that is known to be at most the one sought, such as that of a smaller load.
     requests
-        Of every replay.
+        Number of requests in every replay.
 
     Returns
     -------
     float
-        To within ``PRECISION`` of itself, on the long side; infinite beyond ``LONGEST``.
+        Too long by at most the fraction ``PRECISION``; infinite beyond ``LONGEST``.
     """
     @cache
     def excess(patience: float) -> float:
@@ -110,9 +110,9 @@ def lateness(
     queue: Queue, batch: int, processes: int, load: float, patience: float, delay: float | None = None,
     requests: int = REQUESTS,
 ) -> float:
-    """How far the late requests of a replay, with certainty, exceed those that may be late: a difference of logarithms.
+    """The logarithm of the fraction of late requests over the fraction that may be late; below 0 all is well.
 
-    Below 0 the percentile is kept.
+    The fraction of late requests is taken ``CERTAINTY`` standard errors above its estimate.
     """
     shares = late_shares(queue, batch, processes, load, patience, delay, requests)
     certain = shares.mean() + CERTAINTY * shares.std(ddof=1) / len(shares) ** 0.5
@@ -120,10 +120,10 @@ def lateness(
 
 
 def queue_delay(queue: Queue, patience: float) -> float:
-    """The queue delay that the rule plans with, and that the batcher must be given, in hold times.
+    """The queue delay that the rule plans with, and to which the batcher must be set, in hold times.
 
-    All of the patience where batch times are constant. Where they vary, what lets all but half of the late requests
-    meet the budget when their batch starts by the delay.
+    With constant batch times it is the whole patience. With varying ones it is shorter: so short that, of batches which
+    start at the end of the delay, only half as many exceed the budget as may be late.
     """
     sigma = np.sqrt(np.log1p(queue.service_cv**2))
     longest = np.exp(sigma * scipy.stats.norm.isf(queue.late / 2) - sigma**2 / 2)
@@ -140,7 +140,9 @@ def late_shares(
     requests: int = REQUESTS,
     seed: int = SEED,
 ) -> np.ndarray:
-    """Shares of late requests in the parts of a replay; the queue delay is ``queue_delay`` unless it is given.
+    """The fraction of late requests in each part of a replay, shape (PARTS,).
+
+    ``delay`` is the queue delay, by default that of ``queue_delay``.
 
     Raises
     ------

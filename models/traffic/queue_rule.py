@@ -1,8 +1,8 @@
-"""The longest hold time, and the highest rate, with which a replica keeps the percentile of its SLO: arrays of them.
+"""The longest hold time and the highest rate with which replicas keep the percentile of their SLO, for whole arrays.
 
-A full batch holds its process for a hold time and is answered a latency after its start; the two differ where a model
-loads a batch while the one before it runs. The latency budget less the latency is the patience, of which the batcher
-may use the queue delay that ``queue_replays.queue_delay`` says: all of it where batch times are constant.
+A full batch occupies its process for the *hold time* and is answered a *latency* after its start. The two differ where
+a model loads a batch while the previous one runs. The *patience* is the latency budget minus the latency; the batcher
+may wait for as much of it as ``queue_replays.queue_delay`` says, which is all of it when batch times are constant.
 """
 
 import math
@@ -19,14 +19,14 @@ from provision.models.traffic.rule import Traffic
 
 CV_STEP = 0.05
 SHARE_STEP = 0.25
-"""Coefficients of variation and fixed shares are rounded up to whole steps, so that few curves are computed."""
+"""Coefficients of variation and fixed shares are rounded up to multiples of these, so that few curves are computed."""
 
 
 class Batches(NamedTuple):
-    """What is known about batch times beside those of full batches.
+    """What is known about batch times besides the time of a full batch.
 
-    ``fixed_share`` is the part of a full batch's time that a batch takes whatever its size, 1 where that is not known;
-    ``cv`` the coefficient of variation of the times.
+    ``fixed_share`` is the fraction of a full batch's time that a batch of any size takes, 1 when unknown; ``cv`` is the
+    coefficient of variation of batch times.
     """
 
     fixed_share: float = 1.0
@@ -45,20 +45,20 @@ def capacity_rps(
     budget_ms: ArrayLike,
     batches: Batches = CONSTANT,
 ) -> np.ndarray:
-    """The highest rates that replicas carry with the percentile of their latency inside a budget.
+    """The highest rates that replicas carry with the percentile of their latency within a budget.
 
     Parameters
     ----------
     traffic, batches
-        The same for all.
+        The traffic and the variation of batch times, the same for all replicas.
     batch, processes, hold_ms, latency_ms, budget_ms
-        Arrays, or numbers, that broadcast against each other.
+        Arrays or numbers that broadcast against each other.
 
     Returns
     -------
     ndarray
-        Requests/s; 0 where no rate is known to keep the percentile. A longer hold, a longer latency or a shorter
-        budget never carries more.
+        Requests/s, in the broadcast shape; 0 where no rate is known to keep the percentile. The rate never grows with a
+        longer hold time, a longer latency or a shorter budget.
     """
     of = np.broadcast_arrays(batch, processes, hold_ms, latency_ms, budget_ms)
     size, count, hold, latency, budget = (np.ravel(one) for one in of)
@@ -80,20 +80,21 @@ def room_ms(
     latency_over_hold: ArrayLike = 1.0,
     batches: Batches = CONSTANT,
 ) -> np.ndarray:
-    """The longest hold times with which replicas keep the percentile of their latency inside a budget.
+    """The longest hold times with which replicas keep the percentile of their latency within a budget.
+
+    This is the inverse of ``capacity_rps``: a replica with this hold time can carry ``rate_rps``.
 
     Parameters
     ----------
     traffic, batches
-        The same for all.
+        The traffic and the variation of batch times, the same for all replicas.
     batch, processes, rate_rps, budget_ms, latency_over_hold
-        Arrays, or numbers, that broadcast against each other; the last is how many hold times a full batch is answered
-        after its start.
+        Arrays or numbers that broadcast against each other; the last is the latency of a full batch in hold times.
 
     Returns
     -------
     ndarray
-        In ms. Whoever has a shorter hold time keeps the percentile too; ``capacity_rps`` of the room is the rate.
+        In ms, in the broadcast shape. Replicas with shorter hold times keep the percentile too.
     """
     of = np.broadcast_arrays(batch, processes, rate_rps, budget_ms, latency_over_hold)
     size, count, rate, budget, ratio = (np.ravel(one) for one in of)
@@ -106,11 +107,12 @@ def room_ms(
 
 
 def bends(traffic: Traffic, batch: int, budget_ms: float, load_ms: float) -> tuple[np.ndarray, np.ndarray]:
-    """Where the rate that a replica with one process carries bends: ascending hold times in ms, and requests/s there.
+    """The breakpoints of the rate that a replica with one process carries, as a function of its hold time.
 
-    A batch is loaded in ``load_ms`` before it holds its process. Between two of its loads a curve makes the inverse
-    load linear in the patience, and so the time per request linear in the hold time. Where one patience is enough for
-    several loads the hold time stands several times, the highest rate first.
+    Returns ascending hold times (ms) and the requests/s at each. Between two breakpoints the time per request is linear
+    in the hold time, because a curve interpolates the inverse load linearly in the patience. Where one patience
+    suffices for several loads the hold time occurs several times, the highest rate first. Before a batch occupies its
+    process it is loaded in ``load_ms``.
     """
     left_ms = budget_ms - load_ms
     if left_ms <= 0:
@@ -124,7 +126,7 @@ def bends(traffic: Traffic, batch: int, budget_ms: float, load_ms: float) -> tup
 def least_patience(
     traffic: Traffic, batch: int, processes: int, load: float, budget_ms: float, batches: Batches = CONSTANT
 ) -> float:
-    """The least patience, in hold times, with which a replica bears a load; infinite beyond all that are known."""
+    """The least patience, in hold times, with which a replica carries a load; infinite beyond the table's loads."""
     ((queue, _),) = _queues(traffic, batches, np.array([budget_ms]))
     known = curve(queue, batch, processes)
     if not len(known.loads) or load > known.loads[-1] * (1 + 1e-12):
@@ -133,7 +135,7 @@ def least_patience(
 
 
 def most_load(known: Curve, patience: np.ndarray) -> np.ndarray:
-    """The largest loads of a curve for which these patiences are enough."""
+    """The largest loads of a curve for which the given patiences suffice, in the shape of ``patience``."""
     if not len(known.loads):
         return np.zeros(len(patience))
     reached = np.searchsorted(known.patience, patience, side="right")
@@ -145,10 +147,11 @@ def most_load(known: Curve, patience: np.ndarray) -> np.ndarray:
 
 
 def _budget_in_holds(known: Curve, arriving: np.ndarray, ratio: np.ndarray) -> np.ndarray:
-    """Budgets over the longest hold times, for ``arriving`` full batches per budget and process.
+    """Latency budgets in units of the longest hold time, where ``arriving`` full batches come per budget and process.
 
-    On a segment of the curve patience x is linear in v = 1 / load, with slope -s from (v0, x0) on; of a load that is
-    arriving / (ratio + x) that makes v = (ratio + x0 + s v0) / (arriving + s).
+    ``ratio`` is the latency in hold times. On a segment of the curve the patience x is linear in v = 1 / load: it
+    starts at (v0, x0) and has slope -s. A budget of ratio + x hold times means a load of arriving / (ratio + x).
+    Inserting one into the other gives v = (ratio + x0 + s v0) / (arriving + s).
     """
     if not len(known.loads):
         return np.full(len(arriving), np.inf)
@@ -164,7 +167,8 @@ def _budget_in_holds(known: Curve, arriving: np.ndarray, ratio: np.ndarray) -> n
 
 
 def _queues(traffic: Traffic, batches: Batches, budget_ms: np.ndarray) -> Iterator[tuple[Queue, np.ndarray]]:
-    """The Queue of each budget, and which budgets have it; only an MMPP's bursts depend on the budget."""
+    """Every different Queue with the indices of the budgets that have it; only an MMPP's bursts depend on the
+    budget."""
     arrivals, everywhere = traffic.arrivals, np.arange(len(budget_ms))
     if isinstance(arrivals, Renewal):
         arrivals = Renewal(cv=_stepped(arrivals.cv, CV_STEP))
@@ -182,12 +186,12 @@ def _queues(traffic: Traffic, batches: Batches, budget_ms: np.ndarray) -> Iterat
 def _replicas(
     batch: np.ndarray, processes: np.ndarray, which: np.ndarray
 ) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
-    """The different pairs of batch size and number of processes, and where they stand."""
+    """Every different (batch size, number of processes) among the positions ``which``, with its positions."""
     pairs, of = np.unique(np.stack([batch[which], processes[which]], axis=1), axis=0, return_inverse=True)
     for number, (size, count) in enumerate(pairs.astype(int).tolist()):
         yield (size, count), which[of.ravel() == number]
 
 
 def _stepped(value: float, step: float) -> float:
-    """A value rounded up to whole steps."""
+    """A value rounded up to a multiple of a step."""
     return round(math.ceil(value / step - 1e-9) * step, 10)

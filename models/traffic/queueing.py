@@ -33,14 +33,15 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 POISSON_P99 = Traffic()
 SAFE = 1 - SOLVER
-"""Rates are planned for this part of the highest: the verdict reads the same tables the other way round."""
+"""Factor on the highest rate. Planning looks up a rate, the verifier a patience in the same tables; this keeps rounding
+from making them disagree."""
 ASIDE = 1e-9
 """How far beside a bend, as a part of it, the rates of its two sides are read."""
 
 
 @dataclass(frozen=True)
 class Queueing(LatencyRule):
-    """The percentile within the SLO times ``safety``, for this traffic at every replica."""
+    """The percentile of the latency is within the SLO times ``safety``, with ``traffic`` at every replica."""
 
     traffic: Traffic = POISSON_P99
     random_arrivals = True
@@ -51,7 +52,7 @@ class Queueing(LatencyRule):
 
     def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
                 processes: ArrayLike = 1) -> Floats:
-        """The longest hold with which the percentile stays inside the budget."""
+        """The longest hold times with which the percentile stays within the budget, in ms."""
         size, rate, load, budget, count = np.broadcast_arrays(batch, rate_rps, load_ms, budget_ms, processes)
         left = np.where(self._allowed(size), np.maximum(np.asarray(budget, float) - load, 0.0), 0.0)
         room = np.where(rate > 0, 0.0, left)
@@ -64,7 +65,7 @@ class Queueing(LatencyRule):
 
     def capacity_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
                      budget_ms: ArrayLike) -> Floats:
-        """The highest rates with which the percentile stays inside the budgets."""
+        """The highest rates with which the percentile stays within the budgets, in requests/s."""
         hold, latency = np.asarray(hold_ms), np.asarray(latency_ms)
         found = np.min(np.stack(np.broadcast_arrays(*(
             one.size * capacity_rps(self.traffic, one.batch, one.processes, one.rounds * hold,
@@ -94,7 +95,8 @@ class Queueing(LatencyRule):
 
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:
-        """The longest cycle with which the percentile stays inside the budget; proven, for Poisson arrivals."""
+        """The longest duty cycles, in ms, with which the percentile stays within the budget; proven, for Poisson arrivals.
+        """
         wait = np.subtract(budget_ms, execution_ms)
         room = np.min(np.stack(np.broadcast_arrays(*(
             cycle_room_ms(self.traffic.percentile, one.batch, np.divide(rate_rps, one.size), wait) / one.rounds
@@ -102,7 +104,7 @@ class Queueing(LatencyRule):
         return np.where(self._allowed(batch), room, 0.0)
 
     def carried_rps(self, batch: int, processes: int, found: Prediction, budget_ms: float) -> float:
-        """The highest rate with which the percentile stays inside the budget."""
+        """The highest rate with which the percentile stays within the budget, in requests/s."""
         hold_ms = 1000 * batch * processes / found.throughput_rps
         if not found.in_turns:
             return float(self.capacity_rps(batch, processes, hold_ms, found.latency_ms, budget_ms))
@@ -110,7 +112,7 @@ class Queueing(LatencyRule):
                                                 budget_ms - found.latency_ms) for one in self._grouped(batch))
 
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
-        """A latency that the percentile of a replica's requests stays below; infinite where the queue is too long."""
+        """An upper bound on the percentile of the latency, in ms; infinite when the load is too high."""
         if rate_rps == 0:
             return found.latency_ms
         return max(self._tail_ms(one, batch, processes, found, rate_rps, delay_ms)

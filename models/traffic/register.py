@@ -12,7 +12,7 @@ RULES = {
     "full_batches": ("provision.models.traffic.full_batches", "FullBatches"),
     "queueing": ("provision.models.traffic.queueing", "Queueing"),
 }
-"""Module and class of each rule; imported when first asked for."""
+"""The module and the class of each rule of this package; imported on first use."""
 GROUP = "provision.rules"
 """Entry points by which other packages add rules: each names a class without parameters."""
 
@@ -25,7 +25,7 @@ def rule_names() -> tuple[str, ...]:
 
 @cache
 def rule_of(name: str) -> LatencyRule:
-    """The rule of a name.
+    """The latency rule with this name.
 
     Raises
     ------

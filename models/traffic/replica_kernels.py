@@ -1,6 +1,6 @@
-"""Compiled replay of one replica: a dynamic batcher before processes that run batches each at its own pace.
+"""Compiled replay of one replica: a dynamic batcher in front of processes that run batches independently.
 
-Times are in units of the hold time of a full batch: how long it keeps its process.
+Times are in units of the hold time of a full batch, that is how long it occupies its process.
 """
 
 import math
@@ -22,32 +22,32 @@ def late_by_part(
     factors: np.ndarray,
     parts: int,
 ) -> np.ndarray:
-    """Shares of the requests whose latency exceeds what is allowed, in parts of a replay.
+    """The fraction of requests whose latency exceeds ``allowed``, in each part of a replay.
 
-    A batch of n requests takes ``fixed_share + (1 - fixed_share) * n / batch`` times its factor. A process that has
-    ended a batch starts the next one as soon as it is full or its oldest request has waited for the delay.
+    A batch of n requests takes ``fixed_share + (1 - fixed_share) * n / batch`` times its factor. An idle process starts
+    the next batch as soon as the batch is full or its oldest request has waited for ``delay``.
 
     Parameters
     ----------
     arrivals
-        (requests,) times of arrival, in order.
+        Arrival times, ascending, shape (requests,).
     batch, processes
-        Most requests of a batch, and number of processes.
+        The most requests of a batch, and the number of processes.
     delay
-        Longest wait of a request while a process is idle.
+        Longest time that a request waits for its batch to fill while a process is idle.
     allowed
-        Longest latency that is not late: 1 for a full batch that starts at once.
+        The latency from which on a request is late; 1 is that of a full batch that starts at once.
     fixed_share
-        The part of a full batch's time that every batch takes.
+        Fraction of a full batch's time that a batch of any size takes.
     factors
-        (batches,) factors on the times of successive batches; they are used again from the first on.
+        Factors on the times of successive batches, shape (any,); after the last the first is used again.
     parts
-        Number of parts, of equally many requests.
+        Number of parts, each with the same number of requests.
 
     Returns
     -------
     ndarray
-        (parts,) shares.
+        The fractions, shape (parts,).
     """
     idle_from = np.zeros(processes)
     late = np.zeros(parts)
@@ -73,7 +73,11 @@ def late_by_part(
 
 @compiled
 def least_work(times_ns: np.ndarray, of_each_ns: np.ndarray) -> np.ndarray:
-    """(requests,) replica that would be done first with all that it was sent, at ``of_each_ns`` per request."""
+    """Route each request to the replica that would be done first with all its requests so far and this one.
+
+    ``times_ns`` are arrival times, (requests,); ``of_each_ns`` is the time per request of every replica, (replicas,).
+    Returns the indices of replicas, (requests,).
+    """
     owners, done_ns = np.empty(len(times_ns), np.int64), np.zeros(len(of_each_ns))
     for at in range(len(times_ns)):
         best = 0
@@ -87,14 +91,14 @@ def least_work(times_ns: np.ndarray, of_each_ns: np.ndarray) -> np.ndarray:
 
 @compiled
 def due(arrivals: np.ndarray, head: int, batch: int, delay: float) -> float:
-    """When the batch that begins with request ``head`` may start: when it is full, or its first request has waited."""
+    """The time at which the batch that begins with request ``head`` may start: it is full, or ``delay`` is over."""
     waited = arrivals[head] + delay
     return min(waited, arrivals[head + batch - 1]) if head + batch <= len(arrivals) else waited
 
 
 @compiled
 def taken(arrivals: np.ndarray, head: int, batch: int, now: float) -> int:
-    """How many requests a batch that starts ``now`` takes."""
+    """The number of requests in a batch that begins with request ``head`` and starts at time ``now``."""
     size, most = 1, min(batch, len(arrivals) - head)
     while size < most and arrivals[head + size] <= now:
         size += 1

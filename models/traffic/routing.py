@@ -1,9 +1,9 @@
-"""Which replica a request goes to, and what a replica's arrivals are then.
+"""Routing of requests to replicas, and the arrivals that a replica sees with it.
 
-``random``: each replica gets its part of the requests by lot. ``round_robin``: in turns, weighted by the parts.
-``least_loaded``: the replica with the fewest requests waiting; each is judged as under ``random``, which deals without
-looking. That it does no worse than ``random`` is no proven bound here. A simulation routes by an estimate of what is
-waiting, from what it has sent where.
+Every replica has a weight, its fraction of the workload's requests. ``random``: a replica is drawn by weight for each
+request. ``round_robin``: weighted round robin. ``least_loaded``: the replica that has the fewest requests to serve; the
+latency rule treats it like ``random``. That it is never worse than ``random`` is assumed here, not proven. A simulation
+estimates how many requests wait at a replica from what it has sent there.
 """
 
 import math
@@ -18,30 +18,35 @@ Routing = Literal["random", "round_robin", "least_loaded"]
 
 
 def steadiest_bound(arrivals: Poisson | Renewal | Mmpp | Trace) -> Poisson | Renewal | Mmpp | Trace:
-    """Arrivals at least as irregular as those that a replica gets by lot, whatever its part of the workload.
+    """Arrivals at least as irregular as those of a replica with any weight under ``random`` routing.
 
-    A lot takes the variation of gaps from the workload's own (a part of 1) to that of Poisson arrivals (a small part).
+    With weight 1 the replica has the workload's own arrivals; with a small weight its arrivals are nearly Poisson.
     """
     return POISSON if isinstance(arrivals, Renewal) and arrivals.cv <= 1 else arrivals
 
 
 def by_lot(count: int, parts: Sequence[float], random: np.random.Generator) -> np.ndarray:
-    """Which replica each of ``count`` requests goes to, drawn by the replicas' parts: (count,) indices."""
+    """Draw the replica of each of ``count`` requests by the weights ``parts``; returns indices, (count,)."""
     return random.choice(len(parts), size=count, p=np.array(parts) / sum(parts))
 
 
 def by_least_work(times_ns: np.ndarray, parts: np.ndarray) -> np.ndarray:
-    """Which replica each request goes to: the one that would be done first with all that it was sent.
+    """Route each request to the replica that would be done first with all requests sent to it.
 
-    A replica with part w of the requests is taken to serve at w times the mean rate of these arrivals, so that it is
-    never idle for long and never far behind.
+    A replica with weight w is assumed to serve w times the mean rate of these arrivals, so that it is never idle for
+    long and never far behind.
 
     Parameters
     ----------
     times_ns
-        (requests,) arrival times in ns, in order.
+        Arrival times in ns, ascending, (requests,).
     parts
-        (replicas,) the part of each; those with none get nothing.
+        Weights of the replicas, (replicas,); one with weight 0 gets no request.
+
+    Returns
+    -------
+    ndarray
+        Indices of replicas, (requests,).
     """
     if len(times_ns) < 2 or times_ns[-1] == times_ns[0]:
         return in_turns(len(times_ns), parts.tolist())
@@ -54,15 +59,16 @@ def by_least_work(times_ns: np.ndarray, parts: np.ndarray) -> np.ndarray:
 
 
 def in_turns(count: int, parts: Sequence[float]) -> np.ndarray:
-    """Which replica each of ``count`` requests goes to: weighted round robin.
+    """Route ``count`` requests by weighted round robin.
 
-    A replica with part w is due at (k + 1/2) / w for k = 0, 1, ...; requests go to whoever is due first, the first
-    replica of equals.
+    A replica with weight w is due at the times (k + 1/2) / w for k = 0, 1, ... Each request goes to the replica that is
+    due first; of several the one with the lowest index.
 
     Returns
     -------
     ndarray
-        (count,) indices; at any time each replica has its part of all requests, to within about one.
+        Indices of replicas, (count,). At any time each replica has its fraction of all requests so far, within about
+        one.
     """
     if len(parts) < 2:
         return np.zeros(count, np.int64)

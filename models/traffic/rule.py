@@ -1,4 +1,4 @@
-"""The interface of a latency rule: what an SLO leaves a batch, at the rate that a replica is routed."""
+"""The interface of latency rules, which decide how long batches may take and what rates replicas can carry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, T
 
 Floats = NDArray[np.float64]
 BLOCK = 16
-"""Operating points whose rates are looked up together."""
+"""Number of operating points whose rates are looked up at once."""
 
 
 class Traffic(NamedTuple):
@@ -31,10 +31,10 @@ class Traffic(NamedTuple):
 
 
 class Bends(NamedTuple):
-    """What a replica carries by its hold time: ascending hold times in ms, and the requests/s at each.
+    """The rate that a replica carries by its hold time: ascending hold times (ms), and the requests/s at each.
 
-    Between them, and from 0 to the first, the time per request is linear in the hold time; what holds its process for
-    longer than the last carries nothing.
+    Between breakpoints, and from 0 to the first, the time per request is linear in the hold time. With a hold time
+    beyond the last breakpoint the replica carries nothing.
     """
 
     hold_ms: Floats
@@ -42,17 +42,17 @@ class Bends(NamedTuple):
 
 
 class LatencyRule(ABC):
-    """Decides which batch times keep an SLO. A rule of its own has the four abstract methods; the rest follows.
+    """Decides which batch times keep an SLO. A subclass has to define the four abstract methods; the others use these.
 
-    The *budget* of a workload is the part of its SLO that a plan may use, in ms. Arguments that are arrays broadcast
-    against each other.
+    The *budget* of a workload is the part of its SLO that a plan may use, in ms. A batch *holds* its process for the
+    hold time, and is answered a latency after its start. Arguments that are arrays broadcast against each other.
 
     Attributes
     ----------
     random_arrivals
         Whether plans keep their SLOs under random arrivals.
     part_of_slo
-        The part of an SLO that is the budget.
+        The budget as a fraction of the SLO.
     """
 
     random_arrivals: ClassVar[bool] = False
@@ -61,16 +61,16 @@ class LatencyRule(ABC):
     @abstractmethod
     def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
                 processes: ArrayLike = 1) -> Floats:
-        """Longest time that a batch may hold its process, in ms.
+        """The longest hold time with which replicas carry a rate (requests/s) within the rule, in ms.
 
-        A batch is loaded in ``load_ms`` before; so it is answered ``load_ms`` plus the hold after it starts. Whoever
-        has a shorter hold keeps the rule too.
+        A batch is loaded in ``load_ms`` before it holds its process, so that its latency is ``load_ms`` plus the hold
+        time. Replicas with a shorter hold time keep the rule too.
         """
 
     @abstractmethod
     def capacity_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
                      budget_ms: ArrayLike) -> Floats:
-        """The highest rates, in requests/s, that replicas carry; 0 where they keep the rule at no rate.
+        """The highest rates that replicas carry within the rule, in requests/s; 0 where they keep it at no rate.
 
         A full batch holds its process for ``hold_ms`` and is answered ``latency_ms`` after its start.
         """
@@ -78,22 +78,23 @@ class LatencyRule(ABC):
     @abstractmethod
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:
-        """Longest cycle of a replica that takes turns with others, in ms.
+        """The longest duty cycle of a replica that takes turns with others, in ms.
 
-        Requests wait for their turn, a cycle at most when they all fit into one batch, and are answered
-        ``execution_ms`` after its begin.
+        A request waits for the replica's turn, at most one cycle if all waiting requests fit into one batch. It is
+        answered ``execution_ms`` after its batch starts.
         """
 
     @abstractmethod
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
-        """The percentile of a request's latency, in ms, for a replica at a rate; None where the rule knows none.
+        """The percentile of the latency of requests at a replica with rate ``rate_rps``, in ms.
 
-        Infinite where there is none. A replica keeps the rule when this, or else its batch latency, is in the budget.
-        Where ``found.in_turns``, a batch starts within a cycle of a request's arrival, one in every cycle.
+        It is None when the rule does not tell it, and infinite when the queue grows without limit. A replica keeps the
+        rule when this value, or if it is None the batch latency, is within the budget. With ``found.in_turns`` the
+        replica starts one batch in every duty cycle.
         """
 
     def under(self, traffic: Traffic) -> Self:
-        """The rule for replicas that bear this traffic; by default a rule does not look at it."""
+        """The rule for replicas with this traffic; by default the rule itself, which does not depend on it."""
         return self
 
     def queue_delay_ms(self, slo_ms: float, safety: float, latency_ms: float) -> float:
@@ -101,26 +102,33 @@ class LatencyRule(ABC):
         return max(0.0, slo_ms * self.part_of_slo * safety - latency_ms)
 
     def bends(self, batch: int, load_ms: float, budget_ms: float) -> Bends:
-        """What a replica with one process carries, by its hold time; its batches are loaded in ``load_ms`` before.
+        """The rate that a replica with one process carries, as a function of its hold time.
 
-        By default that is its throughput, as long as a batch is in the budget.
+        A batch is loaded in ``load_ms`` before it holds the process. By default the rate is the throughput with full
+        batches as long as the batch latency is within the budget.
         """
         longest_ms = budget_ms - load_ms
         hold_ms = np.array([longest_ms] if longest_ms > 0 else [])
         return Bends(hold_ms, 1000 * batch / hold_ms)
 
     def carried_rps(self, batch: int, processes: int, found: Prediction, budget_ms: float) -> float:
-        """The highest rate, in requests/s, at which a replica keeps the rule; its batch latency is in the budget.
+        """The highest rate, in requests/s, at which a replica keeps the rule; by default its throughput.
 
-        By default its throughput.
+        The caller has checked that its batch latency is within the budget.
         """
         return found.throughput_rps
 
     def best_points(self, points: OperatingPoints, max_processes: int, budgets_ms: Floats) -> Floats:
-        """(budgets, 4): the highest rate of any point in requests/s, its latency in ms, batch and processes, or zeros.
+        """For every budget the operating point that carries the highest rate.
 
-        Points with more than ``max_processes`` do not count. Of points that carry the same rate the one that is
-        answered first is taken.
+        Points with more than ``max_processes`` are left out. Of points with the same rate that with the least latency
+        is taken.
+
+        Returns
+        -------
+        array (budgets, 4)
+            Rate (requests/s), latency (ms), batch size and processes of the point; zeros where no point keeps the
+            budget.
         """
         table = np.column_stack([points.throughput_rps, points.latency_ms, points.batch, points.processes])
         table = table[points.processes <= max_processes]
@@ -128,7 +136,8 @@ class LatencyRule(ABC):
         different, which = np.unique(budgets_ms, return_inverse=True)
         best, left = np.zeros((len(different), 4)), np.arange(len(different))
         for start in range(0, len(table), BLOCK):
-            # No point carries more than its throughput: budgets whose best rate is as high are done.
+            # No point carries more than its throughput, and points come in descending order of throughput. So a budget
+            # is done when its best rate so far is at least the next throughput.
             left = left[best[left, 0] < table[start, 0] * (1 - DUST)]
             if not len(left):
                 break
@@ -141,7 +150,7 @@ class LatencyRule(ABC):
         return best[which]
 
     def _rates_rps(self, block: Floats, budgets_ms: Floats) -> Floats:
-        """(points, budgets) rates that operating points carry within budgets."""
+        """The rates (requests/s) that operating points carry within budgets, (points, budgets)."""
         throughput, latency, batch, processes = (column[:, None] for column in block.T)
         hold = 1000 * batch * processes / throughput
         return self.capacity_rps(batch.astype(int), processes.astype(int), hold, latency, budgets_ms)

@@ -1,10 +1,10 @@
-"""How much batch times vary: factors on them, drawn alike by the queues of the latency rule and by the simulator."""
+"""Random factors on batch times, for the replays of the latency rule and for the simulator."""
 
 import numpy as np
 
 
 def service_factors(cv: float, count: int, random: np.random.Generator) -> np.ndarray:
-    """Lognormal factors with mean 1 on the times of ``count`` batches, at least one; a single 1 without variation.
+    """Draw lognormal factors with mean 1 on the times of ``count`` batches; with ``cv`` 0 a single 1.
 
     Parameters
     ----------

@@ -1,7 +1,6 @@
-"""How long a task waits for its batch and runs in it (InSS, eq. 2).
+"""The latency of a task at a replica with even arrivals where only full batches start (InSS, eq. 2).
 
-``provision.models.traffic.queueing`` is about the same replica when arrivals are random and a delay starts batches
-that are not full; here arrivals come at an even rate and only full batches start.
+``provision.models.traffic.queueing`` treats random arrivals, where a batch also starts after a delay.
 """
 
 import numpy as np
@@ -15,8 +14,8 @@ def task_latency_ms(
 ) -> Floats:
     """Latency of a task from its arrival to the end of its batch (eq. 2), in ms.
 
-    A backlog of a batch or more is served batch by batch; else the task waits until arrivals have filled its batch
-    and the process is idle.
+    When a batch or more waits already, these tasks are served batch by batch. Otherwise the task waits until arrivals
+    have filled its batch and the process is idle.
 
     Parameters
     ----------
@@ -34,7 +33,7 @@ def task_latency_ms(
     Returns
     -------
     ndarray
-        Of the arguments' broadcast shape; infinite where nothing ever fills the batch.
+        In the broadcast shape of the arguments; infinite where the batch never fills.
     """
     running_ms, batch_ms = np.asarray(running_ms, float), np.asarray(batch_ms, float)
     missing, rate_rps = np.broadcast_arrays(np.maximum(np.subtract(batch, queued), 0), rate_rps)
