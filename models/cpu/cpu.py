@@ -1,28 +1,31 @@
-"""How long layers take on a shared many-core CPU: an analytical model. At most a layer's ``effort`` is measured.
+"""An analytical model of the time of layers on a shared many-core CPU; only a layer's ``effort`` is measured.
 
-A layer runs in one *version*: its product is cut into tiles of rows x columns outputs and the sums, where ``split``
-is above 1, into parts. Each piece is a *chunk* of work for one core; the bytes that it works on, its panels of both
-matrices and its outputs, are its *block*. A roofline with core scaling and the footprint of the blocks in L3:
+A layer runs in one of several *versions*. A version divides the matrix product into tiles of rows x columns outputs
+and, if ``split`` is above 1, the sums of each output into parts. Each part of a tile is a *chunk* of work for one core.
+The *block* of a chunk is the memory that it uses: its panels of both matrices, and its outputs. The model is a roofline
+with the scaling over cores and the footprint of blocks in the L3 cache:
 
-- compute: chunks in waves over the cores, partial tiles of the micro-kernel padded;
-- L3: every chunk reads its panels once if its block stays in cache. What does not stay is read again for every
-  step of the micro-kernel, and from DRAM. Large blocks thus read less, and lose more. L2 is not counted apart;
-- DRAM: weights always, for other layers and tenants have come between, and what did not stay. It overlaps with the
-  rest: the longer one counts;
-- a fork and join of the cores per layer; a layer on every core shares one of them with the dispatcher.
+- Compute: chunks run in waves over the cores; partial tiles are padded to whole tiles of the micro-kernel.
+- L3: a chunk reads its panels once if its block stays in cache. The part of the block that does not stay is read again,
+  from DRAM, in every step of the micro-kernel. Large blocks thus read less when they stay and lose more when they do
+  not. L2 is not modelled separately.
+- DRAM: weights are always read from DRAM, since other layers and tenants have run in between; so is what did not stay
+  in cache. This overlaps with the rest, and the longer time counts.
+- Every layer forks and joins its cores. A layer on all cores shares one of them with the dispatcher.
 
-Tenants share L3 and DRAM. L3 goes by frequency of access (the FOA model of Chandra et al., HPCA 2005); when all want
-more than DRAM's bandwidth, every transfer takes longer by the same factor.
+Tenants share L3 and DRAM. L3 is divided by frequency of access (the FOA model of Chandra et al., HPCA 2005). When the
+tenants together need more than DRAM's bandwidth, every transfer takes longer by the same factor.
 
 The CPU is VELTAIR's testbed (section 5.1): Threadripper 3990X, 64 cores at 2.9 GHz, AVX2, 256 MB of L3 taken as one
 pool, DDR4-3200 on four channels. Assumed: 80 % of DRAM's theoretical bandwidth; of the L3, 14 % hold blocks still in
 use (Khan et al., MICRO 2010, find 86 % of a last-level cache dead on average). ``growth_s`` is the paper's mean
 overhead of taking more cores for a running layer (220 us, section 3.2).
 
-VELTAIR's public program comes with the times of every layer of ResNet-50 and GoogLeNet on 8, 16, ... 64 cores.
-PUBLISHED is fitted to ResNet-50's on up to 56 cores: efficiency, bandwidth to L3 and the join (the fork is set);
-``crowded`` is what all 64 cores take beyond it. ``benchmarks/fit_veltair.py`` fits them and judges on GoogLeNet.
-CALIBRATED fits nothing that was measured: its three constants were chosen so that the gains come out as in the paper.
+VELTAIR's public program contains the times of every layer of ResNet-50 and GoogLeNet on 8, 16, ... 64 cores. PUBLISHED
+is fitted to ResNet-50's times on up to 56 cores: efficiency, bandwidth to L3 and the join overhead (the fork overhead
+is set); ``crowded`` is the factor on top with all 64 cores. ``benchmarks/fit_veltair.py`` fits these constants and
+judges them on GoogLeNet. CALIBRATED is not fitted to times: its three constants were chosen so that VELTAIR's gains
+come out as in the paper.
 """
 
 from __future__ import annotations
@@ -52,17 +55,17 @@ class Cpu(NamedTuple):
     cores, core_flops
         Number of cores and the peak of each.
     efficiency
-        Part of the peak that the micro-kernel reaches.
+        Fraction of the peak that the micro-kernel reaches.
     live_bytes
-        Of L3, for blocks in use.
+        The part of L3 that holds blocks in use.
     core_l3_bps, core_dram_bps, dram_bps
-        Bandwidths of one core to L3 and to DRAM, and that of DRAM.
+        Bandwidth of one core to L3, of one core to DRAM, and of DRAM in total, in bytes/s.
     fork_s, join_s
-        Overhead of a layer, and that of each core in it.
+        Overhead of a layer, and overhead of every core in it.
     growth_s
-        Overhead of taking more cores for what runs.
+        Overhead of giving a running layer more cores.
     crowded
-        Factor on the time of a layer that runs on every core.
+        Factor on the time of a layer that runs on all cores.
     """
 
     cores: int
@@ -89,7 +92,8 @@ CPUS = {"published": PUBLISHED, "calibrated": CALIBRATED}
 VERSION = np.dtype([(name, np.float64) for name in (
     "chunks", "chunk_s", "block_bytes", "panel_bytes", "again_bytes", "weight_bytes",
 )])
-"""A version of a layer: ``panel_bytes`` are read by all chunks when blocks stay, ``again_bytes`` when none does."""
+"""A version of a layer. All chunks together read ``panel_bytes`` when their blocks stay in cache, and ``again_bytes``
+when none does."""
 
 
 def version(layer: Layer, rows: int, columns: int, split: int, cpu: Cpu) -> NDArray[np.void]:
@@ -111,54 +115,56 @@ def version(layer: Layer, rows: int, columns: int, split: int, cpu: Cpu) -> NDAr
 
 @compiled
 def stays(version: Any, cores: int, l3_share: float, cpu: Cpu) -> float:
-    """Part of a version's blocks that stays in cache when it has ``l3_share`` of L3."""
+    """The fraction of a version's blocks that stays in cache, on ``cores`` cores and the fraction ``l3_share`` of
+    L3."""
     return min(1.0, l3_share * cpu.live_bytes / (min(cores, version.chunks) * version.block_bytes))
 
 
 @compiled
 def accesses(version: Any, stay: float) -> float:
-    """Bytes that a version reads from L3 or through it when the part ``stay`` of its blocks stays in cache."""
+    """Bytes that a version reads from or through L3 when the fraction ``stay`` of its blocks stays in cache."""
     return stay * version.panel_bytes + (1 - stay) * version.again_bytes
 
 
 @compiled
 def misses(version: Any, stay: float) -> float:
-    """Bytes that a version reads from DRAM when the part ``stay`` of its blocks stays in cache."""
+    """Bytes that a version reads from DRAM when the fraction ``stay`` of its blocks stays in cache."""
     return version.weight_bytes + (1 - stay) * version.again_bytes
 
 
 @compiled
 def busy_s(version: Any, cores: int, stay: float, cpu: Cpu) -> float:
-    """Time that a version takes for computing and for L3, s."""
+    """Time in which a version computes and reads from L3, in s."""
     l3_s = accesses(version, stay) / (min(cores, version.chunks) * cpu.core_l3_bps)
     return np.ceil(version.chunks / cores) * version.chunk_s + l3_s
 
 
 @compiled
 def dram_s(version: Any, cores: int, stay: float, cpu: Cpu) -> float:
-    """Time that a version takes for DRAM when no other tenant uses DRAM, s."""
+    """Time in which a version reads from DRAM while no other tenant uses it, in s."""
     return misses(version, stay) / min(min(cores, version.chunks) * cpu.core_dram_bps, cpu.dram_bps)
 
 
 @compiled
 def took_s(busy_s: float, dram_s: float, cores: int, cpu: Cpu) -> float:
-    """Time of a layer, s, from its times for computing and for DRAM: the longer one, and the overhead of its cores."""
+    """Time of a layer in s: the longer of its times for computing and for DRAM, plus the overhead of its cores."""
     taken_s = max(busy_s, dram_s) + cpu.fork_s + cores * cpu.join_s
     return taken_s * cpu.crowded if cores == cpu.cores else taken_s
 
 
 @compiled
 def alone_s(version: Any, cores: int, cpu: Cpu) -> float:
-    """Time of a version that has the CPU to itself, s."""
+    """Time of a version that has the CPU to itself, in s."""
     stay = stays(version, cores, 1.0, cpu)
     return took_s(busy_s(version, cores, stay, cpu), dram_s(version, cores, stay, cpu), cores, cpu)
 
 
 @compiled
 def stretch(busy_s: Floats, dram_s: Floats, miss_bytes: Floats, cpu: Cpu) -> float:
-    """The factor by which all transfers take longer, so that together they do not pass the bandwidth of DRAM.
+    """The factor, at least 1, by which all transfers take longer so that DRAM's bandwidth is not exceeded.
 
-    Tenant j transfers ``miss_bytes[j]`` in every max(``busy_s[j]``, factor * ``dram_s[j]``); found by bisection.
+    Tenant j transfers ``miss_bytes[j]`` in every max(``busy_s[j]``, factor * ``dram_s[j]``) seconds. The factor is
+    found by bisection.
     """
     low, high = 1.0, 1.0
     for at in range(len(dram_s)):
@@ -177,9 +183,9 @@ def stretch(busy_s: Floats, dram_s: Floats, miss_bytes: Floats, cpu: Cpu) -> flo
 
 @compiled
 def pressed(version: Any, cores: int, level: float, cpu: Cpu) -> tuple[float, float, float]:
-    """A version while others use ``level`` of the CPU's L3 and DRAM bandwidth: its time, its bytes from L3 and DRAM.
+    """Time (s), bytes from L3 and bytes from DRAM of a version while other tenants load the CPU.
 
-    The others are one tenant that reads L3 for ``level`` of the time on all cores, and DRAM likewise.
+    The others are modelled as one tenant that reads L3 and DRAM on all cores for the fraction ``level`` of the time.
     """
     own_bps = accesses(version, 1.0) / alone_s(version, cores, cpu)
     stay = stays(version, cores, own_bps / (own_bps + level * cpu.cores * cpu.core_l3_bps), cpu)
@@ -192,7 +198,7 @@ def pressed(version: Any, cores: int, level: float, cpu: Cpu) -> tuple[float, fl
 
 @compiled
 def core_scaling(versions: NDArray[np.void], level: float, cpu: Cpu) -> Floats:
-    """Times of versions on 1, 2, ... cores while others use ``level``: (versions, cores), s."""
+    """Times of versions on 1, 2, ... cores while others load the CPU at ``level``: (versions, cores), in s."""
     times = np.empty((len(versions), cpu.cores))
     for at in range(len(versions)):
         for cores in range(1, cpu.cores + 1):

@@ -20,9 +20,9 @@ class Layer(NamedTuple):
     Attributes
     ----------
     name
-        As in the paper of the network.
+        Its name in the paper of the network.
     m, n, k, batch
-        The dimensions.
+        Dimensions of the matrices, and number of products.
     inputs
         Numbers in the input: fewer than ``batch * m * k`` where the windows of a convolution overlap.
     weights
@@ -46,7 +46,7 @@ class Layer(NamedTuple):
 
     @property
     def flops(self) -> int:
-        """Operations, a multiplication and an addition counted as two."""
+        """Floating-point operations; a multiplication with an addition counts as two."""
         return 2 * self.batch * self.m * self.n * self.k
 
     @property
@@ -71,7 +71,7 @@ class Layer(NamedTuple):
 
 
 class Network(NamedTuple):
-    """A DNN: its name, the QoS of a query in ms, how heavy VELTAIR's evaluation calls it, and its layers in order."""
+    """A DNN: its name, the latency target of a query in ms, VELTAIR's class of its weight, and its layers in order."""
 
     name: str
     qos_ms: float
@@ -80,12 +80,12 @@ class Network(NamedTuple):
 
     @property
     def flops(self) -> int:
-        """Operations of a query."""
+        """Floating-point operations of a query."""
         return sum(layer.flops for layer in self.layers)
 
     @property
     def firsts(self) -> list[str]:
-        """For every layer the name of the first layer that has the same shape."""
+        """The name of the first layer with the same shape, for every layer."""
         first = {layer._replace(name=""): layer.name for layer in reversed(self.layers)}
         return [first[layer._replace(name="")] for layer in self.layers]
 

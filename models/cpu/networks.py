@@ -18,7 +18,7 @@ from provision.models.cpu.layers import Layer, Network, conv, dense, depthwise
 
 BERT_TOKENS = 384
 MEASURED_TOKENS = 128
-"""On how many tokens ``profile-layers`` measures BERT, to be done in minutes."""
+"""Number of tokens with which ``profile-layers`` measures BERT, few so that it takes minutes."""
 RESNET50 = ((56, 64, 3), (28, 128, 4), (14, 256, 6), (7, 512, 3))
 """Size, inner channels and blocks of every stage (He et al. 2016, Table 1)."""
 GOOGLENET = (
@@ -38,7 +38,7 @@ EFFICIENTNET = (
     (1, 24, 1, 112, 3), (6, 32, 4, 56, 3), (6, 56, 4, 28, 5), (6, 112, 6, 14, 3), (6, 160, 6, 14, 5),
     (6, 272, 8, 7, 5), (6, 448, 1, 7, 3),
 )
-"""The same of EfficientNet (Tan and Le 2019), as many blocks as VELTAIR's public program has of each."""
+"""The same for EfficientNet (Tan and Le 2019), with the numbers of blocks of VELTAIR's public program."""
 TINY_YOLO = ((416, 3, 16), (208, 16, 32), (104, 32, 64), (52, 64, 128), (26, 128, 256), (13, 256, 512),
              (13, 512, 1024), (13, 1024, 1024))
 """Size, channels and filters of Tiny-YOLOv2's 3x3 convolutions (Redmon and Farhadi 2017)."""
@@ -155,7 +155,7 @@ def bert_large(tokens: int = BERT_TOKENS, blocks: int = 24, width: int = 1024, h
 
 @cache
 def networks(bert_tokens: int = BERT_TOKENS) -> dict[str, Network]:
-    """All shipped networks by name, light ones first, BERT on so many tokens."""
+    """All shipped networks by name, light ones first; BERT has ``bert_tokens`` tokens."""
     made = (mobilenet_v2(), efficientnet(), tiny_yolo_v2(), googlenet(), resnet50(), ssd_resnet34(),
             bert_large(bert_tokens))
     return {network.name: network for network in made}

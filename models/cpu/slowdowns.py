@@ -1,9 +1,9 @@
 """How much a known load in the background slows layers down, by version, and a linear proxy for it.
 
-VELTAIR's proxy is linear in the miss rate and the accesses of L3, which it reads from hardware counters (section
-4.3). Virtual machines rarely have those; here the load is known instead. With B GB/s streamed in the background and
-a GB/s that a layer itself moves when it is alone, its slowdown is 1 + u B + v B a; u and v by least squares on every
-other row, the rest judges them.
+VELTAIR's proxy is linear in the miss rate and the accesses of L3, which it reads from hardware counters (section 4.3).
+Virtual machines rarely have these counters; here the background load is known instead. Let the background stream B
+GB/s, and a layer alone move a GB/s. Then the layer's slowdown is predicted as 1 + u B + v B a. Least squares on every
+second row determine u and v; the other rows judge them.
 """
 
 from __future__ import annotations
@@ -48,13 +48,12 @@ def fit_proxy(times: LayerTimes) -> LoadProxy | None:
 
 
 def by_level(times: LayerTimes) -> list[dict[str, Any]]:
-    """One row per number of cores and level: how the load slows layers down, and what other versions would gain.
+    """One row per number of cores and level: how much the load slows layers down, and what other versions would gain.
 
-    ``slowdown`` is that of the versions that are fastest without the load, ``changed`` the number of layers for which
-    another version is fastest beside it, ``gain`` what choosing that version would save.
-
-    Among versions that take about as long noise picks one, so ``changed`` and ``gain`` are upper estimates. ``fastest``
-    counts the layers by their fastest version.
+    ``slowdown`` is the mean slowdown of the versions that are fastest without the load. ``changed`` is the number of
+    layers for which another version is fastest under the load, and ``gain`` the time that this version would save.
+    ``fastest`` counts the layers by their fastest version. Among versions that take about equally long, noise decides
+    which is fastest; so ``changed`` and ``gain`` are upper estimates.
     """
     found: dict[tuple[int, float], list[tuple[float, float, bool, str]]] = {}
     for best in times.fastest.values():

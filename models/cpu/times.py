@@ -1,7 +1,8 @@
 """Layer times that were measured on a CPU: the file format, and tables made from it.
 
-Layers of the same shape are measured once, under the name of the first. The background is a process on a core of its
-own that streams through memory for a part of the time, its level; ``gbps`` is what it streamed meanwhile.
+Layers of the same shape are measured once, under the name of the first. The background load is a process on its own
+core that streams through memory for a fraction of the time, its ``level``; ``gbps`` is the memory traffic that it
+caused.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Streaming(Record):
 
 
 class LayerTime(NamedTuple):
-    """How long one version of a layer took: the median of its repetitions, and their interquartile range over it."""
+    """The time of one version of a layer: the median of its repetitions, and their interquartile range over the
+    median."""
 
     network: Name
     layer: Name

@@ -1,4 +1,4 @@
-"""How far interpolation between measured batches is off: every measured batch predicted from its neighbours."""
+"""The error of interpolation between measured batch sizes: every measured one is predicted from its neighbours."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from provision.models.performance.measured_segments import MeasuredModel
 
 COVERED = 95
-"""Percentage of the batches left out that the margin makes up for."""
+"""Percentage of the left-out batch sizes whose underestimation the margin covers."""
 
 
 def between_error(models: Mapping[str, MeasuredModel]) -> BetweenError | None:
-    """Relative errors of the latencies of measured batches, each left out and interpolated from those on its sides.
+    """Relative errors of measured latencies, each predicted by interpolation between its two neighbours.
 
-    The gaps are then wider than those that are interpolated in the end, so that the error is rather too large than
-    too small.
+    Leaving a point out makes the gap wider than those that plans interpolate, so that the error is rather
+    overestimated.
 
     Returns
     -------
     BetweenError or None
-        Its margin covers 95 % of the batches left out. None where no series has a batch between two others.
+        Its margin covers 95 % of the left-out batch sizes. None when no series has a batch size between two others.
     """
     short = []
     for model in models.values():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from provision.models.fitting.profile_points import Indices, ProfilePoints
 
 NOISE = 0.04
-"""Relative deviation of a measured latency that counts as much as one prior spread."""
+"""Relative deviation of a measured latency that weighs as much as one standard deviation of the prior."""
 
 WIDENING = 2
 """Factor on the spread of the known DNNs: a new DNN may differ from them by more than they differ among themselves."""
@@ -26,14 +26,14 @@ STARTS = 4
 SEED = 7
 SIGNIFICANT_DIGITS = 6
 LEAST_MEMORY_MARGIN = 1e-3
-"""Relative excess over its memory that a point out of memory must need at least; rounding keeps it."""
+"""Relative amount by which the fitted need of a point that ran out of memory exceeds the memory it had, at least."""
 
 
 class _Broad(NamedTuple):
     """The prior of a coefficient when no other DNN is known: log-normal around ``centre``, within bounds.
 
-    Centre and bounds are multiples of a ``scale`` of the measurements: of 1, of their least latency, or of
-    their GPU work per item.
+    ``centre``, ``low`` and ``high`` are multiples of ``scale``: of 1, of the least measured latency, or of the measured
+    GPU work per request.
     """
 
     centre: float
@@ -52,7 +52,8 @@ class _Prior(NamedTuple):
     high: Floats
 
 
-# Spreads are narrow only where DNNs are known to be alike; few points then still give a sound model.
+# Spreads are narrow for coefficients in which DNNs are known to be alike. With them few points still give a sound
+# model.
 _BROAD = {
     "launch_ms": _Broad(1, 2, 1e-2, 10, "latency"),
     "launch_contention": _Broad(0.015, 0.7, 1e-3, 0.2),
@@ -75,13 +76,13 @@ def fit(
     Parameters
     ----------
     points
-        ProfilePoints. All of them tell how much memory is needed; when none ran out of it, it is as much as
-        they allow, so that hardly more is said to fit than was seen to.
+        The measured points. The memory need is fitted to all of them. When none ran out of memory, the need is taken as
+        large as they permit, so that hardly more is predicted to fit than was seen to fit.
     fitted
-        Mask or indices of the points whose latency counts; None for all.
+        Mask or indices of the points to whose latency the network is fitted; None for all.
     population
-        Closed networks of other DNNs on the same GPU type, which few points are completed by. None are
-        needed for many points.
+        Closed networks of other DNNs on the same GPU type, from which a prior is made that completes few points. With
+        many points it may be empty.
 
     Returns
     -------
@@ -108,7 +109,8 @@ def population_prior(population: Sequence[ClosedNetwork]) -> tuple[Floats, Float
 
 
 def choose(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork]) -> list[int]:
-    """Indices of the ``count`` points to measure of a DNN supposed to resemble a population: a D-optimal design."""
+    """Indices of the ``count`` points to measure for a DNN that is assumed to resemble a population: a D-optimal
+    design."""
 
     def latency_ms(logs: Floats) -> Floats:
         return latency_of_logs(logs, points)
@@ -118,7 +120,7 @@ def choose(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork
 
 
 def roomy(points: ProfilePoints, population: Sequence[ClosedNetwork]) -> Bools:
-    """Mask of the points at which all networks of a population would fit into memory."""
+    """Mask of the points at which every network of a population fits the memory."""
     needed_gib = [network.memory_gib(points.batch, points.processes) for network in population]
     return np.max(needed_gib, axis=0) <= points.slice_memory_gib
 
@@ -154,9 +156,9 @@ def _latency_coefficients(points: ProfilePoints, prior: _Prior) -> dict[str, flo
 
 
 def _broad_prior(points: ProfilePoints) -> _Prior:
-    """The prior when nothing but the measurements is known.
+    """The prior when only the measurements are known.
 
-    Its scales are 1, the least latency (ms), and the GPU work per item on one GPC (ms).
+    Its scales are 1, the least latency (ms), and the GPU work per request on one GPC (ms).
     """
     work_ms = points.latency_ms * points.compute_slices / (points.processes * points.batch)
     scales = {"one": 1.0, "latency": points.latency_ms.min(), "work": np.median(work_ms)}
@@ -171,15 +173,16 @@ def _named(logs: Floats) -> SimpleNamespace:
 
 
 def _memory_coefficients(batch: Floats, memory_gib: Floats, valid: Bools) -> dict[str, float]:
-    """Memory coefficients by name from the memory each process had and whether that was enough.
+    """Memory coefficients by name, from the memory that each process had and whether that was enough.
 
-    A mixed-integer program: every point out of memory must need more than it had, as few valid points as
-    possible may do so, and the rest decides for the widest relative margin between need and memory.
+    A mixed-integer program finds them. Every point that ran out of memory must need more than it had. As few valid
+    points as possible may also need more than they had. Among such solutions the one with the widest relative margin
+    between need and memory is taken.
     """
     count, points = valid.sum(), len(batch)
     if valid.all():
         return _most_memory(batch, memory_gib)
-    # Variables: fixed need, need per item, margin, and for each valid point whether it is given up.
+    # Variables: fixed need, need per request, margin, and for each valid point whether it needs more than it had.
     given_up = np.zeros((points, count))
     given_up[valid] = np.diag(np.full(count, 10 * memory_gib.max()))
     sign = np.where(valid, 1, -1)
@@ -205,5 +208,5 @@ def _memory(fixed_gib: float, per_item_gib: float) -> dict[str, float]:
 
 
 def _rounded(coefficients: Mapping[str, float]) -> dict[str, float]:
-    """Coefficients with the digits worth writing down."""
+    """Coefficients rounded to their significant digits."""
     return {name: float(f"{value:.{SIGNIFICANT_DIGITS}g}") for name, value in coefficients.items()}

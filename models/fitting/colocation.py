@@ -1,4 +1,4 @@
-"""The fit of co-location: times alone first, then interference from measured pairs; pairs kept apart; errors."""
+"""Fits co-location data: solo times first, then interference from measured pairs; held-out pairs give the errors."""
 
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -14,19 +14,20 @@ from provision.models.performance.colocation import ColocatedModel, Colocation, 
 from provision.models.performance.error import fitted_error, relative_errors
 
 RESOURCES = 2
-"""With one the errors on unseen pairs are nearly twice as large, with three hardly smaller."""
+"""Number of shared resources. With one the errors on unseen pairs are nearly twice as large, with three hardly
+smaller."""
 HALF_LOAD_BATCH = 16.0
-"""Anything from 8 to 32 gives nearly the same errors."""
+"""The batch size h at which half of ``load_demand`` is reached; values from 8 to 32 give nearly the same errors."""
 UNIT_SHARE = 0.025
-"""Two of a V100's 80 SMs."""
+"""Unit of SM shares: two of a V100's 80 SMs."""
 FOLDS = 5
-"""One pair in five is kept apart to judge by."""
+"""One in FOLDS pairs is held out to judge a fit."""
 KEY_PREFIX, KEY_DIGITS = "p", 8
-"""The letter keeps files from taking a key for a number."""
+"""Prefix and number of hexadecimal digits of a key; without the prefix YAML could read a key as a number."""
 
 
 class Pairs(NamedTuple):
-    """Models side by side on a GPU, one pair a row: arrays (pairs, 2) over both members."""
+    """Measured pairs of models on one GPU: arrays (pairs, 2), whose second axis is over the two members."""
 
     model: np.ndarray
     batch: np.ndarray
@@ -34,18 +35,18 @@ class Pairs(NamedTuple):
     latency_ms: np.ndarray
 
     def take(self, which: np.ndarray) -> "Pairs":
-        """Those of a mask or of indices."""
+        """The pairs that a mask or indices select."""
         return Pairs(*(axis[which] for axis in self))
 
     @property
     def keys(self) -> np.ndarray:
-        """(pairs,) keys."""
+        """The key of every pair (``pair_key``), (pairs,)."""
         rows = zip(self.model, self.batch, self.sm_share, strict=True)
         return np.array([pair_key(*(axis.tolist() for axis in row)) for row in rows])
 
 
 def pair_key(models: list[str], batches: list[int], sm_shares: list[float]) -> str:
-    """A short digest of what ran side by side; the order of the two and their latencies do not count."""
+    """A short digest of two members' models, batch sizes and SM shares; it does not depend on their order."""
     members = sorted(
         f"{model} {batch:g} {share:.4f}" for model, batch, share in zip(models, batches, sm_shares, strict=True)
     )
@@ -53,17 +54,17 @@ def pair_key(models: list[str], batches: list[int], sm_shares: list[float]) -> s
 
 
 def kept_apart(pairs: Pairs) -> np.ndarray:
-    """(pairs,) mask of those to judge a fit by: every fifth, by a rule on their keys alone."""
+    """Mask of the pairs that are held out to judge a fit, (pairs,): one in FOLDS, chosen by the keys alone."""
     return fold_of(pairs) == 0
 
 
 def fold_of(pairs: Pairs) -> np.ndarray:
-    """(pairs,) the fifth that each belongs to."""
+    """The number of the fold that each pair belongs to, from 0 to FOLDS - 1, (pairs,)."""
     return np.array([int(key.removeprefix(KEY_PREFIX), 16) % FOLDS for key in pairs.keys])
 
 
 def fit(runs: dict[str, SoloRuns], pairs: Pairs, gpu: str, unit_share: float = UNIT_SHARE, **about: Any) -> Colocation:
-    """The Colocation fitted to models alone and to all of these pairs; its errors are not filled in.
+    """Fit a Colocation to models alone and to all given pairs; its errors are left empty (see ``judged``).
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ def fit(runs: dict[str, SoloRuns], pairs: Pairs, gpu: str, unit_share: float = U
     Raises
     ------
     InputError
-        When a model of a pair was not measured alone, or one was in no pair.
+        When a model of a pair was not measured alone, or a model is in no pair.
     """
     _check(runs, pairs)
     solo = {name: fit_solo(one, gpu_type(gpu).sms) for name, one in runs.items()}
@@ -91,17 +92,18 @@ def fit(runs: dict[str, SoloRuns], pairs: Pairs, gpu: str, unit_share: float = U
 
 
 def predicted_ms(data: Colocation, pairs: Pairs) -> np.ndarray:
-    """(pairs, 2) latencies predicted."""
+    """Predicted latencies of the members of pairs, in ms, (pairs, 2)."""
     return together(_terms(data, pairs), data.norm_order)[0]
 
 
 def errors(data: Colocation, pairs: Pairs) -> np.ndarray:
-    """(pairs, 2) relative errors of predicted latencies."""
+    """Relative errors of the predicted latencies of pairs, (pairs, 2)."""
     return relative_errors(predicted_ms(data, pairs), pairs.latency_ms)
 
 
 def judged(data: Colocation, runs: dict[str, SoloRuns], unseen: Pairs) -> Colocation:
-    """The data with its errors: alone on batch sizes left out of fits, in pairs on those unseen."""
+    """The data with its errors filled in: of models alone by cross-validation over batch sizes, of pairs on
+    ``unseen``."""
     wrong = errors(data, unseen)
     models = {
         name: one.model_copy(
@@ -116,7 +118,7 @@ def judged(data: Colocation, runs: dict[str, SoloRuns], unseen: Pairs) -> Coloca
 
 
 def solo_left_out(runs: SoloRuns, sms: int) -> np.ndarray:
-    """(runs,) relative errors alone, each fifth of the batch sizes predicted by a fit to the others."""
+    """Relative errors of solo times, (runs,): each fold of the batch sizes is predicted by a fit to the other folds."""
     fold, found = runs.batch % FOLDS, np.empty(len(runs.batch))
     for one in np.unique(fold):
         apart = fold == one
@@ -128,7 +130,7 @@ def solo_left_out(runs: SoloRuns, sms: int) -> np.ndarray:
 
 
 def _check(runs: dict[str, SoloRuns], pairs: Pairs) -> None:
-    """Every model is measured alone and in a pair."""
+    """Refuse models that were not measured alone or are in no pair."""
     paired = set(pairs.model.ravel().tolist())
     for name in sorted(paired - set(runs)):
         raise InputError(f"{name}: is in a pair but was not measured alone; add its rows to the table of single models")
@@ -144,7 +146,7 @@ def _colocation(
     unit_share: float,
     about: dict[str, Any],
 ) -> Colocation:
-    """The data with these coefficients; ``numbers`` (models, 4, resources) are stretch, wait, base and load."""
+    """A Colocation with given coefficients; ``numbers``, (models, 4, resources), are stretch, wait, base and load."""
     models = {}
     for name, rows in zip(solo, numbers, strict=True):
         stretch, wait_ms, base, load = (tuple(map(rounded, row.tolist())) for row in rows)
@@ -169,7 +171,7 @@ def _colocation(
 
 
 def _terms(data: Colocation, pairs: Pairs) -> Terms:
-    """Terms of (pairs, 2)."""
+    """The Terms of the members of pairs, (pairs, 2)."""
     shape = pairs.batch.shape
     found = Terms(*(np.zeros(shape + (data.resources,) * more) for more in (0, 0, 0, 1, 1)))
     for name in data.models:
@@ -180,7 +182,7 @@ def _terms(data: Colocation, pairs: Pairs) -> Terms:
 
 
 def _beside(bare: Colocation, pairs: Pairs) -> Beside:
-    """Both members of all pairs, each beside the other, with their times alone."""
+    """Both members of all pairs as runs beside a neighbour, with their predicted times alone."""
     numbers = {name: at for at, name in enumerate(bare.models)}
     model = np.vectorize(numbers.__getitem__)(pairs.model)
     load = pairs.sm_share * pairs.batch / (pairs.batch + bare.half_load_batch)

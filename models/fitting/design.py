@@ -1,9 +1,9 @@
-"""Which few points of a grid to measure: Bayesian D-optimal designs and space-filling ones, both deterministic.
+"""Chooses a few points of a grid to measure: Bayesian D-optimal designs and space-filling ones, both deterministic.
 
-A D-optimal design makes the determinant of the coefficients' information matrix largest. For models that are not
-linear the matrix depends on the coefficients, which nobody knows before measuring: the design maximises the mean
-of the logarithm over coefficients of models that are known already, each with the prior that these make up
-(Chaloner and Verdinelli, Statistical Science 1995).
+A D-optimal design maximises the determinant of the information matrix of the coefficients. For nonlinear models this
+matrix depends on the coefficients themselves, which are unknown before measuring. Therefore the design maximises the
+mean of the log determinant over models that are already known, and uses the prior that these models define (Chaloner
+and Verdinelli, Statistical Science 1995).
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ NOISE = 0.02
 """Relative deviation of one measurement from the model."""
 
 STEP = 1e-4
-"""Half of a central difference, in prior spreads."""
+"""Step of the central differences, in prior standard deviations."""
 
 LEAST_GAIN = 1e-6
-"""Points are exchanged only when the gain exceeds this, so that rounding does not cause exchanges."""
+"""Least gain for which points are exchanged; smaller ones may be rounding errors."""
 
 
 def log_jacobians(latency_ms: Callable[[Floats], Floats], coefficients: Floats, spread: Floats) -> Floats:
-    """Derivatives of the logarithm of latency by the coefficients, in prior spreads.
+    """Derivatives of log latency with respect to the coefficients, in units of the prior standard deviations.
 
     Parameters
     ----------
     latency_ms
         Function of a coefficient vector that gives the latencies of all points of a grid.
     coefficients
-        Array (models, coefficients) to take the derivatives at.
+        Where the derivatives are taken, (models, coefficients).
     spread
-        Array of prior standard deviations.
+        Prior standard deviations, (coefficients,).
 
     Returns
     -------
@@ -53,19 +53,19 @@ def log_jacobians(latency_ms: Callable[[Floats], Floats], coefficients: Floats, 
 
 
 def d_optimal(jacobians: Floats, count: int) -> list[int]:
-    """Indices of ``count`` points that tell most about the coefficients: greedy, then exchanged one by one.
+    """Indices of ``count`` points that determine the coefficients best: chosen greedily, then exchanged one by one.
 
     Parameters
     ----------
     jacobians
-        Array (models, points, coefficients), in prior spreads; see ``log_jacobians``.
+        Derivatives, (models, points, coefficients); see ``log_jacobians``.
     count
-        How many points, at most as many as there are.
+        Number of points, at most as many as there are.
 
     Returns
     -------
     list of int
-        In the order in which they were found.
+        In the order in which they were chosen.
     """
     information = np.tile(np.eye(jacobians.shape[-1]), (len(jacobians), 1, 1))
     chosen: list[int] = []
@@ -76,7 +76,7 @@ def d_optimal(jacobians: Floats, count: int) -> list[int]:
 
 
 def _exchanged(jacobians: Floats, information: Floats, chosen: Sequence[int]) -> list[int]:
-    """Replace a point by a better one as long as there is one."""
+    """Replace points by better ones until no exchange gains."""
     chosen, improved = list(chosen), True
     while improved:
         improved = False
@@ -90,7 +90,7 @@ def _exchanged(jacobians: Floats, information: Floats, chosen: Sequence[int]) ->
 
 
 def _gains(jacobians: Floats, information: Floats, taken: Sequence[int]) -> Floats:
-    """How much measuring each point would add to the mean log determinant; -infinity for points already taken."""
+    """The gain in mean log determinant from measuring each point, (points,); -infinity for points already taken."""
     solved = np.linalg.solve(information, jacobians.transpose(0, 2, 1))
     gains = np.log1p(np.einsum("mpc,mcp->mp", jacobians, solved) / NOISE**2).mean(axis=0)
     gains[taken] = -np.inf
@@ -98,15 +98,15 @@ def _gains(jacobians: Floats, information: Floats, taken: Sequence[int]) -> Floa
 
 
 def _information(jacobians: Floats, point: int) -> Floats:
-    """The information matrix that one point contributes, for every model."""
+    """The information matrix of one point, for every model: (models, coefficients, coefficients)."""
     rows = jacobians[:, point] / NOISE
     return rows[:, :, None] * rows[:, None, :]
 
 
 def farthest_points(coordinates: Floats, count: int) -> list[int]:
-    """Indices of ``count`` points that fill the space: a corner, then always the point farthest from those before.
+    """Indices of ``count`` points that fill the space: a corner first, then always the point farthest from all chosen.
 
-    Coordinates are an array (points, dimensions); every dimension counts by its range.
+    ``coordinates`` has shape (points, dimensions); every dimension is scaled by its range.
     """
     low, high = coordinates.min(axis=0), coordinates.max(axis=0)
     scaled = (coordinates - low) / np.where(high > low, high - low, 1)

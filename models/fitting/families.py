@@ -17,7 +17,7 @@ from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedNetworks
 
 KNOWN = "parvagpu-a100"
-"""Shipped closed networks of the DNNs that a new one is supposed to resemble."""
+"""Name of the shipped closed networks of DNNs that a new DNN is assumed to resemble."""
 
 
 class LatencyModel(Protocol):
@@ -32,14 +32,13 @@ ChoosePoints = Callable[[ProfilePoints, int, Sequence[ClosedNetwork]], Sequence[
 
 
 class Family(NamedTuple):
-    """How a family is fitted and where it is measured.
+    """How a family of models is fitted, and at which points it is measured.
 
-    iGniter's is measured at points that are D-optimal for closed networks: they suit it better than those that are
-    D-optimal for itself, since most of its error is not one of measurement.
+    ``fit(points, fitted, population)`` returns a LatencyModel; ``choose(points, count, population)`` returns indices of
+    points. ``population`` are closed networks of other DNNs.
 
-    ``fit(points, fitted, population)`` gives an object with ``latency_ms(batch, processes, compute_slices)`` on
-    arrays; ``choose(points, count, population)`` gives indices of points. ``population`` are closed networks
-    of other DNNs.
+    iGniter's model is measured at points that are D-optimal for closed networks. They suit it better than its own
+    D-optimal points, since most of its error is due to the model and not to measurement.
     """
 
     fit: FitPoints
@@ -47,20 +46,20 @@ class Family(NamedTuple):
 
 
 def population(besides: str | None) -> tuple[ClosedNetwork, ...]:
-    """The shipped closed networks of all DNNs but ``besides``: the fit of a DNN must not use its own network."""
+    """The shipped closed networks of all DNNs except ``besides``, whose own network its fit must not use."""
     models = cast(FittedNetworks, load_performance(KNOWN)).models
     return tuple(model.coefficients for name, model in models.items() if name != besides)
 
 
 def _alone(fit: Callable[[ProfilePoints], LatencyModel]) -> FitPoints:
-    """The fit of a family that makes no use of what is known of other DNNs."""
+    """The fit of a family that does not use the networks of other DNNs."""
     return lambda points, fitted, population: fit(points.take(fitted))
 
 
 def _telling(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork]) -> Ints:
-    """D-optimal points, chosen where every known DNN fits into memory, if there are enough such points.
+    """D-optimal points, chosen among those where every known DNN fits the memory, if there are enough.
 
-    Points beyond these exist only for DNNs that need little memory, and such DNNs differ from the others in more.
+    At other points only DNNs that need little memory run, and those differ from the rest in other respects too.
     """
     roomy = np.flatnonzero(fit_closed_network.roomy(points, population))
     candidates = roomy if len(roomy) >= count else np.arange(len(points.batch))
@@ -68,7 +67,7 @@ def _telling(points: ProfilePoints, count: int, population: Sequence[ClosedNetwo
 
 
 def _spread_out(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork]) -> list[int]:
-    """Points that fill the space of batches, processes and slice sizes evenly; the DNN makes no difference."""
+    """Points that fill the space of batch sizes, processes and slice sizes evenly, whatever the DNN."""
     return farthest_points(np.log(np.column_stack(points.where)), count)
 
 

@@ -1,8 +1,9 @@
-"""A closed network from as few as three points, completed by what is known of other DNNs, with an interval.
+"""Fits a closed network to as few as three points, with a prior from other DNNs and an interval for every latency.
 
-The fit is the most probable one under a prior made of the shipped networks of other DNNs. Around it the logarithms of
-the coefficients are taken as normal (Laplace's approximation), which gives every predicted latency a standard
-deviation: of what the points leave open, and of what a closed network does not describe. Plans take the upper end.
+The fit maximises the posterior probability under a prior made from the shipped networks of other DNNs. Around it the
+logarithms of the coefficients are treated as normally distributed (Laplace's approximation). This gives every predicted
+latency a standard deviation, which covers both what the points leave open and what a closed network does not describe.
+Plans use the upper end of the interval.
 """
 
 from __future__ import annotations
@@ -23,19 +24,22 @@ if TYPE_CHECKING:
 
 LEAST_POINTS = 3
 WIDTH = 2.0
-"""Standard deviations from the prediction to the upper end: of the points left out of ParvaGPU's tables between 93 and
-98 % stay below it (``benchmarks/few_points.py``)."""
+"""Standard deviations from the prediction to the upper end. Of the points left out of ParvaGPU's tables, 93 to 98 % are
+below the upper end (``benchmarks/few_points.py``)."""
 
 
 class FewPoints(NamedTuple):
-    """A fitted network and the covariance of the logarithms of its latency coefficients, in prior spreads."""
+    """A fitted network, and the covariance of the logarithms of its latency coefficients.
+
+    The covariance is in units of ``spread``, the prior standard deviations.
+    """
 
     network: ClosedNetwork
     covariance: Floats
     spread: Floats
 
     def latency_ms(self, points: ProfilePoints) -> Floats:
-        """Predicted batch latencies, ms."""
+        """Predicted batch latencies, in ms."""
         return self.network.latency_ms(*points.where)
 
     def deviations(self, points: ProfilePoints) -> Floats:
@@ -44,19 +48,19 @@ class FewPoints(NamedTuple):
         return np.sqrt(np.einsum("pi,ij,pj->p", slopes, self.covariance, slopes) + NOISE**2)
 
     def upper_ms(self, points: ProfilePoints, width: float = WIDTH) -> Floats:
-        """Batch latencies that are seldom exceeded, ms."""
+        """Batch latencies that are exceeded only rarely, in ms: ``width`` standard deviations above the prediction."""
         return self.latency_ms(points) * np.exp(width * self.deviations(points))
 
 
 def fit_few(points: ProfilePoints, fitted: Indices, population: Sequence[ClosedNetwork]) -> FewPoints:
-    """The fit of some measured points.
+    """Fit a network to some of the measured points.
 
     Parameters
     ----------
     points
         Measured points.
     fitted
-        Indices of those whose latency counts.
+        Indices of the points to whose latency the network is fitted.
     population
         Closed networks of other DNNs on the same GPU type, at least two.
     """

@@ -1,4 +1,4 @@
-"""Fits as performance data that instances can name, where the family has a kind of file."""
+"""Writes fits as performance data that instances can name; not every family of models has a kind of file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFUSED = {
     "use `provision import igniter`, or fit --model closed-network",
     "lwr": "instances know no locally weighted regressions; fit --model closed-network or table",
 }
-"""Why a family cannot be written, and what can."""
+"""For every family that has no kind of file: why, and what to do instead."""
 
 
 def check_kind(family: str) -> None:
@@ -38,16 +38,16 @@ def performance_data(
     fits: Mapping[str, Fit],
     **about: Any,
 ) -> FittedNetworks | MeasuredSegments:
-    """The PerformanceData of several DNNs.
+    """Make performance data from the fits of several DNNs.
 
     Parameters
     ----------
     family
-        ``closed-network`` or ``table``; a table is written with the points fitted, as they were measured.
+        ``closed-network`` or ``table``; a table contains the fitted points as they were measured.
     profiles, fits
-        Keys with ProfilePoints, and Fits, by DNN.
+        By DNN: its points, as (profile, batch, processes) keys with ProfilePoints, and its Fit.
     about
-        ``name``, ``gpu``, ``source`` and what else describes the file.
+        ``name``, ``gpu``, ``source`` and other fields of the file.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def performance_data(
 
 
 def _batches(largest: int) -> list[int]:
-    """Powers of two and their halves more: 1, 2, 3, 4, 6, 8, 12, ..."""
+    """Powers of two and 1.5 times these, up to the largest: 1, 2, 3, 4, 6, 8, 12, ..."""
     powers = 2 ** np.arange(int(largest).bit_length())
     grid = {*powers.tolist(), *(3 * powers).tolist(), largest}
     return sorted(batch for batch in grid if batch <= largest)

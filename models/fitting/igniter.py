@@ -1,8 +1,8 @@
 """Fits iGniter's coefficients to measurements in the form of its public profile (TPDS 2022, section 3.1).
 
-The clocks of measured points below the maximum are taken out of active times and scheduling delays (eq. 4).
-Processing abilities, which power and L2 utilisation are fitted against, keep the clock they were measured at;
-power is fitted at full clock only. Both as in iGniter's public program.
+Active times and scheduling delays that were measured below the maximum clock are scaled to it (eq. 4). As in iGniter's
+public program, the processing abilities against which power and L2 utilisation are fitted are not scaled, and power is
+fitted only to points at full clock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Series = Annotated[tuple[Positive, ...], Field(min_length=4)]
 
 
 class MeasuredHardware(Record):
-    """What the profile says of the GPU; the series go over 1, 2, ... co-located copies of one model.
+    """The profile's data on the GPU; the series are over 1, 2, ... co-located copies of one model.
 
     ``idlepower`` and ``maxGPUpower`` in W, ``frequency`` and ``maxGPUfrequency`` in MHz, ``idletime`` is the
     scheduling delay per kernel in ms, ``unit`` in percent, ``bandwidth`` in bytes/ms.
@@ -62,11 +62,12 @@ class MeasuredHardware(Record):
 
 
 class MeasuredIgniterModel(Record):
-    """What the profile says of a model.
+    """The profile's data on a model.
 
-    Grids are batches by shares: ``gpulatency`` in ms, ``power`` in W, ``frequency`` in MHz; ``l2caches`` in
-    percent along their diagonal, ``l2cache`` that of the neighbour in the co-location run. ``idletime_1`` and
-    ``activetime_1`` (ms) are those alone, ``activetime_2`` and ``frequency_2`` beside a copy of itself.
+    Grids are (batches, shares): ``gpulatency`` in ms, ``power`` in W, ``frequency`` in MHz. ``l2caches`` is the L2
+    utilisation in percent on the grid's diagonal, ``l2cache`` that of the neighbour in the co-location run.
+    ``idletime_1`` and ``activetime_1`` (ms) were measured alone, ``activetime_2`` (ms) and ``frequency_2`` (MHz) beside
+    a second copy of the model.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -92,14 +93,14 @@ class IgniterMeasurements(Record):
 
 
 def fit(measurements: IgniterMeasurements, **about: str) -> IgniterProfiles:
-    """The IgniterProfiles fitted to IgniterMeasurements, coefficients rounded.
+    """Fit IgniterProfiles to measurements; coefficients are rounded.
 
     Parameters
     ----------
     measurements
-        What was measured.
+        The measured profile.
     about
-        ``name``, ``gpu`` and what else describes the file.
+        ``name``, ``gpu`` and other fields of the file.
 
     Raises
     ------
@@ -132,10 +133,10 @@ def _hardware(measured: MeasuredHardware) -> IgniterHardware:
 
 
 def _clock_slope(measured: MeasuredHardware) -> float:
-    """alpha_f of eq. 9 in MHz/W, through (P, F); 0 when the clock never fell.
+    """alpha_f of eq. 9 in MHz/W, through the point (P, F); 0 when the clock never fell.
 
-    At its cap a GPU shows less power than is demanded, so the demand of further copies is extrapolated by
-    the mean step between those at full clock.
+    At its power cap a GPU draws less power than its workloads demand. The demand of further copies is therefore
+    extrapolated by the mean increase per copy at full clock.
     """
     power, clock = np.array(measured.power), np.array(measured.frequency)
     full = int(np.argmax(np.append(clock, 0) < measured.maxGPUfrequency))
@@ -199,5 +200,5 @@ def _active_time(active_ms: Floats) -> tuple[tuple[float, ...], FittedError]:
 
 
 def rounded(value: float) -> float:
-    """A number with the digits worth writing down."""
+    """A number rounded to its significant digits."""
     return float(f"{value:.{SIGNIFICANT_DIGITS}g}")

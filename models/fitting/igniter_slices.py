@@ -1,8 +1,8 @@
-"""iGniter's latency model (TPDS 2022, eqs. 4-8 and 11) on MIG slices, to compare the closed network with.
+"""iGniter's latency model (TPDS 2022, eqs. 4-8 and 11) on MIG slices, for comparison with the closed network.
 
-The p processes on a slice are read as p co-located workloads of one DNN, each with 1/p of the slice, which is
-``compute_slices`` / 7 of the GPU. Power, clock and PCIe are not in a ParvaGPU profile, and the kernel delay of a
-lone process is part of k5. The L2 utilisation of the others is linear in their processing ability (section 3.1).
+The p processes on a slice are treated as p co-located workloads of one DNN. Each has 1/p of the slice, which is
+``compute_slices`` / 7 of the GPU. A ParvaGPU profile does not tell power, clock and PCIe; the kernel delay of a single
+process is part of k5. The L2 utilisation of the other processes is linear in their processing ability (section 3.1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GPU_SLICES = 7
 """Compute slices of a whole GPU."""
 
 NOISE = 0.04
-"""Relative deviation beyond which a measured latency counts as an outlier."""
+"""Relative residual from which on the robust fit treats a measured latency as an outlier."""
 
 STARTS = (0.0, 0.02, 0.1, 0.5)
 """Values of k4 that the search starts from; k4 is never below 0, where eq. 11 has poles."""
@@ -29,10 +29,10 @@ STARTS = (0.0, 0.02, 0.1, 0.5)
 class IgniterSlices(NamedTuple):
     """Coefficients: k1 to k5 of eq. 11, scheduling delays of eq. 6, interference in L2 of eq. 8.
 
-    Two processes wait ``delay_ms`` (2 alpha_sch n + beta_sch n) longer for the scheduler than one, each further
-    process adds ``delay_slope_ms`` (alpha_sch n). Each other process lengthens active time by
-    ``cache_per_item_ms`` (alpha_cache alpha_cacheutil) per item of a batch and by the part ``cache_base``
-    (alpha_cache beta_cacheutil). None is negative.
+    With two processes a batch is delayed by ``delay_ms`` (2 alpha_sch n + beta_sch n) in the scheduler, and with each
+    further process by ``delay_slope_ms`` (alpha_sch n) more. Each other process lengthens the active time by
+    ``cache_per_item_ms`` (alpha_cache alpha_cacheutil) per request of a batch and by the fraction ``cache_base``
+    (alpha_cache beta_cacheutil). No coefficient is negative.
     """
 
     k1_ms: float
@@ -74,7 +74,7 @@ def _start(points: ProfilePoints, k4: float) -> Floats:
 
 
 def _terms(batch: Floats, processes: Floats, compute_slices: Floats, k4: float) -> Floats:
-    """What the coefficients of eqs. 11, 6 and 8 are multiplied by, one row per point."""
+    """The factors of the coefficients of eqs. 11, 6 and 8 in a point's latency, (points, coefficients)."""
     share, others = compute_slices / GPU_SLICES / processes + k4, processes - 1
     active = np.vander(batch, 3) / share[:, None]
     return np.column_stack([active, np.ones(len(batch)), others > 0, np.maximum(others - 1, 0), others * batch])

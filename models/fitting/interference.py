@@ -1,9 +1,9 @@
-"""What neighbours demand and what batches suffer from it, from measured pairs: alternating least squares.
+"""Fits the sensitivities of batches and the demands of neighbours to measured pairs, by alternating least squares.
 
-With the times alone known, the excess of a batch beside a neighbour is a sum over resources of what the batch suffers
-times what the neighbour demands. With either held fixed the other is a non-negative least-squares problem per model, so
-they are found in turn. Relative errors are squared; each ordered combination of two models counts alike, however many
-pairs of it were measured.
+With the times alone known, the excess time of a batch beside a neighbour is a sum over resources of the batch's
+sensitivity times the neighbour's demand. With either factor fixed, the other is a non-negative least-squares problem
+for every model; the two are solved in turn. The squares of relative errors are summed, with weights by which each
+ordered combination of two models counts equally, however many pairs of it were measured.
 """
 
 from typing import NamedTuple
@@ -12,14 +12,15 @@ import numpy as np
 from scipy.optimize import nnls
 
 PULL = 0.002
-"""Pull of sensitivities and demands to 0, in squared relative error; decides where few pairs leave them open."""
+"""Weight of the penalty that pulls coefficients to 0, in squared relative error; it decides where few pairs do not."""
 SWEEPS = 200
 
 
 class Beside(NamedTuple):
-    """Batches beside one neighbour, as arrays of one length.
+    """Measured batches beside one neighbour each, as arrays of the same length.
 
-    ``own`` and ``other`` number the models of the batch and of the neighbour, whose s b / (b + h) is ``load``.
+    ``own`` and ``other`` are the numbers of the models of the batch and of the neighbour; ``load`` is the neighbour's
+    s b / (b + h).
     """
 
     own: np.ndarray
@@ -30,7 +31,10 @@ class Beside(NamedTuple):
 
 
 def fit_interference(runs: Beside, models: int, resources: int) -> np.ndarray:
-    """(models, 4, resources) stretch, wait (ms), base and load demand; the largest demand of a resource is 1."""
+    """Fit stretch, wait (ms), base demand and load demand of every model: (models, 4, resources).
+
+    Demands are scaled so that the largest demand of every resource is 1.
+    """
     wait_scale_ms = 1 / np.mean(1 / runs.alone_ms)
     suffers = np.column_stack([np.ones_like(runs.alone_ms), wait_scale_ms / runs.alone_ms])
     demands = np.column_stack([np.ones_like(runs.load), runs.load])
@@ -49,7 +53,7 @@ def fit_interference(runs: Beside, models: int, resources: int) -> np.ndarray:
 
 
 def _even(combination: np.ndarray) -> np.ndarray:
-    """(rows,) square roots of weights that let each combination count alike; the mean weight is 1."""
+    """Square roots of weights, (rows,), with which each combination of models counts equally; the mean weight is 1."""
     _, which, counts = np.unique(combination, return_inverse=True, return_counts=True)
     return np.sqrt(len(combination) / len(counts) / counts[which])
 
@@ -57,7 +61,8 @@ def _even(combination: np.ndarray) -> np.ndarray:
 def _one_side(
     model: np.ndarray, terms: np.ndarray, others: np.ndarray, excess: np.ndarray, weight: np.ndarray, count: int
 ) -> np.ndarray:
-    """(models, terms, resources) coefficients of one side, those of the other side being in ``others``."""
+    """Solve for the sensitivities or the demands, (models, terms, resources), with the other factor fixed
+    (``others``)."""
     found = np.zeros((count, terms.shape[1], others.shape[1]))
     size = terms.shape[1] * others.shape[1]
     for one in np.unique(model):

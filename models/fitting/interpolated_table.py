@@ -1,7 +1,7 @@
-"""A measured table between its points: linear in the logarithms of batch, processes and compute slices.
+"""Interpolates a measured table linearly in the logarithms of batch size, processes and compute slices.
 
-Exact at measured points. Corners of the grid that were not measured are filled in with the least bending (sum of
-squared second differences of log latency along every axis), so that any set of points makes a table.
+It is exact at measured points. Points of the grid that were not measured are filled in so that the log latency bends
+least: with the least sum of squared second differences along every axis. So any set of points gives a whole table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from provision.models.fitting.profile_points import ProfilePoints
 
 TENSION = 1e-3
-"""Weight of first differences: decides where bending does not, far from all that was measured."""
+"""Weight of squared first differences; it decides far from all measured points, where bending does not."""
 
 
 class InterpolatedTable(NamedTuple):
@@ -27,7 +27,7 @@ class InterpolatedTable(NamedTuple):
     values: Floats
 
     def latency_ms(self, batch: Floats, processes: Floats, compute_slices: Floats) -> Floats:
-        """Batch latencies of arrays of points, in ms; beyond the grid its edges are continued."""
+        """Batch latencies of arrays of points, in ms; beyond the grid the cells at its edge are extrapolated."""
         asked = np.log(np.column_stack([batch, processes, compute_slices]))
         return np.exp(RegularGridInterpolator(self.axes, self.values, bounds_error=False, fill_value=None)(asked))
 
@@ -47,13 +47,13 @@ def fit(points: ProfilePoints) -> InterpolatedTable:
 
 
 def _axis(column: Floats) -> Floats:
-    """The measured values; a single one is constant for one unit more, since a grid has two values per axis."""
+    """The measured values of a coordinate. A single one gets a second, 1 above it, since a grid axis needs two."""
     axis = np.unique(column)
     return axis if len(axis) > 1 else np.append(axis, axis + 1)
 
 
 def _filled(axes: tuple[Floats, ...], values: Floats) -> Floats:
-    """All nodes of the grid: those without a value bend the least."""
+    """The values at all nodes of the grid; missing ones are chosen so that the table bends least."""
     bending = np.concatenate([_along(axes, at, matrix) for at in range(len(axes)) for matrix in _differences(axes[at])])
     known = ~np.isnan(values)
     filled = values.copy()
@@ -62,7 +62,7 @@ def _filled(axes: tuple[Floats, ...], values: Floats) -> Floats:
 
 
 def _differences(axis: Floats) -> tuple[Floats, Floats]:
-    """Matrices of the weighed first and of the second divided differences along an axis."""
+    """The matrices of the weighted first and of the second divided differences along an axis."""
     step = np.diff(axis)
     first = np.diff(np.eye(len(axis)), axis=0) / step[:, None]
     second = 2 * np.diff(first, axis=0) / (step[1:] + step[:-1])[:, None]
@@ -70,6 +70,6 @@ def _differences(axis: Floats) -> tuple[Floats, Floats]:
 
 
 def _along(axes: tuple[Floats, ...], at: int, matrix: Floats) -> Floats:
-    """A matrix on one axis as a matrix on the nodes of the whole grid."""
+    """Extend a matrix that acts along one axis to all nodes of the grid."""
     before, after = (np.eye(math.prod(map(len, part))) for part in (axes[:at], axes[at + 1 :]))
     return np.kron(np.kron(before, matrix), after)

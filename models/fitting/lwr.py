@@ -1,9 +1,9 @@
-"""Locally weighted regression, by which InSS predicts running times from batch and resources (section 4.1).
+"""Locally weighted regression, by which InSS predicts running times from batch size and resources (section 4.1).
 
-Cleveland and Devlin's local fitting (JASA 1988): around every asked point a weighted linear regression of its own,
-weights tricube over the nearest part of the measurements. Here on logarithms, where latencies are nearly linear,
-of batch, compute slices and processes (which InSS has one of); the part is the one with the least error when each
-point is left out in turn.
+This is Cleveland and Devlin's local fitting (JASA 1988): for every queried point a weighted linear regression over the
+nearest measurements, with tricube weights. It works on the logarithms of batch size, compute slices and processes (InSS
+has one process), in which log latency is nearly linear. The span, the fraction of the measurements that count as near,
+is the one with the least leave-one-out error.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from provision.models.fitting.profile_points import ProfilePoints
 
 SPANS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
-"""Candidate spans: the part of the measurements that has weight; above 1 the kernel reaches beyond the farthest."""
+"""Candidate spans: fractions of the measurements that have weight; above 1 the kernel reaches beyond the farthest."""
 
 FLATNESS = 1e-3
-"""Weight of the pull towards slope 0, which decides where near points do not tell a slope."""
+"""Weight of the penalty that pulls slopes to 0; it decides where near points do not determine a slope."""
 
 LEAST_NEAR = 5
-"""Least number of points with weight: a linear fit over three axes has four coefficients, and one more is needed."""
+"""Least number of points with weight: one more than the four coefficients of a linear fit over three axes."""
 
 
 class LocalRegression(NamedTuple):
-    """Measured logarithms, ``places`` (points, axes) and ``values``, and the part of them that counts as near."""
+    """The measurements as logarithms, ``places`` (points, axes) and ``values`` (points,), and the span."""
 
     places: Floats
     values: Floats
@@ -47,14 +47,14 @@ def fit(points: ProfilePoints) -> LocalRegression:
 
 
 def _left_out_error(places: Floats, values: Floats, span: float) -> float:
-    """Mean absolute error on every point when the others predict it."""
+    """Mean absolute error of log latency when every point is predicted by the others."""
     others = ~np.eye(len(values), dtype=bool)
     predicted = [_local(places[rest], values[rest], at, span) for rest, at in zip(others, places, strict=True)]
     return np.abs(predicted - values).mean()
 
 
 def _local(places: Floats, values: Floats, at: Floats, span: float) -> float:
-    """The weighted linear regression around a place, at that place."""
+    """The log latency at a place, by the weighted linear regression around it."""
     distance = np.linalg.norm(places - at, axis=1)
     near = min(max(LEAST_NEAR, round(span * len(values))), len(values)) - 1
     width = max(np.sort(distance)[near] * max(span, 1.0) * 1.001, 1e-9)

@@ -1,4 +1,4 @@
-"""Fitting one DNN's profile with one family, and judging the fit where it was not fitted."""
+"""Fits a family of models to the profile of one DNN, and judges the fit on points to which it was not fitted."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ LEAST_POINTS = 5
 
 
 class Fit(NamedTuple):
-    """A fitted model, the indices of the points it was fitted to and judged on, and its predictions for the latter.
+    """A fitted model, the indices of the points to which it was fitted and on which it is judged, and the judgement.
 
-    ``errors`` are relative.
+    ``predicted_ms`` and the relative ``errors`` are for the ``judged`` points.
     """
 
     model: LatencyModel
@@ -33,12 +33,12 @@ class Fit(NamedTuple):
 
 
 def choose(dnn: str, points: ProfilePoints, family: str, count: int) -> Ints:
-    """Indices of the ``count`` measured points that the family's rule would choose for an unknown DNN.
+    """Indices of the ``count`` measured points that the family would choose for an unknown DNN.
 
     Raises
     ------
     InputError
-        When it cannot be that many.
+        When ``count`` is too small for a fit, or leaves no point to judge it.
     """
     measured = np.flatnonzero(points.measured)
     if not LEAST_POINTS <= count < len(measured):
@@ -50,19 +50,19 @@ def choose(dnn: str, points: ProfilePoints, family: str, count: int) -> Ints:
 
 
 def fit_profile(dnn: str, points: ProfilePoints, family: str, chosen: Indices | None = None) -> Fit:
-    """The Fit of a DNN's ProfilePoints.
+    """Fit a family of models to a DNN's points.
 
     Parameters
     ----------
     dnn
-        Its name; the shipped networks of other DNNs complete what few points do not tell.
+        The DNN's name. The shipped networks of all other DNNs serve as prior.
     points
-        ProfilePoints, those out of memory among them.
+        All points, also those that ran out of memory.
     family
         Name of a Family.
     chosen
-        Indices of the points to fit; the other measured points judge. None fits all, without regard for
-        other DNNs, and judges in-sample.
+        Indices of the points to fit; the fit is judged on the other measured points. None fits all points without a
+        prior from other DNNs, and judges on the same points.
 
     Raises
     ------

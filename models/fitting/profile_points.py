@@ -1,4 +1,4 @@
-"""Measured points of one DNN's profile, as arrays of one length."""
+"""The measured points of one DNN's profile, as arrays of the same length."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType
 
 Indices = Bools | Ints | Sequence[int]
-"""What picks points: a mask over all of them, or their indices."""
+"""A selection of points: a mask over all of them, or their indices."""
 
 
 class ProfilePoints(NamedTuple):
-    """Measured points: batch, processes and slice of each, and its batch latency.
+    """Measured points: batch size, number of processes, slice and batch latency of each.
 
-    ``processes`` share a slice of ``compute_slices`` GPCs and ``slice_memory_gib``. ``latency_ms`` is NaN where the
-    processes ran out of memory.
+    The processes share a slice of ``compute_slices`` GPCs with ``slice_memory_gib``. ``latency_ms`` is NaN when they
+    ran out of memory.
     """
 
     batch: Floats
@@ -40,12 +40,12 @@ class ProfilePoints(NamedTuple):
         return self.batch, self.processes, self.compute_slices
 
     def take(self, which: Indices) -> ProfilePoints:
-        """The points of a mask or of indices."""
+        """The points that a mask or indices select."""
         return ProfilePoints(*(axis[which] for axis in self))
 
 
 def profile_points(gpu: GpuType, keys: Iterable[tuple[str, int, int]], latency_ms: Iterable[float]) -> ProfilePoints:
-    """ProfilePoints of slices of a GpuType, from (profile name, batch, processes) and their latencies."""
+    """ProfilePoints on slices of a GPU type, from (profile name, batch, processes) keys and latencies in ms."""
     profiles, batch, processes = zip(*keys, strict=True)
     return ProfilePoints(
         np.array(batch, float),

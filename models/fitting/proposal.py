@@ -1,4 +1,4 @@
-"""Which points of a new DNN to measure, since profiling costs GPU time."""
+"""Proposes the points of a new DNN to measure, since profiling costs GPU time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PROCESSES = np.arange(1, 6)
 
 
 def propose(gpu: GpuType, family: str, count: int, dnn: str | None = None) -> list[tuple[str, int, int]]:
-    """The points to measure, as (profile name, batch, processes), by profile.
+    """The points to measure, as (profile name, batch, processes), sorted by profile.
 
-    Candidates are all plain MIG profiles with batches up to 256 and up to 5 processes, if every known DNN would fit
-    into memory there: a point that runs out of memory tells little.
+    Candidates are all plain MIG profiles with batch sizes up to 256 and up to 5 processes at which every known DNN fits
+    the memory, since a point that runs out of memory tells little.
 
     Parameters
     ----------
@@ -32,14 +32,14 @@ def propose(gpu: GpuType, family: str, count: int, dnn: str | None = None) -> li
     family
         Name of the Family to fit.
     count
-        How many.
+        Number of points.
     dnn
-        Its name if it is one of the known DNNs; what is known of it is then left out.
+        The name of the DNN if it is a known one; its own network is then not used.
 
     Raises
     ------
     InputError
-        When there are not that many points, or they are too few for an interval (``few_points``).
+        When there are fewer candidates than ``count``, or ``count`` is too small for a fit (``few_points``).
     """
     profiles = [profile.name for profile in gpu.profiles.values() if profile.variant == "plain"]
     keys = [(profile, int(batch), int(count)) for profile in profiles for batch in BATCHES for count in PROCESSES]

@@ -1,6 +1,7 @@
-"""Coefficients of model kind `tokens` from iterations that were timed one by one, prompts and decodes apart.
+"""Fits coefficients of data kind `tokens` to single timed iterations, either of prompts or of decodes.
 
-Least squares on logarithms with a robust loss: tables of measured iterations have rows in which memory ran short.
+The fit is least squares on logarithms with a robust loss, because tables of measured iterations contain rows in which
+memory ran short.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from provision.models.base.errors import InputError
 from provision.models.performance.tokens.step import TokenCosts
 
 FITTED = ("weights", "token", "sequence", "context", "prefill", "attended")
-"""Coefficients that such tables tell; the rest, a server's front end, is 0."""
+"""The coefficients that such tables determine; the others, of a server's front end, are 0."""
 BEGIN = np.array([20.0, 0.1, 0.05, 1e-4, 1.0, 1e-5])
-"""Where the fit begins, in ms."""
+"""Start values of the fit, in ms."""
 ROBUST = 0.1
-"""Relative errors much larger than this count linearly, not squared."""
+"""Relative error from about which on errors count linearly instead of squared."""
 LEAST = 1e-3
-"""The least coefficient that is tried, over where it begins."""
+"""The least value of a coefficient, as a fraction of its start value."""
 
 
 class TimedIteration(NamedTuple):
-    """One iteration: sequences, tokens of each that are computed already, tokens of prompt of each, and its time.
+    """One timed iteration: the number of sequences, and per sequence the tokens in its KV cache and its prompt tokens.
 
-    Without tokens of prompt every sequence decodes one.
+    With ``prompt`` 0 every sequence decodes one token.
     """
 
     sequences: int
@@ -38,7 +39,7 @@ class TimedIteration(NamedTuple):
 
 
 class IterationFit(NamedTuple):
-    """Coefficients, and the median relative error of prompts and of decodes; NaN where there were none."""
+    """Fitted coefficients, and the median relative errors of prompt and decode iterations; NaN when there are none."""
 
     costs: TokenCosts
     prompt_error: float
@@ -46,12 +47,12 @@ class IterationFit(NamedTuple):
 
 
 def fit_iterations(rows: Sequence[TimedIteration]) -> IterationFit:
-    """The coefficients closest to timed iterations.
+    """Fit the coefficients to timed iterations.
 
     Raises
     ------
     InputError
-        If there are fewer rows than coefficients, or they do not tell both prompts and decodes.
+        If there are fewer rows than coefficients, or only prompts, or only decodes.
     """
     prompts = np.array([one.prompt > 0 for one in rows])
     if len(rows) < len(FITTED) or prompts.all() or not prompts.any():
@@ -72,7 +73,7 @@ def fit_iterations(rows: Sequence[TimedIteration]) -> IterationFit:
 
 
 def _times_ms(costs: Floats, table: Floats) -> Floats:
-    """What iterations take (rows,), in ms; the table has sequences, context and prompt of each."""
+    """Predicted times of iterations in ms, (rows,); the columns of ``table`` are sequences, context and prompt."""
     weights, token, sequence, context, prefill, attended = costs
     sequences, before, prompt = table.T
     computed = sequences * np.maximum(prompt, 1)

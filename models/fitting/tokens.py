@@ -1,9 +1,9 @@
-"""Coefficients of model kind `tokens` from what load generators measured, one joint fit over all loads.
+"""Fits coefficients of data kind `tokens` to measurements of load generators, in one joint fit over all loads.
 
-Every load is replayed (continuous batching from event to event), and the logarithms of what its clients saw are brought
-close to what they saw in truth: means, medians, P95 and P99 of the time to the first token and between tokens. Least
-squares with a robust loss (Huber's pseudo-norm), because some servers stall; weak ties to a typical engine keep
-coefficients in place that the loads do not tell.
+Every load is replayed with continuous batching. The fit minimises the differences of logarithms between replayed and
+measured figures: mean, median, P95 and P99 of the time to the first token and of the time between tokens. It is a
+least- squares fit with a robust loss (pseudo-Huber), because some servers stall. A weak prior around a typical engine
+determines coefficients that the loads do not.
 """
 
 import math
@@ -23,40 +23,44 @@ TYPICAL = TokenCosts(
     step=2.5, weights=4.2, token=0.022, several=0.25, sequence=0.02, context=4e-5, prefill=1.0, attended=8e-7,
     request=2.5, read=1e-3, idle=15.0, delivery=4.0, delivery_sequence=0.003, hiccup=10.0,
 )  # fmt: skip
-"""Where fits begin: Llama-3.1-8B on an H100 by their data sheets, with round guesses of what these do not tell. 16 GB
-of weights and 131 kB of KV cache per token at 3.35 TB/s; 16 GFLOP per token and 0.5 MFLOP per attended pair at 700
+"""Start values of fits: Llama-3.1-8B on an H100 by their data sheets, with round guesses of what these do not tell. 16
+GB of weights and 131 kB of KV cache per token at 3.35 TB/s; 16 GFLOP per token and 0.5 MFLOP per attended pair at 700
 TFLOP/s."""
 TYPICAL_ITL_MS = 6.7
-"""What it needs per token of a single request; others begin in proportion."""
+"""Time between tokens of a single request at the start values. For other models the start values are scaled to
+theirs."""
 TIE, REQUEST_TIE = 0.3, 3.0
-"""Weights of a coefficient's distance (in powers of e) from where the fit began. The time that a request occupies the
-front end is tied more closely: short of saturation it looks like any other delay, and a fit that takes it for too long
-sees front ends saturated under the loads of shorter requests."""
+"""Weights of the prior on the logarithm of a coefficient over its start value. That of the time in which a request
+occupies the front end is larger: below saturation this time looks like any other delay, and a fit that overestimates it
+predicts saturated front ends under loads of shorter requests."""
 MEAN_WEIGHT = 2.0
 ROBUST = 0.1
-"""Relative errors much larger than this count linearly, not squared."""
+"""Relative error from about which on errors count linearly instead of squared."""
 SPREAD = 0.03
-"""How much servers of one kind differ in speed."""
+"""Relative difference in speed between servers of one kind."""
 NOISE = 0.05
-"""How much repeated measurements differ."""
+"""Relative difference between repeated measurements."""
 STEP = 0.03
-"""Difference of logarithms for slopes; large, as replays jump a little wherever an event changes places."""
+"""Step in logarithms for numerical derivatives. It is large, since replays jump a little when two events change
+order."""
 STEPS, FARTHEST = 3, 1.0
-"""Steps of a fit, and how far one goes at most (in powers of e)."""
+"""Number of steps of a fit, and the most that one step changes the logarithm of a coefficient."""
 MOST_REQUESTS = 4000
-"""Loads at a rate are cut to so many requests, without the burst at their start."""
+"""Loads at a rate are cut to this many requests, not counting the burst at their start."""
 WARM_UP = 0.4
-"""Part of the requests of a load so cut that does not count: near saturation queues are slow to settle."""
+"""Fraction of the requests of a load cut in this way that is not counted, since queues settle slowly near
+saturation."""
 MOST_CLOSED = 8000
-"""Closed loads that answered more requests are left out: of short requests at a high concurrency, costly to replay."""
+"""Closed loads with more answered requests are left out, since their replays (many short requests) take long."""
 NOTHING_SEEN = 2.0
-"""Error (in powers of e) where the replay answers nobody."""
+"""Error, as a difference of logarithms, of a replay in which no request is answered."""
 
 
 class _Measured(NamedTuple):
-    """A load, from when on requests count, and logarithms of what was measured, by figure (0, 1) and percent.
+    """A load, the time from which on its requests count, and the logarithms of what was measured under it.
 
-    The percent is None for the mean.
+    ``logs`` is keyed by (figure, percent): figure 0 is the time to the first token, 1 that between tokens; percent is
+    None for the mean.
     """
 
     load: TokenLoad
@@ -65,23 +69,23 @@ class _Measured(NamedTuple):
 
 
 class TokenFit(NamedTuple):
-    """Coefficients, and the engine with the KV memory that the loads tell."""
+    """The fitted coefficients, and the engine with the fitted KV memory."""
 
     costs: TokenCosts
     engine: Engine
 
 
 def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, steps: int = STEPS) -> TokenFit:
-    """One fit for all benchmarks of a model on one type of GPU.
+    """Fit all benchmarks of a model on one type of GPU together.
 
     Parameters
     ----------
     benchmarks
-        Those with a load; the others are left out.
+        The benchmarks; those without a load are left out.
     engine
-        Its limits; ``kv_blocks`` is where the fit begins.
+        The engine's limits; its ``kv_blocks`` is the start value of the fit.
     steps
-        Of Gauss and Newton.
+        Number of Gauss-Newton steps.
 
     Raises
     ------
@@ -100,7 +104,7 @@ def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, steps: int 
 
 
 def _closer(measured: list["_Measured"], logs: np.ndarray, begin: np.ndarray, engine: Engine) -> np.ndarray:
-    """One step of Gauss and Newton: the least errors if all were linear in the logarithms of coefficients."""
+    """One Gauss-Newton step: errors are linearised in the logarithms of the coefficients, and minimised."""
     weights, errors = _weights(measured, logs, engine), _errors(measured, _as_fit(logs, engine))
     moved = np.array([_errors(measured, _as_fit(logs + STEP * one, engine)) for one in np.eye(len(logs))])
     slopes = (moved - errors) / STEP
@@ -120,9 +124,9 @@ def _closer(measured: list["_Measured"], logs: np.ndarray, begin: np.ndarray, en
 
 
 def _weights(measured: list["_Measured"], logs: np.ndarray, engine: Engine) -> np.ndarray:
-    """Weights of errors: the smaller, the more an error tells of a server that is a little slower than others.
+    """The weights of errors: small for latencies that depend strongly on the speed of the server.
 
-    Servers of one kind differ by ``SPREAD``. Near saturation that alone moves latencies by far more than ``NOISE``.
+    Servers of one kind differ in speed by SPREAD. Near saturation that alone changes latencies by far more than NOISE.
     """
     slower = logs + math.log1p(SPREAD)
     slower[-1] = logs[-1]
@@ -132,12 +136,12 @@ def _weights(measured: list["_Measured"], logs: np.ndarray, engine: Engine) -> n
 
 
 def figures_of(one: TokenBenchmark, fit: TokenFit) -> tuple[Figures, Figures]:
-    """What the fit predicts for a benchmark's load: time to first token and between tokens, in ms.
+    """The fit's predictions for the load of a benchmark: time to the first token and time between tokens, in ms.
 
     Raises
     ------
     InputError
-        If the benchmark has no load, or a request that does not fit the KV memory.
+        If the benchmark has no load, or a request does not fit the KV memory.
     """
     if one.load is None:
         raise InputError(f"{one.name}: does not tell how requests were sent; nothing to replay")
@@ -154,7 +158,7 @@ def _as_fit(logs: np.ndarray, engine: Engine) -> TokenFit:
 
 
 def _shortened(load: TokenLoad) -> tuple[TokenLoad, float]:
-    """A load cut to so many requests as are replayed, and from when on they count, in ms."""
+    """A load cut to the requests that are replayed, and the time from which on these count, in ms."""
     if load.rate_rps is None or load.rate_rps * load.duration_s <= MOST_REQUESTS:
         return load, 0.0
     duration_s = MOST_REQUESTS / load.rate_rps
@@ -162,7 +166,7 @@ def _shortened(load: TokenLoad) -> tuple[TokenLoad, float]:
 
 
 def _told_of(one: TokenBenchmark) -> tuple[TokenLoad | None, dict[tuple[int, float | None], float]]:
-    """A benchmark's load, unless its replay takes long, and what was measured under it."""
+    """A benchmark's load, or None when its replay takes too long, and the logarithms of what was measured under it."""
     closed = one.load is not None and one.load.rate_rps is None
     long = closed and (one.completed or 0) > MOST_CLOSED
     return None if long else one.load, _logs(one)
@@ -180,7 +184,7 @@ def _told(seen: Figures) -> Iterator[tuple[float | None, float]]:
 
 
 def _errors(measured: list["_Measured"], fit: TokenFit) -> np.ndarray:
-    """Logarithms of what the fit predicts over what was measured."""
+    """Logarithms of predicted over measured figures."""
     errors = []
     for one in measured:
         table = replay_load(one.load, fit.engine, fit.costs)

@@ -1,4 +1,4 @@
-"""Times alone as sums of waves: non-negative least squares over waves of many sizes, which keeps a few of them."""
+"""Fits solo times as sums of waves: non-negative least squares over waves of many sizes, of which it keeps a few."""
 
 from typing import NamedTuple
 
@@ -10,13 +10,13 @@ from provision.models.fitting.igniter import rounded
 from provision.models.performance.colocation import SoloTime, Wave
 
 WAVE_SIZES = np.geomspace(1 / 80, 25, 100)
-"""Waves on offer: thread blocks of one request in whole GPUs."""
+"""Sizes of candidate waves: the SMs that the thread blocks of one request fill, as a fraction of the GPU's SMs."""
 PULL = 0.01
-"""Pull of every coefficient to 0, in relative error; decides between waves that few measurements do not tell apart."""
+"""Weight of the penalty that pulls coefficients to 0; it decides between waves that fit the measurements alike."""
 
 
 class SoloRuns(NamedTuple):
-    """Measured batches of one model alone, as arrays of one length; throughput NaN where not measured."""
+    """Measured batches of one model alone, as arrays of the same length; throughput is NaN when not measured."""
 
     batch: np.ndarray
     sm_share: np.ndarray
@@ -24,12 +24,12 @@ class SoloRuns(NamedTuple):
     throughput_rps: np.ndarray
 
     def take(self, which: np.ndarray) -> "SoloRuns":
-        """Those of a mask or of indices."""
+        """The runs that a mask or indices select."""
         return SoloRuns(*(axis[which] for axis in self))
 
 
 def fit_solo(runs: SoloRuns, sms: int) -> SoloTime:
-    """The SoloTime on a GPU with so many SMs that has the least sum of squared relative errors."""
+    """The SoloTime with the least sum of squared relative errors, on a GPU with ``sms`` SMs."""
     sizes = WAVE_SIZES * sms
     terms = _terms(runs.batch, runs.sm_share, sizes, sms) / runs.latency_ms[:, None]
     scale = terms.mean(axis=0)
@@ -50,7 +50,8 @@ def fit_solo(runs: SoloRuns, sms: int) -> SoloTime:
 
 
 def overlap_ms(runs: SoloRuns) -> float:
-    """The time per request in which a batch overlaps with the next: the median over the runs; 0 where not measured."""
+    """The time per request in which a batch overlaps with the next, in ms: the median of the runs; 0 if not
+    measured."""
     known = ~np.isnan(runs.throughput_rps)
     if not known.any():
         return 0.0
@@ -59,7 +60,7 @@ def overlap_ms(runs: SoloRuns) -> float:
 
 
 def _terms(batch: np.ndarray, sm_share: np.ndarray, sizes: np.ndarray, sms: int) -> np.ndarray:
-    """(runs, terms): what each coefficient of a SoloTime is multiplied with."""
+    """The factors of the coefficients of a SoloTime, (runs, terms)."""
     filled = batch[:, None] * sizes / (sms * sm_share[:, None])
     smooth = [np.ones_like(sm_share), batch, 1 / sm_share, batch / sm_share]
     return np.column_stack([*smooth, np.ceil(filled * (1 - TOLERANCE))])
