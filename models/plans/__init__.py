@@ -1,1 +1,1 @@
-"""Plans and what is said about them: results, reports, disturbance."""
+"""Plans, and results and reports about them."""

@@ -1,4 +1,4 @@
-"""How much one plan disturbs another that runs, recounted from the two plans alone."""
+"""How much it disturbs a running plan to replace it by another, computed from the two plans alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Disturbance(NamedTuple):
 
     @property
     def moved(self) -> int:
-        """Slices destroyed and replicas started: what replanning counts."""
+        """Slices destroyed plus replicas started: the number that replanning limits."""
         return self.slices_destroyed + self.replicas_started
 
 
@@ -77,7 +77,7 @@ def _places(gpu: PlannedGpu) -> dict[tuple[str, int], tuple[Replica, ...]]:
 
 
 def _matched(before: Sequence[PlannedGpu], after: Sequence[PlannedGpu]) -> list[tuple[int | None, int | None]]:
-    """Pairs (GPU before, GPU after) of one type, by index; None stands for the partner of an added or a removed GPU."""
+    """Pairs of indices (GPU before, GPU after) of the same type; None is the partner of an added or a removed GPU."""
     pairs: list[tuple[int | None, int | None]] = []
     for kind in sorted({(gpu.gpu, gpu.mig) for gpu in (*before, *after)}):
         old, new = ([at for at, gpu in enumerate(gpus) if (gpu.gpu, gpu.mig) == kind] for gpus in (before, after))
@@ -91,7 +91,7 @@ def _matched(before: Sequence[PlannedGpu], after: Sequence[PlannedGpu]) -> list[
 
 
 def _parts(gpu: PlannedGpu) -> set[tuple[Any, ...]]:
-    """What of a GPU may stay, as a set of its slices and of its replicas; equal replicas are told apart by number."""
+    """The slices and replicas of a GPU as a set of keys; equal replicas are numbered, so that each has its own key."""
     parts: set[tuple[Any, ...]] = {(place,) for place in _places(gpu)}
     for place, replicas in _places(gpu).items():
         counts = Counter(map(_key, replicas))
@@ -100,11 +100,11 @@ def _parts(gpu: PlannedGpu) -> set[tuple[Any, ...]]:
 
 
 def _same(before: Sequence[Replica], after: Sequence[Replica], batch: bool = False) -> int:
-    """How many replicas keep running; with ``batch`` only those that keep their batch size are counted."""
+    """The number of replicas that keep running; with ``batch`` only those that keep their batch size count."""
     kept = Counter(_key(one, batch) for one in before) & Counter(_key(one, batch) for one in after)
     return sum(kept.values())
 
 
 def _key(replica: Replica, batch: bool = False) -> tuple[Any, ...]:
-    """What a replica must have in common with another to continue as it; with ``batch`` the batch size too."""
+    """What two replicas must have in common for one to continue as the other; with ``batch`` also the batch size."""
     return replica.workload, replica.model, replica.processes, replica.sm_share, replica.batch if batch else 0

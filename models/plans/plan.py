@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Replica(Record):
     """The server processes of one workload on one slice.
 
-    ``sm_share`` is the part of the slice's SMs that each process may use, ``rate_rps`` the part of the
-    workload's rate that is routed here. Replicas of one ``turn`` on a slice take turns on one share of its SMs;
-    without a turn a replica has a share of its own. ``model`` is the variant that runs, None for the workload's model.
+    ``sm_share`` is the fraction of the slice's SMs that each process may use, ``rate_rps`` the part of the workload's
+    rate that is routed to this replica. Replicas on a slice with the same ``turn`` take turns on one share of its SMs;
+    a replica without ``turn`` has its own share. ``model`` is the variant that runs, None for the workload's model.
     """
 
     workload: Name
@@ -41,7 +41,7 @@ class Slice(Record):
 
     @property
     def held_shares(self) -> list[float]:
-        """The SM share of every replica; replicas that take turns on one share count as holding equal parts of it."""
+        """The SM share of every replica; a share on which n replicas take turns counts 1/n for each of them."""
         if len(self.replicas) == 1:
             return [self.replicas[0].sm_share]
         takers = Counter(replica.turn for replica in self.replicas)
@@ -74,11 +74,11 @@ class Plan(Shown, Record):
 
     @property
     def gpu_count(self) -> int:
-        """How many GPUs it takes; a node (such as 8xh100-80gb) counts all of its GPUs."""
+        """The number of GPUs; a node (such as 8xh100-80gb) counts as all of its GPUs."""
         return gpus_in(gpu.gpu for gpu in self.gpus)
 
     def with_replicas(self, change: Callable[[Replica], Replica]) -> Plan:
-        """The plan with every replica changed."""
+        """The plan with ``change`` applied to every replica."""
         return self.model_copy(update={"gpus": tuple(
             gpu.model_copy(update={"slices": tuple(
                 piece.model_copy(update={"replicas": tuple(map(change, piece.replicas))}) for piece in gpu.slices
@@ -86,7 +86,7 @@ class Plan(Shown, Record):
         )})
 
     def to_frame(self) -> DataFrame:
-        """A pandas frame with a row per replica: where it stands and what it runs."""
+        """A pandas frame with a row per replica: its GPU and slice, and what it runs."""
         return frame([
             {"gpu": at, "type": self.gpus[at].gpu, "slice": position, "profile": piece.profile, "start": piece.start}
             | replica.model_dump() for at, position, piece, replica in self.replicas()
@@ -100,12 +100,12 @@ class Plan(Shown, Record):
     __str__ = __repr__
 
     def refuse_turns(self, verb: str) -> None:
-        """Refuse a plan in which replicas take turns: only the server that starts their batches can order these.
+        """Refuse a plan in which replicas take turns, since only the server that starts their batches can order these.
 
         Raises
         ------
         InputError
-            When replicas take turns; it names the first GPU where they do.
+            When replicas take turns; the message names the first GPU where they do.
         """
         for at, _, _, replica in self.replicas():
             if replica.turn is not None:

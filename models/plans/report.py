@@ -18,7 +18,7 @@ KINDS = get_args(Kind)
 
 
 class Violation(Record):
-    """One broken rule: where, and by how much; ``gpu`` and ``slice`` are indices into the plan."""
+    """A rule that the plan breaks: where, and by how much; ``gpu`` and ``slice`` are indices into the plan."""
 
     kind: Kind
     gpu: int | None
@@ -30,15 +30,16 @@ class Violation(Record):
 
     @property
     def margin(self) -> float | None:
-        """How far the value is from the limit, as a fraction of it; None where there are no numbers."""
+        """The distance of the value from the limit, as a fraction of the limit; None when the rule has no numbers."""
         return None if self.value is None or not self.limit else (self.value - self.limit) / self.limit
 
 
 class ReplicaPrediction(Record):
     """What one replica is predicted to do, and what is required of it.
 
-    ``latency_ms`` is the latency of a batch. ``p99_ms`` is the P99 of a request's latency at the routed rate; it is
-    None where the policy does not ask for it, and where the load is so high that the queue grows without end.
+    ``latency_ms`` is the latency of a batch, ``budget_ms`` the limit on it or, under rules for random arrivals, on
+    ``p99_ms``. That is the percentile of a request's latency at the routed rate; it is None when the policy does not
+    ask for it, or when the load is so high that the queue grows without limit.
     """
 
     gpu: int
@@ -55,9 +56,9 @@ class ReplicaPrediction(Record):
 class Report(Record):
     """Every violation of a plan, the predictions, and the totals.
 
-    ``internal_slack`` is ParvaGPU's equation 3 with the routed share of a replica's throughput as its SM
-    activity; ``external_fragmentation`` is the part of all SMs that no slice with replicas holds: 1 less
-    equation 4, with the SMs that the largest profile reaches as a GPU's total.
+    ``internal_slack`` is ParvaGPU's equation 3, where the SM activity of a replica is its routed rate over its
+    throughput. ``external_fragmentation`` is the fraction of all SMs that are in no slice with replicas: 1 minus
+    equation 4, where a GPU's total is the number of SMs of its largest profile.
     """
 
     ok: bool
@@ -70,7 +71,7 @@ class Report(Record):
     external_fragmentation: float
 
     def to_frame(self) -> DataFrame:
-        """A pandas frame with a row per replica: what is predicted, and what is required."""
+        """A pandas frame with a row per replica: what is predicted of it, and what is required."""
         return frame([one.model_dump() for one in self.predictions])
 
     def __repr__(self) -> str:
@@ -81,10 +82,10 @@ class Report(Record):
 
     @property
     def violated(self) -> list[str]:
-        """Names of the workloads that a violation concerns, sorted."""
+        """The sorted names of the workloads with a violation."""
         return sorted({one.workload for one in self.violations if one.workload is not None})
 
     @property
     def throughput_rps(self) -> float:
-        """The most requests/s that all replicas together are predicted to serve."""
+        """The predicted throughput of all replicas together, in requests/s."""
         return math.fsum(one.throughput_rps for one in self.predictions)

@@ -1,4 +1,4 @@
-"""What a solve returns: the plan, the proof, and everything needed to do it again."""
+"""What a solve returns: the plan, the bound that proves it, and all that is needed to repeat the solve."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SloMet:
-    """An SLO and what a replay met: the ``percentile`` of the latency in the worst replication, None if it never came.
+    """An SLO, and the latency that a replay showed for it: ``met_ms``, its percentile in the worst replication.
 
-    ``name`` is that of a workload or workflow; of language models it also says which tokens are timed.
+    ``met_ms`` is None if so many requests were not answered that the percentile does not exist. ``name`` is that of a
+    workload or workflow; for language models it also says which tokens are timed.
     """
 
     name: str
@@ -29,18 +30,18 @@ class SloMet:
 
     @property
     def margin(self) -> float | None:
-        """The part of the limit that is left, negative where it is missed; None where the percentile never came."""
+        """The fraction of the limit that is left, negative when the SLO is missed; None when ``met_ms`` is None."""
         return None if self.met_ms is None else 1 - self.met_ms / self.limit_ms
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A plan replayed under the traffic of its instance: how the worst workload fared, and who is late.
+    """The result of replaying a plan under the traffic of its instance.
 
-    ``over_slo`` is the ``percentile`` of the latency of ``workload`` over its SLO, in the worst of the replications.
-    ``late`` are those whose percentile is over it in the long run, by all replications together and beyond chance.
-    ``by_chance`` has, by name, the probability that a minute is late of those that keep it in the long run.
-    ``slos`` has every SLO that the instance states.
+    ``workload`` is the one that fared worst; ``over_slo`` is the ``percentile`` of its latency divided by its SLO, in
+    the worst replication. ``late`` are the workloads and workflows that miss their SLO in the long run: all
+    replications together show it beyond chance. ``by_chance`` has, for those that keep it in the long run, the
+    probability that a single minute misses it. ``slos`` has every SLO that the instance states.
     """
 
     seconds: float
@@ -56,16 +57,15 @@ class Replay:
 
 @dataclass(frozen=True, repr=False)
 class Result(Shown):
-    """Outcome of one method on one instance, verified.
+    """The verified outcome of one method on one instance.
 
-    ``status`` is optimal, feasible, refuted, infeasible or unknown; ``termination`` why the method stopped
+    ``status`` is optimal, feasible, refuted, infeasible or unknown; ``termination`` says why the method stopped
     (proved, completed, time_limit, stopped). A plan is refuted when its latency rule promises that all SLOs hold under
-    random arrivals, and replays are late for sure; ``replay`` says who. ``bound`` is a proven bound on the objective: a
-    lower bound, or for throughput an upper bound. ``gap`` is the distance between objective and bound over the
-    objective. Both are None when unknown. Without a plan ``plan``, ``objective`` and ``report`` are None too, and
-    ``reason`` says why.
-    ``replay`` is None where nothing was replayed. ``notes`` has lines of what someone who sees only this answer should
-    know.
+    random arrivals while replays miss them beyond chance; ``replay`` names the workloads. ``bound`` is a proven bound
+    on the objective: a lower bound, or for throughput an upper bound. ``gap`` is the distance between objective and
+    bound, divided by the objective. Both are None when unknown. Without a plan also ``plan``, ``objective`` and
+    ``report`` are None, and ``reason`` says why. ``replay`` is None when nothing was replayed. ``notes`` are lines that
+    a reader of this result alone should know.
     """
 
     instance: str
@@ -102,11 +102,11 @@ class Result(Shown):
         return f"<Result of {self.instance} by {self.method}: {self.status}, {value}, {bound}>"
 
     def to_frame(self) -> DataFrame:
-        """A pandas frame of one row: the numbers of ``summary``."""
+        """A pandas frame with one row: the numbers of ``summary``."""
         return frame([{name: value for name, value in self.summary().items() if not isinstance(value, (dict, list))}])
 
     def summary(self) -> dict[str, Any]:
-        """The JSON object of ``provision solve --json``, less ``plan_file``."""
+        """The JSON object of ``provision solve --json``, except for ``plan_file``."""
         report = self.report
         return {
             "instance": self.instance,
@@ -133,9 +133,9 @@ class Result(Shown):
 
 
 def relative_gap(objective: float | None, bound: float | None) -> float | None:
-    """Distance between objective and bound as a part of the objective; None when one is unknown.
+    """The distance between objective and bound as a fraction of the objective; None when one of them is unknown.
 
-    What floating-point sums lose is no distance.
+    A distance within the rounding errors of floating-point sums counts as 0.
     """
     if objective is None or bound is None:
         return None

@@ -17,48 +17,50 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 TAIL_LEVELS = tuple(float(level) for level in 1 - np.logspace(0, -4, 121))
-"""Levels of the quantiles that are kept for drawing: 1 - level falls evenly on a logarithmic scale from 1 to 0.0001."""
+"""Levels of the quantiles that are kept for drawing; 1 - level is spaced logarithmically from 1 to 0.0001."""
 
 TARGET = 0.99
-"""A workload keeps its SLO when this part of its requests is answered in time."""
+"""The fraction of its requests that a workload has to answer in time to keep its SLO."""
 
 
 class Failure(Record):
-    """The loss of a GPU of the plan, by its index, ``at_s`` after the begin."""
+    """The loss of a GPU, given by its index in the plan, ``at_s`` seconds after the start."""
 
     gpu: Count
     at_s: NonNegative
 
 
 class SimulationSettings(Record):
-    """What a simulation replays, and how.
+    """The settings of a simulation.
 
     Attributes
     ----------
     seconds, warmup_s
-        Length of the arrivals, and its beginning that latencies and rates leave out (default: a tenth, at most 5 s).
+        Duration of the arrivals, and of the warm-up at their start that latencies and rates leave out (by default a
+        tenth of the duration, at most 5 s).
     seed, replications
-        Of the random numbers, and how often all is replayed with new ones.
+        Seed of the random numbers, and number of replays with different random numbers.
     arrival_cv
-        Coefficient of variation of inter-arrival times: 1 Poisson, 0 constant, else Gamma; None replays the arrivals
+        Coefficient of variation of inter-arrival times: 1 is Poisson, 0 constant, else Gamma; None replays the arrivals
         that the instance states.
     routing
-        How requests are dealt to replicas; None is as the instance states it, and in turns for arrivals that
-        ``arrival_cv`` 0 makes constant, so that they stay constant.
+        How requests are routed to replicas. None means as the instance states it; with ``arrival_cv`` 0 it means round
+        robin, with which the arrivals at replicas are constant too.
     trace
-        CSV file of arrivals (``time_s,workload``) that takes the place of random ones.
+        CSV file of arrivals (``time_s,workload``) that replaces random ones.
     max_delay_ms
-        Longest that the oldest request of a batch waits for more while a process is idle; None is what the policy
-        leaves beside the latency of a full batch with all processes busy, under half_slo of half of the SLO.
+        Longest time that the oldest request of a batch waits for more requests while a process is idle. None means the
+        policy's budget minus the latency of a full batch with all processes busy; under half_slo, half of the SLO minus
+        that latency.
     queue_limit
-        Requests that may wait at a replica; more are dropped.
+        The most requests that may wait at a replica; further ones are dropped.
     service_cv, service_factor
-        Variation of batch times (lognormal) and a factor on all of them: 1.1 asks what comes of a model that is
-        10 % too optimistic.
+        Coefficient of variation of batch times (lognormal), and a factor on all of them: with 1.1 the simulation shows
+        what happens if the performance model is 10 % too optimistic.
     shadow
-        iGniter's standby processes (its section 4.2): more SMs for a workload whose P99 breaks its SLO.
+        Simulate iGniter's standby processes (its section 4.2): a workload whose P99 misses its SLO gets more SMs.
     fail
-        The loss of a GPU.
+        The loss of a GPU, or None.
     """
 
     seconds: Annotated[Positive, Field(le=1e6)] = 60.0
@@ -88,9 +90,10 @@ class SimulationSettings(Record):
 
 
 class Interval(Record):
-    """A quantile: its mean over the replications with requests and, of several, the 95 % confidence interval.
+    """A quantile of latencies: its mean over the replications, and with several its 95 % confidence interval, in ms.
 
-    None stands for a time that never comes: so many requests were dropped, or there were none.
+    Replications without requests are left out. None means that the quantile does not exist, because too many requests
+    were dropped or there were none.
     """
 
     mean_ms: float | None
@@ -99,13 +102,13 @@ class Interval(Record):
 
 
 class SimulatedWorkload(Record):
-    """How the requests of one workload fared.
+    """Latencies and counts of the requests of one workload.
 
-    Percentiles and rates are over the requests that arrive after the warm-up; a dropped one counts as never
-    answered and violates its SLO. The counts are over all requests of all replications: arrived = served + dropped
-    + in_flight at the end. ``utilisation`` is the part of the time that its processes were busy, ``mean_batch`` the
-    requests per batch; ``tail_ms`` are the quantiles at TAIL_LEVELS. ``at_slo`` is the quantile that the SLO is for: at
-    ``percentile``.
+    Percentiles and rates are of the requests that arrive after the warm-up; a dropped request counts as never answered
+    and violates the SLO. The counts are of all requests in all replications: arrived = served + dropped + in_flight at
+    the end. ``utilisation`` is the fraction of the time in which its processes were busy, ``mean_batch`` the mean
+    number of requests in a batch. ``tail_ms`` are the quantiles at TAIL_LEVELS, ``at_slo`` that at ``percentile``, for
+    which the SLO is stated.
     """
 
     workload: Name
@@ -129,13 +132,16 @@ class SimulatedWorkload(Record):
 
     @property
     def ok(self) -> bool:
-        """Whether the percentile is within the SLO; nothing is broken where nothing arrives."""
+        """Whether the percentile is within the SLO; true when no requests arrive."""
         met_ms = self.at_slo.mean_ms
         return not self.offered_rps or (met_ms is not None and met_ms <= self.slo_ms + CLOCK_MS)
 
     @property
     def over_slo(self) -> float:
-        """The percentile over the SLO: at most 1 keeps it; 0 where nothing arrives, infinite where it never comes."""
+        """The percentile divided by the SLO, at most 1 when the SLO is kept.
+
+        It is 0 when no requests arrive, and infinite when the percentile does not exist.
+        """
         if not self.offered_rps:
             return 0.0
         return math.inf if self.at_slo.mean_ms is None else self.at_slo.mean_ms / self.slo_ms
@@ -152,7 +158,7 @@ class SimulatedWorkload(Record):
 
 
 class Switch(Record):
-    """A workload that went over to its standby process: when, and from which SM share to which."""
+    """The switch of a workload to its standby process: when, and from which SM share to which."""
 
     replication: int
     at_s: float
@@ -165,10 +171,9 @@ class Switch(Record):
 class SimulationReport(Shown, Record):
     """Every workload of a simulated plan, and whether all keep their SLOs.
 
-    Of language models ``workloads`` has whole answers; ``tokens`` are their first tokens and times per output token.
-
-    ``workflows`` are timed from the request to the last answer of the last stage. ``notes`` say where the simulation
-    had to assume more than it knew.
+    For language models ``workloads`` has the latencies of whole answers, and ``tokens`` those of first tokens and per
+    output token. ``workflows`` are timed from the request to the last answer of the last stage. ``notes`` say where the
+    simulation had to make assumptions.
     """
 
     instance: Name
@@ -196,22 +201,22 @@ class SimulationReport(Shown, Record):
 
     @property
     def late(self) -> list[str]:
-        """Names of the workloads and workflows whose percentile is over the SLO."""
+        """Names of the workloads and workflows that miss their SLO."""
         return [one.workload for one in self.timed if not one.ok]
 
     @property
     def timed(self) -> tuple[SimulatedWorkload, ...]:
-        """All that is timed against an SLO."""
+        """The latencies of everything that has an SLO: workloads, tokens and workflows."""
         return (*self.workloads, *self.tokens, *self.workflows)
 
     @property
     def worst(self) -> SimulatedWorkload:
-        """The workload, or workflow, whose percentile is the most over its SLO."""
+        """The workload or workflow with the largest ratio of percentile to SLO."""
         return max(self.timed, key=lambda one: one.over_slo)
 
     @property
     def violation_rate(self) -> float:
-        """Part of all requests after the warm-up that are not answered within their SLO."""
+        """The fraction of all requests after the warm-up that are not answered within their SLO."""
         offered_rps = sum(one.offered_rps for one in self.workloads)
         late_rps = sum(one.violation_rate * one.offered_rps for one in self.workloads)
         return late_rps / offered_rps if offered_rps else 0.0

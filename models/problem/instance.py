@@ -30,16 +30,16 @@ FIRST_RULE = "half_slo"
 """The latency rule of files of version 1 that name none."""
 
 FileVersion = Annotated[Literal[1, 2], BeforeValidator(no_flag)]
-"""Versions of instance files; they differ in the latency rule of those that name none."""
+"""Versions of instance files; they differ in the latency rule that applies when a file names none."""
 
 
 class Instance(Shown, Record):
-    """A problem instance, immutable; its performance data is loaded when it is made.
+    """A problem instance, immutable; its performance data is loaded when it is constructed.
 
-    ``objective`` is ``min_cost``, the price of all GPUs per hour (their number when no prices are
-    given), ``min_gpus``, their number whatever they cost, or ``max_throughput``, the requests/s that all replicas on
-    a fixed fleet could carry together (InSS, problem 1). A policy that names no latency rule means ``queueing``; in
-    files of ``version`` 1 it means ``half_slo``, as it did when they were written.
+    ``objective`` is ``min_cost``, the price of all GPUs per hour (their number when no prices are given), ``min_gpus``,
+    the number of GPUs whatever they cost, or ``max_throughput``, the requests/s that all replicas on a fixed fleet
+    could carry together (InSS, problem 1). A policy that names no latency rule means ``queueing``; in files of
+    ``version`` 1 it means ``half_slo``, as it did when they were written.
     """
 
     version: FileVersion
@@ -60,8 +60,7 @@ class Instance(Shown, Record):
     @model_validator(mode="wrap")
     @classmethod
     def _with_pools(cls, given: Any, handler: Callable[[Any], Self]) -> Self:
-        """The instance with language models that ask for two pools made two workloads each; then it is checked again.
-        """
+        """Replace every language model with ``disaggregated`` by two workloads, and validate the result again."""
         found = handler(given)
         workloads, flows = split(found.workloads, found.policy)
         if not flows:
@@ -72,7 +71,7 @@ class Instance(Shown, Record):
     @field_validator("policy")
     @classmethod
     def _as_written(cls, policy: Policy, info: ValidationInfo) -> Policy:
-        """The policy of a file of version 1 with the rule that it had when it was written."""
+        """Give the policy of a file of version 1 the latency rule that was the default when it was written."""
         if info.data.get("version") == 1 and "latency_budget" not in policy.model_fields_set:
             return policy.model_copy(update={"latency_budget": FIRST_RULE})
         return policy
@@ -116,7 +115,7 @@ class Instance(Shown, Record):
         return self
 
     def _refuse_unlike_inss(self) -> None:
-        """How long batches fill is known of single replicas on shared GPUs."""
+        """Refuse full_batches where it is not known how long batches take to fill: it is for InSS's problem alone."""
         field = f"policy.latency_budget: {FULL_BATCHES} is for"
         if self.objective != THROUGHPUT:
             raise ValueError(f"{field} objective {THROUGHPUT}; use half_slo or queueing")
@@ -127,7 +126,7 @@ class Instance(Shown, Record):
                 raise ValueError(f"{field} one replica per workload; give workloads[{index}] max_replicas: 1")
 
     def _check_tokens(self) -> None:
-        """Workloads of tokens have data of kind tokens, and only they have."""
+        """Refuse workloads with ``tokens`` but other data, and workloads without ``tokens`` but data of kind tokens."""
         for index, workload in enumerate(self.workloads):
             kinds = {data.of_tokens for model in workload.models for data in self._data_of(model)}
             if workload.tokens and kinds != {True}:
@@ -142,7 +141,7 @@ class Instance(Shown, Record):
         return [data for (_, name), files in self._performance_by_key.items() for data in files if name == model]
 
     def _refuse_unlike_traffic(self) -> None:
-        """Replicas that share GPUs are planned for one traffic."""
+        """Refuse different traffic of workloads that share GPUs: their replicas are planned for the same traffic."""
         for index, workload in enumerate(self.workloads):
             if self.policy.traffic_of(workload)[:2] != self.policy.traffic_of(self.workloads[0])[:2]:
                 raise ValueError(
@@ -151,7 +150,7 @@ class Instance(Shown, Record):
                 )
 
     def _refuse_unknown_turns(self) -> None:
-        """What is known of turns under random arrivals is about Poisson arrivals and given rates."""
+        """Refuse temporal sharing under random arrivals that are not Poisson, or without given rates."""
         if self.objective == THROUGHPUT:
             raise ValueError(
                 f"policy.latency_budget: {THROUGHPUT} on gpu-lets' turns takes no {self.policy.latency_budget}; use "
@@ -164,7 +163,7 @@ class Instance(Shown, Record):
             )
 
     def _refuse_unknown_survival(self) -> None:
-        """What replicas can carry must be known whatever is routed to their neighbours."""
+        """Refuse ``survive`` where the rate that a replica can carry depends on the rates routed to its neighbours."""
         if self.objective == THROUGHPUT:
             raise ValueError(f"policy.survive: {THROUGHPUT} has no rates to keep beyond the given ones; use min_cost")
         if self.policy.share_slices and not self.policy.rule.random_arrivals:
@@ -188,7 +187,7 @@ class Instance(Shown, Record):
 
     @cached_property
     def _performance_by_key(self) -> dict[tuple[str, str], list[PerformanceFile]]:
-        """Performance data by GPU type and model: of sharing whole GPUs, measured alone, then fitted."""
+        """Performance data by (GPU type, model), in order of precedence: shared GPUs, then measured, then fitted."""
         found: dict[tuple[str, str], list[PerformanceFile]] = {}
         order = sorted(self._fleet_performance, key=lambda one: (one.sharing != "always", not one.measured))
         for data in order:
@@ -216,7 +215,7 @@ class Instance(Shown, Record):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over everything that the answer depends on."""
+        """SHA-256 of everything that the plan depends on."""
         files = "".join(data.digest for data in self.performance)
         rest = self.model_dump_json(exclude={"performance"} | ({"workflows"} if not self.workflows else set()))
         return sha256((rest + files).encode()).hexdigest()
@@ -224,24 +223,25 @@ class Instance(Shown, Record):
     def performance_of(self, gpu: str, model: str, profile: str = WHOLE) -> PerformanceFile | None:
         """The performance data of a model alone on slices of a profile of a GPU type; None when there is none.
 
-        On whole GPUs that is the data that says how they are shared, where there is some, so that no neighbour ever
-        makes a replica faster. Of other data, measurements come before fits.
+        On whole GPUs data that describes their sharing takes precedence, so that no neighbour ever seems to make a
+        replica faster. Otherwise measured data takes precedence over fitted data.
         """
         files = self._performance_by_key.get((gpu, model), ())
         return next((data for data in files if profile == WHOLE or data.sharing != "always"), None)
 
     def points_of(self, data: PerformanceFile, model: str, profile: str) -> OperatingPoints:
-        """How a model runs alone on a slice, as the latency rule judges it.
+        """The operating points of a model alone on a slice, with the times by which the latency rule judges them.
 
-        Where requests arrive at random batches start before they are full: then the longest batch up to each counts.
+        Under random arrivals batches may start before they are full. Then each point has the times of the longest batch
+        up to its own (``longest_points``).
         """
         ways = data.longest_points if self.policy.rule.random_arrivals else data.operating_points
         return ways(model, profile)
 
     def sharing_of(self, gpu: str, models: Sequence[str]) -> PerformanceFile | None:
-        """The performance data that describes these models on one slice together; None when there is none.
+        """The performance data that describes these models together on one slice; None when there is none.
 
-        Closed networks describe it where the policy lets workloads share slices, data of shared GPUs always.
+        Data of shared GPUs always describes it, closed networks when the policy lets workloads share slices.
         """
         files = self.sharing_files(gpu)
         return next((data for data in files if all(model in data.models for model in models)), None)
@@ -251,26 +251,30 @@ class Instance(Shown, Record):
         return [data for data in self.performance if data.gpu == gpu and self._lets_share(data)]
 
     def _lets_share(self, data: PerformanceFile) -> bool:
-        """Whether performance data describes slices that workloads may share under the policy."""
+        """Whether performance data describes shared slices, and the policy permits them."""
         return data.sharing == "always" or (data.sharing == "if_allowed" and self.policy.share_slices)
 
     def workflow_slo_ms(self, workflow: Workflow) -> float:
-        """Longest time from a workflow's request to its last answer, in ms: the sum of SLOs on its longest path."""
+        """The SLO of a workflow in ms, from the request to the last answer: the largest sum of SLOs along a path."""
         return workflow.longest({name: self.workload[name].slo_ms for name in workflow.workloads})
 
     def model_of(self, replica: Replica) -> str:
-        """The name of the model that a replica of a plan runs; its workload must be one of these."""
+        """The name of the model that a replica of a plan runs; its workload must be in the instance."""
         return replica.model or self.workload[replica.workload].model
 
     def budget_ms(self, workload: Workload) -> float:
-        """Longest latency allowed for a workload, in ms: of a batch, under ``queueing`` or with tokens of a request."""
+        """The longest latency allowed for a workload, in ms.
+
+        It limits the latency of a request under rules for random arrivals and for language models, else that of a
+        batch.
+        """
         if workload.tokens:
             return self.policy.limits_of(workload).e2e_ms
         return workload.slo_ms * self.policy.part_of_slo
 
     @property
     def random_arrivals(self) -> bool:
-        """Whether plans keep all SLOs under random arrivals; those of language models always do."""
+        """Whether plans must keep all SLOs under random arrivals; plans for language models alone always do."""
         return self.policy.rule.random_arrivals or all(workload.tokens for workload in self.workloads)
 
     @property
@@ -285,7 +289,7 @@ class Instance(Shown, Record):
             burst=max(one.burst for one in several), most_batch=min(limits, default=None)))
 
     def planned_rps(self, workload: Workload) -> float:
-        """Rate to provide for a workload, headroom included, in requests/s."""
+        """The rate to plan for, headroom included, in requests/s."""
         return self.policy.planned_rps(workload.rate_rps)
 
     def plan_of(self, method: str, gpus: Iterable[PlannedGpu]) -> Plan:
@@ -293,7 +297,7 @@ class Instance(Shown, Record):
         return Plan(version=1, instance=self.name, digest=self.digest, method=method, gpus=tuple(gpus))
 
     def adopted(self, plan: Plan) -> Plan:
-        """A plan of a narrower instance, or of one with another objective, as one of this instance."""
+        """A plan for this instance from one for an instance with fewer choices or another objective."""
         return plan.model_copy(update={"digest": self.digest})
 
     def replace(self, **changes: Any) -> "Instance":
@@ -306,7 +310,7 @@ class Instance(Shown, Record):
 
 
 def _refuse_unlike(fleet: Iterable[FleetEntry]) -> None:
-    """Entries of one GPU type may differ in price and count alone."""
+    """Refuse fleet entries of one GPU type that differ in more than price and count."""
     first: dict[tuple[str, bool], bool] = {}
     for index, entry in enumerate(fleet):
         if first.setdefault((entry.gpu, entry.partitioned), entry.mps) != entry.mps:
@@ -314,14 +318,14 @@ def _refuse_unlike(fleet: Iterable[FleetEntry]) -> None:
 
 
 def _refuse_unfixed(fleet: Iterable[FleetEntry]) -> None:
-    """The most throughput is that of a fixed fleet."""
+    """Refuse the objective of most throughput for a fleet without counts."""
     for index, entry in enumerate(fleet):
         if entry.count is None:
             raise ValueError(f"fleet[{index}].count: {THROUGHPUT} needs a fixed fleet; say how many {entry.gpu} it has")
 
 
 def _refuse_twice(field: str, key: str, values: Iterable[str | tuple[Any, ...]]) -> None:
-    """Refuse a value that stands twice; of a tuple the first part is shown."""
+    """Refuse a value that occurs twice; the message shows the first element of a tuple."""
     seen = set()
     for index, value in enumerate(values):
         if value in seen:

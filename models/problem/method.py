@@ -1,4 +1,4 @@
-"""What a method is: an entry function, a name, and what it can do, as data."""
+"""Methods: an entry function, a name, and the features of instances that it can handle."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
 
 class Feature(NamedTuple):
-    """What an instance may ask of a method: how to say it, and whether an instance asks for it."""
+    """A feature of instances that not every method can handle: its description, and whether an instance has it."""
 
     what: str
     asked: Callable[[Instance], bool]
@@ -25,7 +25,7 @@ def _files(instance: Instance) -> list[PerformanceFile]:
 
 
 def _shares(feature: str, random: bool = False) -> Callable[[Instance], bool]:
-    """Tells whether data of this feature describes shared GPUs of the fleet; where ``random``, under such arrivals."""
+    """A test whether an instance has data of shared GPUs with this feature; with ``random``, under random arrivals."""
     def asked(instance: Instance) -> bool:
         if random and not instance.policy.rule.random_arrivals:
             return False
@@ -72,13 +72,13 @@ FEATURES = {
     "isolated_data": Feature(
         "performance data other than one file that tells how all models interfere (igniter, gpulets)", _isolated_data),
 }
-"""What an instance may ask of a method."""
+"""All features, by the key that methods declare."""
 
 ISOLATED = frozenset({
     "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
     "max_share_per_gpu", "variants", "isolated_data",
 })
-"""What methods can do that give every replica a slice of its own."""
+"""The features that methods handle which give every replica its own slice."""
 
 REMEDIES = (
     ("survive", "auto"),
@@ -96,15 +96,17 @@ REMEDIES = (
     ("gpulets", "auto, master or gpulets"),
     ("max_replicas", "partition-counts"),
 )
-"""Methods that can do what few can; the first feature counts."""
+"""For features that few methods handle, the methods to suggest; of several features an instance has, the first
+counts."""
 
 ONE_REPLICA = frozenset(
     {"several_gpu_types", "limited_counts", "without_mig", "interference", "random_interference", "max_replicas",
      "max_throughput", "variants", "full_batches"}
 )
-"""What methods under interference take, which give every workload one replica where that is asked for.
+"""The features that methods under interference handle which can give every workload a single replica.
 
-For most throughput they do not under random arrivals, nor with variants: there each replica has a GPU of its own.
+For the most throughput they do so only under half_slo or full_batches and without variants; otherwise they give each
+replica its own GPU.
 """
 
 
@@ -112,10 +114,10 @@ For most throughput they do not under random arrivals, nor with variants: there 
 class Method:
     """A way to turn an instance into a plan.
 
-    ``run(instance, search)`` returns an Outcome. ``features`` are those keys of FEATURES that it can
-    handle; ``parameters`` its own parameters with their defaults. ``compiled`` says that under interference it runs
-    kernels which are compiled when they are first called; ``rehearse`` calls them on a small instance, for
-    some seconds at most, and is by default a short run.
+    ``run(instance, search)`` returns an Outcome. ``features`` are the keys of FEATURES that the method can handle,
+    ``parameters`` its own parameters with their defaults. ``exact`` says that it can prove plans optimal. ``compiled``
+    says that under interference it calls compiled kernels; ``rehearse(instance, seconds)`` calls all of them on a small
+    instance, so that they are compiled ahead, and is by default a short run.
     """
 
     name: str
@@ -129,12 +131,12 @@ class Method:
     rehearse: Callable[[Instance, float], None] | None = None
 
     def check(self, instance: Instance) -> None:
-        """Refuse an instance that needs what this method cannot do.
+        """Refuse an instance with a feature that this method cannot handle.
 
         Raises
         ------
         UnsupportedError
-            Naming the feature and the remedy.
+            The message names the feature and the remedy.
         """
         asked = needs(instance)
         missing = sorted(asked - self.features)
@@ -146,7 +148,7 @@ class Method:
 
 
 def needs(instance: Instance) -> set[str]:
-    """The features that an instance asks for."""
+    """The keys of the features that an instance has."""
     asked = {name for name, feature in FEATURES.items() if feature.asked(instance)}
     placed_alone = "max_throughput" in asked and ("variants" in asked or instance.policy.rule.random_arrivals)
     return asked - {"max_replicas"} if asked <= ONE_REPLICA and not placed_alone else asked

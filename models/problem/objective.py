@@ -1,4 +1,4 @@
-"""Objectives: what a plan is worth, what a GPU adds to that, which of two values is better, and what proves one."""
+"""Objectives: the value of a plan, what a GPU adds to it, which of two values is better, and what proves a value."""
 
 import math
 from collections.abc import Sequence
@@ -17,18 +17,18 @@ REQUESTS = "requests/s"
 
 @dataclass(frozen=True)
 class Objective:
-    """What the plans of an instance are compared by.
+    """By what the plans of an instance are compared: base of all objectives.
 
     Attributes
     ----------
     sense
-        1 where less is better, -1 where more is.
+        1 if smaller values are better, -1 if larger ones are.
     unit
-        What the objective counts.
+        The unit of values.
     margin
-        How far a value may be from a bound, as a part of the bound, and still be proven the best.
+        How far a value may be from a bound, as a fraction of the bound, and still be proven optimal.
     counts_capacity
-        Whether replicas count with what they could carry, all at once, rather than with what they are routed.
+        Whether the value counts the rates that all replicas could carry at the same time, not those routed to them.
     """
 
     instance: Instance
@@ -38,16 +38,16 @@ class Objective:
     counts_capacity: ClassVar[bool] = False
 
     def weight(self, entry: FleetEntry) -> float:
-        """What one GPU of a fleet entry, or one node, adds to a plan's value: by default how many GPUs it has."""
+        """What one GPU or node of a fleet entry adds to a plan's value; by default its number of GPUs."""
         return float(entry.type.gpus)
 
     def value(self, plan: Plan) -> float:
-        """The value of a plan: by default the weight of its GPUs, infinite where one is not in the fleet."""
+        """The value of a plan; by default the sum of its GPUs' weights, infinite if one is not in the fleet."""
         weights = [*map(self.weight, self.instance.fleet), math.inf]
         return math.fsum(weights[entry] for entry in self.entries_of(plan))
 
     def loss(self, value: float) -> float:
-        """A value of the objective, or a bound on it, with the sign that makes less better."""
+        """A value of the objective, or a bound on it, with the sign changed if needed so that smaller is better."""
         return self.sense * value
 
     def better(self, one: float | None, other: float | None) -> bool:
@@ -59,15 +59,16 @@ class Objective:
         return one is not None and (other is None or self.loss(one) > self.loss(other))
 
     def proved(self, value: float | None, bound: float | None) -> bool:
-        """Whether a bound proves that no value is better than this one."""
+        """Whether a bound proves that no value is better than ``value``."""
         if value is None or bound is None:
             return False
         return self.loss(value) <= self.loss(bound) + self.margin * abs(bound)
 
     def entries_of(self, plan: Plan) -> list[int]:
-        """(GPUs,) the index of the fleet entry of every GPU of a plan; -1 for a GPU type that the fleet lacks.
+        """The index of the fleet entry of every GPU of a plan, (GPUs,); -1 for a GPU type that the fleet lacks.
 
-        Of several entries of one type the cheapest is used up first; GPUs beyond all counts belong to the dearest.
+        Of several entries of one type the cheapest is used up first. GPUs beyond all counts belong to the most
+        expensive.
         """
         fleet = self.instance.fleet
         tiers: dict[tuple[str, bool], list[int]] = {}
@@ -103,12 +104,12 @@ class MostThroughput(Objective):
     counts_capacity = True
 
     def value(self, plan: Plan) -> float:
-        """Requests/s that the replicas of a plan can carry, all at once."""
+        """The requests/s that all replicas of a plan can carry at the same time."""
         return throughput_rps(self.instance, plan)
 
 
 def objective_of(instance: Instance) -> Objective:
-    """The Objective of an instance; the least cost of a fleet without prices is the fewest GPUs."""
+    """The Objective of an instance; for a fleet without prices least cost means fewest GPUs."""
     if instance.objective == THROUGHPUT:
         return MostThroughput(instance)
     priced = instance.objective == "min_cost" and instance.fleet[0].price_per_hour is not None
@@ -116,9 +117,9 @@ def objective_of(instance: Instance) -> Objective:
 
 
 def _taken(tiers: Sequence[int], left: list[int | None]) -> int:
-    """Take a GPU from the first of some fleet entries that has one left, else from the last; returns the entry.
+    """Take a GPU from the first fleet entry of ``tiers`` that has one left, else from the last; return the entry.
 
-    ``left`` counts the GPUs that each fleet entry has left, None for as many as needed; it is updated.
+    ``left`` has the number of GPUs that are left of each fleet entry, None for any number; it is updated.
     """
     for index in tiers:
         count = left[index]

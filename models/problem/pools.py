@@ -1,12 +1,12 @@
-"""Language models with pools of their own for prompts and for what follows: two workloads, a workflow of two stages.
+"""Splits a language model into a prefill and a decode workload, which form a workflow of two stages.
 
-Replicas of the prefill pool compute prompts and give first tokens; those of the decode pool get the KV caches and give
-the rest (Splitwise, Patel et al., ISCA 2024; DistServe, Zhong et al., OSDI 2024). The first token counts as given when
-the KV cache has arrived, so that the time of a whole answer is the sum of both stages'.
+Replicas of the prefill pool compute prompts and give first tokens. Those of the decode pool receive the KV caches and
+give all further tokens (Splitwise, Patel et al., ISCA 2024; DistServe, Zhong et al., OSDI 2024). The first token counts
+as given when the KV cache has arrived, so that the time of a whole answer is the sum of the times of both stages.
 
-The prefill stage keeps the limit on the first token, the decode stage that on further ones. What a limit on whole
-answers leaves beside the first token is for decoding; where it is less than the other two limits allow, each stage may
-be late with half of the requests only, so that no more are late in one of them (Boole's inequality).
+The prefill stage keeps the limit on the first token, the decode stage the limit on further tokens. A limit on whole
+answers leaves the decode stage the time after the first token. If that is less than the other two limits allow, only
+half as many requests may be late in each stage, so that together no more are late than allowed (Boole's inequality).
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ ONE = Lengths(mean=1.0)
 
 
 def split(workloads: Sequence[Workload], policy: Policy) -> tuple[list[Workload], list[Workflow]]:
-    """Workloads with those that ask for pools made two, and their workflows.
+    """Split every workload that asks for two pools; returns all workloads, and the workflows of the split ones.
 
-    The first stage stands where the workload stood, second stages at the end, so that others keep their places.
+    The prefill workload takes the place of the workload in the list. Decode workloads are appended, so that the indices
+    of other workloads do not change.
     """
     first: list[Workload] = []
     second: list[Workload] = []
@@ -50,12 +51,12 @@ def split(workloads: Sequence[Workload], policy: Policy) -> tuple[list[Workload]
 
 
 def check_workflows(workflows: Sequence[Workflow], workload: Mapping[str, Workload]) -> None:
-    """Workflows have stages of workloads that exist, by name, each in one stage; language models have pools for stages.
+    """Check that the workloads of workflows exist, that each is in one stage, and that language models are pools.
 
     Raises
     ------
     ValueError
-        Naming the workload or workflow.
+        The message names the workload or workflow.
     """
     for name, stages in Counter(name for one in workflows for name in one.workloads).items():
         if name not in workload:
@@ -70,14 +71,14 @@ def check_workflows(workflows: Sequence[Workflow], workload: Mapping[str, Worklo
 
 
 def _one_after_another(flow: Workflow, workload: Mapping[str, Workload]) -> bool:
-    """Whether a workflow is a prefill and a decode stage for the same requests."""
+    """Whether a workflow is a prefill stage followed by a decode stage for the same requests."""
     tokens = [workload[name].tokens for name in flow.order]
     alike = len({one.input for one in tokens if one}) == 1
     return [one and one.pool for one in tokens] == [PREFILL, DECODE] and alike and flow.graph.size() == 1
 
 
 def _stages(whole: Workload, percentile: float) -> tuple[Workload, Workload]:
-    """The workloads of prompts and of further tokens."""
+    """The prefill and the decode workload of a language model."""
     tokens, slo = whole.tokens, whole.slo
     assert tokens and tokens.disaggregated and slo and slo.ttft_ms and slo.tpot_ms
     if whole.slo_ms < longest_ms(slo.ttft_ms, slo.tpot_ms, tokens.output.most) * (1 - TOLERANCE):
@@ -93,7 +94,7 @@ def _stages(whole: Workload, percentile: float) -> tuple[Workload, Workload]:
 
 
 def _shared(whole: Workload, percentile: float) -> float:
-    """The percentile of each of two stages of which together no more requests are late."""
+    """The percentile that each of two stages has to keep so that both together keep ``percentile``."""
     found = (100 + percentile) / 2
     if found > MOST_PERCENTILE:
         raise ValueError(f"workloads: {whole.name}: two pools share an e2e_ms up to percentile "

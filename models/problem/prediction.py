@@ -1,6 +1,6 @@
-"""What the replicas on one slice of a plan do, one by one, by the performance data of the instance.
+"""Predictions for the replicas on one slice of a plan, from the performance data of the instance.
 
-The verifier uses these functions; methods search arrays instead, and tests compare the two.
+The verifier uses these functions. Methods search arrays of operating points instead, and tests compare the two.
 """
 
 import math
@@ -22,7 +22,7 @@ def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction
     Parameters
     ----------
     instance
-        Its workloads and performance data.
+        The instance, with its workloads and performance data.
     gpu
         Name of the GPU type.
     piece
@@ -31,7 +31,7 @@ def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction
     Returns
     -------
     list of Prediction
-        In the order of the replicas; None where a workload is unknown or no data describes the case.
+        In the order of the replicas; None when a workload is unknown or no data describes the case.
     """
     members = slice_members(instance, piece)
     if members is None:
@@ -45,15 +45,15 @@ def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction
 
 
 def performance_beside(instance: Instance, gpu: str, profile: str, models: Sequence[str]) -> PerformanceFile | None:
-    """The performance data of replicas of these models on one slice, alone or together; None when there is none."""
+    """The performance data for replicas of these models on one slice, alone or together; None when there is none."""
     return instance.performance_of(gpu, models[0], profile) if len(models) == 1 else instance.sharing_of(gpu, models)
 
 
 def throughput_rps(instance: Instance, plan: Plan) -> float:
-    """Requests/s that all replicas of a plan together can serve; replicas that no data describes count as 0.
+    """The requests/s that all replicas of a plan together can serve; replicas that no data describes count as 0.
 
-    Under a rule for random arrivals, and of language models, these are the highest rates at which they keep their SLOs.
-    Replicas that share a slice count as busy, all of them at once.
+    Under a rule for random arrivals, and for language models, the rate of a replica is the highest at which it keeps
+    its SLO. Replicas that share a slice are all busy at the same time.
     """
     instance = as_deployed(instance, plan)
     return math.fsum(
@@ -90,7 +90,7 @@ def tokens_rps(instance: Instance, gpu: str, piece: Slice) -> float:
 def engine_rps(
     instance: Instance, data: TokenModels, workload: Workload, model: str, profile: str, sequences: int
 ) -> float:
-    """The highest rate at which an engine with so many sequences at a time keeps a workload's limits, in requests/s."""
+    """The highest rate at which an engine with ``sequences`` at a time keeps a workload's limits, in requests/s."""
     from provision.models.performance.tokens.operating import costs_of, highest_rate_rps, part_of
 
     tokens, policy = workload.tokens, instance.policy
@@ -104,15 +104,15 @@ def engine_rps(
 
 
 def task_p99_ms(policy: Policy, workload: Workload, replica: Replica, found: Prediction) -> float | None:
-    """The percentile of requests' latency at a Replica with this Prediction, in ms; None unless the rule tells it."""
+    """The percentile of the latency of requests at a replica with this Prediction, in ms; None if the rule has none."""
     delay_ms = policy.queue_delay_ms(workload.slo_ms, found.latency_ms)
     return policy.rule_for(workload).tail_ms(replica.batch, replica.processes, found, replica.rate_rps, delay_ms)
 
 
 def batch_delay_ms(policy: Policy, workload: Workload, piece: Slice, replica: Replica, latency_ms: float) -> float:
-    """Longest time, in ms, that a replica of a workload on a slice should wait for its batch to fill.
+    """The longest time, in ms, that a replica of a workload on a slice should wait for its batch to fill.
 
-    Under a rule for random arrivals those that take turns do not wait: others are served meanwhile.
+    It is 0 for replicas that take turns under a rule for random arrivals, since others are served in between.
     """
     if policy.rule.random_arrivals:
         return 0.0 if replica.turn is not None else policy.queue_delay_ms(workload.slo_ms, latency_ms)
@@ -124,10 +124,10 @@ def batch_delay_ms(policy: Policy, workload: Workload, piece: Slice, replica: Re
 def slice_members(instance: Instance, piece: Slice) -> tuple[Member, ...] | None:
     """The replicas of a slice as performance models see them; None when a workload is unknown.
 
-    A replica that is alone on its slice is judged as if all its processes were busy, so its rate is given as 0, and
-    it does not matter how long its batches wait to fill: replicas that run alike are alike. Where
-    throughput is the objective so are all that share a slice, whose rates are then endless: else each could carry more
-    while the others idle than all carry together.
+    A replica that is alone on its slice is predicted with all its processes busy. Its rate and waiting time do not
+    matter and are left out, so that replicas with the same operating point are equal Members. When throughput is the
+    objective, replicas that share a slice are predicted with all of them busy, by an infinite rate. With their routed
+    rates each could seem to carry a rate that it carries only while the others idle.
     """
     if any(replica.workload not in instance.workload for replica in piece.replicas):
         return None

@@ -1,6 +1,7 @@
-"""A search: its clock, seed and parameters, what it tells on the way, its best plan and bound, and how it ended.
+"""A search: its clock, seed and parameters, the progress that it reports, its best plan and bound, and its outcome.
 
-Only this module reads the clock for what plans. Methods ask the Search; what they call gets a Deadline.
+Only this module reads the clock for planning. Methods ask the Search for the time left, and give a Deadline to what
+they call.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 LEAST, MOST = 1e-6, 1e6
-"""Numeric parameters lie between these."""
+"""The range of numeric parameters of methods."""
 REPLICA_S = 5e-5
-"""About how long it takes to write down a replica of a plan, and as long to check it, in seconds."""
+"""About how long it takes to build one replica of a Plan, in seconds; to verify it takes as long again."""
 
 Number = TypeVar("Number", int, float)
 Status = Literal["optimal", "feasible", "refuted", "infeasible", "unknown"]
@@ -29,7 +30,8 @@ Termination = Literal["proved", "completed", "time_limit", "stopped"]
 class Incumbent:
     """What a running search knows so far: the objective of its best plan, a proven bound, and the plan.
 
-    Each is None where there is none yet. ``plan`` is None too where a method has not written its best plan down.
+    Each is None as long as it is unknown. ``plan`` is also None when a method has not yet built the Plan of its best
+    objective.
     """
 
     objective: float | None
@@ -38,7 +40,7 @@ class Incumbent:
 
 
 class Stopped(KeyboardInterrupt):
-    """What was told of an incumbent raised an exception, which is the cause: the search ends with its best plan."""
+    """Raised when ``report`` raised an exception, which is the cause: the search ends with its best plan."""
 
 
 class Deadline:
@@ -47,7 +49,7 @@ class Deadline:
     Parameters
     ----------
     seconds
-        From now until then; ``at`` is the moment by ``time.perf_counter()``.
+        Seconds from now until that moment; ``at`` is the moment by ``time.perf_counter()``.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -55,7 +57,7 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Seconds until then, at least 0."""
+        """Seconds until the moment, at least 0."""
         return max(0.0, self.at - perf_counter())
 
     @property
@@ -82,17 +84,17 @@ class Stopwatch:
         return perf_counter() - self._started
 
     def skip(self, seconds: float) -> None:
-        """Do not count so many of the seconds."""
+        """Leave a number of seconds out of the count."""
         self._started += seconds
 
 
 @dataclass(frozen=True)
 class Search:
-    """How long and how to search.
+    """The settings of a search: its time limit, its seed and the parameters of the method.
 
-    ``report`` is called with an Incumbent whenever something improves. ``start`` is a plan of the instance that holds,
-    to begin with, or None; ``bound`` is a proven bound on its objective, or None. ``started`` is the moment from which
-    the time limit and the elapsed seconds count.
+    ``report`` is called with an Incumbent whenever the plan or the bound improves. ``start`` is a valid plan of the
+    instance from which the search may begin, or None. ``bound`` is a bound on the objective that is already proven, or
+    None. ``started`` is the moment, by ``time.perf_counter()``, from which the time limit counts.
     """
 
     time_limit_s: float = 60.0
@@ -114,29 +116,32 @@ class Search:
         return perf_counter() - self.started
 
     def until(self, share: float = 1.0) -> Deadline:
-        """The moment at which a share of the time left is over."""
+        """The Deadline at which the fraction ``share`` of the time left is over."""
         return Deadline(self.left_s * share)
 
     def anew(self, **changes: Any) -> Search:
-        """A copy with some fields replaced, whose time begins to count now."""
+        """A copy with some fields replaced, whose time starts now."""
         return replace(self, started=perf_counter(), **changes)
 
     def later(self, seconds: float) -> Search:
-        """A copy whose time began so many seconds later: they do not count."""
+        """A copy whose time started ``seconds`` later, so that these do not count."""
         return replace(self, started=self.started + seconds)
 
     def apart(self, share: float, **parameters: str) -> Search:
-        """A search of another instance in a part of the time left, with no plan or bound yet; nothing of it is told."""
+        """A search for another instance, in the fraction ``share`` of the time left.
+
+        It starts without plan and bound, and reports nothing.
+        """
         return self.anew(time_limit_s=self.left_s * share, parameters={**self.parameters, **parameters},
                          report=lambda incumbent: None, start=None, bound=None)
 
     def positive(self, name: str, kind: type[Number]) -> Number:
-        """A parameter of the method as an int or a float (``kind``), above 0 and of sensible size.
+        """A parameter of the method as an int or a float (``kind``), above 0 and at most MOST.
 
         Raises
         ------
         InputError
-            If it is none.
+            If it is not such a number.
         """
         given = self.parameters[name]
         try:
@@ -153,11 +158,10 @@ class Search:
 class Outcome:
     """What a method found.
 
-    ``termination`` says why it stopped: proved, completed (a heuristic's end), time_limit or stopped. ``bound`` is
-    proven or None. ``reason`` names, for an infeasible or unknown outcome, what stands in the way and what would work.
-    A plan beside ``unknown`` is one that by the method's own account breaks SLOs. ``build_seconds`` is how long it took
-    to build the model, where there is one; ``solve_seconds`` the rest, which whoever ran the method counts where it is
-    None.
+    ``termination`` says why it stopped: proved, completed (a heuristic is done), time_limit or stopped. ``bound`` is
+    proven, or None. For an infeasible or unknown outcome ``reason`` says what stands in the way and what would work.
+    With status ``unknown`` a plan may be present that, as the method itself says, breaks SLOs. ``build_seconds`` is the
+    time to build the model, if there is one, and ``solve_seconds`` the rest; if it is None the caller measures it.
     """
 
     status: Status
@@ -170,14 +174,14 @@ class Outcome:
 
 
 class Progress:
-    """The best plan and the best bound that a search knows on an instance; what improves is told.
+    """The best plan and the best bound of a search; every improvement is reported.
 
     Parameters
     ----------
     instance
         The problem.
     search
-        Whose ``report`` is called; its ``start`` and ``bound`` are the first.
+        The Search, whose ``report`` is called; its ``start`` and ``bound`` are the first plan and bound.
     """
 
     def __init__(self, instance: Instance, search: Search) -> None:
@@ -192,7 +196,7 @@ class Progress:
 
     @property
     def writing_s(self) -> float:
-        """About how long it takes to write down a plan as large as the best one, and as long to check it."""
+        """About how long it takes to build and verify a plan as large as the best one, in seconds."""
         return 0.0 if self.plan is None else REPLICA_S * sum(len(gpu.slices) for gpu in self.plan.gpus)
 
     @property
@@ -201,7 +205,7 @@ class Progress:
         return self.plan is not None and objective_of(self.instance).proved(self.value, self.bound)
 
     def offer(self, plan: Plan | None) -> bool:
-        """Keep a plan that is better; returns whether it is."""
+        """Keep a plan if it is better than the best so far; returns whether it is."""
         better = plan is not None and objective_of(self.instance).better(
             objective_of(self.instance).value(plan), self.value
         )
@@ -211,7 +215,7 @@ class Progress:
         return better
 
     def prove(self, bound: float | None) -> bool:
-        """Keep a bound that is tighter; returns whether it is."""
+        """Keep a bound if it is tighter than the tightest so far; returns whether it is."""
         tighter = objective_of(self.instance).tighter(bound, self.bound)
         if tighter:
             self.bound = bound
@@ -219,11 +223,11 @@ class Progress:
         return tighter
 
     def tell(self) -> None:
-        """Report the best so far."""
+        """Report the best plan and bound so far."""
         self.search.report(Incumbent(self.value, self.bound, self.plan))
 
     def outcome(self, termination: Termination, reason: str = "", build_seconds: float = 0.0) -> Outcome:
-        """How the search ended; ``reason`` counts where there is no plan."""
+        """The Outcome of the search; ``reason`` is used when there is no plan."""
         status: Status = "optimal" if self.proved else "feasible" if self.plan is not None else "unknown"
         spent = self.search.elapsed_s - build_seconds
         return Outcome(status, "proved" if self.proved else termination, self.plan, self.bound,

@@ -1,4 +1,4 @@
-"""Workflows: applications whose requests pass through several workloads, as graphs without circles."""
+"""Workflows: applications whose requests pass through several workloads, as directed acyclic graphs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class Workflow(Record):
     """An application of several models: every request passes through all its workloads.
 
-    Given as ``stages``, one after another: all workloads of a stage serve the request at the same time, and the stage
-    ends with the last of their answers. Or as ``edges``, pairs of workloads: the second serves a request when it has
-    the answers of all workloads from which an edge leads to it. Edges lead in no circle.
+    It is given by ``stages`` or by ``edges``. Stages follow one another: all workloads of a stage serve the request at
+    the same time, and the stage ends with the last of their answers. An edge is a pair of workloads: the second serves
+    a request when all workloads with an edge to it have answered. Edges form no cycle.
 
-    The SLOs of the workloads split the time of the whole: the SLO of the workflow is the sum of the SLOs on its longest
-    path. ``percentile`` of its requests are to be answered within that.
+    The SLO of the workflow is the largest sum of its workloads' SLOs along a path. ``percentile`` percent of its
+    requests must be answered within it.
     """
 
     name: Name
@@ -47,12 +47,12 @@ class Workflow(Record):
 
     @property
     def workloads(self) -> list[str]:
-        """Names of all its workloads, once for every stage that they stand in."""
+        """Names of all its workloads; a workload in several stages is listed once for each."""
         return [*chain(*self.stages), *dict.fromkeys(chain(*self.edges))]
 
     @cached_property
     def graph(self) -> DiGraph:
-        """The names of its workloads, each with an edge to whichever needs its answer first."""
+        """The graph of its workloads' names; an edge leads to a workload that needs the answer of the other first."""
         import networkx as nx
 
         graph = nx.DiGraph()
@@ -64,13 +64,13 @@ class Workflow(Record):
 
     @cached_property
     def order(self) -> list[str]:
-        """The names of its workloads, none before one whose answer it needs."""
+        """The names of its workloads in topological order: each after those whose answers it needs."""
         import networkx as nx
 
         return list(nx.topological_sort(self.graph))
 
     def longest(self, times: Mapping[str, float]) -> float:
-        """The sum of the times of workloads, by name, on the path where it is greatest."""
+        """The largest sum of ``times``, by workload, along a path."""
         ends: dict[str, float] = {}
         for name in self.order:
             ends[name] = times[name] + max((ends[one] for one in self.graph.predecessors(name)), default=0.0)

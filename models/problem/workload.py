@@ -1,4 +1,4 @@
-"""What is served, on what, under which rules: workloads, fleet and policy."""
+"""Workloads, fleet entries and the policy."""
 
 import math
 from typing import Annotated, Any, Literal, Self
@@ -37,9 +37,11 @@ from provision.models.traffic.rule import LatencyRule, Traffic
 
 MOST_HEADROOM = 10
 UNTOLD_MS = 1.0
-"""Stands for the limit of whole answers beside tokens or limits that are refused, so that these alone are named."""
+"""Placeholder for the limit on whole answers when tokens or their limits are invalid, so that only these are
+reported."""
 LEAST_RPS = 1e-9
-"""The smallest rate above 0, in requests/s: one request in thirty years. Smaller rates only cost solvers precision."""
+"""The smallest rate above 0, in requests/s: one request in thirty years. Smaller rates would only harm the precision of
+solvers."""
 
 
 PRICE = {"type": "string", "description": "PROVIDER or PROVIDER.TIER of the shipped table, in place of price_per_hour"}
@@ -50,12 +52,12 @@ def _not_given(value: object) -> bool:
 
 
 def _with_price(schema: dict[str, Any]) -> None:
-    """Add to a fleet entry's JSON Schema the field that a list price takes the place of."""
+    """Add the field ``price``, which stands for a list price, to the JSON Schema of a fleet entry."""
     schema["properties"]["price"] = PRICE
 
 
 def _tokens_for_slo(schema: dict[str, Any]) -> None:
-    """Let a workload's JSON Schema take limits of tokens in place of ``slo_ms``."""
+    """Make a workload's JSON Schema accept ``slo`` in place of ``slo_ms``."""
     schema["required"].remove("slo_ms")
     schema["anyOf"] = [{"required": ["slo_ms"]}, {"required": ["slo", "tokens"]}]
 
@@ -78,14 +80,15 @@ class Stage(Record):
 class Workload(Record):
     """One served DNN model with its SLO and request rate.
 
-    ``variants`` name further ways to run it (another precision, other kernels), each with performance data under its
-    name; every replica runs one of them or ``model``. ``min_replicas`` and ``max_replicas`` bound the number of its
-    replicas (iGniter and its like know one replica per workload), ``max_share_per_gpu`` the largest part of its planned
-    rate that may be routed to one GPU, so that losing a GPU loses no more. ``arrivals``, ``routing`` and ``percentile``
-    are those of the policy where they are not given.
+    ``variants`` name further ways to run the model (another precision, other kernels), each with performance data under
+    its name; every replica runs one of them or ``model``. ``min_replicas`` and ``max_replicas`` bound the number of its
+    replicas (systems such as iGniter have one replica per workload). ``max_share_per_gpu`` is the largest fraction of
+    its planned rate that may be routed to one GPU, so that losing a GPU loses no more. ``arrivals``, ``routing`` and
+    ``percentile`` override those of the policy.
 
-    A language model has ``tokens``, and an ``slo`` of tokens in place of ``slo_ms`` or beside it: ``slo_ms`` is then
-    the limit of the whole answer, by default what ``ttft_ms`` and ``tpot_ms`` leave the longest.
+    A language model has ``tokens``, and limits on them in ``slo`` instead of ``slo_ms`` or in addition to it.
+    ``slo_ms`` is then the limit on the whole answer, by default the longest time of an answer that ``ttft_ms`` and
+    ``tpot_ms`` allow.
     """
 
     model_config = ConfigDict(json_schema_extra=_tokens_for_slo)
@@ -108,12 +111,12 @@ class Workload(Record):
 
     @property
     def limits(self) -> Limits:
-        """What the tokens of its requests must keep; its percentile is not in there."""
+        """The limits on the tokens of its requests, without its percentile."""
         asked = self.slo or TokenSlo(e2e_ms=self.slo_ms)
         return Limits(asked.ttft_ms or math.inf, asked.tpot_ms or math.inf, self.slo_ms)
 
     def with_slo(self, factor: float) -> dict[str, Any]:
-        """Its fields with all times of its SLO by a factor."""
+        """Its fields with all times of its SLO multiplied by a factor."""
         asked = self.model_dump(include={"slo_ms", "slo"})
         times = {name: value * (factor if name.endswith("_ms") else 1) for name, value in asked.get("slo", {}).items()}
         return self.model_dump() | {"slo_ms": self.slo_ms * factor} | ({"slo": times} if times else {})
@@ -130,7 +133,7 @@ class Workload(Record):
     @model_validator(mode="before")
     @classmethod
     def _whole_answer(cls, given: Any) -> Any:
-        """The limit of the whole answer, where limits of tokens stand in its place."""
+        """Fill in ``slo_ms``, the limit on the whole answer, from the limits on tokens when it is not given."""
         if not isinstance(given, dict) or "slo_ms" in given or not {"slo", "tokens"} <= given.keys():
             return given
         try:
@@ -194,14 +197,15 @@ class Workload(Record):
 
 
 class FleetEntry(Record):
-    """GPUs of one type at one price. ``count`` is how many may be used, None for as many as needed.
+    """GPUs of one type at one price. ``count`` is how many may be used, None for any number.
 
-    A type may stand several times at different prices: owned, reserved, on demand; ``tier`` names such an entry.
-    In place of ``price_per_hour`` a file may say ``price``: a provider, and behind a dot one of its tiers, whose list
-    price is taken from the shipped table (``price: aws``, ``price: aws.reserved``); ``tier`` then tells which.
+    A type may occur several times at different prices, such as owned, reserved and on demand; ``tier`` names such an
+    entry. Instead of ``price_per_hour`` a file may state ``price``: a provider, or a provider and a tier with a dot
+    between them, whose list price is taken from the shipped table (``price: aws``, ``price: aws.reserved``). ``tier``
+    is then set to it.
 
-    With ``mig`` the GPUs are partitioned; by default they are when the type can be. Without ``mps``
-    every slice runs a single process.
+    With ``mig`` the GPUs are partitioned; by default they are if the type has MIG. Without ``mps`` every slice runs a
+    single process.
     """
 
     model_config = ConfigDict(json_schema_extra=_with_price)
@@ -216,7 +220,7 @@ class FleetEntry(Record):
     @model_validator(mode="before")
     @classmethod
     def _from_list(cls, given: object) -> object:
-        """The list price that ``price`` names, in place of it."""
+        """Replace ``price`` by the list price that it names."""
         if not isinstance(given, dict) or "price" not in given:
             return given
         if given.get("price_per_hour") is not None:
@@ -243,7 +247,7 @@ class FleetEntry(Record):
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """Names of the slices that one of these GPUs can offer."""
+        """The profiles of the slices that one of these GPUs can offer."""
         if not self.partitioned:
             return (WHOLE,)
         return tuple(name for name, profile in self.type.profiles.items() if profile.variant != "media")
@@ -257,31 +261,33 @@ def _known_rule(name: object) -> object:
 
 
 class Survive(Record):
-    """What may be lost without a rate or an SLO being missed: any so many GPUs."""
+    """What a plan must survive: the loss of any ``gpu_failures`` GPUs, without missing a rate or an SLO."""
 
     gpu_failures: Annotated[int, Field(strict=True, ge=1, le=1)]
 
 
 class Policy(Record):
-    """How much of the SLO and of the rate a plan may use.
+    """Rules that hold for all workloads of an instance.
 
-    ``queueing``: the P99 of a task's latency, with batching and queueing as the arrivals make them, may take all of the
-    SLO times ``safety``. ``half_slo``: the batch latency may take half of the SLO times ``safety``; the other half is
-    for batching and queueing (Nexus, iGniter, ParvaGPU). ``full_batches``: filling a batch and running it may take all,
-    when requests arrive evenly and only full batches start (InSS). ``headroom`` is extra rate
-    planned for, as a fraction of the stated rate. With ``share_slices`` different workloads may share a MIG slice
-    under MPS where the performance data predicts it (closed networks do; nobody has measured such pairs on MIG
-    slices).
+    ``latency_budget`` names the latency rule, which decides how much of the SLO a plan may use. ``queueing``: the P99
+    of a request's latency, batching and queueing included, is within the SLO times ``safety``. ``half_slo``: the batch
+    latency is within half of the SLO times ``safety``; the other half is for batching and queueing (Nexus, iGniter,
+    ParvaGPU). ``full_batches``: filling and running a batch is within the SLO times ``safety``, when requests arrive
+    evenly and only full batches start (InSS).
 
-    ``arrivals`` says how requests arrive at a workload, ``routing`` how they are dealt to its replicas, ``percentile``
-    which one of their latency must keep the SLO: for all workloads that do not say it themselves. ``queueing`` plans
-    for them, and a simulation replays them; ``half_slo`` does not look at them.
+    ``headroom`` is the fraction by which the planned rate exceeds the stated rate. With ``share_slices`` different
+    workloads may share a MIG slice under MPS where the performance data predicts it. (Closed networks do, but such
+    pairs have not been measured on MIG slices.)
 
-    ``holds`` says when the percentile must be kept, for rules for random arrivals: in the long run, or in every minute,
-    where the part of late requests swings around its mean.
+    ``arrivals`` says how requests arrive at a workload, ``routing`` how they are routed to its replicas, ``percentile``
+    which percentile of their latency must keep the SLO. A workload can override each. ``queueing`` plans for them, and
+    a simulation replays them; ``half_slo`` does not depend on them.
 
-    With ``survive`` what is left after the loss of any one GPU can carry every planned rate within its SLO. With
-    ``even_replicas`` all replicas of a workload carry the same rate, as a load balancer without weights deals it.
+    ``holds`` says, for rules for random arrivals, when the percentile must be kept: in the long run, or in every single
+    minute, in which the fraction of late requests varies around its mean.
+
+    With ``survive`` the GPUs that are left after the loss of any one GPU carry every planned rate within its SLO. With
+    ``even_replicas`` all replicas of a workload carry the same rate, as with a load balancer without weights.
     """
 
     latency_budget: Annotated[str, BeforeValidator(_known_rule)] = "queueing"
@@ -297,15 +303,15 @@ class Policy(Record):
 
     @property
     def rule(self) -> LatencyRule:
-        """The latency rule, for Poisson arrivals and the P99."""
+        """The latency rule for Poisson arrivals and the P99."""
         return rule_of(self.latency_budget)
 
     def arrivals_of(self, workload: Workload) -> Poisson | Renewal | Mmpp | Trace:
-        """How requests arrive at a workload."""
+        """The arrival process of a workload."""
         return workload.arrivals or self.arrivals
 
     def routing_of(self, workload: Workload) -> Routing:
-        """How the requests of a workload are dealt to its replicas."""
+        """How the requests of a workload are routed to its replicas."""
         return workload.routing or self.routing
 
     def percentile_of(self, workload: Workload) -> float:
@@ -314,14 +320,14 @@ class Policy(Record):
         return workload.percentile or stated or self.percentile
 
     def limits_of(self, workload: Workload) -> Limits:
-        """What the tokens of a workload's requests may take under a plan, at its percentile."""
+        """The limits on the tokens of a workload's requests that a plan must keep, with its percentile."""
         return workload.limits.scaled(self.safety)._replace(percentile=self.percentile_of(workload))
 
     def traffic_of(self, workload: Workload) -> Traffic:
-        """The traffic that each replica of a workload must bear, however many replicas there are.
+        """The traffic at each replica of a workload, whatever the number of replicas.
 
-        Requests that are dealt in turns, or to the replica with the least load, are taken to arrive no more irregularly
-        than requests that are dealt at random.
+        Requests routed round robin, or to the least loaded replica, are assumed to arrive at a replica no more
+        irregularly than requests routed at random.
         """
         stage = workload.stage or Stage()
         return Traffic(steadiest_bound(self.arrivals_of(workload)), self.percentile_of(workload), stage.burst,
@@ -333,17 +339,17 @@ class Policy(Record):
 
     @property
     def part_of_slo(self) -> float:
-        """The part of an SLO that a batch may take, with ``queueing`` a request; language models have `limits_of`."""
+        """The fraction of an SLO that a batch, or under ``queueing`` a request, may take; not for language models."""
         return self.rule.part_of_slo * self.safety
 
     def queue_delay_ms(self, slo_ms: float, latency_ms: float) -> float:
-        """Longest time that a task should wait for its batch to fill while a process is idle, in ms."""
+        """The longest time that a request should wait for its batch to fill while a process is idle, in ms."""
         return self.rule.queue_delay_ms(slo_ms, self.safety, latency_ms)
 
     def fill_ms(self, slo_ms: float) -> float:
-        """Longest time, in ms, that a batch should wait to fill on a slice that different workloads share."""
+        """The longest time, in ms, that a batch should wait to fill on a slice that different workloads share."""
         return slo_ms / 2
 
     def planned_rps(self, rate_rps: float) -> float:
-        """The rate to provide for, in requests/s."""
+        """The rate to plan for, headroom included, in requests/s."""
         return rate_rps * (1 + self.headroom)
