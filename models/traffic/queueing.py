@@ -1,15 +1,15 @@
-"""The queueing rule: a percentile of requests' latency, batching and queueing included, within the SLO.
+"""The queueing rule: a percentile of the latency of requests, batching and queueing included, is within the SLO.
 
-A batch starts on an idle process as soon as it is full or its first request has waited for the queue delay (as
-Triton's dynamic batcher does it). Requests arrive at every replica as the traffic says, by default as a Poisson
-process, as they do when Poisson arrivals are dealt to replicas at random. `queue_rule` tells the highest rate and the
-longest hold time, from tables of replays with a margin; nothing of it is proven. Replicas that take turns let no batch
-wait to fill; what `turn_rule` tells of them is proven.
+A batch starts on an idle process as soon as it is full or its first request has waited for the queue delay, as in
+Triton's dynamic batcher. Requests arrive at every replica as the traffic says. By default that is a Poisson process, as
+when Poisson arrivals are routed to replicas at random. `queue_rule` gives the highest rate and the longest hold time
+from tables of replays with a margin; these are not proven. Replicas that take turns let no batch wait to fill; for them
+`turn_rule` gives proven bounds.
 
-A replica on a shared slice is judged with all its neighbours active: its batch times are then no longer than that,
-whatever the neighbours do, so it is a queue of its own.
+A replica on a shared slice is judged with the batch times that it has while all its neighbours are active. Its real
+batch times are never longer, so that its queue can be judged on its own.
 
-Where requests come in bursts a replica is judged as `bursts` says, by the worst of their sizes.
+Where requests come in bursts a replica is judged by the worst size of a burst (see `bursts`).
 """
 
 import math
@@ -36,7 +36,7 @@ SAFE = 1 - SOLVER
 """Factor on the highest rate. Planning looks up a rate, the verifier a patience in the same tables; this keeps rounding
 from making them disagree."""
 ASIDE = 1e-9
-"""How far beside a bend, as a part of it, the rates of its two sides are read."""
+"""Relative distance from a breakpoint at which the rates on its two sides are read."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,7 @@ class Queueing(LatencyRule):
 
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:
-        """The longest duty cycles, in ms, with which the percentile stays within the budget; proven, for Poisson arrivals.
-        """
+        """The longest duty cycles (ms) that keep the percentile within the budget; proven, for Poisson arrivals."""
         wait = np.subtract(budget_ms, execution_ms)
         room = np.min(np.stack(np.broadcast_arrays(*(
             cycle_room_ms(self.traffic.percentile, one.batch, np.divide(rate_rps, one.size), wait) / one.rounds
