@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.master.program import MasterDuals
+from provision.formulations.master.role_columns import MasterDuals
 from provision.formulations.search.problem import Pool
 
 NEW = 0.2

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.master.generation import SLIGHT, Generation
-from provision.formulations.master.program import MasterDuals, Program
+from provision.formulations.master.role_columns import MasterDuals, RoleColumns
 
 PACE, LIKELY = 0.2, 0.5
 """The part of what is left that one step rounds up at most, and the least part of a column that is rounded up."""
@@ -130,7 +130,7 @@ def _padded(numbers: NDArray[np.int64], many: int) -> NDArray[np.int64]:
     return np.pad(numbers, (0, many - len(numbers)))
 
 
-def _least(program: Program, fixed: Fixed) -> NDArray[np.int64]:
+def _least(program: RoleColumns, fixed: Fixed) -> NDArray[np.int64]:
     """How often every column of a program is taken at least."""
     return np.concatenate([np.zeros(program.others, int), _padded(fixed.patterns, len(program.patterns)),
                            _padded(fixed.replica_sets, len(program.replica_sets))])

@@ -10,9 +10,9 @@ from time import perf_counter
 
 import numpy as np
 
-from provision.formulations.linear.highs import solve_integer
 from provision.formulations.master.fullest import Filled, FullFleet
 from provision.formulations.master.held import Column
+from provision.formulations.master.restricted import Known
 from provision.formulations.pricing.capacities import LOOSE, Member, Sets
 from provision.formulations.pricing.oracle import Running
 from provision.models.base.tolerances import SOLVER, TOLERANCE
@@ -65,14 +65,15 @@ class EverySet:
     def rounds(self, until: float) -> Iterator[Filled | None]:
         """Solutions until a time, or until all that they carry is known; None for one with a set that does not run."""
         rates = [group.rate_rps for group in self.fleet.problem.groups]
-        columns = [
-            Column(slice_type, tuple(Member(one, UNKNOWN) for one in groups), tuple(rates[one] for one in groups))
-            for slice_type, groups in self.places
-        ]
-        rows, many = self.fleet.rows(columns, missing=False), len(columns)
+        known, many = Known[Column](), len(self.places)
+        for slice_type, groups in self.places:
+            members = tuple(Member(one, UNKNOWN) for one in groups)
+            column = Column(slice_type, members, tuple(rates[one] for one in groups))
+            known.add(column, self.fleet.entries(column))
+        sets, *others = self.fleet.columns_of(known)
         while perf_counter() < until:
-            rows.cost[:many], rows.most[:many] = -self.most, np.where(self.most > 0, np.inf, 0.0)
-            found = solve_integer(rows, np.ones(len(rows.cost), bool), until - perf_counter())
+            worth = sets._replace(cost=-self.most, most=np.where(self.most > 0, np.inf, 0.0))
+            found = self.fleet.master.integral([worth, *others], until - perf_counter())
             self.impossible = found.status == "infeasible"
             if found.x is None:
                 return

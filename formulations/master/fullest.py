@@ -12,15 +12,14 @@ less what the demand is worth (Lagrangian bound). `capacities` tells what no pat
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from functools import cached_property
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
 
-from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
 from provision.formulations.master.held import Column, Judge
+from provision.formulations.master.restricted import Columns, Known, RestrictedMaster
 from provision.formulations.pricing.capacities import LOOSE, Capacities, Member, Members, Worth, running_alone
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.search.problem import Problem
@@ -64,9 +63,13 @@ class FullFleet:
         self.floor_rps = np.array([group.rate_rps if group.most == 1 else 0.0 for group in groups]) * (1 - MISSING)
         self.count = np.array([pool.count or 0 for pool in problem.pools], float)
         self.single_rps = np.where(problem.single_rps >= self.floor_rps[:, None], problem.single_rps, 0.0)
-        self.columns = dict.fromkeys(self._alone())
-        self.rated_already: dict[Column, None] = {}
-        self.best = np.zeros(len(self.count) + len(problem.segments.slice_types) + 3 * len(groups))
+        self.master = RestrictedMaster(problem, self.count, demand=self.demand_rps, at_least=self.least,
+                                       at_most=-self.most)
+        self.first = {name: rows.start for name, rows in self.master.rows.items()}
+        self.columns, self.rated_already = Known[Column](), Known[Column]()
+        for one in self._alone():
+            self._known(one)
+        self.best = np.zeros(len(self.master.right))
         self.price(self.best)
 
     def add_plan(self, plan: Plan) -> bool:
@@ -90,10 +93,8 @@ class FullFleet:
         What tables promise is a column for bounds.
         """
         while perf_counter() < until:
-            found, before = (
-                solve_linear(self.rows([*self.columns, *self.rated_already], missing=True)),
-                len(self.rated_already),
-            )
+            before, (known, *others) = len(self.rated_already), self.columns_of(self.columns, whole=False)
+            found = self.master.relaxed([known, self.master.known(self.rated_already), *others])
             if found is None:
                 return
             self.price(found.duals)
@@ -115,8 +116,7 @@ class FullFleet:
             (groups,) how much demand is left: requests/s of a replica beyond this are worth 1 each, and the worth of
             patterns is then no bound.
         """
-        pools, slice_types, groups = len(self.count), len(self.problem.segments.slice_types), len(self.demand_rps)
-        _, slices, per_rps, least, most = np.split(duals, np.cumsum([pools, slice_types, groups, groups]))
+        _, slices, per_rps, least, most = self.master.split(duals).values()
         caps_rps = np.minimum(self.cap_rps, asked_rps)
         worth = Worth(1 + per_rps, least - most, caps_rps)
         best = worth.of(self.single_rps * LOOSE).max(axis=0, initial=0.0)
@@ -124,7 +124,9 @@ class FullFleet:
             for one in several:
                 value, rated_patterns, found = one.price(worth)
                 if value > slices[slice_type] * (1 + SETTLED):
-                    self.rated_already.update(dict.fromkeys(Column(slice_type, *rated) for rated in rated_patterns))
+                    for rated in rated_patterns:
+                        column = Column(slice_type, *rated)
+                        self.rated_already.add(column, self.entries(column, capped=False), -sum(column.rps))
                     self._add(slice_type, found, one.batches, until)
                 best[slice_type] = max(best[slice_type], value)
         full = sum(many * float((pool.partitions @ best).max())
@@ -141,17 +143,15 @@ class FullFleet:
 
     def chosen(self, time_limit_s: float) -> Filled | None:
         """A whole-number solution over the patterns so far; None when none is found."""
-        rows = self.rows(list(self.columns), missing=False)
-        found = solve_integer(rows, np.ones(len(rows.cost), bool), time_limit_s)
+        found = self.master.integral(self.columns_of(self.columns), time_limit_s)
         return None if found.x is None else self.filled(found.x, list(self.columns))
 
     def filled(self, numbers: Floats, patterns: Sequence[Column | None]) -> Filled | None:
         """GPUs and patterns of a solution; None where it takes a pattern whose operating points are unknown."""
-        whole = np.rint(numbers).astype(int)
-        taken = [one for one, many in zip(patterns, whole, strict=False) for _ in range(many)]
-        ends = len(patterns) + np.cumsum([0, *(len(pool.partitions) for pool in self.problem.pools)])
+        many, gpus = np.split(np.rint(numbers).astype(int), [len(patterns)])
+        taken = [one for one, times in zip(patterns, many, strict=True) for _ in range(times)]
         known = [one for one in taken if one is not None]
-        return ([whole[start:end] for start, end in pairwise(ends)], known) if len(known) == len(taken) else None
+        return (self.master.gpus(gpus), known) if len(known) == len(taken) else None
 
     def _alone(self) -> Iterator[Column]:
         """Replicas that have a slice to themselves."""
@@ -165,41 +165,34 @@ class FullFleet:
     ) -> bool:
         """Until a time add patterns that hold, with batches lowered if need be; returns whether all hold."""
         found = [self.judge.held(slice_type, members, batches) for members in patterns if perf_counter() < until]
-        self.columns.update(dict.fromkeys(one for one in found if one is not None))
+        for one in found:
+            if one is not None:
+                self._known(one)
         return None not in found
 
-    def rows(self, patterns: Sequence[Column], missing: bool) -> Rows:
-        """The program over some patterns; where demand and replicas may be ``missing``, at a cost.
+    def _known(self, one: Column) -> None:
+        """Keep a pattern that holds."""
+        self.columns.add(one, self.entries(one), -sum(one.rps))
 
-        Columns stand in the order: patterns, partitions, missing requests/s, missing replicas.
-        """
-        problem, groups = self.problem, len(self.demand_rps)
-        pools, slice_types = len(self.count), len(problem.segments.slice_types)
-        demand = pools + slice_types
-        entries: list[tuple[int, int, float]] = []
-        for column, one in enumerate(patterns):
-            entries.append((pools + one.slice_type, column, -1.0))
-            group = np.array([member.group for member in one.members])
-            for at in set(group.tolist()):
-                rps, number = np.array(one.rps)[group == at], float((group == at).sum())
-                carried = np.minimum(rps, self.cap_rps[at]).sum()  # what a bound grants, replica by replica
-                carried = carried if one in self.rated_already else min(carried, self.cap_rps[at])
-                entries += [(demand + at, column, float(carried)),
-                            (demand + groups + at, column, number), (demand + 2 * groups + at, column, -number)]
-        column = len(patterns)
-        for at, pool in enumerate(problem.pools):
-            for row in pool.partitions:
-                entries.append((at, column, -1.0))
-                entries += [
-                    (pools + int(slice_type), column, float(row[slice_type])) for slice_type in np.flatnonzero(row)
-                ]
-                column += 1
-        entries += [(demand + at, column + at, 1.0) for at in range(2 * groups if missing else 0)]
-        rows, columns, values = zip(*entries, strict=True)
-        size = column + 2 * groups * missing
-        cost = np.zeros(size)
-        cost[: len(patterns)] = [-sum(one.rps) for one in patterns]
-        cost[column:] = MISSED * np.concatenate([np.ones(groups), self.single_rps.max(axis=1)])[: size - column]
-        matrix = coo_array((values, (rows, columns)), (demand + 3 * groups, size)).tocsc()
-        right = np.concatenate([-self.count, np.zeros(slice_types), self.demand_rps, self.least, -self.most])
-        return Rows(cost, matrix, right, np.zeros(size), np.full(size, np.inf))
+    def columns_of(self, known: Known[Column], whole: bool = True) -> list[Columns]:
+        """All columns of the program over some patterns: these, partitions, and unless ``whole`` what is missing."""
+        return [self.master.known(known), self.master.partitions, *([] if whole else [self._missing])]
+
+    def entries(self, one: Column, capped: bool = True) -> list[tuple[int, float]]:
+        """The entries of a pattern; where ``capped``, all its replicas of a group carry no more than one GPU may."""
+        first, found = self.first, [(self.first["slices"] + one.slice_type, -1.0)]
+        group = np.array([member.group for member in one.members])
+        for at in set(group.tolist()):
+            rps, number = np.array(one.rps)[group == at], float((group == at).sum())
+            carried = float(np.minimum(rps, self.cap_rps[at]).sum())  # what a bound grants, replica by replica
+            found += [(first["demand"] + at, min(carried, float(self.cap_rps[at])) if capped else carried),
+                      (first["at_least"] + at, number), (first["at_most"] + at, -number)]
+        return found
+
+    @cached_property
+    def _missing(self) -> Columns:
+        """Requests/s and replicas that are missing, at a cost."""
+        groups = len(self.demand_rps)
+        one, none = np.eye(groups), np.zeros((groups, groups))
+        cost = MISSED * np.concatenate([np.ones(groups), self.single_rps.max(axis=1)])
+        return self.master.columns(cost, demand=np.hstack([one, none]), at_least=np.hstack([none, one]))

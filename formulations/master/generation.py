@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.master.breakpoints import Breakpoints
 from provision.formulations.master.centre import NOTHING, Centre, averaged, centre_of, drawn
-from provision.formulations.master.program import MasterDuals, Program
 from provision.formulations.master.replica_sets import choices_by_group, forced_roles, priced_replica_sets
+from provision.formulations.master.role_columns import MasterDuals, RoleColumns
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Group, Problem
 from provision.models.base.tolerances import TOLERANCE
@@ -95,7 +95,7 @@ class Generation:
             else:
                 wanted[at] = len(group.members)
         self.forced, self.demanding = forced, np.flatnonzero(wanted)
-        self.program, self.breakpoints = Program(problem, forced, wanted), Breakpoints(problem)
+        self.program, self.breakpoints = RoleColumns(problem, forced, wanted), Breakpoints(problem)
         self.scale = COARSE if len(self.demanding) else FINE
         self.proof = TypeCounts(problem.pools, min(problem.most_gpus, MOST_GPUS))
         self.proof.at_least(problem.spread_over)
@@ -261,7 +261,7 @@ class Generation:
 
     def price_strictly(self, rounds: int, end: float) -> None:
         """Columns for the linear program of plans, where its replica sets differ from those of bounds."""
-        for _ in range(0 if all(self.program.replica_sets.values()) else rounds):
+        for _ in range(0 if all(self.program.strict) else rounds):
             found = self.program.relaxed(strict=True)
             if found is None or perf_counter() > end or not self.price(found, SLIGHT, 0)[1]:
                 break

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from provision.formulations.master.program import Chosen, Program, ReplicaSet
+from provision.formulations.master.role_columns import Chosen, ReplicaSet, RoleColumns
 from provision.formulations.pricing.alone.assemble import Layout, assemble
 from provision.formulations.pricing.alone.deal import deal
 from provision.formulations.pricing.oracle import Pattern, PatternOracle, Running
 from provision.formulations.pricing.register import oracles_of
-from provision.formulations.search.partitions import Partitions
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import serving
 from provision.models.base.tolerances import DUST, TOLERANCE
@@ -73,12 +72,10 @@ def dealt(problem: Problem, partitions: Sequence[NDArray[np.int64]], rows: NDArr
     rows
         (rows, slice types) segments of each workload, and then shared slices.
     """
-    entries = np.concatenate([np.full(len(pool.partitions), pool.entry) for pool in problem.pools])
-    table = Partitions(entries, np.concatenate([pool.partitions for pool in problem.pools]))
-    return deal(problem.instance, problem.segments, table, np.concatenate(partitions), rows)
+    return deal(problem.instance, problem.segments, problem.partitions, np.concatenate(partitions), rows)
 
 
-def add_plan(program: Program, problem: Problem, plan: Plan) -> None:
+def add_plan(program: RoleColumns, problem: Problem, plan: Plan) -> None:
     """Add the patterns and replica sets of a plan to a program, as far as its roles can express them."""
     slice_types = {
         (

@@ -16,7 +16,7 @@ import numpy as np
 from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.master.full_plans import full_plan
 from provision.formulations.master.held import Judge
-from provision.formulations.master.restricted import Relaxed, RestrictedMaster
+from provision.formulations.master.rate_columns import RateColumns, Relaxed
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.rated import MOST_NAMED, RatedOracle, rated_oracles_of
 from provision.formulations.search.problem import Problem
@@ -110,7 +110,7 @@ class RatedSearch:
     def __init__(self, problem: Problem, oracles: Sequence[tuple[int, RatedOracle]], search: Search, method: str,
                  schedule: Schedule = SCHEDULE) -> None:
         self.problem, self.oracles, self.search, self.method, self.schedule = problem, oracles, search, method, schedule
-        self.master, self.judge = RestrictedMaster(problem), Judge(problem)
+        self.master, self.judge = RateColumns(problem), Judge(problem)
         self.draw = np.random.default_rng(search.seed)
         self.proof = TypeCounts(problem.pools, problem.most_gpus)
         self.proof.at_least(problem.spread_over)

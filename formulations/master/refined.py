@@ -14,7 +14,7 @@ import numpy as np
 
 from provision.formulations.master.centre import NOTHING, Centre
 from provision.formulations.master.generation import Generation
-from provision.formulations.master.program import ReplicaSet
+from provision.formulations.master.role_columns import ReplicaSet
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import Role
@@ -96,7 +96,7 @@ def _hand_on(source: Generation, target: Generation) -> None:
         handed = tuple(sorted(to[role] for role in pattern))
         if any(oracle.running(handed) is not None for oracle in oracles.get(slice_type, [])):
             target.program.add_patterns(slice_type, [handed])
-    for replica_set, strict in source.program.replica_sets.items():
+    for replica_set, strict in zip(source.program.replica_sets, source.program.strict, strict=True):
         if strict:
             uses = (
                 (row if row < slice_types else slice_types + to[row - slice_types], many)

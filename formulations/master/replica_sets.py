@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.master.program import ReplicaSet
+from provision.formulations.master.role_columns import ReplicaSet
 from provision.formulations.pricing.alone.knapsack import CheapestSet, Knapsack
 from provision.formulations.search.problem import Group, Problem
 from provision.models.base.tolerances import BOUNDARY, DUST, LOOSE, MISSING

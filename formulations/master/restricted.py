@@ -1,212 +1,205 @@
-"""The restricted master program over patterns that carry rates.
+"""The restricted master program: one class for every objective and every way to name what stands on slices.
 
-    minimise   price of the GPUs
-    types      GPUs of all tiers of a type  >=  those in its partitions
-    slices     slices of type k in the partitions  >=  patterns on k
-    demand     the part of a workload's rate that patterns carry, none counted for more than all  >=  1
-    replicas   of a workload within its limits
+    minimise   price of the GPUs, or whatever else the columns cost
+    types      GPUs of type t that the fleet grants, or that tiers pay for  >=  those in its partitions
+    slices     slices of type k in the partitions  >=  what stands on them
+    ...        the families of rows that a search declares: places of roles, demand, replicas
 
-Rates are split at will and need no steps. What a pattern carries of a workload beyond its rate does not count, which no
-plan needs and which makes the linear program tight where rates are small.
+Searches differ in the families that they declare and in the sorts of columns that they bring. Every family has a right
+side that it is at least. Partitions and price tiers are the same for all.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
-from scipy.sparse import block_array, csr_array, vstack
+from scipy.sparse import coo_array, csc_array, csr_array, hstack, vstack
 
-from provision.formulations.linear.highs import IntegerSolution, Rows, solve_integer, solve_linear
-from provision.formulations.pricing.capacities import RatedPattern
-from provision.formulations.pricing.listing import Listing
-from provision.formulations.search.price_tiers import Tier
+from provision.formulations.linear.highs import IntegerSolution, LinearSolution, Rows, solve_integer, solve_linear
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Bools, Floats, Ints
-from provision.models.base.tolerances import MISSING, SOLVER
+from provision.models.base.tolerances import MISSING
 
-LEAST_RPS = 1e-6
-"""The rate, in requests/s, for which a workload without requests keeps a replica."""
-MANY = 50
-"""Patterns that are added to the linear program at a time."""
-
-
-class Left(NamedTuple):
-    """What is left to plan: (groups,) ``rps`` and ``least`` and ``most`` replicas; (slice types,) slices ``taken``."""
-
-    rps: Floats
-    least: Floats
-    most: Floats
-    taken: Ints
+Key = TypeVar("Key")
+Entries = Iterable[tuple[int, float]]
+"""The entries of a column: rows of the whole program, and values. Values of a row that occurs twice are added."""
+Solver = Callable[[Rows], LinearSolution | None]
 
 
-class Relaxed(NamedTuple):
-    """A solution of the linear program, in multiples of the dearest GPU's price.
-
-    ``slices``, ``per_rps`` and ``bonus`` are what a slice, a request/s and a replica are worth, ``asked`` is what all
-    that is left is worth together. ``patterns`` are those taken and ``parts`` how often; ``reduced`` costs are of all.
+class Columns(NamedTuple):
+    """Columns of one sort: (rows, columns) entries in all rows, (columns,) cost, least and most, and if they are whole
+    numbers.
     """
 
-    value: float
-    slices: Floats
-    per_rps: Floats
-    bonus: Floats
-    asked: float
-    patterns: Ints
-    parts: Floats
-    reduced: Floats
+    matrix: csc_array
+    cost: Floats
+    least: Floats
+    most: Floats
+    whole: bool = True
+
+
+class Known(Generic[Key]):
+    """Columns of one sort that are found one by one, each under a key; iterates over the keys.
+
+    Attributes
+    ----------
+    at
+        The index of every key.
+    """
+
+    def __init__(self) -> None:
+        self.at: dict[Key, int] = {}
+        self.rows: list[int] = []
+        self.columns: list[int] = []
+        self.values: list[float] = []
+        self.cost: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.at)
+
+    def add(self, key: Key, entries: Entries, cost: float = 0.0) -> bool:
+        """Add a column, unless its key is known; returns whether it is new."""
+        if key in self.at:
+            return False
+        for row, value in entries:
+            self.rows.append(row)
+            self.columns.append(len(self.at))
+            self.values.append(value)
+        self.cost.append(cost)
+        self.at[key] = len(self.at)
+        return True
 
 
 class RestrictedMaster:
-    """The program of one Problem and the patterns known so far.
-
-    Columns stand in the order: patterns, partitions, tiers.
+    """The master program of one Problem.
 
     Parameters
     ----------
     problem
         The Problem.
+    granted
+        (pools,) GPUs of each type that are there for nothing, by default none: then tiers are among the columns.
+    families
+        The right sides of the families that are declared beside types and slices, in their order.
 
     Attributes
     ----------
-    slice_type, rps, number
-        (patterns,) slice types, (patterns, groups) requests/s as bounds grant them, and numbers of replicas.
-    fits
-        (patterns,) flags those that hold within the limits of plans, as far as that is known.
+    rows
+        The rows of every family.
+    right
+        (rows,) all right sides.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem, groups = problem, problem.groups
-        members = np.array([len(group.members) for group in groups], float)
-        self.all = Left(members * [max(group.rate_rps, LEAST_RPS) for group in groups],
-                        members * [group.least for group in groups], members * [group.most for group in groups],
-                        np.zeros(len(problem.segments.slice_types), int))
-        self.slice_type, self.fits = np.zeros(0, int), np.zeros(0, bool)
-        self.rps = self.number = np.zeros((0, len(groups)))
-        self.listings: list[tuple[int, Listing]] = []
-        self.counted = np.flatnonzero(np.isfinite(self.all.most))
-        self.asked_for = np.flatnonzero(members < self.all.least)
+    def __init__(self, problem: Problem, granted: Floats | None = None, **families: Floats) -> None:
+        self.problem = problem
+        sides = {"types": np.zeros(len(problem.pools)) if granted is None else -granted,
+                 "slices": np.zeros(len(problem.segments.slice_types)), **families}
+        ends = np.cumsum([0, *(len(one) for one in sides.values())]).tolist()
+        self.rows = {name: slice(*pair) for name, pair in zip(sides, pairwise(ends), strict=True)}
+        self.right = np.concatenate(list(sides.values())).astype(float)
 
-    def add(self, slice_type: int, listing: Listing) -> None:
-        """Add patterns of a slice type."""
-        if len(listing.rps):
-            self.listings.append((len(self.slice_type), listing))
-            self.slice_type = np.append(self.slice_type, np.full(len(listing.rps), slice_type))
-            self.fits = np.append(self.fits, np.ones(len(listing.rps), bool))
-            self.rps = np.concatenate([self.rps, listing.rps])
-            self.number = np.concatenate([self.number, listing.number])
+    def sides(self, **families: Floats | Ints) -> Floats:
+        """(rows,) the right sides, those of some families replaced."""
+        right = self.right.copy()
+        for name, side in families.items():
+            right[self.rows[name]] = side
+        return right
 
-    def rated(self, at: int) -> RatedPattern:
-        """A pattern by its index."""
-        first, listing = max((one for one in self.listings if one[0] <= at), key=lambda one: one[0])
-        return listing.rated(at - first)
+    def split(self, of_rows: Floats) -> dict[str, Floats]:
+        """(rows,) numbers by family."""
+        return {name: of_rows[rows] for name, rows in self.rows.items()}
 
-    def relaxed(self, left: Left, counts: Sequence[int] | None = None, begin: Ints | None = None) -> Relaxed | None:
-        """The solution of the linear program; None when it has none. Tiers have no limit.
+    def columns(self, cost: Floats, most: Floats | None = None, whole: bool = True,
+                **families: csr_array | csc_array | Floats) -> Columns:
+        """Columns from their (rows of a family, columns) entries; other families have none, ``most`` is no limit."""
+        blocks = [csr_array(families[name]) if name in families else csr_array((rows.stop - rows.start, len(cost)))
+                  for name, rows in self.rows.items()]
+        limits = np.full(len(cost), np.inf) if most is None else most
+        return Columns(csc_array(vstack(blocks)), cost, np.zeros(len(cost)), limits, whole)
+
+    def known(self, columns: Known[Key]) -> Columns:
+        """Columns that were found one by one."""
+        entries = np.array(columns.values, float), (np.array(columns.rows, int), np.array(columns.columns, int))
+        cost = np.array(columns.cost, float)
+        matrix = coo_array(entries, (len(self.right), len(cost))).tocsc()
+        return Columns(matrix, cost, np.zeros(len(cost)), np.full(len(cost), np.inf))
+
+    @cached_property
+    def partitions(self) -> Columns:
+        """A column for every partition of every pool."""
+        table = self.problem.partitions
+        used = table.used([pool.entry for pool in self.problem.pools])
+        return self.columns(np.zeros(len(table.entry)), types=-used, slices=table.offered())
+
+    def tiers(self, counts: Sequence[int] | None = None, limited: bool = True) -> Columns:
+        """A column for every price tier, in multiples of the dearest GPU's price.
 
         Parameters
         ----------
-        left
-            What is to be planned.
         counts
             Numbers of GPUs of each type that are free of charge; further ones cost the price of the dearest tier.
-        begin
-            Patterns to begin with.
+        limited
+            Whether GPUs that cost something are limited to their counts, further ones being dear. If not, tiers that
+            the fleet lacks are left out.
         """
-        part = self.part(left)
-        taken = np.unique(np.append(part.argmax(axis=0), np.zeros(0, int) if begin is None else begin))
-        tiers = self.tiers(counts)
-        while True:
-            rows = self.rows(taken, left, 1.0, tiers)
-            found = solve_linear(rows)
-            if found is None:
-                return None
-            types, slice_types, groups = len(self.problem.pools), len(left.taken), len(left.rps)
-            ends = np.cumsum([types, slice_types, groups, len(self.asked_for)])
-            _, slices, demand, least, most = np.split(found.duals, ends)
-            bonus = np.zeros(groups)
-            bonus[self.asked_for] += least
-            bonus[self.counted] -= most
-            reduced = slices[self.slice_type] - part @ demand - self.number @ bonus
-            new = np.setdiff1d(np.flatnonzero(reduced < -SOLVER), taken)
-            if not len(new):
-                asked = float(found.duals[types:] @ rows.right[types:] - demand.sum() * MISSING)
-                per_rps = np.divide(demand, left.rps, out=np.zeros(groups), where=left.rps > 0)
-                return Relaxed(found.value, slices, per_rps, bonus, asked, taken, found.x[: len(taken)], reduced)
-            best = new[np.argsort(reduced[new], kind="stable")[:MANY]]
-            taken = np.union1d(taken, best)
-
-    def integral(self, patterns: Ints, part: float, most: float, seconds: float) -> IntegerSolution:
-        """A whole-number solution over some patterns that carries this part of all rates and costs at most ``most``.
-
-        The cost is in multiples of the dearest GPU's price.
-        """
-        rows = self.rows(patterns, self.all, part, self.tiers(None), limited=True)
-        rows = rows._replace(matrix=csr_array(vstack([rows.matrix, csr_array(-rows.cost[None])])),
-                             right=np.append(rows.right, -most * (1 + MISSING)))
-        return solve_integer(rows, np.ones(len(rows.cost), bool), seconds)
-
-    def part(self, left: Left) -> Floats:
-        """(patterns, groups) the part of what is left of each rate that patterns carry."""
-        needed = left.rps > 0
-        part = np.divide(self.rps, left.rps, out=np.zeros(self.rps.shape), where=needed[None, :])
-        return np.minimum(part, 1.0, out=part)
-
-    def tiers(self, counts: Sequence[int] | None) -> list[tuple[int, Tier]]:
-        """(type, tier) of every tiers column."""
         pools = self.problem.pools
         if counts is None:
-            return [(at, tier) for at, pool in enumerate(pools) for tier in pool.offered]
-        return [(at, tier) for at, (pool, many) in enumerate(zip(pools, counts, strict=True))
-                for tier in ((0, many), (pool.worth, None))]
+            of_pool = [pool.tiers if limited else pool.offered for pool in pools]
+        else:
+            of_pool = [((0, many), (pool.worth, None)) for pool, many in zip(pools, counts, strict=True)]
+        tiers = [(at, price, count) for at, several in enumerate(of_pool) for price, count in several]
+        most = [np.inf if count is None or not (limited or price == 0) else count for _, price, count in tiers]
+        pays = np.arange(len(pools))[:, None] == np.array([at for at, _, _ in tiers], int)
+        cost = np.array([price for _, price, _ in tiers]) / self.problem.dearest
+        return self.columns(cost, np.array(most, float), types=1.0 * pays)
 
-    def rows(self, patterns: Ints, left: Left, part: float, tiers: Sequence[tuple[int, Tier]], limited: bool = False
-             ) -> Rows:
-        """The program over some patterns, for a part of what is left.
+    def program(self, sorts: Sequence[Columns], right: Floats | None = None) -> Rows:
+        """The program over columns of some sorts, in their order; ``right`` sides by default as declared."""
+        matrix, cost, least, most, _ = zip(*sorts, strict=True)
+        return Rows(np.concatenate(cost), hstack(matrix, "csc"), self.right if right is None else right,
+                    np.concatenate(least), np.concatenate(most))
 
-        Tiers that cost nothing, and where ``limited`` all of them, are limited to their counts.
+    def relaxed(self, sorts: Sequence[Columns], right: Floats | None = None, solver: Solver = solve_linear
+                ) -> LinearSolution | None:
+        """The solution of the linear program over columns of some sorts; None when they cannot meet the rows."""
+        return solver(self.program(sorts, right))
+
+    def integral(self, sorts: Sequence[Columns], time_limit_s: float, right: Floats | None = None,
+                 kept: Bools | None = None, dearest: float | None = None) -> IntegerSolution:
+        """A whole-number solution.
+
+        Parameters
+        ----------
+        sorts, right
+            As for ``relaxed``.
+        time_limit_s
+            Seconds that the solver may take.
+        kept
+            (columns,) flags those that may be used; by default all. The others are 0 in the solution.
+        dearest
+            What the solution may cost at most.
         """
-        problem, slice_types = self.problem, len(left.taken)
-        types = np.arange(len(problem.pools))[:, None]
-        of_type = np.repeat(types, [len(pool.partitions) for pool in problem.pools])
-        offered = np.concatenate([pool.partitions for pool in problem.pools])
-        carried = np.divide(np.minimum(self.rps[patterns], left.rps), left.rps,
-                            out=np.zeros((len(patterns), len(left.rps))), where=left.rps > 0)
-        number = self.number[patterns].T
-        needed = [carried.T, number[self.asked_for], -number[self.counted]]
-        of_slice = np.arange(slice_types)[:, None] == self.slice_type[patterns]
-        matrix = csr_array(block_array([
-            [None, csr_array(-1.0 * (types == of_type)), csr_array(1.0 * (types == [at for at, _ in tiers]))],
-            [csr_array(-1.0 * of_slice), csr_array(1.0 * offered.T), None],
-            [csr_array(np.vstack(needed)), None, None],
-        ]))
-        before = len(patterns) + len(offered)
-        cost = np.append(np.zeros(before), [price / problem.dearest for _, (price, _) in tiers])
-        right = np.concatenate([np.zeros(len(types)), left.taken, part * (left.rps > 0),
-                                left.least[self.asked_for], -left.most[self.counted]])
-        most = np.full(len(cost), np.inf)
-        most[before:] = [np.inf if count is None or not (limited or price == 0) else count
-                         for _, (price, count) in tiers]
-        return Rows(cost, matrix, right, np.zeros(len(cost)), most)
+        rows = self.program(sorts, right)
+        chosen = np.ones(len(rows.cost), bool) if kept is None else kept
+        whole = np.repeat([one.whole for one in sorts], [len(one.cost) for one in sorts])
+        cost, matrix, sides = rows.cost[chosen], csc_array(rows.matrix[:, chosen]), rows.right
+        if dearest is not None:
+            matrix = csc_array(vstack([matrix, csr_array(-cost[None])]))
+            sides = np.append(sides, -dearest * (1 + MISSING))
+        found = solve_integer(Rows(cost, matrix, sides, rows.least[chosen], rows.most[chosen]), whole[chosen],
+                              time_limit_s)
+        if found.x is None:
+            return found
+        x = np.zeros(len(chosen))
+        x[chosen] = found.x
+        return found._replace(x=x)
 
-    def chosen(self, patterns: Ints, x: Floats) -> tuple[list[Ints], Ints]:
-        """(partitions,) GPUs by type and the patterns, one by one, of a whole-number solution."""
-        whole = np.rint(x).astype(int)
-        ends = len(patterns) + np.cumsum([0, *(len(pool.partitions) for pool in self.problem.pools)])
-        return [whole[start:end] for start, end in pairwise(ends)], np.repeat(patterns, whole[: len(patterns)])
-
-    def useful(self, found: Relaxed, gap: float) -> Bools:
-        """(patterns,) flags those that a plan may hold which costs this much more than the linear program."""
-        return self.fits & (found.reduced <= gap)
-
-    def less(self, left: Left, pattern: int) -> Left:
-        """What is left when a pattern is taken."""
-        taken = left.taken.copy()
-        taken[self.slice_type[pattern]] += 1
-        rps = np.where(left.rps > self.rps[pattern] * (1 + SOLVER), left.rps - self.rps[pattern], 0.0)
-        return Left(rps, np.maximum(left.least - self.number[pattern], 0), left.most - self.number[pattern], taken)
-
-    def price(self, units: float) -> float:
-        """A price in multiples of the dearest GPU's."""
-        return units / self.problem.dearest if math.isfinite(units) else units
+    def gpus(self, of_partitions: Floats | Ints) -> list[Ints]:
+        """(partitions,) GPUs of each pool, from (all partitions,) numbers that are whole but for rounding."""
+        ends = np.cumsum([len(pool.partitions) for pool in self.problem.pools])[:-1]
+        return np.split(np.rint(of_partitions).astype(int), ends)

@@ -12,10 +12,10 @@ from provision.formulations.master.dive import dive
 from provision.formulations.master.first_answers import first_answers, shares_networks
 from provision.formulations.master.generation import FIRM, REFINED, SLIGHT, Generation, hand_on
 from provision.formulations.master.plans import add_plan, plan_of, shared_rates
-from provision.formulations.master.program import Chosen
 from provision.formulations.master.rated import RatedSearch, named, rated_oracles
 from provision.formulations.master.refined import refined
 from provision.formulations.master.replica_sets import forced_roles
+from provision.formulations.master.role_columns import Chosen
 from provision.formulations.master.temporal_bound import temporal_bound
 from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.master.whole import first_prices, keeps_limits, unsplit

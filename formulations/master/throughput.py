@@ -10,7 +10,6 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.linear.highs import solve_linear
 from provision.formulations.master.every_set import EverySet
 from provision.formulations.master.full_plans import full_plan
 from provision.formulations.master.fullest import FullFleet
@@ -151,9 +150,8 @@ class Sought:
         before, left, like = len(self.fleet.columns), DRAWN, set(present)
         while perf_counter() < until:
             patterns = list(self.fleet.columns)
-            rows = self.fleet.rows(patterns, missing=True)
-            rows.least[: len(patterns)] = _number(patterns, kept)
-            found = solve_linear(rows)
+            known, *others = self.fleet.columns_of(self.fleet.columns, whole=False)
+            found = self.fleet.master.relaxed([known._replace(least=_number(patterns, kept)), *others])
             if found is None:
                 break
             self.fleet.price(found.duals, until)

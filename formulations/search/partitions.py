@@ -1,8 +1,18 @@
-"""Whole-GPU partitions of every fleet entry as one table, for models that count GPUs by partition."""
+"""Whole-GPU partitions of every fleet entry as one table, and the rows that they have in all models that count them.
 
+    types      GPUs of a type  >=  those in its partitions
+    slices     slices of a type in the partitions  >=  what stands on them
+
+The coefficients of both families come from here, as matrices or as linear terms of variables of any library.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from provision.formulations.search.segments import Segments
 from provision.models.base.arrays import Ints
@@ -15,6 +25,26 @@ class Partitions:
 
     entry: Ints
     slots: Ints
+
+    def used(self, entries: Sequence[int]) -> csr_array:
+        """(entries, partitions) the GPUs of some fleet entries that each partition takes: 1 of its own."""
+        return csr_array(1.0 * (np.array(entries, int)[:, None] == self.entry))
+
+    def offered(self) -> csr_array:
+        """(slice types, partitions) the slices of every type that a GPU has in each partition."""
+        return csr_array(1.0 * self.slots.T)
+
+    def of_entry(self, entry: int, gpus: Sequence[Any]) -> list[Any]:
+        """The variables of the partitions of a fleet entry; ``gpus`` has one for each partition."""
+        return [gpus[at] for at in np.flatnonzero(self.entry == entry)]
+
+    def slices(self, gpus: Mapping[int, Any] | Iterable[tuple[int, Any]]) -> defaultdict[int, list[Any]]:
+        """By slice type, linear terms that count the slices of GPUs; ``gpus`` are variables by partition."""
+        terms: defaultdict[int, list[Any]] = defaultdict(list)
+        for partition, many in gpus.items() if isinstance(gpus, Mapping) else gpus:
+            for slice_type in np.flatnonzero(self.slots[partition]).tolist():
+                terms[slice_type].append(int(self.slots[partition, slice_type]) * many)
+        return terms
 
 
 def partitions_of(instance: Instance, segments: Segments) -> Partitions:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.partitions import Partitions, partitions_of
 from provision.formulations.search.price_tiers import PriceTiers, price_tiers, prices_of
 from provision.formulations.search.roles import FEW_RATES, Role, dominance, hardness, pieces, split_rates
 from provision.formulations.search.segments import Segments, best_segments
@@ -111,6 +111,12 @@ class Problem:
         self.dearest = max(prices) or 1
         self.shareable = tuple(_shareable(instance, self.segments, self.pools))
         self.alone_rps = self._alone()
+
+    @cached_property
+    def partitions(self) -> Partitions:
+        """The partitions of all pools, in their order, under the first fleet entry of each."""
+        entries = np.repeat([pool.entry for pool in self.pools], [len(pool.partitions) for pool in self.pools])
+        return Partitions(entries.astype(int), np.concatenate([pool.partitions for pool in self.pools]))
 
     @cached_property
     def replicas(self) -> int:

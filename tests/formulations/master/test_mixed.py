@@ -12,7 +12,7 @@ from synthetic_networks import random_mixed
 
 import provision
 from provision.formulations.master.plans import add_plan, shared_rates
-from provision.formulations.master.program import Program
+from provision.formulations.master.role_columns import RoleColumns
 from provision.formulations.pricing.shared_mig.relaxed import relaxed
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
@@ -239,7 +239,7 @@ def test_slices_of_ruin_and_recreate_are_columns():
     many = []
     for finer in ({}, shared_rates(instance, plan)):
         problem = Problem(instance, finer=finer)
-        program = Program(problem, np.zeros(len(problem.roles), int), np.ones(len(problem.groups), int))
+        program = RoleColumns(problem, np.zeros(len(problem.roles), int), np.ones(len(problem.groups), int))
         add_plan(program, problem, plan)
         many.append(sum(len(pattern) > 1 for _, pattern in program.patterns))
     assert pieces and many[1] >= 0.8 * len(pieces) > many[0]

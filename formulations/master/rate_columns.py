@@ -1,0 +1,177 @@
+"""Patterns that carry rates as columns of the restricted master, for least cost.
+
+    minimise   price of the GPUs
+    types      GPUs of all tiers of a type  >=  those in its partitions
+    slices     slices of type k in the partitions  >=  patterns on k
+    demand     the part of a workload's rate that patterns carry, none counted for more than all  >=  1
+    at_least   replicas of a workload  >=  as many as it must have
+    at_most    replicas of a workload  <=  as many as it may have
+
+Rates are split at will and need no steps. What a pattern carries of a workload beyond its rate does not count, which no
+plan needs and which makes the linear program tight where rates are small.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.linear.highs import IntegerSolution
+from provision.formulations.master.restricted import Columns, RestrictedMaster
+from provision.formulations.pricing.capacities import RatedPattern
+from provision.formulations.pricing.listing import Listing
+from provision.formulations.search.problem import Problem
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import MISSING, SOLVER
+
+LEAST_RPS = 1e-6
+"""The rate, in requests/s, for which a workload without requests keeps a replica."""
+MANY = 50
+"""Patterns that are added to the linear program at a time."""
+
+
+class Left(NamedTuple):
+    """What is left to plan: (groups,) ``rps`` and ``least`` and ``most`` replicas; (slice types,) slices ``taken``."""
+
+    rps: Floats
+    least: Floats
+    most: Floats
+    taken: Ints
+
+
+class Relaxed(NamedTuple):
+    """A solution of the linear program, in multiples of the dearest GPU's price.
+
+    ``slices``, ``per_rps`` and ``bonus`` are what a slice, a request/s and a replica are worth, ``asked`` is what all
+    that is left is worth together. ``patterns`` are those taken and ``parts`` how often; ``reduced`` costs are of all.
+    """
+
+    value: float
+    slices: Floats
+    per_rps: Floats
+    bonus: Floats
+    asked: float
+    patterns: Ints
+    parts: Floats
+    reduced: Floats
+
+
+class RateColumns:
+    """The patterns known so far of one Problem, and their program.
+
+    Columns stand in the order: patterns, partitions, tiers.
+
+    Parameters
+    ----------
+    problem
+        The Problem.
+
+    Attributes
+    ----------
+    slice_type, rps, number
+        (patterns,) slice types, (patterns, groups) requests/s as bounds grant them, and numbers of replicas.
+    fits
+        (patterns,) flags those that hold within the limits of plans, as far as that is known.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, groups = problem, problem.groups
+        members = np.array([len(group.members) for group in groups], float)
+        self.all = Left(members * [max(group.rate_rps, LEAST_RPS) for group in groups],
+                        members * [group.least for group in groups], members * [group.most for group in groups],
+                        np.zeros(len(problem.segments.slice_types), int))
+        self.slice_type, self.fits = np.zeros(0, int), np.zeros(0, bool)
+        self.rps = self.number = np.zeros((0, len(groups)))
+        self.listings: list[tuple[int, Listing]] = []
+        self.counted = np.flatnonzero(np.isfinite(self.all.most))
+        self.asked_for = np.flatnonzero(members < self.all.least)
+        self.master = RestrictedMaster(problem, demand=np.ones(len(groups)), at_least=self.all.least[self.asked_for],
+                                       at_most=-self.all.most[self.counted])
+
+    def add(self, slice_type: int, listing: Listing) -> None:
+        """Add patterns of a slice type."""
+        if len(listing.rps):
+            self.listings.append((len(self.slice_type), listing))
+            self.slice_type = np.append(self.slice_type, np.full(len(listing.rps), slice_type))
+            self.fits = np.append(self.fits, np.ones(len(listing.rps), bool))
+            self.rps = np.concatenate([self.rps, listing.rps])
+            self.number = np.concatenate([self.number, listing.number])
+
+    def rated(self, at: int) -> RatedPattern:
+        """A pattern by its index."""
+        first, listing = max((one for one in self.listings if one[0] <= at), key=lambda one: one[0])
+        return listing.rated(at - first)
+
+    def relaxed(self, left: Left, counts: Sequence[int] | None = None, begin: Ints | None = None) -> Relaxed | None:
+        """The solution of the linear program; None when it has none. Tiers have no limit.
+
+        Parameters
+        ----------
+        left
+            What is to be planned.
+        counts
+            Numbers of GPUs of each type that are free of charge; further ones cost the price of the dearest tier.
+        begin
+            Patterns to begin with.
+        """
+        part, tiers, right = self.part(left), self.master.tiers(counts, limited=False), self._right(left)
+        taken = np.unique(np.append(part.argmax(axis=0), np.zeros(0, int) if begin is None else begin))
+        while True:
+            found = self.master.relaxed([self._patterns(taken, left), self.master.partitions, tiers], right)
+            if found is None:
+                return None
+            duals, bonus = self.master.split(found.duals), np.zeros(len(left.rps))
+            bonus[self.asked_for] += duals["at_least"]
+            bonus[self.counted] -= duals["at_most"]
+            reduced = duals["slices"][self.slice_type] - part @ duals["demand"] - self.number @ bonus
+            new = np.setdiff1d(np.flatnonzero(reduced < -SOLVER), taken)
+            if not len(new):
+                asked = float(found.duals @ right - duals["demand"].sum() * MISSING)
+                per_rps = np.divide(duals["demand"], left.rps, out=np.zeros(len(left.rps)), where=left.rps > 0)
+                return Relaxed(found.value, duals["slices"], per_rps, bonus, asked, taken, found.x[: len(taken)],
+                               reduced)
+            best = new[np.argsort(reduced[new], kind="stable")[:MANY]]
+            taken = np.union1d(taken, best)
+
+    def integral(self, patterns: Ints, part: float, most: float, seconds: float) -> IntegerSolution:
+        """A whole-number solution over some patterns that carries this part of all rates and costs at most ``most``.
+
+        The cost is in multiples of the dearest GPU's price.
+        """
+        sorts = [self._patterns(patterns, self.all), self.master.partitions, self.master.tiers()]
+        return self.master.integral(sorts, seconds, self._right(self.all, part), dearest=most)
+
+    def part(self, left: Left) -> Floats:
+        """(patterns, groups) the part of what is left of each rate that patterns carry."""
+        return _part(self.rps, left)
+
+    def _right(self, left: Left, part: float = 1.0) -> Floats:
+        """The right sides for a part of what is left."""
+        return self.master.sides(slices=left.taken, demand=part * (left.rps > 0),
+                                 at_least=left.least[self.asked_for], at_most=-left.most[self.counted])
+
+    def _patterns(self, patterns: Ints, left: Left) -> Columns:
+        """Some patterns, for what is left."""
+        number = self.number[patterns].T
+        of_slice = np.arange(len(left.taken))[:, None] == self.slice_type[patterns]
+        return self.master.columns(np.zeros(len(patterns)), slices=-1.0 * of_slice,
+                                   demand=_part(self.rps[patterns], left).T, at_least=number[self.asked_for],
+                                   at_most=-number[self.counted])
+
+    def chosen(self, patterns: Ints, x: Floats) -> tuple[list[Ints], Ints]:
+        """(partitions,) GPUs by type and the patterns, one by one, of a whole-number solution."""
+        many, gpus, _ = np.split(np.rint(x).astype(int), np.cumsum([len(patterns), len(self.problem.partitions.entry)]))
+        return self.master.gpus(gpus), np.repeat(patterns, many)
+
+    def less(self, left: Left, pattern: int) -> Left:
+        """What is left when a pattern is taken."""
+        taken = left.taken.copy()
+        taken[self.slice_type[pattern]] += 1
+        rps = np.where(left.rps > self.rps[pattern] * (1 + SOLVER), left.rps - self.rps[pattern], 0.0)
+        return Left(rps, np.maximum(left.least - self.number[pattern], 0), left.most - self.number[pattern], taken)
+
+
+def _part(rps: Floats, left: Left) -> Floats:
+    """(patterns, groups) the part of what is left of each rate that some requests/s are, at most 1."""
+    part = np.divide(rps, left.rps, out=np.zeros(rps.shape), where=left.rps > 0)
+    return np.minimum(part, 1.0, out=part)

@@ -1,0 +1,195 @@
+"""Patterns of roles and replica sets as columns of the restricted master, for least cost.
+
+    minimise   sum price[t, j] T[t, j]                                      (price tiers j of the GPU types t)
+    types      sum_j T[t, j]  >=  GPUs of type t in all partitions
+    slices     slices of type k in the partitions  >=  patterns on k and replicas that have one to themselves
+    places     places of role r in the patterns, with what harder roles hand down  >=  uses of r by replica sets
+    demand     every workload of a group has a replica set
+
+Patterns and replica sets are found by pricing (`generation`). A replica set uses slices of some types, one replica
+each, and places of some roles. Where no workload of a class may be split and none can stand alone, its only replica set
+is its role: such roles are constants on the right-hand side of the places rows.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from provision.formulations.linear.highs import LinearSolution, Rows, solve_linear
+from provision.formulations.master.breakpoints import Breakpoints
+from provision.formulations.master.restricted import Columns, Key, Known, RestrictedMaster
+from provision.formulations.pricing.oracle import Pattern
+from provision.formulations.search.problem import Problem
+from provision.models.base.arrays import Bools, Floats, Ints
+
+
+class ReplicaSet(NamedTuple):
+    """A replica set of one workload of a group, as (row, number) pairs; rows are slice types and then roles."""
+
+    group: int
+    uses: tuple[tuple[int, int], ...]
+
+
+class MasterDuals(NamedTuple):
+    """A solution of the linear program; prices are in multiples of the dearest GPU's.
+
+    ``slice_types``, ``roles`` and ``groups`` are the duals: the worth of a slice, a place and a replica set. The
+    ``parts`` and ``reduced`` costs are those of all columns. ``spare`` are the places of every role less its uses;
+    where the program is over breakpoints, the edges within classes take no part in these.
+    """
+
+    value: float
+    slice_types: Floats
+    roles: Floats
+    groups: Floats
+    parts: Floats
+    reduced: Floats
+    spare: Floats
+
+
+class Chosen(NamedTuple):
+    """A whole-number solution: (partitions,) GPUs by pool, patterns on slice types and replica sets, with their
+    numbers.
+    """
+
+    partitions: list[Ints]
+    patterns: dict[tuple[int, Pattern], int]
+    replica_sets: dict[ReplicaSet, int]
+
+
+class RoleColumns:
+    """The columns found so far and their program.
+
+    Columns stand in the order: tiers, partitions, handing down, patterns, replica sets.
+
+    Parameters
+    ----------
+    problem
+        The Problem.
+    forced
+        (roles,) places that are needed whatever replica sets are chosen.
+    wanted
+        (groups,) replica sets that are needed.
+    """
+
+    def __init__(self, problem: Problem, forced: Ints, wanted: Ints) -> None:
+        self.problem, self.wanted = problem, wanted
+        self.master = RestrictedMaster(problem, places=forced, demand=wanted)
+        self.patterns, self.replica_sets = Known[tuple[int, Pattern]](), Known[ReplicaSet]()
+        self.strict: list[bool] = []
+
+    def add_patterns(self, slice_type: int, patterns: Sequence[Pattern]) -> int:
+        """Add patterns of a slice type; returns how many are new."""
+        slices, places = self.master.rows["slices"].start, self.master.rows["places"].start
+        new = 0
+        for pattern in filter(None, map(self.problem.within_caps, patterns)):
+            entries = [(slices + slice_type, -1.0), *((places + one, 1.0) for one in pattern)]
+            new += self.patterns.add((slice_type, pattern), entries)
+        return new
+
+    def add_replica_set(self, replica_set: ReplicaSet, strict: bool) -> bool:
+        """Add a replica set, which plans may use as well as bounds when ``strict``; returns whether it is new."""
+        slices, demand = self.master.rows["slices"].start, self.master.rows["demand"].start
+        new = self.replica_sets.add(replica_set, [*((slices + row, -float(many)) for row, many in replica_set.uses),
+                                                  (demand + replica_set.group, 1.0)])
+        if new:
+            self.strict.append(strict)
+        elif strict:
+            self.strict[self.replica_sets.at[replica_set]] = True
+        return new
+
+    def relaxed(self, strict: bool = False, at: Sequence[int] | None = None, least: Ints | None = None,
+                breakpoints: Breakpoints | None = None) -> MasterDuals | None:
+        """The solution of the linear program; None when these columns cannot meet the demand.
+
+        Parameters
+        ----------
+        strict
+            Whether only replica sets that plans may use count.
+        at
+            Numbers of GPUs of each pool that are free of charge; further GPUs cost the price of the dearest tier.
+        least
+            (columns,) how often every column is taken at least; by default 0 times.
+        breakpoints
+            The roles that have rows of their own; by default all.
+        """
+        master, sorts = self.master, self._sorts(at)
+        rows = master.program(sorts)
+        if strict:
+            rows.most[self.loose()] = 0
+        if least is not None:
+            rows = rows._replace(least=least.astype(float), most=np.maximum(rows.most, least))
+        found = self._solved(rows, breakpoints, sum(len(one.cost) for one in sorts[:2]))
+        if found is None:
+            return None
+        _, slices, places, demand = master.split(found.duals).values()
+        spare = (rows.matrix @ found.x - rows.right)[master.rows["places"]]
+        return MasterDuals(found.value, slices, places, demand, found.x, found.reduced, spare)
+
+    def _solved(self, rows: Rows, breakpoints: Breakpoints | None, first_edge: int) -> LinearSolution | None:
+        """The solution over some breakpoints."""
+        if breakpoints is None or breakpoints.all:
+            return solve_linear(rows)
+        return breakpoints.solve(rows, self.master.rows["places"].start, first_edge)
+
+    def integral(self, kept: Bools, least: Ints, time_limit_s: float) -> Chosen | None:
+        """A whole-number solution with some of the columns, at least ``least`` of each; None when none is found."""
+        sorts = self._sorts(None)
+        ends = np.cumsum([len(one.cost) for one in sorts])[:-1]
+        low = [one._replace(least=np.maximum(one.least, of_sort), most=np.maximum(one.most, of_sort))
+               for one, of_sort in zip(sorts, np.split(least, ends), strict=True)]
+        found = self.master.integral(low, time_limit_s, kept=kept)
+        return None if found.x is None else self.chosen(found.x)
+
+    def chosen(self, numbers: Floats | Ints) -> Chosen:
+        """A solution from the numbers of all columns."""
+        _, gpus, _, patterns, replica_sets = self._split(np.rint(numbers).astype(int))
+        return Chosen(self.master.gpus(gpus), _taken(self.patterns, patterns), _taken(self.replica_sets, replica_sets))
+
+    def parts(self, found: MasterDuals) -> tuple[Floats, Floats]:
+        """(patterns,) and (replica sets,) how often each is taken in a solution of the linear program."""
+        patterns, replica_sets = np.split(found.parts[self.others :], [len(self.patterns)])
+        return patterns, replica_sets
+
+    @property
+    def others(self) -> int:
+        """The number of columns before patterns and replica sets."""
+        return sum(len(one.cost) for one in (self._tiers, self.master.partitions, self._edges))
+
+    def loose(self) -> Ints:
+        """The columns that plans may not use."""
+        return self.others + len(self.patterns) + np.flatnonzero(~np.array(self.strict, bool))
+
+    @cached_property
+    def _tiers(self) -> Columns:
+        """The price tiers of the fleet."""
+        return self.master.tiers()
+
+    @cached_property
+    def _edges(self) -> Columns:
+        """Places that harder roles hand down to easier ones."""
+        harder, easier = self.problem.edges
+        edges = np.arange(len(harder))
+        values = np.repeat([-1.0, 1.0], len(edges))
+        places = csr_array((values, (np.append(harder, easier), np.tile(edges, 2))),
+                           (len(self.problem.roles), len(edges)))
+        return self.master.columns(np.zeros(len(edges)), whole=False, places=places)
+
+    def _sorts(self, at: Sequence[int] | None) -> list[Columns]:
+        """All columns, with so many GPUs free of charge."""
+        master = self.master
+        return [self._tiers if at is None else master.tiers(at), master.partitions, self._edges,
+                master.known(self.patterns), master.known(self.replica_sets)]
+
+    def _split(self, of_columns: Ints) -> list[Ints]:
+        """(columns,) numbers by sort."""
+        sizes = [len(one.cost) for one in (self._tiers, self.master.partitions, self._edges)]
+        return np.split(of_columns, np.cumsum([*sizes, len(self.patterns)]))
+
+
+def _taken(columns: Known[Key], numbers: Ints) -> dict[Key, int]:
+    """The columns that are taken, with their numbers."""
+    return {one: int(many) for one, many in zip(columns, numbers, strict=True) if many}
