@@ -13,6 +13,8 @@ from ortools.sat.python import cp_model
 
 from provision.formulations.search.problem import Pool
 
+FINE = 10**6
+"""Whole-number units of the dearest GPU's price, fine enough for any proof."""
 MOST_S = 1.0
 """Seconds for one solution; the bound proven by then is used."""
 

@@ -15,7 +15,7 @@ import numpy as np
 import pulp
 
 from provision.formulations.bounds.replica_set_bound import replica_set_bound
-from provision.formulations.isolated.spread import spread_out
+from provision.formulations.isolated.spread import Demand, spread_out
 from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
 from provision.formulations.linear.dual_bound import dual_bound, highs, safe_most
 from provision.formulations.pricing.alone.assemble import Layout, assemble
@@ -115,16 +115,22 @@ class PartitionCounts:
 
     def fit_slots(self) -> None:
         """There are no more segments of a slice type than slots for it."""
-        for k in range(len(self.segments.slice_types)):
-            taken = pulp.lpSum(self.x[w, k] for w in range(len(self.rate_rps)) if (w, k) in self.x)
-            self.problem += taken <= pulp.lpDot(self.partitions.slots[:, k].tolist(), self.y)
+        slots = self.partitions.slices(enumerate(self.y))
+        for k, taken in self.standing().items():
+            self.problem += pulp.lpSum(taken) <= pulp.lpSum(slots[k])
+
+    def standing(self) -> dict[int, list[pulp.LpVariable]]:
+        """By slice type, the variables that count what stands on its slices."""
+        found: dict[int, list[pulp.LpVariable]] = {k: [] for k in range(len(self.segments.slice_types))}
+        for (_, k), variable in self.x.items():
+            found[k].append(variable)
+        return found
 
     def respect_fleet(self) -> None:
         """No more GPUs of a fleet entry are used than there are."""
         for index, entry in enumerate(self.instance.fleet):
             if entry.count is not None:
-                mine = [self.y[c] for c in np.flatnonzero(self.partitions.entry == index)]
-                self.problem += pulp.lpSum(mine) <= entry.count
+                self.problem += pulp.lpSum(self.partitions.of_entry(index, self.y)) <= entry.count
 
     def spread(self) -> None:
         """There are at least as many GPUs as the smallest max_share_per_gpu requires."""
@@ -228,7 +234,10 @@ def _layouts(model: PartitionCounts, until: Deadline) -> list[Layout] | None:
     most = [one.max_replicas or np.inf for one in model.instance.workloads]
     if (chosen.sum(axis=1) > most).any():
         return None
-    spread = spread_out(model, model.gpus(), until) if np.isfinite(cap_rps(model.instance)).any() else None
+    spread = None
+    if np.isfinite(cap_rps(model.instance)).any():
+        demand = Demand(model.instance, model.segments, model.partitions, model.useful_rps, model.rate_rps)
+        spread = spread_out(demand, model.gpus(), until)
     return spread or deal(model.instance, model.segments, model.partitions, model.gpus(), chosen)
 
 

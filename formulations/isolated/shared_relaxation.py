@@ -15,11 +15,12 @@ import pulp
 
 from provision.formulations.isolated.partition_counts import PartitionCounts
 from provision.formulations.pricing.shared_mig.relaxed import LEVELS, clients, relaxed
+from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.tolerances import FORGIVEN
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.problem.search import Deadline
+from provision.models.problem.search import Deadline, Outcome
 
 GENEROUS = 1 + FORGIVEN
 """The factor by which the relaxation loosens limits: more than the verifier's tolerances add up to."""
@@ -68,12 +69,12 @@ class Relaxation(PartitionCounts):
             replicas += [self.n[at] for at in self.of_workload[w]]
             self.problem += pulp.lpSum(replicas) >= workload.min_replicas
 
-    def fit_slots(self) -> None:
-        """Segments and shared slices of a slice type are no more than its slots."""
-        for k in range(len(self.segments.slice_types)):
-            taken = [self.x[w, k] for w in range(len(self.rate_rps)) if (w, k) in self.x]
-            taken += [slices for (slice_type, _), slices in self.m.items() if slice_type == k]
-            self.problem += pulp.lpSum(taken) <= pulp.lpDot(self.partitions.slots[:, k].tolist(), self.y)
+    def standing(self) -> dict[int, list[pulp.LpVariable]]:
+        """Shared slices stand on slots as well."""
+        found = super().standing()
+        for (k, _), slices in self.m.items():
+            found[k].append(slices)
+        return found
 
     def keep_levels(self) -> None:
         """Shared slices are not used beyond their level."""
@@ -110,6 +111,12 @@ def most_alone_or_shared(instance: Instance) -> Segments:
     ]
     most_rps = relaxed(instance, segments).rps.max(axis=2, initial=0) * np.array(clients)
     return replace(segments, throughput_rps=np.maximum(segments.throughput_rps, most_rps))
+
+
+def never_served(instance: Instance) -> Outcome | None:
+    """An infeasible Outcome when no slice can serve some workload, alone or shared; else None."""
+    segments = most_alone_or_shared(instance) if is_relaxed(instance) else best_segments(instance)
+    return proved_infeasible(instance, segments)
 
 
 def further_bound(instance: Instance, limit_s: float) -> float:

@@ -89,12 +89,11 @@ def relaxed(instance: Instance) -> RatePrices:
     carried = coo_array((-useful_rps[rows, slice_types], (rows, count)), (len(rate_rps), len(rows)))
     taken = coo_array((np.ones(len(rows)), (slice_types, count)), (len(segments.slice_types), len(rows)))
     limited = [index for index, entry in enumerate(instance.fleet) if entry.count is not None]
-    used = csr_array(np.array([partitions.entry == index for index in limited], float).reshape(-1, len(weights)))
     no_rate, no_use = csr_array((len(rate_rps), len(weights))), csr_array((len(limited), len(rows)))
-    slots = csr_array(-partitions.slots.T.astype(float))
     found = linprog(
         np.concatenate([np.zeros(len(rows)), weights]),
-        A_ub=vstack([hstack([carried, no_rate]), hstack([taken, slots]), hstack([no_use, used])]),
+        A_ub=vstack([hstack([carried, no_rate]), hstack([taken, -partitions.offered()]),
+                     hstack([no_use, partitions.used(limited)])]),
         b_ub=np.concatenate(
             [-rate_rps, np.zeros(len(segments.slice_types)), [instance.fleet[at].count for at in limited]]
         ),

@@ -14,14 +14,11 @@ from numpy.typing import NDArray
 from scipy.sparse import block_diag, coo_array, csc_array, csr_array, eye_array, hstack, vstack
 
 from provision.formulations.linear.highs import LinearSolution, Rows, solve_linear
+from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.search.problem import Problem
 
 BROKEN = 1e-3
 """The number of places that may be missing in a row before it counts as broken."""
-MOST_NEW = 3
-"""Jumps that are added to one workload class at a time."""
-MANY, FIRST = 30, 12
-"""Prices of a class of more roles than MANY may jump at so many of them at first, spread evenly."""
 
 
 class Breakpoints:
@@ -103,7 +100,7 @@ class Breakpoints:
         broken: list[int] = []
         for start, end in self._classes():
             handed = np.cumsum(spare[start:end])
-            worst = np.argsort(handed)[:MOST_NEW]
+            worst = np.argsort(handed)[: SCHEDULE.again]
             broken += (start + worst[handed[worst] < -BROKEN]).tolist()
         if self.jumps[broken].all():
             return False
@@ -153,4 +150,4 @@ class Breakpoints:
 
 def _spread(roles: NDArray[np.int64]) -> NDArray[np.int64]:
     """Some roles, or of many a few."""
-    return roles if len(roles) <= MANY else roles[np.linspace(0, len(roles) - 1, FIRST).astype(int)]
+    return roles if len(roles) <= SCHEDULE.few else roles[np.linspace(0, len(roles) - 1, SCHEDULE.idle).astype(int)]

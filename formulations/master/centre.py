@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.master.role_columns import MasterDuals
+from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.search.problem import Pool
-
-NEW = 0.2
-"""The weight of a new solution in averages of prices."""
 
 
 class Centre(NamedTuple):
@@ -63,5 +61,5 @@ def drawn(found: MasterDuals, centre: Centre, inward: float) -> MasterDuals:
 def averaged(central: MasterDuals, found: MasterDuals) -> MasterDuals:
     """A solution of the linear program with averaged prices: a running mean, to which it adds its own."""
     pairs = ((central.slice_types, found.slice_types), (central.roles, found.roles), (central.groups, found.groups))
-    slice_types, roles, groups = (NEW * new + (1 - NEW) * old for old, new in pairs)
+    slice_types, roles, groups = (SCHEDULE.pace * new + (1 - SCHEDULE.pace) * old for old, new in pairs)
     return found._replace(slice_types=slice_types, roles=roles, groups=groups)

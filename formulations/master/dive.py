@@ -7,27 +7,16 @@ one is tried. A dive that gets stuck begins again with fewer GPUs fixed. The las
 
 import math
 from collections.abc import Iterator
-from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.master.generation import SLIGHT, Generation
+from provision.formulations.master.generation import Generation
 from provision.formulations.master.role_columns import MasterDuals, RoleColumns
-
-PACE, LIKELY = 0.2, 0.5
-"""The part of what is left that one step rounds up at most, and the least part of a column that is rounded up."""
-SLACK = 1e-6
-"""Difference from a whole number that is rounding."""
-FEW_GPUS, SOME_GPUS = 1.0, 25.0
-"""What is left for the integer program, and at least for a dive that begins again, in prices of the dearest GPU."""
-FAILURES, BEGUN = 6, 2
-"""Steps that are taken back before a dive begins again, and how often it does so before one more GPU is allowed."""
-ROUGH, EASIER = 0.01, 0.003
-"""A plan that costs this part more than the linear program is rough; a better one is soon found at this part more."""
-NOISE = 0.15
-"""How much is added at random to the parts of columns when a dive begins again."""
+from provision.formulations.master.schedule import SCHEDULE
+from provision.models.base.tolerances import SOLVER
+from provision.models.problem.search import Deadline
 
 
 class Dive(NamedTuple):
@@ -44,15 +33,15 @@ class Fixed(NamedTuple):
     replica_sets: NDArray[np.int64]
 
 
-def dive(columns: Generation, end: float, draw: np.random.Generator, below: float) -> Iterator[Dive]:
-    """Dives until the time ``end``, each with little left for the integer program.
+def dive(columns: Generation, until: Deadline, draw: np.random.Generator, below: float) -> Iterator[Dive]:
+    """Dives, each with little left for the integer program.
 
     Parameters
     ----------
     columns
         The columns, to which others are added.
-    end
-        When to end, a perf_counter.
+    until
+        When to end.
     draw
         Decides between columns when a dive begins again.
     below
@@ -61,42 +50,42 @@ def dive(columns: Generation, end: float, draw: np.random.Generator, below: floa
     program, step = columns.program, float(columns.problem.dearest)
     held = start = Fixed(np.zeros(0, int), np.zeros(0, int))
     tried, noise = np.zeros(0, int), np.zeros(1)
-    pace, failures, begun, at = PACE, 0, 0, program.relaxed(strict=True)
+    pace, failures, begun, at = SCHEDULE.pace, 0, 0, program.relaxed(strict=True)
     goal = 0.0 if at is None else max(columns.bound, _aim(columns.units(at), below))
-    while at is not None and goal < below and perf_counter() < end:
+    while at is not None and goal < below and not until.over:
         patterns, replica_sets = program.parts(at)
         left = _left(columns, at, patterns, held)
-        start = held if left >= SOME_GPUS else start
-        if left <= FEW_GPUS:
+        start = held if left >= SCHEDULE.few else start
+        if left <= 1:
             least = _least(program, held)
             most = goal if goal + step >= below else goal + step
-            yield Dive(least, (at.reduced <= most / step - at.value + SLACK) | (least > 0))
-            failures = FAILURES
+            yield Dive(least, (at.reduced <= most / step - at.value + SOLVER) | (least > 0))
+            failures = SCHEDULE.again
         up = _nearly(patterns, pace, noise, 1, tried)
         fixed = Fixed(_taken(patterns, up), _taken(replica_sets, _nearly(replica_sets, pace, noise, 0, tried[:0])))
         found = _priced(columns, fixed, goal)
-        if found is not None and columns.units(found) <= goal and left > FEW_GPUS:
+        if found is not None and columns.units(found) <= goal and left > 1:
             at, held, tried = found, fixed, tried[:0]
             continue
         failures, pace = failures + 1, pace / 4
         tried = np.concatenate([tried, up[:1]]) if len(up) == 1 else tried
-        if failures > FAILURES:
-            failures, pace, tried, begun = 0, PACE, tried[:0], begun + 1
-            held, noise = start, draw.uniform(0, NOISE, len(patterns))
-            if begun % BEGUN == 0 and goal + step < below:
+        if failures > SCHEDULE.again:
+            failures, pace, tried, begun = 0, SCHEDULE.pace, tried[:0], begun + 1
+            held, noise = start, draw.uniform(0, SCHEDULE.noise, len(patterns))
+            if begun % 2 == 0 and goal + step < below:
                 goal += step
         at = program.relaxed(strict=True, least=_least(program, held))
 
 
 def _aim(units: float, below: float) -> float:
     """The price to aim at, in units: hardly more than the linear program's, and that where plans are near it."""
-    return float(math.ceil(units * (1 + EASIER)) if below > units * (1 + ROUGH) else math.ceil(units))
+    return float(math.ceil(units * (1 + SCHEDULE.close)) if below > units * (1 + SCHEDULE.fair) else math.ceil(units))
 
 
 def _priced(columns: Generation, fixed: Fixed, goal: float) -> MasterDuals | None:
     """Solve the linear program with some columns fixed, again with new columns where it costs more than the goal."""
     found = columns.program.relaxed(strict=True, least=_least(columns.program, fixed))
-    if found is not None and columns.units(found) > goal and columns.price(found, SLIGHT, 0)[1]:
+    if found is not None and columns.units(found) > goal and columns.price(found, SCHEDULE.slight, 0)[1]:
         return columns.program.relaxed(strict=True, least=_least(columns.program, fixed))
     return found
 
@@ -110,17 +99,17 @@ def _left(columns: Generation, at: MasterDuals, patterns: NDArray[np.float64], h
 def _nearly(parts: NDArray[np.float64], pace: float, noise: NDArray[np.float64], least: int,
             without: NDArray[np.int64]) -> NDArray[np.int64]:
     """Columns to round up: those that are nearly whole, at most the part ``pace`` of all and at least ``least``."""
-    rest = np.maximum(parts - np.floor(parts + SLACK), 0.0)
+    rest = np.maximum(parts - np.floor(parts + SOLVER), 0.0)
     most = max(int(pace * rest.sum()), least)
-    rank = rest + np.resize(noise, len(rest)) * (rest > SLACK)
+    rank = rest + np.resize(noise, len(rest)) * (rest > SOLVER)
     rank[without] = 0.0
     largest = np.argsort(-rank, kind="stable")[:most]
-    return largest[(rest[largest] >= LIKELY) | ((np.arange(len(largest)) < least) & (rank[largest] > SLACK))]
+    return largest[(rest[largest] >= SCHEDULE.half) | ((np.arange(len(largest)) < least) & (rank[largest] > SOLVER))]
 
 
 def _taken(parts: NDArray[np.float64], up: NDArray[np.int64]) -> NDArray[np.int64]:
     """Parts rounded down, but some rounded up."""
-    whole = np.floor(parts + SLACK).astype(int)
+    whole = np.floor(parts + SOLVER).astype(int)
     whole[up] += 1
     return whole
 

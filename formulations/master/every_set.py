@@ -6,16 +6,16 @@ carry what they are worth.
 """
 
 from collections.abc import Iterator, Mapping
-from time import perf_counter
 
 import numpy as np
 
 from provision.formulations.master.fullest import Filled, FullFleet
-from provision.formulations.master.held import Column
+from provision.formulations.master.rate_plans import Column
 from provision.formulations.master.restricted import Known
 from provision.formulations.pricing.capacities import LOOSE, Member, Sets
 from provision.formulations.pricing.oracle import Running
 from provision.models.base.tolerances import SOLVER, TOLERANCE
+from provision.models.problem.search import Deadline
 
 UNKNOWN = Running(0, 1, 1, 1.0)
 """Stands for how a replica runs while that does not matter."""
@@ -48,7 +48,7 @@ class EverySet:
         self.places: list[Place] = []
         self.most = np.zeros(0)
 
-    def listed(self, until: float) -> bool:
+    def listed(self, until: Deadline) -> bool:
         """Whether all sets are listed by the time ``until``; the next call goes on from there."""
         every = {slice_type: one.every(until) for slice_type, one in self.sets.items()}
         if None in every.values():
@@ -62,7 +62,7 @@ class EverySet:
         self.places, self.most, self.effort = list(worth), np.array(list(worth.values())), dict.fromkeys(shared, 0)
         return True
 
-    def rounds(self, until: float) -> Iterator[Filled | None]:
+    def rounds(self, until: Deadline) -> Iterator[Filled | None]:
         """Solutions until a time, or until all that they carry is known; None for one with a set that does not run."""
         rates = [group.rate_rps for group in self.fleet.problem.groups]
         known, many = Known[Column](), len(self.places)
@@ -71,9 +71,9 @@ class EverySet:
             column = Column(slice_type, members, tuple(rates[one] for one in groups))
             known.add(column, self.fleet.entries(column))
         sets, *others = self.fleet.columns_of(known)
-        while perf_counter() < until:
+        while not until.over:
             worth = sets._replace(cost=-self.most, most=np.where(self.most > 0, np.inf, 0.0))
-            found = self.fleet.master.integral([worth, *others], until - perf_counter())
+            found = self.fleet.master.integral([worth, *others], until.left_s)
             self.impossible = found.status == "infeasible"
             if found.x is None:
                 return
@@ -83,11 +83,11 @@ class EverySet:
             if all(settled):
                 return
 
-    def _settle(self, at: int, until: float) -> bool:
+    def _settle(self, at: int, until: Deadline) -> bool:
         """Find out what a set carries, as long as there is time; returns whether that was known."""
         slice_type, groups = place = self.places[at]
         known, hardest = True, self.sets[slice_type].hardest if place in self.effort else 0
-        while self.effort.get(place, 0) < hardest and perf_counter() < until:
+        while self.effort.get(place, 0) < hardest and not until.over:
             self.effort[place] += 1
             self.most[at], members = self.sets[slice_type].best(groups, self.effort[place])
             held = None if members is None else self.fleet.judge.held(slice_type, members, ())

@@ -13,30 +13,23 @@ less what the demand is worth (Lagrangian bound). `capacities` tells what no pat
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.master.held import Column, Judge
+from provision.formulations.master.rate_plans import Column, Judge
 from provision.formulations.master.restricted import Columns, Known, RestrictedMaster
+from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.capacities import LOOSE, Capacities, Member, Members, Worth, running_alone
 from provision.formulations.pricing.oracle import Running
-from provision.formulations.search.problem import Problem
-from provision.models.base.tolerances import MISSING
+from provision.formulations.search.problem import ENDLESS, Problem
+from provision.models.base.tolerances import MISSING, SETTLED
 from provision.models.plans.plan import Plan
+from provision.models.problem.search import Deadline
 
 Floats = NDArray[np.float64]
 MISSED = 100.0
 """What a missing request/s costs while columns are sought, in requests/s; a replica as many as its group's best."""
-SETTLED = 1e-7
-"""Relative distance of bound and linear program at which no more columns are sought."""
-SMOOTH = 0.6
-"""The part of the prices of the best bound in those that are tried first."""
-ENDLESS = 1e9
-"""A number of replicas that stands for no limit."""
-
-
 Filled = tuple[list[NDArray[np.int64]], list[Column]]
 """(partitions,) GPUs by pool, and the patterns of their slices."""
 
@@ -87,12 +80,12 @@ class FullFleet:
                 held &= self._add(slice_types[gpu.gpu, piece.profile], [members])
         return held
 
-    def rounds(self, until: float) -> Iterator[float]:
-        """Tighten the bound until no prices are better or a perf_counter; yields it after every round.
+    def rounds(self, until: Deadline) -> Iterator[float]:
+        """Tighten the bound until no prices are better or time is over; yields it after every round.
 
         What tables promise is a column for bounds.
         """
-        while perf_counter() < until:
+        while not until.over:
             before, (known, *others) = len(self.rated_already), self.columns_of(self.columns, whole=False)
             found = self.master.relaxed([known, self.master.known(self.rated_already), *others])
             if found is None:
@@ -101,9 +94,9 @@ class FullFleet:
             yield self.bound
             if self.bound <= -found.value * (1 + SETTLED) or len(self.rated_already) == before:
                 return
-            self.price(SMOOTH * self.best + (1 - SMOOTH) * found.duals)
+            self.price((1 - SCHEDULE.inward) * self.best + SCHEDULE.inward * found.duals)
 
-    def price(self, duals: Floats, until: float = np.inf, asked_rps: Floats | float = np.inf) -> None:
+    def price(self, duals: Floats, until: Deadline | None = None, asked_rps: Floats | float = np.inf) -> None:
         """Prove a bound at some dual prices, and add patterns that are worth more at these than their slice.
 
         Parameters
@@ -111,7 +104,7 @@ class FullFleet:
         duals
             (rows,) of a linear program.
         until
-            The perf_counter from which on none is added.
+            When to add no more, by default never.
         asked_rps
             (groups,) how much demand is left: requests/s of a replica beyond this are worth 1 each, and the worth of
             patterns is then no bound.
@@ -136,7 +129,7 @@ class FullFleet:
         if bound < self.bound and (caps_rps == self.cap_rps).all():
             self.bound, self.best = bound, duals
 
-    def add_near(self, one: Column, until: float) -> None:
+    def add_near(self, one: Column, until: Deadline) -> None:
         """Until a time add patterns that hold and are like a given one."""
         for capacities in self.capacities.get(one.slice_type, []):
             self._add(one.slice_type, capacities.near(one.members), capacities.batches, until)
@@ -160,11 +153,11 @@ class FullFleet:
             if found is not None:
                 yield found
 
-    def _add(
-        self, slice_type: int, patterns: Iterable[Members], batches: Sequence[int] = (), until: float = np.inf
-    ) -> bool:
+    def _add(self, slice_type: int, patterns: Iterable[Members], batches: Sequence[int] = (),
+             until: Deadline | None = None) -> bool:
         """Until a time add patterns that hold, with batches lowered if need be; returns whether all hold."""
-        found = [self.judge.held(slice_type, members, batches) for members in patterns if perf_counter() < until]
+        found = [self.judge.held(slice_type, members, batches) for members in patterns
+                 if until is None or not until.over]
         for one in found:
             if one is not None:
                 self._known(one)

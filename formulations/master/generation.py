@@ -11,62 +11,20 @@ import math
 from collections.abc import Iterator
 from itertools import islice
 from operator import attrgetter
-from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.bounds.type_counts import TypeCounts
+from provision.formulations.bounds.type_counts import FINE, TypeCounts
 from provision.formulations.master.breakpoints import Breakpoints
 from provision.formulations.master.centre import NOTHING, Centre, averaged, centre_of, drawn
 from provision.formulations.master.replica_sets import choices_by_group, forced_roles, priced_replica_sets
 from provision.formulations.master.role_columns import MasterDuals, RoleColumns
+from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Group, Problem
 from provision.models.base.tolerances import TOLERANCE
-
-FINE = 10**6
-"""The price of the dearest GPU in whole-number units, where no replica set has several replicas."""
-COARSE, REFINED = 1500, (6_000, 24_000)
-"""The same where replica sets have several replicas, as the knapsack's table has a column for each unit; and later
-steps.
-"""
-SLIGHT = 2e-5
-"""A pattern gets a column only if it is worth this much more than its slice's price, in GPUs."""
-FIRM = 1
-"""The oracles' effort to begin with, where every workload that shares slices has one replica."""
-FEW, EASY = 0.05, 2
-"""After a round that adds fewer columns than this part of the rows, the oracles' effort rises. From the effort EASY on
-it rises only after rounds that add none."""
-LONGER = 3
-"""How much longer a round is expected to take at the next effort."""
-HARDEST = 7
-"""The greatest effort of an oracle."""
-INWARD, FURTHEST = 0.3, 0.7
-"""How far prices are drawn from those of the linear program towards the inner ones, before patterns are priced: at
-first, and at most. They are drawn further, and last the effort rises, while oracles cannot bound what patterns are
-worth."""
-WEAK = 0.5
-"""An oracle's bound is weak that is above the patterns found by this part of what the central prices lack."""
-NEARLY = 0.02
-"""At drawn prices patterns get a column that are worth this much less than their slice's price, in GPUs, or more."""
-CUTS = (0.3, 0.7)
-"""How far prices are drawn inward where further replica sets are sought."""
-TURNS, SAME, SMALL = 20, 4, 30
-"""Linear programs solved at most for further replica sets before patterns are priced, and so often without a lower
-value.
-
-They take too long where more than SMALL groups of workloads have replica sets.
-"""
-NEAR = 0.985
-"""The part of the linear program's value that a bound reaches before steps of rates are cut finer."""
-AHEAD = 0.001
-"""By how much the linear program's value is above a whole price of GPUs that is worth proving with these steps."""
-ENOUGH = 0.5
-"""The part of the distance to the next whole price of GPUs within which no pattern is missing for the bound."""
-
-MOST_GPUS = 10**9
-"""More GPUs of a type than any plan has."""
+from provision.models.problem.search import Deadline, Stopwatch
 
 
 class Generation:
@@ -96,15 +54,15 @@ class Generation:
                 wanted[at] = len(group.members)
         self.forced, self.demanding = forced, np.flatnonzero(wanted)
         self.program, self.breakpoints = RoleColumns(problem, forced, wanted), Breakpoints(problem)
-        self.scale = COARSE if len(self.demanding) else FINE
-        self.proof = TypeCounts(problem.pools, min(problem.most_gpus, MOST_GPUS))
+        self.scale = SCHEDULE.coarse if len(self.demanding) else FINE
+        self.proof = TypeCounts(problem.pools, problem.most_gpus)
         self.proof.at_least(problem.spread_over)
         self.aim: tuple[int, ...] | None = None
-        self.effort = 0 if len(self.demanding) else FIRM
+        self.effort = 0 if len(self.demanding) else SCHEDULE.firm
         self.took_s, self.converged, self.round, self.excess = 0.0, False, 0, 0.0
         self.impossible = self.enough = False
         self.last: MasterDuals | None = None
-        self.centre, self.inward = centre, INWARD
+        self.centre, self.inward = centre, SCHEDULE.inward
         for slice_type, oracles in oracles_of(problem).items():
             for oracle in oracles:
                 self.program.add_patterns(slice_type, oracle.seeds())
@@ -128,53 +86,77 @@ class Generation:
     def near(self) -> bool:
         """Whether finer steps of rates promise to raise the bound by more than further columns do."""
         value = 0.0 if self.last is None else self.last.value
-        ahead = value * self.problem.dearest > self.bound * (1 + AHEAD)
-        return self.converged or (0 < NEAR * value <= self.centre.value and not ahead)
+        ahead = value * self.problem.dearest > self.bound * (1 + SCHEDULE.used)
+        return self.converged or (0 < SCHEDULE.near * value <= self.centre.value and not ahead)
 
-    def rounds(self, end: float) -> Iterator[float]:
-        """Add columns until none is missing or the time ``end`` would pass; yields the bound after every round.
+    def rounds(self, until: Deadline) -> Iterator[float]:
+        """Add columns until none is missing or time would be over; yields the bound after every round.
 
         The first round always runs. The first call ends when more columns cannot raise the bound; from then on columns
         are for plans.
         """
-        while not self.converged and not self.impossible and (not self.round or perf_counter() + self.took_s < end):
-            started, before = perf_counter(), self.enough
+        while not self.converged and not self.impossible and (not self.round or self.took_s < until.left_s):
+            watch, before = Stopwatch(), self.enough
             harder = self._round()
-            self.took_s = (perf_counter() - started) * (LONGER if harder else 1)
-            self.effort = min(self.effort + harder, HARDEST)
+            self.took_s = watch.elapsed_s * (SCHEDULE.longer if harder else 1)
+            self.effort = min(self.effort + harder, SCHEDULE.hardest)
             yield self.bound
             if self.enough and not before:
                 return
 
     def _round(self) -> bool:
-        """One round; returns whether the next should look harder."""
+        """One round: solve the linear program, price at its duals, and see what is next.
+
+        Returns whether the next one should look harder.
+        """
         found = self._with_replica_sets()
         if found is None:
             self.impossible = True
             return False
         self.last, self.round = found, self.round + 1
-        units = self.units(found)
-        exhaustive, new = self._priced(found, SLIGHT if self.enough or self.aim is not None else self._slight(units))
+        exhaustive, new = self._priced(found, self._floor(found))
         split = self.breakpoints.split(found.spare)
         settled = not new and exhaustive
         if self.aim is None:
-            done = not split and (settled or self.bound >= units)
-            finer = next((scale for scale in REFINED if scale > self.scale), None)
-            reached = self.bound >= math.ceil(units) and not (split and len(self.demanding))
-            if not self.enough and (reached or (done and finer is None)):
-                self.enough = True
+            if self._ended_stage(found, settled, split):
                 return False
-            if done and finer is not None:
-                self.scale = finer
-                return False
-            self.aim = self.proof.counts if done and self.sharp else None
-            self.converged = done and self.aim is None
         else:
             aimed, self.aim = self.aim, self.proof.counts
             self.converged = self.aim is None or (self.aim == aimed and settled and not split)
-        few = FEW * (len(self.forced) + len(self.demanding)) if self.effort < EASY else 0
-        weak, self.inward = self.inward > FURTHEST, min(self.inward, FURTHEST)
-        return not exhaustive and (weak or new < max(few, 1))
+        return not exhaustive and self._harder(new)
+
+    def _floor(self, found: MasterDuals) -> float:
+        """How much more than its slice's price a pattern must be worth, in GPUs, to get a column."""
+        return SCHEDULE.slight if self.enough or self.aim is not None else self._slight(self.units(found))
+
+    def _ended_stage(self, found: MasterDuals, settled: bool, split: bool) -> bool:
+        """Go to the next stage of the search for the bound if this one is over; returns whether the next has begun.
+
+        The stages: until the bound cannot rise by whole GPUs, finer units of price, and the GPUs behind the bound.
+        """
+        units = self.units(found)
+        done = not split and (settled or self.bound >= units)
+        finer = self.scale * SCHEDULE.finer if self.scale < SCHEDULE.finest else None
+        reached = self.bound >= math.ceil(units) and not (split and len(self.demanding))
+        if not self.enough and (reached or (done and finer is None)):
+            self.enough = True
+            return True
+        if done and finer is not None:
+            self.scale = finer
+            return True
+        self.aim = self.proof.counts if done and self.sharp else None
+        self.converged = done and self.aim is None
+        return False
+
+    def _harder(self, new: int) -> bool:
+        """Whether oracles should look harder after a round that was not exhaustive and added so many columns.
+
+        Prices are drawn further inward first, while oracles cannot bound what patterns are worth.
+        """
+        furthest = 1 - SCHEDULE.inward
+        few = SCHEDULE.rest * (len(self.forced) + len(self.demanding)) if self.effort <= SCHEDULE.firm else 0
+        weak, self.inward = self.inward > furthest, min(self.inward, furthest)
+        return weak or new < max(few, 1)
 
     def _with_replica_sets(self) -> MasterDuals | None:
         """The linear program with the replica sets that its own prices ask for; None when the columns cannot meet
@@ -184,13 +166,15 @@ class Generation:
         """
         found = central = self.program.relaxed(at=self.aim, breakpoints=self.breakpoints)
         same = 0
-        for _ in range(TURNS if len(self.demanding) <= SMALL else 0):
-            if found is None or central is None or same == SAME or not self._add_replica_sets(self._whole(found))[1]:
+        for _ in range(SCHEDULE.turns if len(self.demanding) <= SCHEDULE.few else 0):
+            if found is None or central is None or same == SCHEDULE.again:
                 break
-            for inward in CUTS if self.centre.value > 0 else ():
+            if not self._add_replica_sets(self._whole(found))[1]:
+                break
+            for inward in (SCHEDULE.inward, 1 - SCHEDULE.inward) if self.centre.value > 0 else ():
                 self._add_replica_sets(self._whole(drawn(found, self.centre, inward)))
             value, found = found.value, self.program.relaxed(at=self.aim, breakpoints=self.breakpoints)
-            if found is None or found.value < value * (1 - SLIGHT):
+            if found is None or found.value < value * (1 - SCHEDULE.slight):
                 same, central = 0, found
             else:
                 same, central = same + 1, averaged(central, found)
@@ -203,10 +187,10 @@ class Generation:
         """
         if self.centre.value > 0 and self.aim is None and len(self.demanding):
             many = len(self.program.patterns), len(self.program.replica_sets)
-            nearly = NEARLY if len(self.problem.groups) <= SMALL else 0.0
+            nearly = SCHEDULE.nearly if len(self.problem.groups) <= SCHEDULE.few else 0.0
             exhaustive, _ = self.price(drawn(found, self.centre, self.inward), slight - nearly, self.effort)
-            weak = self.excess > WEAK * self.gap
-            self.inward = (1 + self.inward) / 2 if weak else INWARD
+            weak = self.excess > SCHEDULE.half * self.gap
+            self.inward = (1 + self.inward) / 2 if weak else SCHEDULE.inward
             new = self._missing(found, slight, *many)
             if new:
                 return exhaustive, new
@@ -215,9 +199,10 @@ class Generation:
     def _missing(self, found: MasterDuals, slight: float, patterns: int, replica_sets: int) -> int:
         """How many patterns and replica sets after the first ones are missing in a solution of the linear program."""
         worth, rows = found.roles, np.concatenate([found.slice_types, found.roles])
+        groups = found.groups - SCHEDULE.slight
         dear = [sum(worth[role] for role in pattern) > found.slice_types[slice_type] + slight
                 for slice_type, pattern in islice(self.program.patterns, patterns, None)]
-        cheap = [sum(rows[row] * many for row, many in replica_set.uses) < found.groups[replica_set.group] - SLIGHT
+        cheap = [sum(rows[row] * many for row, many in replica_set.uses) < groups[replica_set.group]
                  for replica_set in islice(self.program.replica_sets, replica_sets, None)]
         return int(sum(dear) + sum(cheap))
 
@@ -228,10 +213,10 @@ class Generation:
     def _slight(self, units: float) -> float:
         """How much more than its slice's price a pattern must be worth, in GPUs, to matter for the bound."""
         if not len(self.demanding):
-            return SLIGHT
+            return SCHEDULE.slight
         below = math.ceil(units) - 1
         slices = max(int(pool.partitions.sum(axis=1).max()) for pool in self.problem.pools)
-        return max(SLIGHT, ENOUGH * (units / below - 1) / slices) if below > 0 else SLIGHT
+        return max(SCHEDULE.slight, SCHEDULE.half * (units / below - 1) / slices) if below > 0 else SCHEDULE.slight
 
     def price(self, duals: MasterDuals | Centre, slight: float, effort: int) -> tuple[bool, int]:
         """Add columns at some duals and prove a bound; returns whether pricing was exhaustive, and how many are new.
@@ -259,11 +244,11 @@ class Generation:
             self.centre = max(centre_of(needed, most, roles, self.problem.pools), self.centre, key=attrgetter("value"))
         return exhaustive, new
 
-    def price_strictly(self, rounds: int, end: float) -> None:
+    def price_strictly(self, rounds: int, until: Deadline) -> None:
         """Columns for the linear program of plans, where its replica sets differ from those of bounds."""
         for _ in range(0 if all(self.program.strict) else rounds):
             found = self.program.relaxed(strict=True)
-            if found is None or perf_counter() > end or not self.price(found, SLIGHT, 0)[1]:
+            if found is None or until.over or not self.price(found, SCHEDULE.slight, 0)[1]:
                 break
 
     def vary(self, draw: np.random.Generator) -> None:
@@ -271,7 +256,7 @@ class Generation:
         """
         prices = self._first_prices()[self.slice_types :]
         if self.last is not None:
-            drawn = np.concatenate([self.last.slice_types, self.last.roles]) * COARSE
+            drawn = np.concatenate([self.last.slice_types, self.last.roles]) * SCHEDULE.coarse
             self._add_replica_sets((drawn * draw.uniform(0.9, 1.1, len(drawn))).astype(np.int64))
         for slice_type, oracles in oracles_of(self.problem).items():
             for oracle in oracles:

@@ -18,16 +18,15 @@ import numpy as np
 
 from provision.formulations.linear.highs import IntegerSolution
 from provision.formulations.master.restricted import Columns, RestrictedMaster
+from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.capacities import RatedPattern
 from provision.formulations.pricing.listing import Listing
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import MISSING, SOLVER
 
-LEAST_RPS = 1e-6
+IDLE_RPS = 1e-6
 """The rate, in requests/s, for which a workload without requests keeps a replica."""
-MANY = 50
-"""Patterns that are added to the linear program at a time."""
 
 
 class Left(NamedTuple):
@@ -77,7 +76,7 @@ class RateColumns:
     def __init__(self, problem: Problem) -> None:
         self.problem, groups = problem, problem.groups
         members = np.array([len(group.members) for group in groups], float)
-        self.all = Left(members * [max(group.rate_rps, LEAST_RPS) for group in groups],
+        self.all = Left(members * [max(group.rate_rps, IDLE_RPS) for group in groups],
                         members * [group.least for group in groups], members * [group.most for group in groups],
                         np.zeros(len(problem.segments.slice_types), int))
         self.slice_type, self.fits = np.zeros(0, int), np.zeros(0, bool)
@@ -130,7 +129,7 @@ class RateColumns:
                 per_rps = np.divide(duals["demand"], left.rps, out=np.zeros(len(left.rps)), where=left.rps > 0)
                 return Relaxed(found.value, duals["slices"], per_rps, bonus, asked, taken, found.x[: len(taken)],
                                reduced)
-            best = new[np.argsort(reduced[new], kind="stable")[:MANY]]
+            best = new[np.argsort(reduced[new], kind="stable")[: SCHEDULE.few]]
             taken = np.union1d(taken, best)
 
     def integral(self, patterns: Ints, part: float, most: float, seconds: float) -> IntegerSolution:

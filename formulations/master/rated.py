@@ -9,14 +9,13 @@ listed, an integer program that has no plan at the bound raises it to the next p
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from provision.formulations.bounds.type_counts import TypeCounts
-from provision.formulations.master.full_plans import full_plan
-from provision.formulations.master.held import Judge
+from provision.formulations.bounds.type_counts import FINE, TypeCounts
 from provision.formulations.master.rate_columns import RateColumns, Relaxed
+from provision.formulations.master.rate_plans import Judge, full_plan
+from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.rated import MOST_NAMED, RatedOracle, rated_oracles_of
 from provision.formulations.search.problem import Problem
@@ -24,54 +23,6 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import SOLVER
 from provision.models.plans.plan import Plan
 from provision.models.problem.search import Search
-
-HARDER = 3
-"""How much longer pricing takes at the next effort."""
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """The numbers that steer the search for plans and bounds from patterns that carry rates.
-
-    Attributes
-    ----------
-    fine
-        Units of the dearest GPU's price in which worths are rounded to whole numbers for proofs.
-    slight
-        A pattern is new if it is worth this part more than its slice; less is left to the bound's rounding.
-    close
-        The relative gap between the linear program and the bound at which no more patterns are sought for it.
-    few
-        Patterns of least reduced cost in an integer program.
-    listed
-        With more patterns than these that no other replaces, an integer program over all of them is not tried.
-    brief_s, longer
-        Seconds of the first integer program, and the factor to the next after one that found nothing.
-    noise
-        How much is added at random to the parts of patterns when a dive chooses one.
-    dives
-        Dives between two integer programs.
-    hardest
-        The greatest effort of pricing.
-    idle
-        Integer programs in a row without a better plan after which none is expected.
-    """
-
-    fine: int = 10**6
-    slight: float = 1e-5
-    close: float = 2e-3
-    few: int = 400
-    listed: int = 2000
-    brief_s: float = 0.5
-    longer: float = 1.5
-    noise: float = 0.4
-    dives: int = 4
-    hardest: int = 4
-    idle: int = 8
-
-
-SCHEDULE = Schedule()
-"""The numbers that are used unless others are asked for."""
 
 
 def named(problem: Problem) -> Problem:
@@ -103,18 +54,17 @@ class RatedSearch:
         Its clock and seed.
     method
         The name to write into plans.
-    schedule
-        What steers it.
     """
 
-    def __init__(self, problem: Problem, oracles: Sequence[tuple[int, RatedOracle]], search: Search, method: str,
-                 schedule: Schedule = SCHEDULE) -> None:
-        self.problem, self.oracles, self.search, self.method, self.schedule = problem, oracles, search, method, schedule
+    def __init__(self, problem: Problem, oracles: Sequence[tuple[int, RatedOracle]], search: Search, method: str
+                 ) -> None:
+        self.problem, self.oracles, self.search, self.method = problem, oracles, search, method
         self.master, self.judge = RateColumns(problem), Judge(problem)
         self.draw = np.random.default_rng(search.seed)
         self.proof = TypeCounts(problem.pools, problem.most_gpus)
         self.proof.at_least(problem.spread_over)
         self.complete, self.effort = all(one.complete for _, one in oracles), 0
+        self.hardest = max((one.hardest for _, one in oracles), default=0)
         self.took_s = 0.0
         self.best, self.met = math.inf, np.zeros(0, int)
         self.below: Relaxed | None = None
@@ -147,21 +97,21 @@ class RatedSearch:
         if self.complete:
             yield from self._closed()
             return
-        idle, seconds = 0, self.schedule.brief_s
-        while not self.ended and self.below is not None and idle < self.schedule.idle:
+        idle, seconds = 0, SCHEDULE.brief_s
+        while not self.ended and self.below is not None and idle < SCHEDULE.idle:
             if self._raised() and not self.effort:
                 yield None
                 continue
-            for _ in range(self.schedule.dives):
-                self._dive(self.proof.counts if self.draw.random() < self.schedule.noise else None)
+            for _ in range(SCHEDULE.again):
+                self._dive(self.proof.counts if self.draw.random() < SCHEDULE.noise else None)
             plan = self._sought(min(seconds, self.search.left_s))
-            idle, seconds = (0, seconds) if plan is not None else (idle + 1, seconds * self.schedule.longer)
+            idle, seconds = (0, seconds) if plan is not None else (idle + 1, seconds * SCHEDULE.patience)
             yield plan
 
     def _first(self) -> Plan | None:
         """The plan of one dive over the listed patterns."""
         self._dive(None)
-        return self._sought(min(self.schedule.brief_s, self.search.left_s))
+        return self._sought(min(SCHEDULE.brief_s, self.search.left_s))
 
     def _prove(self) -> None:
         """The bound that duals of the linear program prove, with patterns added until hardly one is missing."""
@@ -171,7 +121,7 @@ class RatedSearch:
                 return
             self.below = found
             self.met = np.union1d(self.met, found.patterns[found.parts > 0])
-            if self._priced(found) >= found.value * (1 - self.schedule.close):
+            if self._priced(found) >= found.value * (1 - SCHEDULE.used):
                 return
 
     def _priced(self, at: Relaxed) -> float:
@@ -179,13 +129,13 @@ class RatedSearch:
 
         Returns the least value that the linear program over all patterns may have, infinite where none is missing.
         """
-        master, fine, before = self.master, self.schedule.fine, len(self.master.slice_type)
+        master, fine, before = self.master, FINE, len(self.master.slice_type)
         worth = np.minimum(master.rps, master.all.rps) @ at.per_rps + master.number @ at.bonus
         best = np.zeros(len(at.slices))
         np.maximum.at(best, master.slice_type, worth)
         for slice_type, oracle in self.oracles:
             if not oracle.complete:
-                floor = max(at.slices[slice_type] * (1 + self.schedule.slight), best[slice_type])
+                floor = max(at.slices[slice_type] * (1 + SCHEDULE.slight), best[slice_type])
                 found, most = oracle.price(at.per_rps, at.bonus, floor, self.effort)
                 best[slice_type] = max(best[slice_type], most)
                 master.add(slice_type, found)
@@ -201,7 +151,7 @@ class RatedSearch:
         Where it needs further GPUs and pricing cannot tell, the next one looks harder, if there is time.
         """
         before, counts, left_s = self.bound, self.proof.counts, self.search.left_s
-        if counts is None or self.effort > self.schedule.hardest or self.took_s * self.schedule.longer > left_s:
+        if counts is None or self.effort > self.hardest or self.took_s * SCHEDULE.patience > left_s:
             return False
         found = self.master.relaxed(self.master.all, counts, self.met)
         if found is None or found.value <= SOLVER:
@@ -210,8 +160,8 @@ class RatedSearch:
         missing, self.took_s = math.isfinite(self._priced(found)), left_s - self.search.left_s
         if missing or self.bound > before or self.proof.counts != counts:
             return True
-        self.effort, self.took_s = self.effort + 1, self.took_s * HARDER
-        return self.effort <= self.schedule.hardest
+        self.effort, self.took_s = self.effort + 1, self.took_s * SCHEDULE.longer
+        return self.effort <= self.hardest
 
     def _dive(self, counts: Sequence[int] | None) -> None:
         """Take patterns one by one until nothing is left, and remember all that the linear programs on the way took."""
@@ -227,7 +177,7 @@ class RatedSearch:
             self.met = np.union1d(self.met, begin)
             taken = np.repeat(begin, np.floor(parts + SOLVER).astype(int))
             if not len(taken):
-                taken = begin[[np.argmax(np.minimum(parts, 1) + self.schedule.noise * self.draw.random(len(parts)))]]
+                taken = begin[[np.argmax(np.minimum(parts, 1) + SCHEDULE.noise * self.draw.random(len(parts)))]]
             for one in taken.tolist():
                 left = master.less(left, one)
 
@@ -236,10 +186,10 @@ class RatedSearch:
         master, problem = self.master, self.problem
         most = self.best - 1 if math.isfinite(self.best) else problem.most_gpus * problem.dearest
         patterns = self.met
-        if self.below is not None and len(patterns) > self.schedule.few:
+        if self.below is not None and len(patterns) > SCHEDULE.short:
             reduced = self.below.reduced
             known = patterns[patterns < len(reduced)]
-            patterns = known[np.argsort(reduced[known], kind="stable")[: self.schedule.few]]
+            patterns = known[np.argsort(reduced[known], kind="stable")[: SCHEDULE.short]]
         patterns = patterns[master.fits[patterns]]
         return self._plan(patterns, most / problem.dearest, seconds)
 
@@ -289,7 +239,7 @@ class RatedSearch:
         useful = np.flatnonzero(found.reduced <= most - found.value * (1 - SOLVER) + SOLVER)
         useful = useful[np.argsort(found.reduced[useful], kind="stable")]
         status = "infeasible"
-        for tried in [useful[: self.schedule.few], useful] if len(useful) > self.schedule.few else [useful]:
+        for tried in [useful[: SCHEDULE.short], useful] if len(useful) > SCHEDULE.short else [useful]:
             if not len(tried):
                 break
             try:
@@ -310,5 +260,5 @@ class RatedSearch:
             here = patterns[self.master.slice_type[patterns] == slice_type]
             features = np.column_stack([part[here], -self.master.number[here][:, self.master.counted],
                                         self.master.number[here][:, self.master.asked_for]])
-            found.append(here[undominated(features, self.schedule.listed)])
+            found.append(here[undominated(features, SCHEDULE.most)])
         return np.concatenate(found)

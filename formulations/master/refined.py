@@ -15,20 +15,10 @@ import numpy as np
 from provision.formulations.master.centre import NOTHING, Centre
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.role_columns import ReplicaSet
+from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import Role
-
-FINE = 0.005
-"""The part of its upper end below which a step of rates is not cut any more."""
-PIECES = 2
-"""Parts into which a step is cut."""
-USED = 0.002
-"""Replica sets may be used whose reduced cost is at most this, in prices of the dearest GPU."""
-HARD = 1
-"""The effort of the oracles to begin with, at most."""
-MOST_ROLES = 2000
-"""With more roles nothing is cut."""
 
 Finer = dict[tuple[tuple[str, ...], float], frozenset[float]]
 """Further rates, in requests/s, by class of workloads."""
@@ -43,7 +33,7 @@ def refined(coarse: Generation) -> Generation | None:
         A Generation that is near its bound.
     """
     problem = coarse.problem
-    cuts = _cuts(coarse) if len(problem.roles) < MOST_ROLES else {}
+    cuts = _cuts(coarse) if len(problem.roles) < SCHEDULE.most else {}
     if not cuts:
         return None
     finer = {one: cuts.get(one, frozenset()) | problem.finer.get(one, frozenset()) for one in {*cuts, *problem.finer}}
@@ -52,7 +42,7 @@ def refined(coarse: Generation) -> Generation | None:
     _hand_on(coarse, fine)
     kept = {_key(problem.roles[at]) for at in np.flatnonzero(coarse.breakpoints.jumps)}
     fine.breakpoints.jump([at for at, role in enumerate(finest.roles) if _key(role) in kept])
-    fine.effort, fine.scale = min(coarse.effort, HARD), coarse.scale
+    fine.effort, fine.scale = min(coarse.effort, SCHEDULE.firm), coarse.scale
     return fine
 
 
@@ -68,14 +58,14 @@ def _cuts(generation: Generation) -> Finer:
     for at in {
         row - slice_types
         for replica_set, cost in zip(program.replica_sets, reduced, strict=True)
-        if cost <= USED
+        if cost <= SCHEDULE.used
         for row, _ in replica_set.uses
         if row >= slice_types
     }:
         role = problem.roles[at]
         end_rps = min(role.upto_rps, highest_rps[role.workload_class])
-        if end_rps - role.rate_rps > FINE * end_rps:
-            cuts[role.workload_class] |= set(np.linspace(role.rate_rps, end_rps, PIECES + 1)[1:-1].tolist())
+        if end_rps - role.rate_rps > SCHEDULE.close * end_rps:
+            cuts[role.workload_class].add((role.rate_rps + end_rps) / 2)
     return {one: frozenset(rates) for one, rates in cuts.items()}
 
 

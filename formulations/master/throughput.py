@@ -5,38 +5,23 @@ the best plan are kept, and others are sought at the prices of what is left of t
 """
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.master.every_set import EverySet
-from provision.formulations.master.full_plans import full_plan
 from provision.formulations.master.fullest import FullFleet
-from provision.formulations.master.held import Column
+from provision.formulations.master.rate_plans import Column, full_plan
+from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.capacities import capacities_of, sets_of
-from provision.formulations.search.feasibility import refusal
+from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.models.problem.instance import Instance
-from provision.models.problem.search import Outcome, Progress, Search, Termination
+from provision.models.problem.search import Deadline, Outcome, Progress, Search, Termination
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
-BOUND_SHARE, SEEK_SHARE, CHOOSE_SHARE = 0.3, 0.3, 0.5
-"""Parts of the time left that the bound, each search for patterns and each integer program may take."""
-TURNS = 10
-"""Searches for patterns in a row without a better plan after which none is expected."""
-DRAWN = 3
-"""How often prices are drawn around those of a linear program that finds no more patterns. Only rates that are asked
-are dear then, so that patterns are found which give a workload no more of these than it needs, and the rest to others.
-"""
-REST_SHARE = 0.05
-"""Part of the time limit that is too short for another such search."""
-FEW_SETS_SHARE, SETS_SHARE = 0.1, 0.5
-"""Parts of the time left that listing all sets of replicas may take, where workloads have one each: before the bound,
-and after it; the search over them takes another such part."""
-SERVE_SHARE = 0.5
-"""Part of the time left that a plan which serves all rates on few GPUs may take, where the patterns have none."""
 TOO_SMALL = "the workloads do not fit on so few GPUs; objective min_gpus tells how many they take"
 
 
@@ -53,11 +38,11 @@ def fill_fleet(instance: Instance, search: Search, name: str,
     serve
         What serves all rates on few GPUs.
     """
-    refused = refusal(instance, best_segments(instance), search.started)
+    refused = proved_infeasible(instance, best_segments(instance))
     if refused:
-        return refused
+        return replace(refused, build_seconds=search.elapsed_s)
     problem, progress = Problem(instance), Progress(instance, search)
-    built, reason = perf_counter() - search.started, ""
+    built, reason = search.elapsed_s, ""
     termination: Termination = "completed"
     try:
         fleet = FullFleet(problem, capacities_of(problem))
@@ -66,17 +51,17 @@ def fill_fleet(instance: Instance, search: Search, name: str,
             fleet.add_plan(progress.plan)
         sets = sets_of(problem) if all(group.most == 1 for group in problem.groups) else None
         every = EverySet(fleet, sets) if sets else None
-        if every is None or not every.listed(perf_counter() + search.left_s * FEW_SETS_SHARE):
-            for bound in fleet.rounds(perf_counter() + search.left_s * BOUND_SHARE):
+        if every is None or not every.listed(search.until(SCHEDULE.first_part)):
+            for bound in fleet.rounds(search.until(SCHEDULE.some)):
                 progress.prove(bound)
-        if every is not None and every.listed(perf_counter() + search.left_s * SETS_SHARE):
+        if every is not None and every.listed(search.until(SCHEDULE.half)):
             _close(problem, every, progress, name)
             if every.impossible:
                 return Outcome("infeasible", "proved", reason=TOO_SMALL, build_seconds=built)
         if not progress.proved:
             _improve(problem, fleet, progress, name)
         if progress.plan is None and instance.policy.latency_budget != FULL_BATCHES:
-            served = serve(instance.replace(objective="min_gpus"), search.apart(SERVE_SHARE))
+            served = serve(instance.replace(objective="min_gpus"), search.apart(SCHEDULE.half))
             if served.status == "infeasible":
                 return served
             reason = served.reason
@@ -91,7 +76,7 @@ def fill_fleet(instance: Instance, search: Search, name: str,
 
 def _close(problem: Problem, every: EverySet, progress: Progress, name: str) -> None:
     """Tighten the bound and make plans over all sets of replicas that slices can hold."""
-    for found in every.rounds(perf_counter() + progress.search.left_s * SETS_SHARE):
+    for found in every.rounds(progress.search.until(SCHEDULE.half)):
         progress.prove(every.fleet.bound)
         if found is not None:
             progress.offer(full_plan(problem, *found, name))
@@ -105,10 +90,10 @@ def _improve(problem: Problem, fleet: FullFleet, progress: Progress, name: str) 
     search, sought = progress.search, Sought(fleet, progress.search.seed)
     present: list[Column] = []
     idle = 0
-    while idle < TURNS and not progress.proved and search.left_s > search.time_limit_s * REST_SHARE:
-        added, better = sought.seek(perf_counter() + search.left_s * SEEK_SHARE, present), False
+    while idle < SCHEDULE.idle and not progress.proved and search.left_s > search.time_limit_s * SCHEDULE.rest:
+        added, better = sought.seek(search.until(SCHEDULE.some), present), False
         progress.prove(fleet.bound)
-        found = fleet.chosen(search.left_s * CHOOSE_SHARE) if added or not present else None
+        found = fleet.chosen(search.left_s * SCHEDULE.half) if added or not present else None
         if found is not None:
             present = found[1]
             better = progress.offer(full_plan(problem, *found, name))
@@ -119,6 +104,9 @@ def _improve(problem: Problem, fleet: FullFleet, progress: Progress, name: str) 
 
 class Sought:
     """Seeks patterns for a FullFleet.
+
+    Where prices of a linear program find no more patterns, prices are drawn around them. Only rates that are asked are
+    dear then, so that patterns are found which give a workload no more of these than it needs, and the rest to others.
 
     Parameters
     ----------
@@ -132,13 +120,13 @@ class Sought:
         self.fleet, self.draw = fleet, np.random.default_rng(seed)
         self.tried: set[Column] = set()
 
-    def seek(self, until: float, present: Sequence[Column] = ()) -> bool:
-        """Add patterns that hold until a perf_counter, or until there are none; returns whether some were added.
+    def seek(self, until: Deadline, present: Sequence[Column] = ()) -> bool:
+        """Add patterns that hold until time is over, or until there are none; returns whether some were added.
 
         Parameters
         ----------
         until
-            When to end, in seconds.
+            When to end.
         present
             The patterns of a plan: some of them, drawn anew in each call, are kept.
         """
@@ -147,8 +135,8 @@ class Sought:
         for one in kept:
             np.subtract.at(asked_rps, [member.group for member in one.members], one.rps)
         asked_rps = np.maximum(asked_rps, 0)
-        before, left, like = len(self.fleet.columns), DRAWN, set(present)
-        while perf_counter() < until:
+        before, left, like = len(self.fleet.columns), SCHEDULE.again, set(present)
+        while not until.over:
             patterns = list(self.fleet.columns)
             known, *others = self.fleet.columns_of(self.fleet.columns, whole=False)
             found = self.fleet.master.relaxed([known._replace(least=_number(patterns, kept)), *others])

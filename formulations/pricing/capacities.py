@@ -14,6 +14,7 @@ from provision.formulations.pricing.oracle import PatternOracle, Running
 from provision.formulations.pricing.register import oracles_of, way_of
 from provision.formulations.search.problem import Problem
 from provision.models.base.tolerances import FORGIVEN
+from provision.models.problem.search import Deadline
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -86,10 +87,10 @@ class Capacities(Protocol):
 class Sets(Protocol):
     """The sets of workloads that can share a slice with one replica each, every set by itself."""
 
-    def every(self, until: float) -> list[tuple[int, ...]] | None:
+    def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
         """All sets that a slice can hold, as groups in ascending order; None where they are too many.
 
-        None also after the time ``until``; the next call goes on from there.
+        None also when time is over; the next call goes on from there.
         """
         ...
 

@@ -21,10 +21,12 @@ MOST_NAMED = 10
 class RatedOracle(Protocol):
     """The patterns of one slice type: some that are listed, and the dearest ones at given prices.
 
-    ``complete`` says that every pattern that a plan may need is listed, so that none is left to be priced.
+    ``complete`` says that every pattern that a plan may need is listed, so that none is left to be priced; ``hardest``
+    is the greatest effort of pricing that pays.
     """
 
     complete: bool
+    hardest: int
 
     def listed(self) -> Listing:
         """Patterns to begin with."""
@@ -48,7 +50,7 @@ class RatedOracle(Protocol):
 class ListedPatterns:
     """A RatedOracle whose patterns are all listed."""
 
-    complete = True
+    complete, hardest = True, 0
 
     def __init__(self, listing: Listing) -> None:
         self.listing = listing

@@ -45,7 +45,7 @@ def one_replica_each(instance: Instance, slice_type: SliceType, data: IgniterPro
     demands = [((one.model,), instance.budget_ms(one), instance.planned_rps(one)) for one in instance.workloads]
     choices, unit_share = choices_of(instance, data.gpu, demands), data.hardware.unit_share
     sets = InterferingSets(choices, [1] * len(demands), unit_share)
-    found = {groups: members for groups in _timely(sets.every(until.at), until)
+    found = {groups: members for groups in _timely(sets.every(until), until)
              if (members := sets.holds(groups)) is not None}
     patterns = [_pattern(instance, members) for members in found.values()]
     for going in here:

@@ -124,9 +124,8 @@ class Program:
             for slice_type, number in Counter(slice_type for _, slice_type in turn.new).items():
                 slots[pool, slice_type].append(number * variable)
         for (at, c), variable in self.y.items():
-            row = self.model.partitions.slots[c]
-            for slice_type in np.flatnonzero(row).tolist():
-                slots[self.model.new[at][0], slice_type].append(int(row[slice_type]) * variable)
+            for slice_type, terms in self.model.partitions.slices({c: variable}).items():
+                slots[self.model.new[at][0], slice_type] += terms
         return kept, slots
 
     def _rows(self, share: float, bounds: bool) -> None:

@@ -1,8 +1,6 @@
 """Workloads that no GPU of the fleet can serve within their SLO, and the shortest SLO that would work."""
 
 import math
-from dataclasses import replace
-from time import perf_counter
 
 import numpy as np
 
@@ -31,12 +29,6 @@ def proved_infeasible(instance: Instance, segments: Segments) -> Outcome | None:
     """An infeasible Outcome when some workload cannot be served at all, else None."""
     reasons = unservable(instance, segments)
     return Outcome("infeasible", "proved", reason="; ".join(reasons)) if reasons else None
-
-
-def refusal(instance: Instance, segments: Segments, started: float) -> Outcome | None:
-    """The same with the time that it took since ``started``, by ``time.perf_counter()``."""
-    found = proved_infeasible(instance, segments)
-    return found and replace(found, build_seconds=perf_counter() - started)
 
 
 def _too_much(workload: Workload, best_rps: float, most_replicas: int) -> str:

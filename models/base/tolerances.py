@@ -22,6 +22,8 @@ LOOSE = 3e-9
 to."""
 FORGIVEN = 1e-8
 """Excess that bounds allow where many tolerances add up, and when they round to whole numbers."""
+SETTLED = 1e-7
+"""Relative distance of a bound from a linear program at which columns add nothing to it."""
 SINGLE = 1e-6
 """Rounding error of numbers in single precision, such as the memory in tables that kernels search."""
 SOLVER = 1e-6

@@ -13,8 +13,7 @@ import numpy as np
 from provision.formulations.assignment import cpsat
 from provision.formulations.bounds.replica_set_bound import replica_set_bound
 from provision.formulations.isolated import partition_counts
-from provision.formulations.master import solve as master
-from provision.formulations.master.first_answers import first_answers, shares_networks
+from provision.formulations.master.solve import carries_rates
 from provision.formulations.pricing.mps.shared_plans import is_shared
 from provision.formulations.pricing.mps.throughput_plans import is_shared_throughput
 from provision.formulations.search.partitions import partitions_of
@@ -28,6 +27,7 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
+from provision.solving import master
 from provision.solving.even import MOST_PARTS, even_replicas, merged, split
 from provision.solving.parts import parts_of
 from provision.solving.rehearsal import rehearsed_s
@@ -118,9 +118,9 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
         yield _replica_set, 1.0
         if len(set(instance.workloads)) <= DISTINCT:
             yield partition_counts.solve, 0.3
-    if shares_networks(instance):
-        yield first_answers, 0.5
-    if next(parts_of(instance), None) is not None and not master.carries_rates(instance):
+    if master.shares_networks(instance):
+        yield master.first_answers, 0.5
+    if next(parts_of(instance), None) is not None and not carries_rates(instance):
         yield _on_parts(master.METHODS[0], _weight), 0.3
     yield master.solve, 1.0
     yield _where_able(cpsat.METHODS[0]), 1.0
@@ -171,7 +171,7 @@ def _on_parts(method: Method, weight: Callable[[Instance], int] = lambda part: 1
 
 def _weight(part: Instance) -> int:
     """How much time the master has for a narrower instance, compared with others."""
-    return RATED_WEIGHT if master.carries_rates(part) else 1
+    return RATED_WEIGHT if carries_rates(part) else 1
 
 
 def _served(instance: Instance, search: Search) -> Outcome:

@@ -15,7 +15,7 @@ from provision.models.problem.method import Method
 MODULES = (
     "solving.auto",
     "formulations.isolated.partition_counts",
-    "formulations.master.solve",
+    "solving.master",
     "heuristics.core.greedy",
     "heuristics.core.lns",
     "heuristics.parvagpu.parvagpu",

@@ -26,13 +26,10 @@ ABOVE = {
 """By floor: those that it does not import."""
 SEARCH_MODEL = ("provision.formulations.search", "provision.formulations.pricing", "provision.formulations.linear")
 """All that heuristics import of the formulations."""
-WRONG_FLOORS = {("provision.formulations.master.first_answers", "provision.heuristics.core.lns")}
-"""What is still to be turned round."""
 FILE_CIRCLES = [
     {"provision.models.hardware." + name for name in ("gpu", "node")},
     {"provision.formulations.assignment." + name for name in ("points", "sharing")},
     {"provision.formulations.assignment." + name for name in ("candidates", "slices")},
-    {"provision.formulations.isolated." + name for name in ("partition_counts", "spread")},
     {"provision.formulations.pricing.mps." + name for name in ("choices", "kernels", "tables")},
     {"provision.formulations.pricing.mps." + name for name in ("nodes", "options")},
     {"provision.formulations.replanning." + name for name in ("model", "program")},
@@ -126,7 +123,7 @@ def test_floors_import_only_from_below():
     wrong = {(one, other) for one, other in arrows().edges if _floor(other) in ABOVE[_floor(one)]}
     beside = {(one, other) for one, other in arrows().edges
               if (_floor(one), _floor(other)) == ("heuristics", "formulations") and not other.startswith(SEARCH_MODEL)}
-    assert wrong | beside <= WRONG_FLOORS
+    assert wrong | beside == set()
 
 
 def test_rooms_do_not_import_in_circles():

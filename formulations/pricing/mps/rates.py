@@ -21,6 +21,8 @@ SMALL, LISTED = 3, 40_000
 NODES, MORE, VISITS, ROOM = 300, 3, 1000, 5000
 """Nodes that the quickest search opens, the factor to the next effort, visits in each node, and patterns that a search
 returns, all at most."""
+HARDEST = 4
+"""The greatest effort: four times as long again seldom proves more."""
 UNITS = 10**6
 """Whole-number units of the price of a GPU, in which patterns are priced."""
 
@@ -36,7 +38,7 @@ class InterferencePatterns:
         The most replicas that one GPU holds.
     """
 
-    complete = False
+    complete, hardest = False, HARDEST
 
     def __init__(self, problem: Problem, data: PerformanceFile, clients: int) -> None:
         self.points = rate_points(problem.instance, data, problem.groups, clients)

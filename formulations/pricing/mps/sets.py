@@ -1,7 +1,5 @@
 """Sets of replicas that share a whole GPU under iGniter's model, one of each workload, and what they carry at most."""
 
-from time import perf_counter
-
 import numpy as np
 
 from provision.formulations.pricing.capacities import Member, Members
@@ -15,6 +13,7 @@ from provision.formulations.search.segments import SliceType
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.operating_points import PerformanceData
+from provision.models.problem.search import Deadline
 
 MOST_SETS = 20_000
 """No more sets than this are listed."""
@@ -47,9 +46,9 @@ class InterferingSets:
         self.can_be, self.done = set(self.grown), 0
         self.failing: set[tuple[int, ...]] = set()
 
-    def every(self, until: float) -> list[tuple[int, ...]] | None:
+    def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
         """See ``Sets.every``. Sets grow by one replica at a time, as every part of a set that fits must fit too."""
-        while self.done < len(self.grown) <= MOST_SETS and perf_counter() < until:
+        while self.done < len(self.grown) <= MOST_SETS and not until.over:
             groups = self.grown[self.done]
             for one in range(groups[-1] if groups else 0, len(self.members)):
                 larger = (*groups, one)

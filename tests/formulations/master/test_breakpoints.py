@@ -11,6 +11,7 @@ import provision
 from provision.formulations.master.breakpoints import BROKEN, Breakpoints
 from provision.formulations.master.generation import Generation
 from provision.formulations.search.problem import Problem
+from provision.models.problem.search import Deadline
 
 
 def finer_problem(pieces=24):
@@ -53,7 +54,7 @@ def test_prices_rise_with_the_rate_and_jump_only_at_knots(problem, jumps, seed):
 def test_fewer_rows_relax_the_program_and_splitting_ends_at_its_value(problem):
     """The program over knots costs no more than that of all rows, and as much once no row of a role is broken."""
     generation = Generation(problem)
-    for _ in generation.rounds(np.inf):
+    for _ in generation.rounds(Deadline(np.inf)):
         if generation.round == 12:
             break
     program, breakpoints = generation.program, Breakpoints(problem)

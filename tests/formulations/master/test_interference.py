@@ -1,12 +1,14 @@
 """Column generation under interference: plans verify, bounds hold, small optima are those of brute force."""
 
+from dataclasses import replace
+
 import pytest
 from igniter_oracle import fewest_gpus
 from testbeds import random_testbed
 
 from provision import read, solve, verify
-from provision.formulations.master import dive
 from provision.formulations.master import solve as master
+from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.master.whole import unsplit
 from provision.formulations.pricing.mps import oracle
 from provision.instances.generators.igniter import generate
@@ -51,16 +53,14 @@ def test_auto_climbs_to_a_proof():
 
 
 def test_merged_classes_give_a_plan_and_a_bound(monkeypatch):
-    monkeypatch.setattr(master, "BOUND_GROUPS", 8)
-    monkeypatch.setattr(master, "PLAN_GROUPS", 12)
+    monkeypatch.setattr(master, "SCHEDULE", replace(SCHEDULE, most=16))
     instance = generate(20, 2)
     result, other = solve(instance, "master"), solve(instance, "igniter")
     assert result.verified and 0 < result.bound <= min(result.objective, other.objective)
 
 
 def test_dives_find_plans_as_good_as_the_bound(monkeypatch):
-    monkeypatch.setattr(master, "DIVE_FROM", 1)
-    monkeypatch.setattr(dive, "FEW_GPUS", 0.5)
+    monkeypatch.setattr(master, "SCHEDULE", replace(SCHEDULE, dive_from=1))
     for seed in range(3):
         instance = random_testbed(8, seed)
         result = solve(instance, "master")

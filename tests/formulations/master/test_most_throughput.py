@@ -9,13 +9,14 @@ from combined_checks import answers_of, brute_force, clashes, missed
 
 import provision
 from provision.formulations.master.fullest import FullFleet
-from provision.formulations.master.held import Judge
+from provision.formulations.master.rate_plans import Judge
 from provision.formulations.master.throughput import Sought
 from provision.formulations.pricing.capacities import Member, Worth, capacities_of
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.search.problem import Problem
 from provision.models.problem.objective import objective_of
 from provision.models.problem.prediction import predict_slice
+from provision.models.problem.search import Deadline
 
 
 def drawn(seed, share_slices=False):
@@ -114,7 +115,7 @@ def test_contents_are_sought_for_what_others_leave_to_a_whole_gpu():
     fleet = FullFleet(problem, capacities_of(problem))
     sought, present, carried = Sought(fleet, seed=0), [], [fleet.single_rps.sum()]
     for _ in range(2):
-        assert sought.seek(np.inf, present)
+        assert sought.seek(Deadline(np.inf), present)
         _, present = fleet.chosen(10)
         carried.append(sum(sum(one.rps) for one in present))
     assert carried == sorted(carried)

@@ -4,6 +4,7 @@ import provision
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.refined import refined
 from provision.formulations.search.problem import Problem
+from provision.models.problem.search import Deadline
 
 
 def test_finer_steps_prove_two_gpus():
@@ -12,9 +13,9 @@ def test_finer_steps_prove_two_gpus():
     workload = instance.workload["vgg19-app2"].model_copy(update={"max_replicas": None})
     instance = instance.with_policy(latency_budget="queueing").replace(workloads=[workload])
     coarse = fine = Generation(Problem(instance))
-    bounds = [list(coarse.rounds(float("inf")))[-1]]
+    bounds = [list(coarse.rounds(Deadline(float("inf"))))[-1]]
     while bounds[-1] < 2 and (fine := refined(fine)):
-        bounds.append(list(fine.rounds(float("inf")))[-1])
+        bounds.append(list(fine.rounds(Deadline(float("inf"))))[-1])
     assert bounds[0] == 1 and bounds[-1] == 2
     assert {role.rate_rps for role in coarse.problem.roles} < {role.rate_rps for role in fine.problem.roles}
     assert len(fine.program.patterns) >= len(coarse.program.patterns)

@@ -24,7 +24,7 @@ from provision.formulations.search.problem import Problem
 from provision.models.performance.operating_points import Member
 from provision.models.plans.plan import Plan
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Outcome
+from provision.models.problem.search import Deadline, Outcome
 
 SMALL = (("a30",), ("t4",), ("a30", "t4"), ("v100", "t4"))
 INSS = provision.read("inss")
@@ -144,10 +144,10 @@ def test_auto_is_the_best_of_all_and_proves_it():
 
 def test_sets_are_listed_up_to_a_number_and_a_time(monkeypatch):
     [sets] = sets_of(Problem(INSS)).values()
-    assert sets.every(0.0) is None and len(sets.every(math.inf)) > 8
+    assert sets.every(Deadline(0)) is None and len(sets.every(Deadline(math.inf))) > 8
     monkeypatch.setattr("provision.formulations.pricing.mps.sets.MOST_SETS", 5)
     [few] = sets_of(Problem(INSS)).values()
-    assert few.every(math.inf) is None
+    assert few.every(Deadline(math.inf)) is None
 
 
 def test_a_set_without_operating_points_is_worth_nothing():

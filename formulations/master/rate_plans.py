@@ -1,0 +1,188 @@
+"""Patterns that carry rates: judged by the models' scalar path, and made into a plan.
+
+A plan gives the replicas of patterns their workloads and rates.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.master.plans import dealt
+from provision.formulations.pricing.alone.assemble import Layout, assemble
+from provision.formulations.pricing.capacities import Member, Members, lowered
+from provision.formulations.pricing.oracle import Running
+from provision.formulations.search.problem import Group, Problem
+from provision.models.base.arrays import Ints
+from provision.models.base.tolerances import DUST
+from provision.models.performance.operating_points import Prediction
+from provision.models.plans.plan import Plan, Replica, Slice
+from provision.models.problem.prediction import carried_rps, predict_slice, tokens_rps
+
+
+class Column(NamedTuple):
+    """A pattern of a slice type, and the requests/s that each of its replicas carries."""
+
+    slice_type: int
+    members: Members
+    rps: tuple[float, ...]
+
+
+class Judge:
+    """Judges patterns of one Problem, each once; what replicas carry at a prediction is worked out once, too."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.known: dict[tuple[int, Running, Prediction], float] = {}
+        self.judged: dict[tuple[int, Members], tuple[list[int], list[float]]] = {}
+
+    def held(self, slice_type: int, members: Members, batches: Sequence[int]) -> Column | None:
+        """A pattern with ever smaller batches for members that are late, until none is; None when that does not help.
+
+        A workload with one replica needs it to carry its whole rate.
+        """
+        taken: Members | None = members
+        while taken:
+            if (slice_type, taken) not in self.judged:
+                self.judged[slice_type, taken] = self._judged(slice_type, taken)
+            late, rps = self.judged[slice_type, taken]
+            if not late:
+                return Column(slice_type, taken, tuple(rps))
+            taken = lowered(taken, late, batches)
+        return None
+
+    def _judged(self, slice_type: int, members: Members) -> tuple[list[int], list[float]]:
+        """The members whose batches must be lowered, none when all hold, and what they carry."""
+        instance, place = self.problem.instance, self.problem.segments.slice_types[slice_type]
+        entry, groups = instance.fleet[place.entry], [self.problem.groups[one.group] for one in members]
+        piece = Slice(profile=place.profile, replicas=tuple(
+            replica_of(self.problem, one, group.members[0]) for one, group in zip(members, groups, strict=True)))
+        told = predict_slice(instance, entry.gpu, piece)
+        tokens = len(members) == 1 and instance.workloads[groups[0].members[0]].tokens
+        rps = [tokens_rps(instance, entry.gpu, piece)] if tokens and told[0] else [
+            self._carried(one, found) for one, found in zip(members, told, strict=True)]
+        late = [at for at, (one, group) in enumerate(zip(piece.replicas, groups, strict=True))
+                if rps[at] <= 0 or (group.most == 1 and not self._keeps(one, group, told[at], rps[at]))]
+        memory_gib = np.array([found.memory_gib or 0.0 if found else 0.0 for found in told])
+        if not late and memory_gib.sum() > entry.type.slice_memory_gib(place.profile):
+            late = [int(memory_gib.argmax())]
+        return late, rps
+
+    def _keeps(self, replica: Replica, group: Group, found: Prediction | None, rps: float) -> bool:
+        """Whether the only replica of a workload carries its whole rate, and keeps the SLO at that rate."""
+        if found is None or rps < group.rate_rps * (1 - DUST):
+            return False
+        policy = self.problem.instance.policy
+        if policy.rule.random_arrivals:
+            return True  # what it carries is what keeps the SLO
+        told_ms = policy.rule.tail_ms(replica.batch, replica.processes, found, group.rate_rps, 0.0)
+        return told_ms is None or told_ms <= group.slo_ms * policy.part_of_slo * (1 + DUST)
+
+    def _carried(self, member: Member, found: Prediction | None) -> float:
+        """Requests/s that a replica carries within its SLO; 0 where it cannot keep it."""
+        instance = self.problem.instance
+        workload = instance.workloads[self.problem.groups[member.group].members[0]]
+        if found is None or found.latency_ms > instance.budget_ms(workload) * (1 + DUST):
+            return 0.0
+        key = (member.group, member.run, found)
+        if key not in self.known:
+            one = replica_of(self.problem, member, self.problem.groups[member.group].members[0])
+            self.known[key] = carried_rps(instance, one, found)
+        return self.known[key]
+
+
+def replica_of(problem: Problem, member: Member, workload: int) -> Replica:
+    """The replica of a member for a workload of its group, without a rate."""
+    one, run = problem.instance.workloads[workload], member.run
+    return Replica(workload=one.name, batch=run.batch, processes=run.processes, sm_share=run.sm_share, rate_rps=0.0,
+                   turn=run.turn, model=one.named(run.model))
+
+
+def full_plan(problem: Problem, partitions: list[Ints], patterns: list[Column], method: str
+              ) -> Plan | None:
+    """The plan of a solution; None when some workload, or some GPU's part of one, does not get its rate.
+
+    Parameters
+    ----------
+    problem
+        What was solved.
+    partitions, patterns
+        (partitions,) GPUs of each pool, and the patterns of their slices.
+    method
+        The name to write into the plan.
+    """
+    workloads = _workloads(problem, patterns)
+    shared = [tuple(replica_of(problem, member, workloads[at, place]) for place, member in enumerate(one.members))
+              for at, one in enumerate(patterns)]
+    for apart in (False, True):
+        layouts = _layouts(problem, partitions, patterns, workloads, apart)
+        gpu_of = {index - len(problem.instance.workloads): at for at, layout in enumerate(layouts or ())
+                  for _, index in layout.segments}
+        places = [(at, place, gpu_of.get(at, 0)) for at, one in enumerate(patterns)
+                  for place in range(len(one.members))]
+        rates = _rates(problem, patterns, workloads, places)
+        if layouts is not None and rates is not None:
+            routed = [tuple(replica.model_copy(update={"rate_rps": rates[at, place]})
+                            for place, replica in enumerate(one)) for at, one in enumerate(shared)]
+            return assemble(problem.instance, problem.segments, layouts, method, routed)
+    return None
+
+
+def _layouts(problem: Problem, partitions: list[Ints], patterns: list[Column],
+             workloads: dict[tuple[int, int], int], apart: bool) -> list[Layout] | None:
+    """GPUs with their patterns, all as shared slices; None when the fleet has too few.
+
+    Where ``apart``, lone replicas of workloads that have a share per GPU are put on different GPUs.
+    """
+    rows = np.zeros((len(problem.instance.workloads) + len(patterns), len(problem.segments.slice_types)), int)
+    alone: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for at, one in enumerate(patterns):
+        row = workloads[at, 0] if apart and len(one.members) == 1 else len(problem.instance.workloads) + at
+        rows[row, one.slice_type] += 1
+        alone[one.slice_type, row].append(len(problem.instance.workloads) + at)
+    layouts = dealt(problem, partitions, rows)
+    return layouts and [
+        Layout(one.entry, tuple((slice_type, alone[slice_type, row].pop()) for slice_type, row in one.segments))
+        for one in layouts
+    ]
+
+
+def _workloads(problem: Problem, patterns: list[Column]) -> dict[tuple[int, int], int]:
+    """The workload of every replica, by (pattern, place): the largest replicas first, to the workload that lacks most.
+
+    Workloads that have fewer replicas than they must go before all others.
+    """
+    found: dict[tuple[int, int], int] = {}
+    lacks = {member: group.rate_rps for group in problem.groups for member in group.members}
+    number = dict.fromkeys(lacks, 0)
+    replicas = sorted(((one.rps[place], at, place) for at, one in enumerate(patterns)
+                       for place in range(len(one.members))), reverse=True)
+    for rps, at, place in replicas:
+        group = problem.groups[patterns[at].members[place].group]
+        free = [one for one in group.members if number[one] < group.most]
+        _, _, best = max((number[one] < group.least, lacks[one], one) for one in free)
+        found[at, place] = best
+        lacks[best] -= rps
+        number[best] += 1
+    return found
+
+
+def _rates(problem: Problem, patterns: list[Column], workloads: dict[tuple[int, int], int],
+           places: list[tuple[int, int, int]]) -> dict[tuple[int, int], float] | None:
+    """Rates of all replicas in proportion to what they carry, no GPU above its share; None where that falls short."""
+    caps = {member: group.cap_rps for group in problem.groups for member in group.members}
+    on_gpu: defaultdict[tuple[int, int], float] = defaultdict(float)
+    for at, place, gpu in places:
+        on_gpu[workloads[at, place], gpu] += patterns[at].rps[place]
+    total: defaultdict[int, float] = defaultdict(float)
+    for (one, _), rps in on_gpu.items():
+        total[one] += min(rps, caps[one])
+    if any(total[one] < problem.planned_rps(one) * (1 - DUST) for one in caps):
+        return None
+    rates = {}
+    for at, place, gpu in places:
+        one = workloads[at, place]
+        part = patterns[at].rps[place] * min(1.0, caps[one] / on_gpu[one, gpu])
+        rates[at, place] = part * min(1.0, problem.planned_rps(one) / total[one])
+    return rates
