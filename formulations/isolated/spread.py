@@ -100,7 +100,7 @@ def _slots_taken(problem: cp_model.CpModel, demand: Demand, entries: Sequence[in
     before: cp_model.LinearExprT = 0
     for g, entry in enumerate(entries):
         partitions = np.flatnonzero(demand.partitions.entry == entry)
-        takes = {c: problem.new_bool_var(f"takes_{g}_{c}") for c in partitions}
+        takes = {c: problem.new_bool_var(f"takes_{g}_{c}") for c in partitions.tolist()}
         problem.add_exactly_one(takes.values())
         rank = sum(int(c) * variable for c, variable in takes.items())
         if g and entries[g - 1] == entry:

@@ -146,7 +146,7 @@ class RateColumns:
 
     def _right(self, left: Left, part: float = 1.0) -> Floats:
         """The right sides for a part of what is left."""
-        return self.master.sides(slices=left.taken, demand=part * (left.rps > 0),
+        return self.master.sides(slices=left.taken, demand=np.where(left.rps > 0, part, 0.0),
                                  at_least=left.least[self.asked_for], at_most=-left.most[self.counted])
 
     def _patterns(self, patterns: Ints, left: Left) -> Columns:

@@ -95,7 +95,7 @@ class RestrictedMaster:
         (rows,) all right sides.
     """
 
-    def __init__(self, problem: Problem, granted: Floats | None = None, **families: Floats) -> None:
+    def __init__(self, problem: Problem, granted: Floats | None = None, **families: Floats | Ints) -> None:
         self.problem = problem
         sides = {"types": np.zeros(len(problem.pools)) if granted is None else -granted,
                  "slices": np.zeros(len(problem.segments.slice_types)), **families}

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from provision.formulations.master.every_set import EverySet
 from provision.formulations.master.fullest import FullFleet
@@ -18,6 +17,7 @@ from provision.formulations.pricing.capacities import capacities_of, sets_of
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
+from provision.models.base.arrays import Floats
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Deadline, Outcome, Progress, Search, Termination
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
@@ -155,6 +155,6 @@ class Sought:
         return len(self.fleet.columns) > before
 
 
-def _number(patterns: Sequence[Column], kept: Sequence[Column]) -> NDArray[np.int64]:
+def _number(patterns: Sequence[Column], kept: Sequence[Column]) -> Floats:
     """(patterns,) how often each is kept."""
-    return np.array([kept.count(one) for one in patterns])
+    return np.array([kept.count(one) for one in patterns], float)

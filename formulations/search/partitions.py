@@ -36,7 +36,7 @@ class Partitions:
 
     def of_entry(self, entry: int, gpus: Sequence[Any]) -> list[Any]:
         """The variables of the partitions of a fleet entry; ``gpus`` has one for each partition."""
-        return [gpus[at] for at in np.flatnonzero(self.entry == entry)]
+        return [gpus[at] for at in np.flatnonzero(self.entry == entry).tolist()]
 
     def slices(self, gpus: Mapping[int, Any] | Iterable[tuple[int, Any]]) -> defaultdict[int, list[Any]]:
         """By slice type, linear terms that count the slices of GPUs; ``gpus`` are variables by partition."""
