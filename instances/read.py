@@ -49,7 +49,7 @@ def read(name_or_path: FilePath) -> Instance:
 
 
 def _beside(path: str) -> list[str]:
-    """The files in a path's folder whose names end like those of instances, as paths like it."""
+    """The files in a path's folder that have the suffix of an instance file, as paths of the same form."""
     folder, _ = os.path.split(path)
     there = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
     return [os.path.join(folder, one) for one in there if one.endswith(SUFFIXES)]
@@ -63,7 +63,7 @@ def read_plan(path: FilePath, instance: Instance | None = None) -> Plan:
     path
         A plan, or with ``instance`` also a deployment map of ParvaGPU (``.csv``), which is a plan for that instance.
     instance
-        What the plan is for; None where that is not known.
+        The instance of the plan; None when unknown.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def read_plan(path: FilePath, instance: Instance | None = None) -> Plan:
 
 
 def write(record: BaseModel, path: FilePath, force: bool = False) -> None:
-    """Write an instance or a plan as JSON (``.json``) or YAML, under a temporary name first.
+    """Write an instance or a plan as JSON (``.json``) or YAML, atomically.
 
     Raises
     ------

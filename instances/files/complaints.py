@@ -1,4 +1,4 @@
-"""What pydantic found wrong in a file, as lines that name field, value and remedy, and the field that was meant."""
+"""Turns pydantic's errors on a file into lines that name field, value and remedy, and the field that may be meant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST_LINES = 10
 MOST_FIELDS = 6
-"""Of a record, that a line names."""
+"""The most fields of a record that a line names."""
 QUOTE = "'"
 REMEDIES = {
     "extra_forbidden": "remove it or check its spelling",
@@ -35,20 +35,20 @@ SHAPES = {
     "model_type": FIELDS, "model_attributes_type": FIELDS, "dataclass_type": FIELDS, "dict_type": FIELDS,
     "tuple_type": LIST, "list_type": LIST,
 }
-"""What pydantic calls by the names of Python's types."""
+"""Descriptions of values for errors in which pydantic names types of Python."""
 OWN = ("value_error", "union_tag_invalid", "union_tag_not_found")
-"""Types of errors whose message names the value already."""
+"""Types of errors whose message already names the value."""
 
 
 def complaints(error: ValidationError, kind: Any = None) -> list[str]:
-    """One line for every problem, some ten at most.
+    """One line for every problem, at most about MOST_LINES.
 
     Parameters
     ----------
     error
-        What pydantic raised.
+        The error that pydantic raised.
     kind
-        The type that was asked for, where it is known; its fields tell what a misspelt one may mean.
+        The type that was expected, if known; its fields are suggested for misspelt ones.
     """
     problems = _misspelt(telling(error.errors(include_url=False)))
     lines = list(dict.fromkeys(_line(problem, kind) for problem in problems))
@@ -57,7 +57,7 @@ def complaints(error: ValidationError, kind: Any = None) -> list[str]:
 
 
 def telling(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """Without what pydantic says of a list only because some of its items are wrong."""
+    """The errors without those that pydantic reports for a list only because some of its items are wrong."""
     return [
         one for one in errors
         if one["type"] != "too_short" or not any(_inside(other["loc"], one["loc"]) for other in errors)
@@ -65,7 +65,7 @@ def telling(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
 
 
 def _misspelt(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """Without the field that is missing where one beside it is unknown: that one is told, with what it may mean."""
+    """The errors without missing fields beside an unknown field, which is probably the misspelt one."""
     unknown = [one["loc"][:-1] for one in errors if one["type"] == "extra_forbidden"]
     missing = [one["loc"][:-1] for one in errors if one["type"] == "missing"]
     return [
@@ -89,7 +89,7 @@ def _line(problem: ErrorDetails, kind: Any) -> str:
 
 
 def _shape(problem: ErrorDetails, kind: Any) -> str:
-    """How to write fields in place of a plain value, or which there are."""
+    """What should be written instead of a plain value: fields, and which fields there are."""
     models = _models_at(problem["loc"], kind)
     fields = {name: field for model in models for name, field in model.model_fields.items()}
     needed = [name for name, field in fields.items() if field.is_required()]
@@ -101,7 +101,7 @@ def _shape(problem: ErrorDetails, kind: Any) -> str:
 
 
 def _message(problem: ErrorDetails) -> str:
-    """What is wrong, in the words of files."""
+    """The message of an error, in words of files instead of Python's types."""
     what, context = problem["type"], problem.get("ctx", {})
     if what == "union_tag_invalid":
         return f"{context['discriminator'].strip(QUOTE)} should be one of {context['expected_tags']} " \
@@ -113,7 +113,7 @@ def _message(problem: ErrorDetails) -> str:
 
 
 def _meant(problem: ErrorDetails, kind: Any) -> str:
-    """The field or value that a misspelt one may stand for."""
+    """A suggestion of the field or value that a misspelt one may mean; empty when there is none."""
     if problem["type"] == "extra_forbidden":
         return did_you_mean(problem["loc"][-1], _fields_beside(problem["loc"], kind))
     if problem["type"] == "literal_error":
@@ -124,12 +124,12 @@ def _meant(problem: ErrorDetails, kind: Any) -> str:
 
 
 def _fields_beside(location: Sequence[int | str], kind: Any) -> list[str]:
-    """Names of the fields that may stand where a location ends."""
+    """Names of the fields that are allowed at the end of a location."""
     return [name for model in _models_at(location[:-1], kind) for name in model.model_fields]
 
 
 def _models_at(location: Sequence[int | str], kind: Any) -> list[type[BaseModel]]:
-    """The record types that may stand at a location. Names of union members and list places stay."""
+    """The record types that are allowed at a location; names of union members and list indices in it are skipped."""
     models = list(_models(kind))
     for part in location:
         fields = [model.model_fields[part] for model in models if part in model.model_fields]
@@ -139,7 +139,7 @@ def _models_at(location: Sequence[int | str], kind: Any) -> list[type[BaseModel]
 
 
 def _models(kind: Any) -> Iterator[type[BaseModel]]:
-    """The record types that stand in a type."""
+    """The record types that occur in a type annotation."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         yield kind
     else:
@@ -148,7 +148,7 @@ def _models(kind: Any) -> Iterator[type[BaseModel]]:
 
 
 def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
-    """The values of the field that tells kinds of files apart."""
+    """The values of the field ``kind``, which distinguishes kinds of files."""
     field = model.model_fields.get("kind")
     return get_args(field.annotation) if field else ()
 
@@ -165,7 +165,7 @@ def _field(location: Sequence[int | str]) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value as Python writes it, long ones cut."""
+    """A value as Python writes it, shortened if long."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = 60
     return short.repr(value)

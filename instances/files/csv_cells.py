@@ -1,7 +1,7 @@
-"""CSV files cell by cell; every problem is told in one line that names file, row and column.
+"""Reads CSV files cell by cell; every problem is reported in one line that names file, row and column.
 
-Cells may be separated by commas, semicolons or tabs, whichever the header has most of. Where commas do not separate, a
-number may have one as its decimal sign, as spreadsheets write it in much of the world.
+Cells may be separated by commas, semicolons or tabs, whichever occurs most in the header. If commas are not separators,
+a number may have a decimal comma, as many spreadsheets write it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from provision.instances.files.files import FilePath
 
 CsvRow = dict[str, str]
-"""The cells of a row by column; those that a short row lacks are None, which every reader of cells refuses."""
+"""The cells of a row by column. Cells that a short row lacks are None, which all readers of cells refuse."""
 
 
 SEPARATORS = ",;\t"
 DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 MOST_LINES = 10
-"""Of rows that cannot be used; the rest is counted."""
+"""The most rows that cannot be used which are listed; further ones are counted."""
 
 
 def refuse_rows(path: FilePath, wrong: Sequence[str]) -> None:
-    """Refuse a file for what is wrong with its rows, a line each.
+    """Refuse a file if ``wrong``, which has a line for every row that cannot be used, is not empty.
 
     Raises
     ------
     InputError
-        When anything is.
+        If it is not empty.
     """
     more = len(wrong) - MOST_LINES
     if wrong:
@@ -43,9 +43,9 @@ def refuse_rows(path: FilePath, wrong: Sequence[str]) -> None:
 
 
 def numbered_rows(path: FilePath, columns: Sequence[str], remedy: str = "") -> Iterator[tuple[int, CsvRow]]:
-    """The line number and the dict of every row of a CSV file that must have these columns, one at a time.
+    """Iterate over the rows of a CSV file, as line number and dict; the file must have these columns.
 
-    ``remedy`` says what to do about a column that is missing.
+    ``remedy`` is appended to the message about a missing column.
 
     Raises
     ------
@@ -83,18 +83,18 @@ def header(path: FilePath) -> list[str]:
 
 
 def _separator(content: str) -> str:
-    """What separates the cells of a file."""
+    """The character that separates the cells of a file."""
     first = next((line for line in content.splitlines() if line.strip()), "")
     return max(SEPARATORS, key=first.count)
 
 
 def _pointed(cell: Any) -> Any:
-    """A cell with a point for the decimal comma of a number."""
+    """A cell with a decimal point in place of a decimal comma."""
     return cell.replace(",", ".") if isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell) else cell
 
 
 def csv_text(columns: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
-    """Names of columns and rows of cells as the text of a CSV file; an empty cell for None."""
+    """The text of a CSV file with these columns and rows; None becomes an empty cell."""
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows((columns, *rows))
     return file.getvalue()

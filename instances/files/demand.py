@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 COLUMNS = ("time_s", "workload", "rate_rps")
 TIMES = ("time", "timestamp", "datetime", "date")
-"""What a column of times may be called, too."""
+"""Other names that a column of times may have."""
 WIDE = ", or a column of times (time_s, time or timestamp) and one per workload"
 MOST_CELLS = 50_000_000
 TWO_WAVES = "two-waves"
 WAVES = ((0, 600, 1.0), (900, 1800, 1.5))
-"""Start and end in seconds, and how much of the stated rate a wave adds at its peak."""
+"""Every wave: start and end in seconds, and the fraction of the stated rate that it adds at its peak."""
 WINDOW_S = 20
 SHIFT_S = 60
 
@@ -50,7 +50,7 @@ class Demand:
         return float(np.diff(self.times_s).min()) if len(self.times_s) > 1 else 0.0
 
     def instance(self, instance: Instance, rates_rps: ArrayLike) -> Instance:
-        """The instance at these rates, one for each workload of this demand; other workloads keep their rates.
+        """The instance with the rates ``rates_rps`` of this demand's workloads; other workloads keep their rates.
 
         Raises
         ------
@@ -67,7 +67,7 @@ class Demand:
 
 
 def at_rates(instance: Instance, rates_rps: Mapping[str, float]) -> Instance:
-    """The instance at other rates by workload; workloads not named keep theirs, and rates below LEAST_RPS become 0."""
+    """The instance with other rates, by workload; workloads not named keep theirs, rates below LEAST_RPS become 0."""
     rates = {one.name: rates_rps.get(one.name, one.rate_rps) for one in instance.workloads}
     return instance.replace(workloads=tuple(
         one.model_copy(update={"rate_rps": rates[one.name] if rates[one.name] >= LEAST_RPS else 0.0})
@@ -76,10 +76,11 @@ def at_rates(instance: Instance, rates_rps: Mapping[str, float]) -> Instance:
 
 
 def two_waves(instance: Instance, seed: int = 0) -> Demand:
-    """The shape of gpu-lets' experiment on fluctuating rates (its section 6, figure 14): 1,800 s in windows of 20 s.
+    """Demand shaped like gpu-lets' experiment on fluctuating rates (its section 6, figure 14): 1,800 s in 20 s windows.
 
-    Rates rise and fall between 0 and 600 s, and higher between 900 and 1,800 s, each workload's at times of its own.
-    The paper shows the shape and no numbers: half the stated rate at rest, and the heights of WAVES, are ours.
+    Rates rise and fall between 0 and 600 s, and once more, higher, between 900 and 1,800 s; every workload is shifted
+    in time by a random amount. The paper shows the shape without numbers; the rate at rest, half of the stated one, and
+    the heights of WAVES are our choice.
     """
     times_s = np.arange(0, 1800, WINDOW_S, dtype=float)
     shifts = np.random.default_rng(seed).uniform(-SHIFT_S, SHIFT_S, len(instance.workloads))
@@ -95,14 +96,14 @@ def two_waves(instance: Instance, seed: int = 0) -> Demand:
 def read_demand(path: FilePath, columns: tuple[str, str, str] = COLUMNS) -> Demand:
     """Demand from a CSV file, in one of two forms.
 
-    Long: the columns ``time_s,workload,rate_rps``, or others for these, in any order. Wide: a column of times and one
-    for each workload, as dashboards export it. Times are seconds, or dates with times, which become seconds since
-    1970. A workload that has no row, or an empty cell, in a window has no request in it.
+    Long: the columns ``time_s,workload,rate_rps`` in any order, or the names in ``columns`` instead of these. Wide: a
+    column of times and one for each workload, as dashboards export it. Times are seconds, or dates with times, which
+    become seconds since 1970. A workload without a row, or with an empty cell, in a window has the rate 0 there.
 
     Raises
     ------
     InputError
-        When a column is missing, a cell is no number or negative, a workload stands twice in a window.
+        When a column is missing, a cell is not a number or is negative, or a workload occurs twice in a window.
     """
     found = header(path)
     times = [name for name in found if name == columns[0] or name.lower() in TIMES]
@@ -132,7 +133,7 @@ def _row(path: FilePath, line: int, row: CsvRow, workloads: Sequence[str]) -> di
 
 
 def _seconds(path: FilePath, line: int, column: str, cell: str | None) -> float:
-    """The seconds in a cell, or of the date and time in it those since 1970 (in UTC where it names no zone)."""
+    """The seconds in a cell; a date with time is converted to seconds since 1970 (in UTC if it names no zone)."""
     try:
         dated = datetime.fromisoformat((cell or "").strip())
     except ValueError:
@@ -168,7 +169,7 @@ def from_cells(cells: Mapping[tuple[float, str], float], where: object) -> Deman
     Raises
     ------
     InputError
-        When there is too much to hold.
+        When there are more than MOST_CELLS rates.
     """
     times, names = sorted({time_s for time_s, _ in cells}), sorted({name for _, name in cells})
     if len(times) * len(names) > MOST_CELLS:

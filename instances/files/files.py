@@ -1,4 +1,4 @@
-"""Reading and writing files: every problem is told in one line, and a failed write leaves the old file intact."""
+"""Reads and writes files: every problem is reported in one line, and a failed write leaves the old file intact."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def load(path: FilePath) -> Any:
 
 
 def read_text(path: FilePath) -> str:
-    """The text of a file, a byte order mark left out.
+    """The text of a file, without a byte order mark.
 
     Raises
     ------
     InputError
-        When it is missing, unreadable, too large or no text.
+        When it is missing, unreadable, too large or not text.
     """
     try:
         with open(path, "rb") as file:
-            # A pipe or a device does not tell its size beforehand.
+            # The size of a pipe or a device is not known beforehand.
             content = file.read(MOST_BYTES + 1)
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -91,12 +91,12 @@ def refused(where: object, kind: Any = None) -> Iterator[None]:
 
 
 def check_writable(path: FilePath, force: bool = False) -> None:
-    """Refuse a file that cannot be written, before the work that it is for.
+    """Refuse a file that cannot be written, before the work whose result it is to hold.
 
     Raises
     ------
     InputError
-        When it exists and ``force`` is not set, or it has no folder that can be written to.
+        When it exists and ``force`` is not set, or its folder cannot be written to.
     """
     try:
         if os.path.isdir(path) or os.fspath(path).endswith(os.sep):
@@ -118,7 +118,7 @@ def write_text(path: FilePath, text: str, force: bool = False) -> None:
 
 
 def write_bytes(path: FilePath, content: bytes, force: bool = False) -> None:
-    """Write a file as a whole or not at all.
+    """Write a file atomically: as a whole or not at all.
 
     Raises
     ------

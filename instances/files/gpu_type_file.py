@@ -1,4 +1,4 @@
-"""A GPU type from a file of the user's."""
+"""Reads a GPU type from a file of the user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from provision.instances.files.files import FilePath
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""What a file can be called after."""
+"""Names of GPU types that are valid file names."""
 
 
 def read_gpu_type(path: FilePath) -> GpuType:
@@ -23,7 +23,7 @@ def read_gpu_type(path: FilePath) -> GpuType:
     Raises
     ------
     InputError
-        When it cannot be used, or bears the name of a type that ships.
+        When it cannot be used, or has the name of a shipped type.
     """
     content = load(path)
     refuse_other_kinds(content, "a GPU type", path)

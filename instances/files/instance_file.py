@@ -1,4 +1,4 @@
-"""One instance from a file, performance data and recorded arrivals in files beside it included."""
+"""Reads an instance from a file, with the performance data and recorded arrivals in files that it names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_instance_file(path: FilePath) -> Instance:
 
 
 def _traces(content: Any) -> Iterator[dict[str, Any]]:
-    """The ``arrivals`` in an instance, of its policy and of its workloads, that name a file."""
+    """The ``arrivals`` of an instance's policy and workloads that name a file."""
     workloads = content.get("workloads")
     for one in (content.get("policy"), *(workloads if isinstance(workloads, list) else ())):
         arrivals = one.get("arrivals") if isinstance(one, dict) else None
@@ -45,7 +45,7 @@ def _traces(content: Any) -> Iterator[dict[str, Any]]:
 
 
 def _with_files(performance: Any, instance: FilePath) -> Any:
-    """Performance data with paths replaced by what the files hold; names of shipped data stay."""
+    """Performance data with paths replaced by the content of the files; names of shipped data are kept."""
     if isinstance(performance, list):
         return [_from_file(one, instance) for one in performance]
     return _from_file(performance, instance)

@@ -1,4 +1,4 @@
-"""Which kind of file a content looks like, so that files given in each other's place are told in one line."""
+"""Recognises the kind of a file by its fields, so that a file of the wrong kind is refused in one line."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 MARKS = {"an instance": {"workloads", "fleet"}, "a plan": {"instance", "gpus"}, "performance data": {"kind", "models"},
          "a GPU type": {"product", "sms"}}
-"""Fields that a kind of file has and no other kind has all of."""
+"""For every kind of file the fields by which it is recognised; no other kind has all of them."""
 
 
 def refuse_other_kinds(content: Any, wanted: str, path: FilePath) -> None:
-    """Refuse a file of another kind; one without the marks of any kind is left to its checks.
+    """Refuse a file that is recognised as another kind than ``wanted``; one that is not recognised passes.
 
     Raises
     ------
     InputError
-        When the content has all marks of another kind than the one that is wanted.
+        When the content has all fields of MARKS of another kind.
     """
     fields = set(content) if isinstance(content, dict) else set()
     for kind, marks in MARKS.items():

@@ -1,4 +1,5 @@
-"""Strict YAML and JSON: no key twice, bounded nesting, no short file whose aliases expand to a huge one."""
+"""Parses YAML and JSON strictly: no duplicate keys, bounded nesting, no short file whose aliases expand to a huge
+one."""
 
 import json
 import re
@@ -11,13 +12,13 @@ from provision.models.base.collection import uncollected
 from provision.models.base.errors import InputError
 
 DEEPEST = 100
-"""Levels of nesting that are accepted; a sensible file has far fewer."""
+"""The most levels of nesting; a sensible file has far fewer."""
 
 MOST_VALUES = 1_000_000
-"""Values that are accepted in a YAML file; reading more takes minutes."""
+"""The most values in a YAML file; reading more takes minutes."""
 
 MOST_EXTRA = 1_000_000
-"""Values that aliases may add to those that are written."""
+"""The most values that aliases may add to those that are written out."""
 
 NUMBERS = {
     "tag:yaml.org,2002:int": (r"[-+]?(?:0|[1-9][0-9_]*)$", "-+0123456789"),
@@ -27,17 +28,17 @@ NUMBERS = {
         "-+.0123456789",
     ),
 }
-"""Patterns of numbers. 1e3 is one; 010 (octal) and 1:30 (base 60) stay text, and number fields refuse text."""
+"""Patterns of numbers. 1e3 is a number; 010 (octal) and 1:30 (base 60) remain text, which number fields refuse."""
 TEXT = "tag:yaml.org,2002:str"
 
 
 def parse(path: object, text: str) -> dict[str, Any]:
-    """The mapping that a YAML file, or with suffix ``.json`` a JSON file, holds.
+    """Parse the text of a YAML file, or with suffix ``.json`` of a JSON file, which must hold a mapping.
 
     Raises
     ------
     InputError
-        When the text is not well-formed, no mapping, or made to exhaust its reader.
+        When the text is not well-formed, does not hold a mapping, or expands beyond the limits above.
     """
     content = _parse_json(path, text) if str(path).endswith(".json") else _parse_yaml(path, text)
     if not isinstance(content, dict):
@@ -46,7 +47,7 @@ def parse(path: object, text: str) -> dict[str, Any]:
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML without surprises: numbers as written, no key twice, no merging of mappings, bounded depth."""
+    """A YAML loader with plain numbers, no duplicate keys, no merging of mappings, and bounded depth."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - the class attribute that PyYAML reads
         first: [(tag, pattern) for tag, pattern in resolvers if tag not in NUMBERS]
@@ -55,7 +56,8 @@ class _Loader(yaml.CSafeLoader):
     depth = values = 0
 
     def descend_resolver(self, parent: Any, index: Any) -> None:
-        """Called by the composer on its way down; its own recursion would overflow the C stack."""
+        """Count the depth; the composer calls this on its way down. Without a limit its recursion overflows the
+        stack."""
         self.depth += 1
         self.values += 1
         if self.depth > DEEPEST:
@@ -64,11 +66,11 @@ class _Loader(yaml.CSafeLoader):
             raise yaml.composer.ComposerError(problem=f"more than {MOST_VALUES} values; write it as .json instead")
 
     def ascend_resolver(self) -> None:
-        """Called by the composer on its way up."""
+        """Count the depth; the composer calls this on its way up."""
         self.depth -= 1
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
-        """Called for every node; text, which most of them are, needs none of PyYAML's look-ups."""
+        """Construct the value of a node; for text, by far the most frequent, PyYAML's look-ups are skipped."""
         if node.tag == TEXT and isinstance(node, yaml.ScalarNode):
             return node.value
         return super().construct_object(node, deep)
@@ -124,7 +126,10 @@ def _no_key_twice(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_bombs(path: object, text: str, content: object) -> None:
-    """Refuse aliases that blow up a short file or lead back to themselves: a value takes a character at least."""
+    """Refuse aliases that expand a short file to a huge one, or that contain themselves.
+
+    Every value that is written out takes at least one character, so the text's length bounds their number.
+    """
     try:
         if _size(content, {}) > len(text) + MOST_EXTRA:
             raise InputError(f"{path}: aliases add more than {MOST_EXTRA} values; write it without aliases")
@@ -133,7 +138,7 @@ def _refuse_bombs(path: object, text: str, content: object) -> None:
 
 
 def _size(node: object, known: dict[int, int]) -> int:
-    """Values in a tree with aliases followed; a node that stands in several places is measured once."""
+    """The number of values in a tree, with aliases expanded; a node that occurs several times is computed once."""
     if not isinstance(node, (dict, list)):
         return 1
     if id(node) not in known:

@@ -17,7 +17,7 @@ TESTBED, INSS = "igniter-testbed-12", "inss"
 
 
 def generate(workloads: int, seed: int) -> Instance:
-    """An instance of ``workloads`` workloads: those of the testbed in turn, rates times U(0.5, 1).
+    """An instance with ``workloads`` workloads: copies of the testbed's, with rates multiplied by U(0.5, 1).
 
     Raises
     ------
@@ -39,7 +39,7 @@ def generate(workloads: int, seed: int) -> Instance:
 
 
 def generate_inss(seed: int) -> Instance:
-    """A random state of the shipped ``inss``: rates times U(0.5, 1.5)."""
+    """The shipped instance ``inss`` with rates multiplied by U(0.5, 1.5)."""
     inss = shipped(INSS)
     factors = np.random.default_rng(seed).uniform(0.5, 1.5, len(inss.workloads)).tolist()
     return inss.replace(
@@ -50,5 +50,5 @@ def generate_inss(seed: int) -> Instance:
 
 
 def _varied(workload: Workload, suffix: str, factor: float) -> Workload:
-    """A workload of another name at a part of its rate."""
+    """A workload with another name and its rate multiplied by a factor."""
     return workload.model_copy(update={"name": workload.name + suffix, "rate_rps": workload.rate_rps * factor})

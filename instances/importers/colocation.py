@@ -18,7 +18,7 @@ BESIDE = tuple(f"{name}_{side}" for side in SIDES for name in ("model", "batch")
 
 
 def read_alone(path: str) -> dict[str, SoloRuns]:
-    """SoloRuns by model from a table of models alone; ``throughput_rps`` may be there, further columns are left aside.
+    """SoloRuns by model, from a table of models alone; ``throughput_rps`` is optional, other columns are ignored.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def read_alone(path: str) -> dict[str, SoloRuns]:
 
 
 def read_beside(path: str) -> Pairs:
-    """The Pairs of a table of models side by side, ``a`` and ``b``; further columns are left aside.
+    """The Pairs of a table of models side by side, ``a`` and ``b``; other columns are ignored.
 
     Raises
     ------

@@ -1,4 +1,5 @@
-"""Tables completed by networks that are fitted to a few measured points: what was not measured, on the safe side."""
+"""Completes tables by networks fitted to a few measured points: points that were not measured are added
+conservatively."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType
 
 KNOWN_GPU = load_performance(KNOWN).gpu
-"""The GPU type whose networks ship: a prior for this type alone."""
+"""The GPU type whose networks ship; they are a prior for this type only."""
 DIGITS = 6
 Key = tuple[str, int, int]
 """Profile, batch and processes."""
@@ -33,23 +34,23 @@ Key = tuple[str, int, int]
 def completion(
     name: str, gpu: str, models: Mapping[str, MeasuredModel], held_gib: Mapping[tuple[str, str, int, int], float]
 ) -> MeasuredSegments:
-    """A table with the measured points as they are, and further ones at the upper end of their intervals.
+    """A table with the measured points unchanged, and further points at the upper end of their intervals.
 
     Parameters
     ----------
     name, gpu
-        Of the table; the GPU type must be the one whose networks ship.
+        Name and GPU type of the table; the GPU type must be KNOWN_GPU.
     models
-        Measured models.
+        The measured models.
     held_gib
-        Memory by model, profile, batch and processes, where it was measured.
+        Measured memory in GiB by (model, profile, batch, processes).
 
     Returns
     -------
     MeasuredSegments
-        All plain MIG profiles, batches up to the largest measured one and no more processes than were measured, where
-        the memory is known to suffice. Its ``error`` is that of measured points, each left out in turn; None where
-        no model has one more point than a fit needs.
+        It has all plain MIG profiles, with batch sizes and numbers of processes up to the largest measured ones,
+        wherever the memory is known to suffice. Its ``error`` is the leave-one-out error on measured points; None when
+        no model has more points than a fit needs.
 
     Raises
     ------
@@ -93,10 +94,10 @@ def _completed(gpu: GpuType, model: str, measured: MeasuredModel, held_gib: Mapp
 
 
 def _further(gpu: GpuType, measured: MeasuredModel, held_gib: Mapping[Key, float]) -> list[Key]:
-    """What was not measured and is known to fit into memory.
+    """The points that were not measured and are known to fit the memory.
 
-    A process with a batch needs no more than was seen with the same or a larger batch: its measured memory, or all
-    that it could have had on the smallest slice that held it.
+    A process needs no more memory than one with the same or a larger batch size that was measured. The memory of a
+    measured process is known, or bounded by its part of the smallest slice on which it ran.
     """
     need_gib = {
         row[:3]: held_gib.get(row[:3], gpu.slice_memory_gib(row.profile)) / row.processes for row in measured.points

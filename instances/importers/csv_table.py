@@ -1,4 +1,4 @@
-"""Import of one's own measurements: a CSV file with a row per measured batch."""
+"""Imports a user's own measurements: a CSV file with a row per measured operating point."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ OPTIONAL = ("profile", "processes", "throughput_rps", "model", "memory_gib", "sp
 FIELDS = (*NEEDED, *OPTIONAL)
 REMEDY = "; say what yours are called, as in --columns batch=B,latency_ms=L"
 SPREADS = 2.0
-"""Standard deviations (``spread_ms``) by which batches are planned longer than their mean."""
+"""Number of standard deviations (``spread_ms``) that is added to the mean latency of a batch."""
 Held = dict[tuple[str, str, int, int], float]
-"""Memory (GiB) that was measured, by model, profile, batch and processes."""
+"""Measured memory in GiB by (model, profile, batch, processes)."""
 
 
 def parse_columns(given: str) -> dict[str, str]:
-    """Columns of the file by field, from ``batch=B,latency_ms=L``; fields not named go by their own names.
+    """Columns of the file by field, from ``batch=B,latency_ms=L``; a field that is not named has a column of its name.
 
     Raises
     ------
     InputError
-        For a field that there is not, or a part that is no FIELD=COLUMN.
+        For an unknown field, or a part that is not FIELD=COLUMN.
     """
     columns = {name: name for name in FIELDS}
     for part in filter(None, given.split(",")):
@@ -57,31 +57,31 @@ def import_csv(
     path: FilePath, gpu: str, model: str, columns: Mapping[str, str], profile: str = WHOLE, interpolated: bool = True,
     completed: bool = False,
 ) -> MeasuredSegments:
-    """Measured segments from a table.
+    """Make measured segments from a table.
 
     Parameters
     ----------
     path
-        The CSV file. It has batch and latency; profile, processes, throughput and model where it has such columns.
-        Memory says what more processes and larger batches need; the spread of the latency lengthens batches.
+        The CSV file. The fields batch and latency_ms are needed, the others optional. Memory bounds that of more
+        processes and larger batches; the spread of the latency lengthens batches.
     gpu, model, profile
-        What was measured, on which GPU type and slice, where no column says so.
+        The GPU type, and the model and the slice's profile of rows that do not name theirs.
     columns
-        Names of columns by field (``FIELDS``).
+        Names of columns by field (FIELDS).
     interpolated
-        Whether batches between the measured ones may be planned, where their error can be told.
+        Whether plans may use batch sizes between the measured ones, if the error of that can be estimated.
     completed
-        Whether points that were not measured are added from networks fitted to those that were (``completion``).
+        Whether points that were not measured are added from networks fitted to the measured ones (``completion``).
 
     Returns
     -------
     MeasuredSegments
-        Throughput that is not measured is what processes that run batch after batch reach.
+        A throughput that was not measured is that of processes which run batch after batch without a pause.
 
     Raises
     ------
     InputError
-        When the file lacks a column, or a row cannot be used; for every such row a line.
+        When the file lacks a column, or rows cannot be used; the message has a line for each of them.
     """
     rows = list(numbered_rows(path, [columns[name] for name in NEEDED], REMEDY))
     _refuse_absent(path, rows[0][1], columns)
@@ -108,7 +108,7 @@ def import_csv(
 
 
 def _refuse_absent(path: FilePath, row: CsvRow, columns: Mapping[str, str]) -> None:
-    """Refuse columns that were named and are not there."""
+    """Refuse columns that were named but are missing."""
     for field, column in columns.items():
         if column not in row and column != field:
             there = f"it has {', '.join(row)}{did_you_mean(column, row)}"
@@ -116,7 +116,7 @@ def _refuse_absent(path: FilePath, row: CsvRow, columns: Mapping[str, str]) -> N
 
 
 def _fitting(path: FilePath, line: int, gpu: str, point: MeasuredPoint, memory_gib: float) -> float:
-    """The memory of a point, which its slice must have."""
+    """Return the memory of a point after checking that its slice has as much."""
     kind = gpu_type(gpu)
     if point.profile in {WHOLE, *kind.profiles} and memory_gib > kind.slice_memory_gib(point.profile):
         room_gib = kind.slice_memory_gib(point.profile)
@@ -127,7 +127,8 @@ def _fitting(path: FilePath, line: int, gpu: str, point: MeasuredPoint, memory_g
 def _point(
     path: FilePath, line: int, row: CsvRow, columns: Mapping[str, str], default: tuple[str, str]
 ) -> tuple[str, MeasuredPoint, float | None]:
-    """The model, the measured point and the memory of a row; ``default`` has model and profile of rows without."""
+    """The model, measured point and memory of a row; ``default`` is (model, profile) of rows that do not name
+    theirs."""
     there = {field: column for field, column in columns.items() if column in row}
     name = text(path, line, row, there["model"]) if "model" in there else default[0]
     profile = text(path, line, row, there["profile"]) if "profile" in there else default[1]
@@ -172,7 +173,7 @@ def _read(options: Namespace) -> Imported:
 
 
 def _told(table: MeasuredSegments, completed: bool) -> Iterator[str]:
-    """What was added to the measurements, and how far off it is."""
+    """Lines on what was added to the measurements, and its error."""
     if completed:
         judged = "3 points of a model are too few to judge by" if table.error is None else (
             f"measured points left out in turn: mean error {table.error.mean:.1%}, p95 {table.error.p95:.1%}"

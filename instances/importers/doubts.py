@@ -1,6 +1,6 @@
-"""What looks wrong with measurements: units, times that fall as batches grow, fits that are far off.
+"""Warns of what looks wrong with measurements: wrong units, times that fall as batches grow, bad fits.
 
-None of it is refused, as a machine may do odd things; whoever measured reads it and decides.
+Such measurements are not refused, since machines may behave oddly; the user decides.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint
 
 MOST_ERROR = 0.15
-"""Mean relative error of a fit from which on plans made with it are guesses."""
+"""Mean relative error of a fit above which the user is warned that plans made with it are guesses."""
 NOISE = 0.05
-"""Part by which a larger batch may take less time than a smaller one, as measurements scatter."""
+"""Fraction by which a larger batch may take less time than a smaller one without a warning, since measurements vary."""
 LEAST_MS, MOST_MS = 0.1, 60_000.0
-"""What batches of DNNs take on a GPU: a fastest one under LEAST_MS is told in seconds, over MOST_MS in microseconds."""
+"""Plausible range of batch latencies on a GPU. If a model's least one is below LEAST_MS the unit is probably seconds;
+if it is above MOST_MS, microseconds."""
 CONTRADICTION = 30.0
-"""Between a latency and the time that the throughput leaves for a batch: from here on one of them has another unit."""
+"""Ratio between a latency and the time per batch that follows from the throughput above which their units differ."""
 
 
 def warnings(data: MeasuredSegments) -> list[str]:
-    """Lines that warn of what looks wrong with measured tables."""
+    """``doubts`` as lines that begin with a warning."""
     return [f"warning: {line}" for line in doubts(data)]
 
 
@@ -73,7 +74,7 @@ def _falling(model: str, measured: MeasuredModel) -> Iterator[str]:
 
 
 def _leaves_ms(point: MeasuredPoint) -> float:
-    """The time that the throughput leaves for a batch of each process."""
+    """The time per batch of each process that follows from the throughput, in ms."""
     return 1000 * point.batch * point.processes / point.throughput_rps
 
 
@@ -83,5 +84,5 @@ def _at(model: str, point: MeasuredPoint) -> str:
 
 
 def _more(odd: Sequence[object]) -> str:
-    """How many others there are."""
+    """The end of a sentence: how many others there are."""
     return f" ({len(odd) - 1} more like it)" if len(odd) > 1 else ""

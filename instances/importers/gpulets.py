@@ -1,11 +1,11 @@
 """gpu-lets' scenarios (ATC 2022, sections 3.1 and 6.1): its servers, models, request scenarios and applications.
 
-``equal``, ``long-only`` and ``short-skew`` are those of Table 5, ``game`` and ``traffic`` the applications of Figures
-10 and 11, and ``grid`` goes through the 1,023 scenarios of section 3.1. SLOs are those of Table 4.
+``equal``, ``long-only`` and ``short-skew`` are the scenarios of Table 5, ``game`` and ``traffic`` the applications of
+Figures 10 and 11; ``grid`` generates the 1,023 scenarios of section 3.1. SLOs are those of Table 4.
 
-An application's SLO holds from the first request to the last answer: it is a workflow. All models of ``game`` run side
-by side, so each has the whole 95 ms. ``traffic`` has two stages within 136 ms; its public configuration gives SSD 69 ms
-and the two recognisers after it 67 ms, each the worst time its stage may take. Every detection is recognised by both.
+An application is a workflow: its SLO is for the time from the first request to the last answer. All models of ``game``
+run side by side, so each has the whole 95 ms. ``traffic`` has two stages within 136 ms; its public configuration gives
+SSD 69 ms and the two recognition models after it 67 ms. Both recognition models process every detection.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GPUS = 4
 SLO_MS = {"lenet": 5.0, "googlenet": 44.0, "resnet50": 95.0, "ssd-mobilenetv1": 136.0, "vgg16": 130.0}
 """Table 4, in the order of Table 5."""
 RATES_RPS = (0.0, 200.0, 400.0, 600.0)
-"""What the grid draws every model's rate from."""
+"""The rates of a model in the scenarios of the grid."""
 TABLE_5 = {
     "equal": (50.0, 50.0, 50.0, 50.0, 50.0),
     "long-only": (0.0, 0.0, 100.0, 100.0, 100.0),
@@ -42,7 +42,7 @@ SCENARIOS = (*TABLE_5, "game", "traffic")
 
 
 def scenario(name: str, factor: float = 1.0, data: Gpulets | None = None) -> Instance:
-    """A request scenario of Table 5 times ``factor``, or an application at ``factor`` requests/s.
+    """A scenario of Table 5 with rates multiplied by ``factor``, or an application at ``factor`` requests/s.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def requests(name: str, rates_rps: Sequence[float], data: Gpulets | None = None)
 
 
 def grid(data: Gpulets | None = None) -> Iterator[Instance]:
-    """All 1,023 scenarios, rates as in section 3.1."""
+    """All 1,023 scenarios of section 3.1."""
     for rates_rps in product(RATES_RPS, repeat=len(SLO_MS)):
         if any(rates_rps):
             shown = "-".join(f"{rate:g}" for rate in rates_rps)

@@ -1,4 +1,4 @@
-"""Measured pairs of models on one GPU, in the terms of gpu-lets' public coefficients."""
+"""Reads measured pairs of models on one GPU, with the columns that gpu-lets' interference is fitted to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLOWDOWN = "slowdown"
 
 
 def read_pairs(path: FilePath) -> tuple[Floats, Floats]:
-    """Utilisations alone, shape (4, pairs), as fractions, and the slowdowns of the first models.
+    """Utilisations of the models alone as fractions, (4, pairs), and slowdowns of the first models, (pairs,).
 
     Raises
     ------

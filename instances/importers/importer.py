@@ -1,4 +1,4 @@
-"""What an importer is: a format of other people's files, its options, and what a file of it becomes."""
+"""Importers: formats of other tools' files, with the options of each and the record that a file becomes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from provision.models.base.register import Register
 
 
 class Imported(NamedTuple):
-    """What a file becomes: a record to write, and lines to say on stdout (``told``) and on stderr (``notes``)."""
+    """The result of an import: a record to write, and lines to print on stdout (``told``) and on stderr (``notes``)."""
 
     record: BaseModel
     told: tuple[str, ...] = ()
@@ -20,15 +20,15 @@ class Imported(NamedTuple):
 
 
 def _no_arguments(parser: ArgumentParser) -> None:
-    """Most formats need nothing but the file."""
+    """Declare no options: most formats need only the file."""
 
 
 class Importer(NamedTuple):
     """A format of ``provision import``.
 
-    ``read`` gets the options of the command line: ``path`` (a list of paths where ``many``), ``out``, ``force`` and
-    what ``add_arguments`` declares. It raises an InputError for a file that cannot be used. ``metavar`` stands for the
-    path in the help.
+    ``read`` is called with the options of the command line: ``path`` (a list of paths with ``many``), ``out``,
+    ``force`` and those that ``add_arguments`` declares. It raises an InputError for a file that cannot be used.
+    ``metavar`` is the name of the path in the help.
     """
 
     summary: str
@@ -39,4 +39,4 @@ class Importer(NamedTuple):
 
 
 IMPORTERS: Register[Importer] = Register("provision.importers")
-"""By format; other packages add theirs as entry points."""
+"""The importers by format; other packages add theirs as entry points."""

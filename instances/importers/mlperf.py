@@ -1,9 +1,9 @@
-"""Import of MLPerf Inference results as measured segments, a point per system, model and batch.
+"""Imports MLPerf Inference results as measured segments, with a point per system, model and batch size.
 
-Nobody measures batch latency offline or under arrivals. Devices are kept full offline, so that a batch takes
-batch x streams / throughput of one device; what a device carried under Poisson arrivals it can carry at least, so that
-a full batch takes no longer than the same quotient with that rate. Queries that are sent one after another (the
-scenarios SingleStream and MultiStream) have measured latencies.
+MLPerf's scenarios Offline and Server do not measure the latency of a batch; it is derived from rates. Offline keeps
+devices busy, so that a batch takes batch * streams / throughput of one device. Server tells a rate that a device
+carried under Poisson arrivals; since it can carry at least that, a full batch takes at most the same quotient with that
+rate. The scenarios SingleStream and MultiStream send one query after another, and their latencies are measured.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from provision.models.performance.fitted_networks import FittedError
 
 PROFILE = re.compile(r"MIG_\d+x(\d+g\.\d+gb)")
-"""The slices of a system with MIG, in its name: ``MIG_56x1g.10gb``."""
+"""The part of a system's name that tells its MIG slices, such as ``MIG_56x1g.10gb``."""
 DIGITS = 8
-"""That numbers in the file are rounded to."""
+"""Significant digits of numbers in the file."""
 Scenario = Literal["offline", "server"]
 
 
@@ -48,24 +48,24 @@ def import_mlperf(
     devices: int | None = None,
     command: str = "",
 ) -> MeasuredSegments:
-    """Measured segments of a GPU type.
+    """Make measured segments of a GPU type from results.
 
     Parameters
     ----------
     path
         The CSV file of results, or a submitter's folder ``results``.
     gpu
-        The GPU type that the systems have; their names do not say it in one way.
+        The GPU type of the systems; their names do not tell it in a uniform way.
     systems
-        Names of the systems to take, each with slices of another profile.
+        Names of the systems to use, each with slices of another profile.
     scenario
-        ``offline``, or ``server`` where the batch is that of the server's configuration.
+        ``offline``, or ``server`` if the batch sizes are those of the server's configuration.
     check
-        Further systems with the same GPU: how far their throughput per device lies from the points is the ``error``.
+        Further systems with the same GPU; the difference of their throughput per device becomes the ``error``.
     batches, devices
-        As in ``read_results``.
+        As for ``read_results``.
     command
-        How the file was made, to stand in it.
+        The command that made the file, to be written into it.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def import_mlperf(
 
 
 def _point(result: Result, gpu: str, scenario: Scenario) -> MeasuredPoint | None:
-    """The point of a result; None where the batch or the scenario's rate is not known."""
+    """The point of a result; None when the batch size or the scenario's rate is not known."""
     all_sps = result.offline_sps if scenario == "offline" or result.latency_ms is not None else result.server_sps
     if result.batch is None or all_sps is None:
         return None
@@ -109,7 +109,8 @@ def _point(result: Result, gpu: str, scenario: Scenario) -> MeasuredPoint | None
 
 
 def _error(taken: Iterable[Result], checked: Iterable[Result]) -> FittedError | None:
-    """How far the best offline throughput per device of every model and profile is from that of other systems."""
+    """Relative differences of the best offline throughput per device from that of other systems, by model and profile.
+    """
     best, others = _best(taken), _best(checked)
     same = sorted(best.keys() & others.keys())
     if not same:

@@ -1,4 +1,4 @@
-"""Results of MLPerf Inference as their submitters publish them: a table, or the tree of LoadGen's logs."""
+"""Reads results of MLPerf Inference: a table, or a submitter's tree of LoadGen's logs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 COLUMNS = ("system", "model", "devices", "batch", "offline_sps")
 NUMBERS = ("offline_sps", "server_qps", "latency_ms")
 SUMMARY = "*/*/*/performance/run_1/mlperf_log_summary.txt"
-"""Where LoadGen's summaries lie below ``results``: system, model, scenario."""
+"""Paths of LoadGen's summaries below ``results``; the first three folders are system, model and scenario."""
 STREAMS = {"SingleStream": "90th percentile latency (ns)", "MultiStream": "99th percentile latency (ns)"}
-"""Scenarios that send one query after another, and the latency that they are judged by."""
+"""Scenarios that send one query after another, and the latency that they report."""
 MIG_DEVICES, DEVICES = re.compile(r"MIG_(\d+)x"), re.compile(r"x(\d+)(?:_|$)")
 
 
 class Result(NamedTuple):
     """One measurement of a model on a system.
 
-    ``offline_sps`` and ``server_sps`` are samples per second of all ``devices``, without arrivals and under Poisson
-    arrivals within the benchmark's limit. ``batch`` is None where nobody said it, ``latency_ms`` where only
-    throughput was measured. ``origin`` is the round of the benchmark and who submitted it, where that is known.
+    ``offline_sps`` and ``server_sps`` are samples per second of all ``devices``: with all samples sent at once, and
+    under Poisson arrivals within the benchmark's latency limit. ``batch`` is None when unknown, ``latency_ms`` when
+    only throughput was measured. ``origin`` is the round of the benchmark and the submitter, empty when unknown.
     """
 
     system: str
@@ -55,9 +55,9 @@ def read_results(
         A file with ``COLUMNS`` and, where known, ``streams``, ``server_qps``, ``latency_ms``, ``round`` and
         ``submitter``; or a submitter's folder ``results``.
     batches
-        Batch and streams by model: the logs of the offline and server scenarios do not say them.
+        Batch size and streams by model, which the logs of the Offline and Server scenarios do not tell.
     devices
-        GPUs or MIG slices of the systems, where their names do not end in it (``x8``).
+        Number of GPUs or MIG slices of the systems, if their names do not end in it (``x8``).
 
     Raises
     ------
@@ -78,7 +78,7 @@ def parse_batches(given: str) -> dict[str, tuple[int, int]]:
     Raises
     ------
     InputError
-        For a part that does not read so.
+        For a part of another form.
     """
     found = {}
     for part in filter(None, given.split(",")):
@@ -127,7 +127,7 @@ def _summaries(folder: Path, batches: Mapping[str, tuple[int, int]], devices: in
 
 
 def _fields(path: Path) -> dict[str, str]:
-    """The lines ``name : value`` of a summary, which must tell of a valid run."""
+    """The lines ``name : value`` of a summary, which must be of a valid run."""
     lines = (line.partition(":") for line in read_text(path).splitlines())
     fields = {name.strip(): value.strip() for name, colon, value in lines if colon}
     if fields.get("Result is") != "VALID":

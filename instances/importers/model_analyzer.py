@@ -1,7 +1,7 @@
-"""Import of what Triton's Model Analyzer measured: its ``metrics-model-inference.csv``, times in milliseconds.
+"""Imports the ``metrics-model-inference.csv`` of Triton's Model Analyzer, with times in milliseconds.
 
-Instances of a model are processes. Of all rows those count that kept as many requests in flight as there are
-instances; of several configurations of the same batch and instances the one with the highest throughput.
+Instances of a model are processes. Only rows are used in which as many requests are in flight as there are instances.
+Of several configurations with the same batch size and number of instances, that with the highest throughput is used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GROUP = re.compile(r"(\d{1,9})[:/]\w+")
 
 
 def import_model_analyzer(path: FilePath, gpu: str, profile: str, percentile: int) -> tuple[MeasuredSegments, int]:
-    """Measured segments from a table, and how many of its rows were left out.
+    """Make measured segments from a table; returns them, and the number of rows that were left out.
 
     Parameters
     ----------
@@ -41,12 +41,12 @@ def import_model_analyzer(path: FilePath, gpu: str, profile: str, percentile: in
     gpu, profile
         The GPU type and the profile of the slice that it was measured on; the file does not say.
     percentile
-        Of the request latency; it must be among the columns.
+        The percentile of the request latency to use; the table must have its column.
 
     Raises
     ------
     InputError
-        When it cannot be read, lacks a column, a cell is wrong or no row counts.
+        When the file cannot be read, lacks a column, a cell is wrong or no row can be used.
     """
     latency = f"p{percentile} Latency (ms)"
     rows = list(numbered_rows(path, (MODEL, BATCH, CONCURRENCY, INSTANCES, THROUGHPUT, latency)))

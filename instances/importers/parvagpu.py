@@ -99,7 +99,7 @@ def import_scenario(folder: FilePath, row: int, safety: float, price_per_hour: f
 
 
 def sharing(scenario: Instance) -> Instance:
-    """The scenario with slices that workloads may share, as the shipped closed networks predict it."""
+    """The scenario with slices that workloads may share, and the shipped closed networks as performance data."""
     policy = scenario.policy.model_copy(update={"share_slices": True})
     return scenario.replace(
         name=f"{scenario.name}-shared",
@@ -109,9 +109,10 @@ def sharing(scenario: Instance) -> Instance:
 
 
 def import_deployment(path: FilePath, instance: Instance) -> Plan:
-    """A deployment map as a plan: GPU ``Num GPU`` of machine ``Num instance``, rates by throughput.
+    """A deployment map as a plan; a row's GPU is number ``Num GPU`` of machine ``Num instance``.
 
-    Placements are taken as they stand, however wrong: judging them is the verifier's task.
+    A workload's rate is divided among its rows in proportion to their throughput. Placements are taken as they are,
+    right or wrong; the verifier judges them.
 
     Raises
     ------
@@ -163,7 +164,7 @@ def _throughput(instance: Instance, workload: str, profile: str, batch: int, pro
 
 
 def _shares(workloads: Sequence[str], capacity: Sequence[float]) -> list[float]:
-    """Parts of each row's workload in proportion to capacity; equal when nothing is known."""
+    """The fraction of its workload's rate that each row carries, in proportion to capacity; equal if none is known."""
     total: defaultdict[str, float] = defaultdict(float)
     rows = Counter(workloads)
     for workload, one in zip(workloads, capacity, strict=True):

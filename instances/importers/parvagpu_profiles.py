@@ -1,4 +1,4 @@
-"""Profile tables as points to fit, ParvaGPU's or one's own; and lists of points to measure or to fit."""
+"""Reads profile tables, ParvaGPU's or a user's own, as points to fit; and lists of points to measure or to fit."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 POINT_COLUMNS = ("profile", "batch", "processes")
 MOST_FACTOR = 1.5
-"""Between the latency column and the time that the throughput makes a batch take."""
+"""Largest ratio between the latency column and the batch time that follows from the throughput."""
 
 ROUNDING_S = 0.001
-"""The last digit of the latency column."""
+"""Value of the last digit of the latency column, in seconds."""
 
 Key = tuple[str, int, int]
 """Profile name, batch and processes of a point."""
@@ -44,9 +44,9 @@ def read_profiles(path: FilePath, gpu: str = GPU) -> dict[str, Profile]:
 
     Tables have ParvaGPU's columns, or those of ``provision import csv`` (profile, batch, processes, latency_ms, model).
 
-    In ParvaGPU's a batch takes 1000 x batch / throughput of one process, in ms: the latency column has fewer digits,
-    and only has to agree with that. Zeros stand for out of memory. Slices are named by profiles of the GPU
-    type, on ParvaGPU's also by their size in GPCs.
+    In ParvaGPU's tables a batch takes 1000 * batch / throughput of one process, in ms. The latency column has fewer
+    digits; it only has to agree with that time. Zeros mean out of memory. Slices are named by their profile, on
+    ParvaGPU's GPU type also by their size in GPCs.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def _is_own(path: Path) -> bool:
 
 
 def _own(path: Path, gpu: str) -> dict[str, Profile]:
-    """The models of a table with one's own measurements; a model goes by the file's name where no column says it."""
+    """The models of a table of a user's own measurements; without a column for it the model has the file's name."""
     models = import_csv(path, gpu, path.stem, parse_columns(""), interpolated=False).models
     return {
         name: Profile(
@@ -110,7 +110,7 @@ def _own(path: Path, gpu: str) -> dict[str, Profile]:
 
 
 def _profile(path: FilePath, gpu: str) -> Profile:
-    """One table; every row once."""
+    """The profile in one table, in which no point may occur twice."""
     rows = {}
     for line, row in numbered_rows(path, PROFILE_COLUMNS):
         key, latency_ms = _row(path, line, row, gpu)
@@ -148,7 +148,7 @@ def _point(path: FilePath, line: int, point: str, gpu: str) -> Key:
 
 
 def _key(path: FilePath, line: int, profile: str, batch: float, processes: float, gpu: str) -> Key:
-    """A point in one spelling; ParvaGPU's profiles may be named by their size in GPCs."""
+    """A point with its profile's full name; on ParvaGPU's GPU type a profile may be given by its size in GPCs."""
     sizes = {str(size): name for size, name in profile_names().items()} if gpu == GPU else {}
     name, known = sizes.get(profile, profile), gpu_type(gpu).profiles
     if name not in known:

@@ -1,9 +1,9 @@
-"""Import of what Triton's perf_analyzer measured: a CSV file per batch size and number of processes, times in us.
+"""Imports the CSV files of Triton's perf_analyzer: one per batch size and number of processes, with times in us.
 
-Such a file tells neither the model nor where it ran, so its name must: ``MODEL_PROFILE_bBATCH_pPROCESSES.csv``, as in
-``bert_2g.20gb_b8_p3.csv``. A row with as many requests in flight as there are processes is a point with all of them
-busy; one with fewer is a point with that many processes, as the others idle. With more requests in flight than
-processes the latency is mostly waiting: such rows are dropped, by name.
+Such a file tells neither the model nor the slice, so its name must: ``MODEL_PROFILE_bBATCH_pPROCESSES.csv``, as in
+``bert_2g.20gb_b8_p3.csv``. A row with n requests in flight is a point with n processes, if there are at least n; the
+others idle. With more requests in flight than processes most of the latency is waiting; such rows are dropped and
+reported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ US_PER_MS = 1000
 
 
 def import_perf_analyzer(path: FilePath, gpu: str, percentile: int) -> tuple[MeasuredSegments, list[str]]:
-    """Measured segments from a file or from all ``*.csv`` of a folder, and a line for each file of what is dropped.
+    """Make measured segments from a file, or from all ``*.csv`` of a folder.
+
+    Returns them, and for every file with dropped rows a line that says so.
 
     Parameters
     ----------
@@ -40,12 +42,12 @@ def import_perf_analyzer(path: FilePath, gpu: str, percentile: int) -> tuple[Mea
     gpu
         The GPU type it was measured on.
     percentile
-        Of the request latency; it must be among the columns.
+        The percentile of the request latency to use; the files must have its column.
 
     Raises
     ------
     InputError
-        When there is no file, or a name, column or cell is not as it should be.
+        When there is no file, or a name, column or cell is wrong.
     """
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.csv"))
     if not files:
@@ -66,7 +68,7 @@ def import_perf_analyzer(path: FilePath, gpu: str, percentile: int) -> tuple[Mea
 
 
 class _Table:
-    """One file: its ``model`` and ``processes``, its ``points``, and what is ``dropped`` of it."""
+    """One file: its ``model`` and ``processes``, its ``points``, and the rows ``dropped`` from it."""
 
     def __init__(self, file: Path, latency: str) -> None:
         found = NAME.fullmatch(file.stem)
@@ -93,7 +95,7 @@ class _Table:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what a file of Triton's does not tell."""
+    """Declare the options for what a file of Triton does not tell."""
     parser.add_argument("--gpu", required=True, metavar="G", help="measured on")
     parser.add_argument("--percentile", type=int, default=99, metavar="P", help="of the latency (default: 99)")
 

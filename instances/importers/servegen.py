@@ -1,7 +1,8 @@
-"""ServeGen's clients (github.com/alibaba/ServeGen) as demand of image and language models that ship.
+"""Imports ServeGen's clients (github.com/alibaba/ServeGen) as demand for image and language models that ship.
 
-The trace is of language model services. No performance data on MIG slices is published for them, so only the rates over
-time are taken: the busiest clients become workloads, each of a shipped model in turn with that model's SLO.
+The trace is of language model services, for which no performance data on MIG slices is published. Therefore only the
+rates over time are used: the busiest clients become workloads, to which shipped models with their SLOs are assigned in
+turn.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ def import_servegen(path: FilePath, clients: int = 40, first: int = 0, windows: 
     path
         CSV with the columns ``window_start_s``, ``client`` and ``rate_rps``, in any order.
     clients
-        How many of the busiest clients to take.
+        Number of clients to take, the busiest ones.
     first, windows
-        The windows to take, by number in time.
+        Index of the first window to take, and number of windows.
 
     Returns
     -------
     (Instance, Demand)
-        The instance has every workload's mean rate.
+        In the instance every workload has its mean rate.
 
     Raises
     ------

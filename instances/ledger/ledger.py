@@ -1,6 +1,6 @@
-"""The ledger of best-known values: for every instance the best verified plan so far, and what is proven about it.
+"""The ledger of best-known values: for every instance the best verified plan so far, and the best proven bound.
 
-A value without a plan does not count: an entry holds the plan, and its tests verify it again.
+Every entry contains its plan, which tests verify again; a value without a plan is not accepted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class BestKnown(Record):
     """One entry: ``value`` and ``bound`` of the objective, and how they were found.
 
-    ``seconds`` are build plus solve on the machine that found the plan.
+    ``seconds`` is the time to build the model and to solve it, on the machine that found the plan.
     """
 
     version: Version
@@ -41,7 +41,7 @@ class BestKnown(Record):
 
 
 def entry(result: Result) -> BestKnown:
-    """The entry that a verified Result makes, of today."""
+    """An entry made from a verified Result, with today's date."""
     return BestKnown(
         version=1, instance=result.instance, digest=result.digest, value=result.objective, bound=result.bound,
         date=date.today().isoformat(), method=result.method, seed=result.seed,
@@ -52,14 +52,15 @@ def entry(result: Result) -> BestKnown:
 
 
 def better(instance: Instance, new: BestKnown, old: BestKnown | None) -> bool:
-    """Whether ``new`` has a better value or bound than ``old``, the entry of the same state of the instance or None."""
+    """Whether ``new`` has a better value or bound than ``old``, an entry of the same version of the instance, or
+    None."""
     if old is None or old.digest != new.digest:
         return True
     return objective_of(instance).better(new.value, old.value) or objective_of(instance).tighter(new.bound, old.bound)
 
 
 def joined(instance: Instance, new: BestKnown, old: BestKnown | None) -> BestKnown:
-    """The better plan with the better bound of two entries."""
+    """An entry with the better plan and the better bound of two entries."""
     if old is None or old.digest != new.digest:
         return new
     plan = new if objective_of(instance).better(new.value, old.value) else old

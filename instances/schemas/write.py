@@ -1,6 +1,6 @@
 """JSON Schemas of the files that users write, published beside this module.
 
-``python -m provision.instances.schemas.write`` writes them anew from the classes.
+``python -m provision.instances.schemas.write`` generates them from the classes.
 """
 
 import json
@@ -42,7 +42,7 @@ def schema(kind: str) -> dict[str, Any]:
 
 
 def text(kind: str) -> str:
-    """A schema as the text of its file."""
+    """The text of a schema's file."""
     return json.dumps(schema(kind), indent=1) + "\n"
 
 

@@ -1,20 +1,21 @@
-"""Requests that come in bursts: how a replica that gets up to so many at once is judged by queues of single arrivals.
+"""Requests that come in bursts: a replica that receives several requests at once is judged by a queue of bursts.
 
-A stage of a workflow gets the requests of a whole batch of the stage before at the same moment. What is known about
-those moments is taken for granted of the bursts: they come as the traffic says, one for every ``size`` requests. Then
-a burst is one customer of a simpler queue (a batch-arrival queue seen burst by burst):
+A stage of a workflow receives the requests of a whole batch of the previous stage at the same moment. The bursts are
+assumed to arrive as the traffic says, one for every ``size`` requests. A burst is then one customer of a simpler queue
+(a batch-arrival queue, seen burst by burst):
 
-- A batch that holds several bursts serves so many customers at once.
-- A burst that fills several batches is served by that many processes at once, as a gang, or where there are not as
-  many, by all of them for several rounds.
+- A batch that holds several bursts serves that many customers at once.
+- A burst that fills several batches is served by as many processes at the same time, a *gang*. If there are fewer
+  processes, all of them serve it in several rounds.
 
-The gang starts in the order of arrival and lets processes idle, so the replica itself is never behind it: with equal
-times whoever starts jobs in their order as soon as a process is free starts each of them first. Its customer is
-answered with the last of its batches, so that earlier ones count as late as that one.
+A gang starts bursts in the order of arrival and leaves processes idle in between. The real replica is never behind it:
+with equal batch times, starting every job in order as soon as a process is free starts each job earliest. The customer
+is answered with the last of its batches, so that requests of earlier batches count as late as these.
 
-Bursts are of ``size`` at most. Where single arrivals carry less than bursts of ``size`` (a batch that is filled at once
-waits for nobody) these count, so that a larger size never carries more than 1. Nothing is proven of sizes in between,
-nor of what batches that hold no whole number of bursts lose by waiting; tests replay both.
+Bursts have at most ``size`` requests. A burst of ``size`` may be better than single requests, because a batch that is
+filled at once does not wait; then the single requests count, so that larger bursts never seem to carry more. Sizes in
+between, and the waiting of batches that do not hold a whole number of bursts, are not covered by a proof; tests replay
+both.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ class Grouped(NamedTuple):
     Attributes
     ----------
     size
-        Requests of a burst.
+        Number of requests in a burst.
     batch
-        Bursts that a batch holds.
+        Number of bursts in a batch.
     processes
-        Gangs of processes, each of which serves a batch of bursts.
+        Number of gangs of processes; each gang serves one batch of bursts at a time.
     rounds
-        Hold times after each other that a gang needs for it.
+        Number of hold times, one after another, that a gang needs for a batch of bursts.
     more
-        Further bursts that fill the last batch of a burst.
+        Number of further bursts that fill the last batch of a burst.
     """
 
     size: int
@@ -52,7 +53,7 @@ class Grouped(NamedTuple):
 
 
 def sizes_up_to(burst: int) -> tuple[int, ...]:
-    """The sizes of bursts that replicas are judged by, of which the worst counts."""
+    """The sizes of bursts by which replicas are judged; the worst of them counts."""
     return (1,) if burst == 1 else (1, burst)
 
 

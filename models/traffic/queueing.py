@@ -74,10 +74,10 @@ class Queueing(LatencyRule):
         return np.where((latency <= budget_ms) & self._allowed(batch), found * SAFE, 0.0)
 
     def bends(self, batch: int, load_ms: float, budget_ms: float) -> Bends:
-        """The highest rates with which the percentile stays inside the budget, by hold time.
+        """The highest rates with which the percentile stays within the budget, by hold time.
 
-        Of bursts of several sizes the least rates count: at every bend of one of them, from both of its sides, and
-        between two bends a line that is nowhere above.
+        With bursts of several sizes the rate is the least over the sizes. It is evaluated on both sides of every
+        breakpoint of any size; between two breakpoints the interpolation is nowhere above it.
         """
         if not self._allowed(batch):
             return Bends(np.zeros(0), np.zeros(0))
@@ -119,7 +119,7 @@ class Queueing(LatencyRule):
 
     def _tail_ms(self, one: Grouped, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float
                  ) -> float:
-        """That latency for bursts of one size."""
+        """``tail_ms`` for bursts of one size."""
         bursts_rps, held, gangs, rounds = rate_rps / one.size, int(one.batch), int(one.processes), int(one.rounds)
         if found.in_turns:
             cycle_ms = rounds * 1000 * batch / found.throughput_rps
@@ -131,9 +131,9 @@ class Queueing(LatencyRule):
         return found.latency_ms + max(waits_ms, min(delay_ms, self._fills_ms(int(one.more), bursts_rps)))
 
     def _fills_ms(self, more: int, rate_rps: float) -> float:
-        """How long a batch takes to get so many more, but for the share that may be late; in ms.
+        """A time in ms, within which ``more`` bursts arrive, except with the probability of being late.
 
-        Known for Poisson arrivals; infinite for others.
+        It is known for Poisson arrivals; for others it is infinite.
         """
         if more == 0:
             return 0.0
@@ -142,7 +142,7 @@ class Queueing(LatencyRule):
         return float(gammaincinv(more, self.traffic.percentile / 100)) / rate_rps * 1000
 
     def _grouped(self, batch: ArrayLike, processes: ArrayLike = 1) -> Iterator[Grouped]:
-        """Replicas as servers of bursts, for every size that counts."""
+        """Replicas as servers of bursts, for every size of bursts by which they are judged."""
         return (grouped(size, batch, processes) for size in sizes_up_to(self.traffic.burst))
 
     def _allowed(self, batch: ArrayLike) -> Bools:

@@ -19,10 +19,10 @@ NS_PER_S = 1e9
 
 
 def read_aiperf(path: str | Path) -> TokenBenchmark:
-    """The requests of the profiling phase, put together; those of the warm-up are left out.
+    """The benchmark made from all requests of the profiling phase; those of the warm-up are left out.
 
-    How requests were sent does not stand in this file, so that the benchmark has no load. Between tokens, every
-    token counts, as in this package's replays; per output token, every request.
+    The file does not tell how requests were sent, so that the benchmark has no load. The inter-token latency is
+    weighted by tokens, as in this package's replays, and the time per output token by requests.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The importers of benchmarks of a language model's server, which become performance data fitted to them."""
+"""Importers of benchmarks of language model servers, to which performance data is fitted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def _read(tool: str, options: Namespace) -> Imported:
 
 
 def _degrees(tool: str, options: Namespace, kv_tokens: list[int]) -> Imported:
-    """One model on groups of several sizes of the GPUs of a node: a file and a number of KV tokens for each."""
+    """Fit one model on groups of GPUs of several sizes of a node, with a file and a number of KV tokens for each
+    size."""
     from provision.instances.importers.tokens.performance import fitted_performance, read_benchmarks
 
     degrees = listed("tensor-parallel", options.tensor_parallel, int, 1, max(SIZES))
@@ -68,7 +69,7 @@ def _with(options: Namespace, **changes: object) -> Namespace:
 
 
 def _importer(tool: str, files: str) -> Importer:
-    """All files of one model on one GPU type and slice are fitted together."""
+    """The Importer of a tool's files; all files are of one model on one GPU type and slice, and are fitted together."""
     summary = f"benchmarks of a language model ({files}), as performance data fitted to them"
     return Importer(summary, "FILE", partial(_read, tool), _add_arguments, many=True)
 

@@ -1,4 +1,4 @@
-"""JSON of other people's tools: lists and lines too, and one line for a field that is not as it should be."""
+"""Reads JSON of other tools, which need not be a mapping; a wrong field is reported in one line."""
 
 import json
 from collections.abc import Iterator
@@ -11,18 +11,18 @@ from provision.models.base.errors import InputError
 
 
 def read_json(path: str | Path) -> Any:
-    """Whatever a JSON file holds.
+    """The content of a JSON file, of any type.
 
     Raises
     ------
     InputError
-        When it cannot be read or is no JSON.
+        When it cannot be read or is not JSON.
     """
     return parsed_json(f"{path}", read_text(path))
 
 
 def parsed_json(where: str, text: str) -> Any:
-    """Whatever a JSON text holds; ``where`` names it in the InputError if it is none."""
+    """The content of a JSON text, of any type; ``where`` names its place in the InputError if it is not JSON."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -33,7 +33,7 @@ def parsed_json(where: str, text: str) -> Any:
 
 @contextmanager
 def written_by(tool: str, where: str) -> Iterator[None]:
-    """Turn a missing field or a value of another kind into an InputError that names place and tool."""
+    """Turn the error of a missing or wrong field inside the block into an InputError that names place and tool."""
     try:
         with refused(where):
             yield

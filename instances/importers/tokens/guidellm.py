@@ -1,10 +1,11 @@
-"""GuideLLM's JSON of flat keys (``guidellm export`` of version 0.3): one object per run of a sweep.
+"""Reads GuideLLM's JSON of flat keys (``guidellm export`` of version 0.3), with one object per run of a sweep.
 
-A sweep is a synchronous run, one with as many requests under way as allowed, and runs at constant or Poisson rates in
-between. A run at a rate begins with a burst of as many requests as arrive in a second. Numbers of tokens are drawn
-uniformly between the bounds of the run's ``Request Loader``, by Python's random numbers with the profile's seed
-(prompts) and the next one (outputs). The runs of a sweep go on in one cycle of samples, so that the very requests of
-each are known, in their order. Where bounds or seed are missing, numbers of tokens are drawn as measured.
+A sweep consists of a synchronous run, a run with as many requests under way as allowed, and runs at constant or Poisson
+rates in between. A run at a rate begins with a burst of as many requests as arrive in a second. Numbers of tokens are
+drawn uniformly between the bounds of the run's ``Request Loader``, by Python's random number generator with the
+profile's seed (prompts) and the next seed (outputs). The runs of a sweep continue in one sequence of samples, so that
+the exact requests of every run are known. If bounds or seed are missing, numbers of tokens are drawn from the measured
+distribution.
 """
 
 import json
@@ -21,7 +22,7 @@ from provision.models.performance.tokens.loads import Figures, TokenBenchmark, T
 PERCENTS = (0.0, 0.1, 1.0, 5.0, 10.0, 25.0, 75.0, 90.0, 95.0, 99.0, 100.0)
 SUFFIX = " [min, 0.1, 1, 5, 10, 25, 75, 90, 95, 99, max]"
 DEFAULT_CONCURRENCY = 512
-"""What GuideLLM lets be under way at most, unless told otherwise."""
+"""GuideLLM's default for the most requests under way."""
 ARRIVALS = {
     "synchronous": "closed",
     "concurrent": "closed",
@@ -50,14 +51,14 @@ def read_guidellm(path: str | Path) -> list[TokenBenchmark]:
 
 
 def _drawn_by(run: TokenBenchmark) -> int:
-    """Requests that a run has drawn: those sent, and as many of a closed one as wait at its clients when it ends."""
+    """The number of requests that a run has drawn: those sent, and those that wait at the clients when it ends."""
     sent = (run.completed or 0) + (run.failed or 0) + (run.unfinished or 0)
     waiting = run.load and run.load.rate_rps is None and run.load.concurrency > 1
     return sent + (run.load.concurrency if run.load and waiting else 0)
 
 
 def _benchmark(where: str, run: dict[str, Any], drawn: int) -> TokenBenchmark:
-    """One run; ``where`` names it. Those before it in the sweep have drawn so many requests."""
+    """The benchmark of one run, which ``where`` names; earlier runs of the sweep have drawn ``drawn`` requests."""
     with written_by("GuideLLM", where):
         arguments, worker = json.loads(run["Args"]), json.loads(run["Worker"])
         prompt, output = _figures(run, "Total Prompt token count"), _figures(run, "Successful Output token count")
@@ -83,7 +84,8 @@ def _benchmark(where: str, run: dict[str, Any], drawn: int) -> TokenBenchmark:
 
 
 def _draws(data: str, seed: int | None, drawn: int) -> tuple[TokenDraws, TokenDraws] | None:
-    """Prompts and outputs as a run drew them, after so many others; None where bounds, seed or cycle are not known."""
+    """The draws of prompts and outputs of a run, after ``drawn`` requests; None if bounds, seed or cycle are
+    unknown."""
     told = _told(data)
     prompt, output = _bounds(told, "prompt"), _bounds(told, "output")
     if seed is None or "samples" not in told or prompt is None or output is None:
@@ -111,7 +113,7 @@ def sweep_load(
 
 
 def _figures(run: dict[str, Any], key: str, scale: float = 1) -> Figures:
-    """Mean, spread and percentiles under a key."""
+    """Mean, standard deviation and percentiles of the metric under a key."""
     points = run[key + SUFFIX]
     points = json.loads(points) if isinstance(points, str) else points
     mean, median, std = (float(run[f"{key} {name}"]) for name in ("mean", "median", "std dev"))
@@ -119,7 +121,7 @@ def _figures(run: dict[str, Any], key: str, scale: float = 1) -> Figures:
 
 
 def sound_figures(mean: float, median: float, std: float, points: list[float], scale: float = 1) -> Figures:
-    """Figures from GuideLLM's; without mean and spread where clocks were broken, so that the mean is negative."""
+    """Figures from GuideLLM's numbers; a negative mean, of broken clocks, is left out with the standard deviation."""
     percentiles = dict(zip(PERCENTS, (float(point) * scale for point in points), strict=True)) | {50.0: median * scale}
     return Figures(
         mean=mean * scale if mean >= 0 else None,
@@ -129,17 +131,17 @@ def sound_figures(mean: float, median: float, std: float, points: list[float], s
 
 
 def output_bounds(data: str) -> tuple[int, int] | None:
-    """Fewest and most output tokens that requests are drawn with, where they are drawn uniformly between bounds."""
+    """The bounds between which numbers of output tokens are drawn uniformly; None when they are not."""
     return _bounds(_told(data), "output")
 
 
 def _told(data: str) -> dict[str, str]:
-    """GuideLLM's description of its requests, ``name=value,...``."""
+    """GuideLLM's description of its requests, ``name=value,...``, as a dict."""
     return dict(pair.strip().split("=", 1) for pair in data.split(",") if "=" in pair)
 
 
 def _bounds(told: dict[str, str], kind: str) -> tuple[int, int] | None:
-    """Fewest and most tokens of prompts or outputs, where they are drawn uniformly between bounds."""
+    """The bounds between which numbers of tokens of prompts or outputs are drawn; None when there are none."""
     names = f"{kind}_tokens_min", f"{kind}_tokens_max"
     if f"{kind}_tokens_stdev" in told or not set(names) <= told.keys():
         return None
@@ -147,7 +149,7 @@ def _bounds(told: dict[str, str], kind: str) -> tuple[int, int] | None:
 
 
 def measured_counts(figures: Figures) -> TokenCounts:
-    """Numbers of tokens as measured: through the percentiles, scaled to the mean."""
+    """The distribution of measured numbers of tokens: through the percentiles, scaled to the mean."""
     levels, tokens = np.array(list(figures.percentiles)) / 100, np.array(list(figures.percentiles.values()))
     counts = TokenCounts(levels=tuple(levels), tokens=tuple(tokens))
     scale = (figures.mean or counts.mean) / counts.mean

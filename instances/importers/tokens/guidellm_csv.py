@@ -1,8 +1,8 @@
-"""GuideLLM's CSV of versions 0.4 and 0.5: three header rows, one row per run of a sweep.
+"""Reads GuideLLM's CSV of versions 0.4 and 0.5, with three header rows and one row per run of a sweep.
 
-The header names only the metrics of successful requests. Where a run also had incomplete or failed ones, their metrics
-stand between, four cells each (mean, median, standard deviation, percentiles), and push all later cells to the right:
-cells are found here by counting, not by the header. Incomplete requests have no rate.
+The header names only the metrics of successful requests. If a run also had incomplete or failed requests, their metrics
+are inserted, four cells each (mean, median, standard deviation, percentiles), and all later cells are shifted to the
+right. Therefore cells are located here by counting, not by the header. Incomplete requests have no rate.
 """
 
 import csv
@@ -19,7 +19,7 @@ from provision.models.performance.tokens.loads import Figures, TokenBenchmark, T
 HEADERS = 3
 CELLS = 4
 LARGEST_CELL = 2**30
-"""Characters; one cell holds all requests of a run."""
+"""The most characters of a cell; one cell holds all requests of a run."""
 MS_PER_S = 1000
 
 
@@ -65,7 +65,7 @@ def _benchmark(where: str, groups: list[str], names: list[str], row: list[str]) 
 
 
 def _data(text: str) -> str:
-    """The description of the requests, which stands in a list."""
+    """The description of the requests, from the list in which it is written."""
     return text.strip("[]'\"")
 
 

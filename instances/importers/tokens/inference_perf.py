@@ -1,4 +1,4 @@
-"""inference-perf's specifications (github.com/kubernetes-sigs/inference-perf): a load, and what is asked of it."""
+"""Reads inference-perf's specifications (github.com/kubernetes-sigs/inference-perf): a load and its SLOs."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,7 @@ class Stage(Record):
 
 
 class InferencePerf(Record):
-    """A specification. Token counts are None where the requests come from a data set; SLOs where none is asked."""
+    """A specification. Token counts are None when requests come from a data set; SLOs are None when not stated."""
 
     arrivals: Literal["constant", "poisson"]
     stages: tuple[Stage, ...]
@@ -47,12 +47,12 @@ class InferencePerf(Record):
 
     def counts(self, prompt: TokenCounts | None = None, output: TokenCounts | None = None
                ) -> tuple[TokenCounts, TokenCounts]:
-        """Tokens of prompts and outputs; those given stand in for what the specification lacks.
+        """The token counts of prompts and outputs; the arguments are used for what the specification lacks.
 
         Raises
         ------
         InputError
-            If counts are missing in both.
+            If counts are neither specified nor given.
         """
         prompt, output = self.prompt or prompt, self.output or output
         if prompt is None or output is None:
@@ -70,8 +70,7 @@ def read_inference_perf(path: str | Path) -> InferencePerf:
     Raises
     ------
     InputError
-        When it cannot be read, asks for a kind of load other than constant or Poisson, or a field is not as it should
-        be.
+        When it cannot be read, its load is neither constant nor Poisson, or a field is wrong.
     """
     spec = load(path)
     with written_by("inference-perf", f"{path}"):

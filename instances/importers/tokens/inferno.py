@@ -1,7 +1,7 @@
-"""inferno's instances (github.com/llm-inferno): a folder of JSON files, each named after what it holds.
+"""Reads inferno's instances (github.com/llm-inferno): a folder of JSON files, each named after its content.
 
-Keys are read without regard to case, as inferno's own reader does; what it does not need for planning is left out.
-Rates are per minute there and per second here.
+Keys are case-insensitive, as in inferno's own reader. Fields that planning does not need are left out. Rates are per
+minute in the files and per second here.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ SECONDS_PER_MINUTE = 60
 
 
 class _Part(BaseModel):
-    """Base of inferno's parts: immutable, read by the lower-case names of their fields, others left out."""
+    """Base of inferno's records: immutable, read by lower-case field names; other fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
@@ -40,7 +40,8 @@ class PerformanceParameters(_Part):
 
 
 class ModelProfile(_Part):
-    """A model on an accelerator: how many it takes, its largest batch at so many tokens, and its coefficients."""
+    """A model on an accelerator: the number of accelerators, its largest batch at ``at_tokens``, and its
+    coefficients."""
 
     name: Name
     accelerator: Name = Field(alias="acc")
@@ -51,7 +52,7 @@ class ModelProfile(_Part):
 
 
 class Target(_Part):
-    """What a service class asks of a model, on average; 0 asks nothing."""
+    """The targets of a service class for a model, for means; 0 means no target."""
 
     model: Name
     itl_ms: NonNegative = Field(default=0.0, alias="slo-itl")
@@ -103,7 +104,7 @@ class Server(_Part):
 
 
 class Choice(_Part):
-    """What inferno's own greedy chose for a server."""
+    """The choice of inferno's own greedy method for a server."""
 
     accelerator: str
     replicas: Count = Field(alias="numreplicas")
@@ -119,7 +120,7 @@ class _Capacity(_Part):
 
 
 class Inferno(BaseModel):
-    """An instance of inferno's; ``capacity`` by type of accelerator, ``solution`` by server where it comes along."""
+    """An instance of inferno: ``capacity`` by type of accelerator, ``solution`` by server, if the folder has one."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -131,12 +132,12 @@ class Inferno(BaseModel):
     solution: dict[str, Choice]
 
     def target(self, server: Server) -> Target:
-        """What a server's class asks of its model.
+        """The target of a server's class for its model.
 
         Raises
         ------
         InputError
-            If it asks nothing.
+            If there is none.
         """
         for one in self.service_classes:
             for target in one.targets:
@@ -169,7 +170,7 @@ def read_inferno(folder: str | Path) -> Inferno:
 
 
 def _part(folder: str | Path, name: str, key: str, kind: Any) -> Any:
-    """What a file holds under a key, as objects of a kind."""
+    """The content of a file under a key, as objects of type ``kind``."""
     path = Path(folder, f"{name}-data.json")
     content = read_json(path)
     with written_by("inferno", f"{path}"):
@@ -178,7 +179,7 @@ def _part(folder: str | Path, name: str, key: str, kind: Any) -> Any:
 
 
 def _lowered(content: Any, names: bool = False) -> Any:
-    """Content with lower-case keys; those at the top stay where they are ``names``."""
+    """Content with lower-case keys; with ``names`` the keys at the top, which are names, are kept."""
     if isinstance(content, list):
         return [_lowered(value) for value in content]
     if not isinstance(content, dict):

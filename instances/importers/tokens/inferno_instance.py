@@ -1,9 +1,10 @@
-"""inferno's instances as instances of this package: what they hold of GPU types that are known here.
+"""Converts inferno's instances to instances of this package, for the GPU types that are known here.
 
-inferno's servers become workloads, its accelerators entries of the fleet, and its coefficients performance data: an
-iteration takes alpha, beta more per token and gamma more per token in the KV caches. A replica that takes several GPUs
-has a node of so many for itself; of several machines with as many the one that has them in one accelerator counts,
-which is fastest in its samples. Its targets are for means; here they are for a percentile of the requests.
+inferno's servers become workloads, its accelerators entries of the fleet, and its coefficients performance data: the
+time of an iteration is alpha + beta per token + gamma per token in the KV caches. A replica on several GPUs has a node
+with that number of GPUs to itself. If several accelerators offer the same number of GPUs, the one that has them in a
+single accelerator is used, which is the fastest in inferno's samples. inferno's targets are for means; here they are
+for a percentile of the requests.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 CENTS = 100
 KNOWN = {"A100": "a100-80gb", "H100": "h100-80gb", "L4": "l4", "L40S": "l40s"}
-"""Accelerators of inferno's samples that are GPU types here."""
+"""GPU types of this package by the name of the accelerator in inferno's samples."""
 
 
 class Converted(NamedTuple):
-    """The instance, a line on everything that it leaves out or takes otherwise, and the servers that it leaves out."""
+    """The instance, notes on everything that is left out or changed, and the names of the servers left out."""
 
     instance: Instance
     notes: tuple[str, ...]
@@ -37,7 +38,7 @@ class Converted(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """GPUs of one of inferno's types that a replica takes together, and what they cost in cents per hour."""
+    """A number of GPUs of one of inferno's types that a replica uses together, and their cost in cents per hour."""
 
     type: str
     gpus: int
@@ -45,23 +46,23 @@ class _Group(NamedTuple):
 
 
 def inferno_instance(given: Inferno, name: str, percentile: float, types: Mapping[str, str] = KNOWN) -> Converted:
-    """An instance of those accelerators that are GPUs of a known type, and the servers that they can serve.
+    """An instance with the accelerators that are GPUs of a known type, and the servers that they can serve.
 
     Parameters
     ----------
     given
-        What inferno's files hold.
+        The content of inferno's files.
     name
-        Of the instance.
+        Name of the instance.
     percentile
-        Of the requests that are to keep the targets.
+        Percentage of the requests that must keep the targets.
     types
-        GPU types by inferno's types of accelerators.
+        GPU types of this package by inferno's types of accelerators.
 
     Raises
     ------
     InputError
-        When a GPU type is unknown, no accelerator is left, or a server asks for no target of time.
+        When a GPU type is unknown, no accelerator is left, or a server has no target for a latency.
     """
     kinds = {one.name: one for one in given.accelerators}
     notes: list[str] = []
@@ -96,7 +97,7 @@ def _group(kind: Accelerator, profile: ModelProfile) -> _Group:
 
 def _left_out(group: _Group, profile: ModelProfile, groups: Mapping[_Group, list[ModelProfile]],
               types: Mapping[str, str]) -> str | None:
-    """Why a model is not taken on a group of GPUs, in a line; None where it is."""
+    """A line on why a model is left out on a group of GPUs; None when it is not."""
     if group.type not in types:
         return f"left out: {group.type}, no GPU type here; --gpus {group.type}=TYPE says which one it is like"
     if group.gpus not in (1, *SIZES):
@@ -112,7 +113,7 @@ def _left_out(group: _Group, profile: ModelProfile, groups: Mapping[_Group, list
 
 
 def _gpu(group: _Group, types: Mapping[str, str]) -> str:
-    """The GPU type of a group: a node of its own for several GPUs."""
+    """The name of the GPU type of a group; for several GPUs that of a node."""
     one = gpu_type(types[group.type]).name
     return one if group.gpus == 1 else gpu_type(f"{group.gpus}x{one}").name
 

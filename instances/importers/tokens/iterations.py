@@ -1,4 +1,4 @@
-"""The importers of timed iterations of language models, which become performance data fitted to them."""
+"""Importers of timed iterations of language models, to which performance data is fitted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
-    """Declare which rows to take."""
+    """Declare the options that choose rows."""
     parser.add_argument("--rows-of", metavar="NAME", help="model whose rows (default: --model)")
     parser.add_argument("--tensor-parallel", type=int, default=1, metavar="N",
                         help="whose rows (default: 1); --gpu and --profile name the group that they are of")

@@ -1,4 +1,4 @@
-"""The instance behind an inference-perf specification: its model and load, as many GPUs as needed, counted."""
+"""Makes an instance from an inference-perf specification, with the objective of fewest GPUs."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def minimum_instance(
     spec
         The specification.
     files
-        Performance data; the fleet has all their GPU types, whole and with MIG as far as they have data.
+        Performance data. The fleet has all GPU types of the data, whole and with MIG, as far as there is data.
     model
-        Its name in the data, where that is not the specification's.
+        The model's name in the data, if it differs from that in the specification.
     ttft_ms, tpot_ms, percentile
-        Limits in place of the specification's, and the percentile of the requests that keeps them.
+        Limits that replace those of the specification, and the percentage of the requests that must keep them.
     prompt, output
-        Tokens, where the specification takes its requests from a data set.
+        Token counts, if the specification takes its requests from a data set.
 
     Raises
     ------
     InputError
-        When tokens or limits are not told, or no data describes the model.
+        When token counts or limits are missing, or no data describes the model.
     """  # fmt: skip
     loads, name = spec.loads(prompt, output), model or spec.model
     known = sorted({one for data in files for one in data.models})
@@ -58,7 +58,7 @@ def minimum_instance(
 
 
 def _fleet(model: str, files: Sequence[TokenModels]) -> list[dict[str, object]]:
-    """All GPU types that have data of a model: whole where they have data of that, with MIG where of a profile."""
+    """Fleet entries of all GPU types with data of a model: whole GPUs, or with MIG, as the data describes them."""
     offers = [(data.gpu, profile != WHOLE) for data in files if model in data.models
               for profile in data.models[model].slices]
     return [{"gpu": gpu, "mig": mig} for gpu, mig in dict.fromkeys(offers)]

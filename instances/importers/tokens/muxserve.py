@@ -1,7 +1,7 @@
-"""MuxServe's profile (ICML 2024): times of prompts and decodes of LLaMA models on A100s, by share of the SMs.
+"""Reads MuxServe's profile (ICML 2024): times of prompts and decodes of LLaMA models on A100s, by share of the SMs.
 
-Nested by model, GPUs, percent of the SMs, batch and sequence length; ms, -1 where memory ran out. The file has no
-licence: it is read from a user's own copy.
+The file is nested by model, number of GPUs, percent of the SMs, batch size and sequence length. Times are in ms, -1
+where memory ran out. The file has no licence, so it does not ship; a user's own copy is read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TIMES = ("prefill", "decoding")
 
 
 def read_muxserve(path: str | Path, model: str, gpus: int, sm_percent: int) -> list[TimedIteration]:
-    """The timed iterations of a model on so many GPUs with so much of their SMs.
+    """The timed iterations of a model on ``gpus`` GPUs with ``sm_percent`` of their SMs.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Performance data of a language model from benchmarks of its server, fitted by replays of the same loads."""
+"""Fits performance data of a language model to benchmarks of its server, by replays of the same loads."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ DIGITS = 4
 
 
 def read_benchmarks(tool: str, paths: Sequence[str | Path], concurrency: int | None = None) -> list[TokenBenchmark]:
-    """All runs in some files of ``guidellm``, ``vllm`` or ``aiperf``.
+    """All runs in files of ``guidellm``, ``vllm`` or ``aiperf``.
 
-    ``concurrency`` are the clients that each sent when they were answered, for files that do not tell how requests were
-    sent.
+    ``concurrency`` is for files that do not tell how requests were sent: the number of clients, each of which sent a
+    request when its last one was answered.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def _read(tool: str, path: str | Path) -> list[TokenBenchmark]:
 
 
 def _per_request(run: TokenBenchmark) -> TokenBenchmark:
-    """Times between tokens as means of requests; vLLM's are of single gaps, beside which it has those of requests."""
+    """Replace vLLM's times between single tokens by its mean times per request, which it also reports."""
     found = run.tpot if run.tpot.percentiles and not (run.itl.mean and run.tpot.mean is None) else run.itl
     if found.mean is None and 50.0 in found.percentiles:
         found = Figures(mean=found.percentiles[50.0], percentiles=found.percentiles)
@@ -60,7 +60,7 @@ def _per_request(run: TokenBenchmark) -> TokenBenchmark:
 
 
 def _closed(run: TokenBenchmark, concurrency: int) -> TokenBenchmark:
-    """A run of so many clients, its tokens as they were measured."""
+    """A run with a closed load of ``concurrency`` clients and the measured numbers of tokens."""
     if not run.completed or not run.rate_rps:
         raise InputError(f"{run.name}: does not tell how long it took; run the benchmark again with more requests")
     load = TokenLoad(arrivals="closed", concurrency=concurrency, duration_s=run.completed / run.rate_rps,
@@ -69,7 +69,7 @@ def _closed(run: TokenBenchmark, concurrency: int) -> TokenBenchmark:
 
 
 def fitted_performance(runs: Sequence[TokenBenchmark], server: Server) -> tuple[TokenModels, str]:
-    """Performance data fitted to runs on one server, and a line that says how far off it is on these same runs.
+    """Fit performance data to runs on one server; returns it, and a line on its error on these same runs.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def fitted_performance(runs: Sequence[TokenBenchmark], server: Server) -> tuple[
 
 
 def performance_of(costs: TokenCosts, server: Server, source: str) -> TokenModels:
-    """The performance data of a model on one slice, coefficients with DIGITS significant digits.
+    """Performance data of a model on one slice, with coefficients rounded to DIGITS significant digits.
 
     Raises
     ------

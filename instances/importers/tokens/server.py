@@ -1,4 +1,4 @@
-"""What files about language models do not tell of the server, as options of their importers."""
+"""Options of importers for what files about language models do not tell about the server."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DEFAULTS = EngineLimits()
 
 
 class Server(NamedTuple):
-    """What was measured: GPU type, profile of the slice, name of the model, and the engine's settings.
+    """The server that was measured: GPU type, profile of the slice, name of the model, and settings of the engine.
 
-    ``kv_tokens`` are those that the KV memory holds; vLLM logs them when it starts.
+    ``kv_tokens`` is the number of tokens whose KV cache fits the memory; vLLM logs it when it starts.
     """
 
     gpu: str
@@ -31,7 +31,7 @@ class Server(NamedTuple):
 
 
 def add_server(parser: ArgumentParser, several: bool = False) -> None:
-    """Declare the options; ``several`` servers have several numbers of KV tokens."""
+    """Declare the options; with ``several`` servers, several numbers of KV tokens can be given."""
     parser.add_argument("--gpu", required=True, metavar="TYPE", help="measured on")
     parser.add_argument("--profile", default=WHOLE, metavar="P", help=f"MIG profile (default: {WHOLE})")
     parser.add_argument("--model", required=True, metavar="NAME", help="what instances call the model")

@@ -1,4 +1,5 @@
-"""Splitwise's table of measured iterations (ISCA 2024): prompt and token times of large models on A100 and H100."""
+"""Reads Splitwise's table of measured iterations (ISCA 2024): prompt and token times of large models on A100 and
+H100."""
 
 from pathlib import Path
 
@@ -14,7 +15,7 @@ COLUMNS = (
 
 
 class IterationTimes(Record):
-    """One row: a batch of prompts computed at once, then decoded. Power as a share of the GPUs' limit."""
+    """One row: a batch of prompts computed at once and then decoded. Power is a fraction of the GPUs' limit."""
 
     model: Name
     hardware: Name
@@ -50,7 +51,7 @@ def read_splitwise(path: str | Path) -> list[IterationTimes]:
 
 def timed_iterations(rows: list[IterationTimes], model: str, hardware: str, tensor_parallel: int
                      ) -> list[TimedIteration]:
-    """The iterations of a model on some hardware: a row's prompts, and its decodes halfway through the answers.
+    """The iterations of a model on some hardware: for every row its prompts, and a decode halfway through the answers.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""What ``vllm bench serve`` saves: one JSON object per run, or one per line.
+"""Reads the results of ``vllm bench serve``: one JSON object per file, or one per line.
 
-Times are in ms under keys that end in ``_ms``; a variant of its format has them in seconds without that ending. Rates
-are of Poisson arrivals unless the burstiness is another than 1; ``inf`` sends everything at once.
+Times are in ms under keys that end in ``_ms``; a variant of the format has them in seconds, without that ending. Rates
+are of Poisson arrivals if the burstiness is 1; the rate ``inf`` sends everything at once.
 """
 
 import math
@@ -20,7 +20,7 @@ NAMED = {"mean": None, "std": None, "median": 50.0}
 def read_vllm_bench(path: str | Path) -> list[TokenBenchmark]:
     """The runs of a file.
 
-    Lengths of single requests are rarely saved, so that all requests of a run's load have its mean lengths.
+    The lengths of single requests are rarely saved; therefore all requests of a run's load have its mean lengths.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def _constant(tokens: float) -> TokenCounts:
 
 
 def _figures(run: dict[str, Any], metric: str) -> Figures:
-    """Mean, spread and percentiles under keys such as ``p99_ttft_ms``, or ``p99_ttft`` in seconds."""
+    """Statistics of a metric, from keys such as ``p99_ttft_ms``, or ``p99_ttft`` in seconds."""
     found: dict[str, float] = {}
     for ending, scale in ((f"_{metric}", MS_PER_S), (f"_{metric}_ms", 1)):
         keys = {key: key.removesuffix(ending) for key in run if key.endswith(ending)}

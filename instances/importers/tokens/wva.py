@@ -1,7 +1,8 @@
-"""VariantAutoscaling, the resource of llm-d's Workload Variant Autoscaler: what it says of a model on an accelerator.
+"""Reads VariantAutoscaling, the resource of llm-d's Workload Variant Autoscaler, as performance data.
 
-``spec.modelProfile.accelerators[]`` has ``acc``, ``accCount``, ``maxBatchSize`` and ``perfParms``: a decode takes alpha
-and beta more per sequence, a prefill gamma and delta more per token, in ms, as texts.
+``spec.modelProfile.accelerators[]`` has ``acc``, ``accCount``, ``maxBatchSize`` and ``perfParms``. An iteration takes
+alpha + beta * sequences when it decodes, and gamma + delta * tokens when it computes a prompt; the coefficients are in
+ms and written as texts.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def read_wva(path: str | Path) -> list[Variant]:
 
 
 def _costs(alpha: float, beta: float, gamma: float, delta: float) -> TokenCosts:
-    """An iteration of decodes takes alpha + beta * sequences, one of a prompt alone gamma + delta * tokens; no less."""
+    """The coefficients with which decode iterations and prompt iterations take at least the resource's times."""
     nothing = TokenCosts(*([0.0] * len(TokenCosts._fields)))
     return nothing._replace(step=alpha, token=delta, sequence=max(beta - delta, 0.0), prefill=max(gamma - alpha, 0.0))
 
