@@ -1,1 +1,1 @@
-"""Answers as plain content, which the command line prints and the service sends: what there is, comparisons."""
+"""Answers as plain content, which the command line prints and the service sends: lists, comparisons, explanations."""

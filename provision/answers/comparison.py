@@ -1,4 +1,4 @@
-"""What a comparison says of one method on an instance: its plan's cost and proof, and what replayed requests meet."""
+"""The row of a method in a comparison: the cost of its plan, the proof, and the latencies of replayed requests."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ COLUMNS = (
     "solve_seconds",
 )
 REPLAYED = ("violated_workloads", "late_workloads", "violation_rate")
-"""Where plans are replayed: workloads with a predicted violation, workloads (and workflows) whose replayed P99 is over
-the SLO, and the part of all replayed requests that are."""
+"""Columns when plans are replayed: the number of workloads with a predicted violation, the number of workloads (and
+workflows) whose replayed P99 exceeds the SLO, and the fraction of replayed requests that exceed it."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Comparison:
     Attributes
     ----------
     time_limit_s, seed
-        Of each method.
+        Time limit and seed of every method.
     simulate_s
-        Seconds of arrivals; None replays nothing.
+        Seconds of arrivals to replay; None replays nothing.
     arrival_cv
-        Variation of replayed inter-arrival times; None takes arrivals as the instance states them.
+        Coefficient of variation of replayed inter-arrival times; None replays arrivals as the instance states them.
     """
 
     time_limit_s: float
@@ -63,10 +63,10 @@ class Comparison:
     def row(
         self, instance: Instance, method: str | Method | Function, report: Callable[[Incumbent], None] | None = None
     ) -> tuple[TableRow, Plan | None]:
-        """What one method finds, as COLUMNS and REPLAYED and more, and its plan.
+        """Run one method; returns its row, with COLUMNS, REPLAYED and more, and its plan.
 
-        A plan is replayed too where the verifier rejects it: a method that follows its paper may miss SLOs, and the row
-        then says how many the model predicts and how many the replayed requests meet.
+        A plan that the verifier rejects is replayed too. A method that follows its paper may miss SLOs; the row then
+        shows how many workloads the model predicts to be late, and how many are late in the replay.
         """
         try:
             result = solve(instance, method, self.time_limit_s, self.seed, report, replay=False)
@@ -78,7 +78,7 @@ class Comparison:
         return result.summary() | {"violations": violations} | replayed, result.plan
 
     def given(self, instance: Instance, name: str, plan: Plan) -> TableRow:
-        """The row of a plan that someone else made: its verdict, and nothing of how it was found."""
+        """The row of a given plan: the verdict on it, without anything on how it was found."""
         report = verify(instance, plan)
         row = dict.fromkeys((*COLUMNS, *REPLAYED)) | {
             "method": name, "status": "holds" if report.ok else "violated", "reason": "", "gpus": report.gpus,
@@ -88,7 +88,7 @@ class Comparison:
         return row | self._replayed(instance, plan, report)
 
     def _replayed(self, instance: Instance, plan: Plan | None, report: Report | None) -> TableRow:
-        """What REPLAYED says about a plan."""
+        """The columns REPLAYED of a plan; empty when nothing is replayed."""
         if self.simulate_s is None or plan is None:
             return dict.fromkeys(REPLAYED)
         found = simulate(instance, plan, self.simulate_s, self.seed, arrival_cv=self.arrival_cv)

@@ -1,4 +1,4 @@
-"""What each workload of a plan costs: the prices of its GPUs, dealt to who runs on them."""
+"""The cost of each workload of a plan: the prices of the GPUs, divided among the replicas on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REQUESTS, HOUR_S = 1e6, 3600
 
 
 class Cost(NamedTuple):
-    """What a workload costs: per hour, its part of the whole, and per million requests (None without traffic)."""
+    """The cost of a workload: per hour, as a fraction of the plan's, per million requests (None if it has none)."""
 
     workload: str
     per_hour: float
@@ -25,10 +25,10 @@ class Cost(NamedTuple):
 
 
 def costs(instance: Instance, plan: Plan) -> list[Cost]:
-    """The cost of every workload, dearest first; empty where a GPU of the plan has no price.
+    """The cost of every workload, the most expensive first; empty when a GPU of the plan has no price.
 
-    The price of a GPU is dealt to the replicas on it in proportion to the memory slices of their slices, and on a
-    shared slice to the SMs that they may use. What stands idle is paid by those on the same GPU.
+    The price of a GPU is divided among the replicas on it in proportion to the memory slices of their slices; on a
+    shared slice, in proportion to their SM shares. The idle part of a GPU is paid by the replicas on it.
     """
     per_hour: dict[str, float] = defaultdict(float)
     for gpu, entry in zip(plan.gpus, objective_of(instance).entries_of(plan), strict=True):
@@ -51,6 +51,6 @@ def _cost(instance: Instance, name: str, per_hour: float, total: float) -> Cost:
 
 
 def _memory(gpu: str, piece: Slice) -> float:
-    """Memory slices of a slice; a whole GPU counts as one."""
+    """The number of memory slices of a slice; a whole GPU counts as one."""
     kind = known_type(gpu)
     return 1.0 if piece.profile == WHOLE or kind is None else float(kind.profiles[piece.profile].memory)

@@ -1,4 +1,4 @@
-"""Two plans as a difference: what it costs more or less, and what moves."""
+"""The difference between two plans in sentences: the change in cost, and what moves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 MOST_NAMED = 8
-"""Workloads whose replicas are told one by one."""
+"""The most workloads whose moved replicas are described one by one."""
 
 
 def difference(instance: Instance, before: Plan, after: Plan) -> list[str]:
@@ -34,7 +34,7 @@ def _cost(instance: Instance, before: Plan, after: Plan) -> Iterator[str]:
 
 
 def _per_hour(instance: Instance, plan: Plan) -> float | None:
-    """The price of a plan's GPUs; None where one has none."""
+    """The price of a plan's GPUs per hour; None when one of them has no price."""
     entries = objective_of(instance).entries_of(plan)
     found = [instance.fleet[entry].price_per_hour if entry >= 0 else None for entry in entries]
     prices = [price for price in found if price is not None]
@@ -67,7 +67,7 @@ def _replicas(before: Plan, after: Plan) -> Iterator[str]:
 
 
 def _slices(plan: Plan) -> dict[str, Counter[tuple[str, str]]]:
-    """By workload the slices of its replicas: GPU types and profiles."""
+    """The slices of every workload's replicas, as counts by (GPU type, profile)."""
     found: dict[str, Counter[tuple[str, str]]] = {}
     for at, _, piece, replica in plan.replicas():
         found.setdefault(replica.workload, Counter())[plan.gpus[at].gpu, piece.profile] += 1

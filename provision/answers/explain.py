@@ -1,4 +1,4 @@
-"""Why a plan is as it is: GPU types, costs, the tightest limit, and what a little more would give."""
+"""Explains a plan: its GPU types, its costs, its tightest limits, and what a longer SLO or another GPU would gain."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 LONGER_MS = 5.0
-"""By how much an SLO is lengthened to see what that gives."""
+"""Milliseconds by which an SLO is lengthened to see what that gains."""
 STEPS, MOST_GROWTH = 7, 4.0
-"""Steps of the bisection for the traffic that GPUs can carry, and the largest growth that is tried."""
+"""Steps of the bisection for the traffic that GPUs can carry, and the largest growth that is tried, as a fraction."""
 MOST_COSTS = 12
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Sentences on a plan, by what they are about; ``costs`` are those of the workloads."""
+    """Sentences on a plan, grouped by topic; ``costs`` are those of the workloads."""
 
     types: list[str]
     costs: list[Cost]
@@ -46,7 +46,7 @@ class Explanation:
     changes: list[str] = field(default_factory=list)
 
     def sections(self) -> dict[str, list[str]]:
-        """The sentences by title, those without any left out."""
+        """The sentences by title; groups without sentences are left out."""
         found = {
             "What changes": self.changes, "Why these GPUs": self.types, "What it costs": _told(self.costs),
             "What binds": self.limits, "What more would give": self.more,
@@ -62,25 +62,25 @@ def explain(
     instance: Instance, plan: Plan, workload: str | None = None, on: str | None = None, before: Plan | None = None,
     time_limit_s: float = 20.0,
 ) -> Explanation:
-    """Why a plan is as it is.
+    """Explain a plan.
 
     Parameters
     ----------
     instance, plan
         The Instance and its Plan.
     workload
-        Tell of this workload alone.
+        Explain only this workload; None for all.
     on
-        A GPU type to compare with, also one that the fleet lacks; None for those of the fleet.
+        A GPU type to compare with, which the fleet need not have; None for those of the fleet.
     before
-        The plan that ran before, to tell what changes.
+        The plan that ran before, if the changes are to be explained.
     time_limit_s
-        For all plans that are made to compare with.
+        Seconds for all plans together that are made for comparison.
 
     Raises
     ------
     InputError
-        For a workload or GPU type that is not known.
+        For an unknown workload or GPU type.
     """
     if workload is not None and workload not in instance.workload:
         there = ", ".join(list(instance.workload)[:20])
@@ -120,7 +120,7 @@ def _taken_ms(one: ReplicaPrediction) -> float:
 
 
 def _limits(instance: Instance, plan: Plan, workload: str | None) -> Iterator[str]:
-    """The tightest latency, and the tightest rate."""
+    """Sentences on the replica closest to its latency limit, and on the one closest to its capacity."""
     report = verify(instance, plan)
     yield from (f"Does not hold: {one.message}" for one in report.violations[:1])
     found = [one for one in report.predictions if workload in (None, one.workload)]
@@ -137,7 +137,7 @@ def _limits(instance: Instance, plan: Plan, workload: str | None) -> Iterator[st
 
 
 def _longer(instance: Instance, plan: Plan, workload: str | None, time_limit_s: float) -> Iterator[str]:
-    """What a few milliseconds more of an SLO would give: of the workload asked for, or of all."""
+    """Sentences on what SLOs that are LONGER_MS longer would gain: for one workload, or for all."""
     names = [one.name for one in instance.workloads if workload in (None, one.name)]
     longer = instance
     for name in names:
@@ -154,7 +154,7 @@ def _longer(instance: Instance, plan: Plan, workload: str | None, time_limit_s: 
 
 
 def _growth(instance: Instance, plan: Plan, time_limit_s: float) -> Iterator[str]:
-    """How much more traffic the GPUs of the plan can carry, and with one more."""
+    """Sentences on how much more traffic the plan's GPUs can carry, and how much with one GPU more."""
     if needs(instance) - greedy.METHODS[0].features or instance.objective == THROUGHPUT or not plan.gpus:
         return
     now = len(plan.gpus)
@@ -165,7 +165,7 @@ def _growth(instance: Instance, plan: Plan, time_limit_s: float) -> Iterator[str
 
 
 def _most_growth(instance: Instance, gpus: int, time_limit_s: float) -> float:
-    """The largest growth of all rates for which greedy finds a plan on so many GPUs, as a fraction."""
+    """The largest growth of all rates, as a fraction, for which greedy finds a plan on ``gpus`` GPUs."""
     low, high = 0.0, MOST_GROWTH
     for _ in range(STEPS):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""What lists say of instances, methods and GPU types."""
+"""The rows of lists of instances, methods and GPU types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def instance_row(instance: Instance) -> TableRow:
-    """What a list says of an instance."""
+    """The row of an instance."""
     return {
         "name": instance.name,
         "workloads": len(instance.workloads),
@@ -26,7 +26,7 @@ def instance_row(instance: Instance) -> TableRow:
 
 
 def method_rows() -> list[TableRow]:
-    """What a list says of every method."""
+    """The rows of all methods."""
     return [
         {
             "name": method.name,
@@ -41,7 +41,7 @@ def method_rows() -> list[TableRow]:
 
 
 def gpu_rows() -> list[TableRow]:
-    """What a list says of every GPU type: hardware, shipped performance data, and who has a list price."""
+    """The rows of all GPU types: hardware, shipped performance data, and providers with a list price."""
     shipped = [load_performance(name) for name in shipped_performance()]
     return [
         {
@@ -58,6 +58,6 @@ def gpu_rows() -> list[TableRow]:
 
 
 def _words(price: ListPrice) -> str:
-    """A list price, and how often such machines are taken back."""
+    """A list price in words, with the fraction of such machines that the provider takes back."""
     reclaimed = price.reclaimed and f" ({price.reclaimed} reclaimed a month)"
     return f"{price.provider}.{price.tier} {price.per_hour:g}{reclaimed}"

@@ -1,9 +1,9 @@
-"""How far each workload of a plan is from missing its SLO, and by what it is missed first.
+"""The margins of each workload of a plan: how much may change before it misses its SLO.
 
-For every workload: the largest factor on its own service times, the largest on its rate, and the largest coefficient of
-variation of the times between its requests (1 for Poisson arrivals) with which the latency rule still accepts all of
-its replicas, everything else as planned. Beside them stands how far its performance data were off where they were
-judged: a service time that is longer by that much should be borne.
+For every workload these are the largest factor on its service times, the largest factor on its rate, and the largest
+coefficient of variation of its inter-arrival times (1 for Poisson arrivals) with which the latency rule still accepts
+all of its replicas, while everything else is as planned. The error of its performance data is stated beside them: a
+plan should tolerate service times that are longer by that error.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 MOST = 10.0
-"""The largest factor, and the largest coefficient of variation, that are told."""
+"""The largest factor, and the largest coefficient of variation, that is tried."""
 STEPS = 16
-"""Halvings of the interval in which a factor is sought."""
+"""Number of bisection steps in the search for a factor."""
 CV_STEPS, CV_REQUESTS = 6, 2**15
-"""Halvings for a coefficient of variation, and the requests of each replay that judges one."""
+"""Number of bisection steps in the search for a coefficient of variation, and of requests in each replay."""
 MOST_REPLAYED, MOST_JUDGED = 60, 1000
-"""Different replicas of a plan up to which the coefficient of variation is sought, and anything: seconds."""
+"""The most different replicas of a plan for which the coefficient of variation, and for which any margin, is computed.
+They keep the computation to seconds."""
 FEW = 8
-"""Workloads that are printed, the nearest to their SLO first."""
+"""Number of workloads that are printed, the closest to their SLO first."""
 
 
 class Margin(Record):
-    """What a workload bears. A field is None where the rule, or the kind of data, says nothing about it.
+    """The margins of a workload. A field is None when the rule, or the kind of data, tells nothing about it.
 
-    ``service`` and ``rate`` are factors; ``cv`` is a coefficient of variation of the times between requests. ``first``
-    is what breaks first, and ``fit_error`` the 95th percentile of the relative errors of the performance data.
+    ``service`` and ``rate`` are factors; ``cv`` is a coefficient of variation of inter-arrival times. ``first`` names
+    the smallest margin, and ``fit_error`` is the 95th percentile of the relative errors of the performance data.
     """
 
     workload: str
@@ -56,7 +57,7 @@ class Margin(Record):
 
 
 class _Placed(NamedTuple):
-    """A replica, its slice on a GPU type, and its place among the replicas of the slice."""
+    """A replica: the GPU type, the slice, and its index among the replicas of the slice."""
 
     gpu: str
     piece: Slice
@@ -73,13 +74,13 @@ def margins_of(instance: Instance, plan: Plan) -> list[Margin]:
     Parameters
     ----------
     instance, plan
-        The problem, and a plan that holds.
+        The problem, and a valid plan.
 
     Returns
     -------
     list of Margin
-        In the order of the workloads; language models, which are judged token by token, are left out. Empty for plans
-        of more than MOST_JUDGED different replicas.
+        In the order of the workloads, without language models, which have limits per token. Empty for plans with more
+        than MOST_JUDGED different replicas.
     """
     instance = as_deployed(instance, plan)
     placed: defaultdict[str, dict[_Placed, None]] = defaultdict(dict)
@@ -97,7 +98,7 @@ def margins_of(instance: Instance, plan: Plan) -> list[Margin]:
 
 
 def lines(margins: list[Margin]) -> Iterator[str]:
-    """The workloads that are nearest to their SLOs, a line each."""
+    """A line for each of the FEW workloads that are closest to their SLOs."""
     nearest = sorted(margins, key=_room)
     for one in nearest[:FEW]:
         service, rate = (None if factor is None else f"{factor - 1:+.0%}" for factor in (one.service, one.rate))
@@ -110,12 +111,12 @@ def lines(margins: list[Margin]) -> Iterator[str]:
 
 
 def _room(one: Margin) -> float:
-    """How near a workload is to its SLO: the least of what it bears more than what is stated."""
+    """How close a workload is to its SLO: its smallest margin beyond what is stated."""
     return min((value - 1 for value in (one.service, one.rate, one.cv) if value is not None), default=math.inf)
 
 
 def _margin(instance: Instance, name: str, replicas: list[_Placed], replayed: bool) -> Margin:
-    """The least of what the replicas of a workload bear."""
+    """The Margin of a workload: the smallest margins of its replicas."""
     service = min(_largest(partial(_longer_holds, instance, one)) for one in replicas)
     rate = min(_largest(partial(_more_holds, instance, one)) for one in replicas)
     found = [_largest_cv(instance, one) for one in replicas] if replayed else [None]
@@ -128,7 +129,7 @@ def _margin(instance: Instance, name: str, replicas: list[_Placed], replayed: bo
 
 
 def _largest(holds: Callable[[float], bool], steps: int = STEPS) -> float:
-    """The largest factor up to MOST with which something holds, to within rounding; 0 if not even near 0."""
+    """The largest factor up to MOST for which ``holds`` is true, by bisection; 0 when it is false even near 0."""
     low, high = 0.0, MOST
     if holds(high):
         return high
@@ -149,10 +150,10 @@ def _more_holds(instance: Instance, one: _Placed, factor: float) -> bool:
 
 
 def _judged(instance: Instance, one: _Placed, service: float = 1.0, rate: float = 1.0) -> bool:
-    """Whether a replica keeps the latency rule with its service times, or its rate, by a factor.
+    """Whether a replica keeps the latency rule with its service times, or its rate, multiplied by a factor.
 
-    Its batcher is told anew how long to wait: what the changed service times leave of the budget. Were it left at the
-    planned delay, every plan whose batches may wait for all that is left would bear nothing.
+    The queue delay of its batcher is set again to what the changed service times leave of the budget. With the planned
+    delay, a replica whose batches may wait for all that is left of the budget would have no margin at all.
     """
     found = _predicted(instance, one, rate)
     if found is None:
@@ -168,16 +169,16 @@ def _judged(instance: Instance, one: _Placed, service: float = 1.0, rate: float 
 
 
 def _predicted(instance: Instance, one: _Placed, rate: float) -> Prediction | None:
-    """The Prediction for a replica whose rate is changed by a factor."""
+    """The Prediction for a replica with its rate multiplied by a factor."""
     faster = one.replica.model_copy(update={"rate_rps": one.replica.rate_rps * rate})
     replicas = (*one.piece.replicas[: one.at], faster, *one.piece.replicas[one.at + 1 :])
     return predict_slice(instance, one.gpu, one.piece.model_copy(update={"replicas": replicas}))[one.at]
 
 
 def _largest_cv(instance: Instance, one: _Placed) -> float | None:
-    """The largest coefficient of variation of the times between requests with which a replica keeps its percentile.
+    """The largest coefficient of variation of inter-arrival times with which a replica keeps its percentile.
 
-    None where the rule is not for random arrivals, replicas take turns, or requests come in bursts.
+    None when the rule is not for random arrivals, replicas take turns, or requests come in bursts.
     """
     replica, found = one.replica, _predicted(instance, one, 1.0)
     if not instance.policy.rule.random_arrivals or found is None or found.in_turns or not replica.rate_rps:
@@ -201,7 +202,7 @@ def _largest_cv(instance: Instance, one: _Placed) -> float | None:
 
 
 def _fit_error(instance: Instance, one: _Placed) -> float | None:
-    """The 95th percentile of the relative errors that the performance data of a replica state; None for none."""
+    """The 95th percentile of the relative errors that a replica's performance data states; None when it states none."""
     name = instance.model_of(one.replica)
     data = performance_beside(instance, one.gpu, one.piece.profile, [instance.model_of(each) for each in
                                                                      one.piece.replicas])

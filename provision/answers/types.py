@@ -1,4 +1,4 @@
-"""Why these GPU types and not others: what each of them alone would cost, and what stands against it."""
+"""Explains the choice of GPU types: what each type alone would cost, and what speaks against it."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
     from provision.models.problem.workload import Workload
 
 COSTLIER = 1.005
-"""Costs that differ by less count as the same."""
+"""Ratio of two costs below which they count as equal."""
 
 
 def types_of(instance: Instance) -> list[str]:
-    """The GPU types of a fleet, each once."""
+    """The names of the GPU types of a fleet, each once."""
     return list(dict.fromkeys(entry.gpu for entry in instance.fleet))
 
 
 def check_type(gpu: str) -> None:
-    """Refuse a GPU type that there is not.
+    """Refuse a name that is not that of a GPU type.
 
     Raises
     ------
     InputError
-        With what may be meant.
+        The message suggests a similar name.
     """
     if gpu not in gpu_types():
         raise InputError(f"--on {gpu}: no such GPU type; provision gpus lists them{did_you_mean(gpu, gpu_types())}")
 
 
 def with_type(instance: Instance, gpu: str) -> Instance:
-    """The instance with nothing but one GPU type, also one that its fleet lacks: at a list price, with data that ships.
+    """The instance with a single GPU type. If its fleet lacks the type, list price and shipped data are used.
 
     Raises
     ------
     InputError
-        When there is no such type, or neither the fleet nor a list has a price for it where others have one.
+        When there is no such type, or when other GPUs have prices and neither the fleet nor the list prices this one.
     """
     fields = {name: getattr(instance, name) for name in Instance.model_fields}
     if gpu in types_of(instance):
@@ -68,7 +68,10 @@ def with_type(instance: Instance, gpu: str) -> Instance:
 
 
 def whole_gpu_rps(instance: Instance) -> dict[str, dict[str, float]]:
-    """By workload and GPU type, the most that a whole GPU carries of it within the SLO, best partitioned."""
+    """The highest rate (requests/s) of each workload that a whole GPU carries within the SLO, when partitioned best.
+
+    The result is keyed by workload and GPU type.
+    """
     segments = best_segments(instance)
     partitions = partitions_of(instance, segments)
     useful = segments.throughput_rps.clip(max=cap_rps(instance)[:, None])
@@ -82,7 +85,8 @@ def whole_gpu_rps(instance: Instance) -> dict[str, dict[str, float]]:
 
 
 def why_type(instance: Instance, gpu: str, value: float | None, time_limit_s: float, of: str | None) -> Iterator[str]:
-    """Sentences on one GPU type alone beside a plan whose objective is ``value``; on one workload, or on all."""
+    """Sentences that compare plans with one GPU type alone with a plan of objective ``value``; for one workload or
+    all."""
     try:
         alone = with_type(instance, gpu)
         result = solve(alone, time_limit_s=time_limit_s, replay=False)
@@ -101,7 +105,7 @@ def why_type(instance: Instance, gpu: str, value: float | None, time_limit_s: fl
 
 
 def _beside(value: float, plan: float | None) -> str:
-    """How a cost compares with that of the plan."""
+    """A cost compared with that of the plan, in words."""
     if not plan:
         return ""
     if 1 / COSTLIER <= value / plan <= COSTLIER:
@@ -110,7 +114,7 @@ def _beside(value: float, plan: float | None) -> str:
 
 
 def _against(instance: Instance, workload: Workload, gpu: str) -> Iterator[str]:
-    """What keeps a workload off a GPU type."""
+    """Sentences on why a workload does not fit a GPU type."""
     data = [one for one in instance.performance if one.gpu == gpu]
     if not any(model in one.models for one in data for model in workload.models):
         yield f"  {workload.name}: no measurements of {' or '.join(workload.models)} on {gpu}."
@@ -121,7 +125,7 @@ def _against(instance: Instance, workload: Workload, gpu: str) -> Iterator[str]:
 
 
 def per_million(instance: Instance, workload: str) -> Iterator[str]:
-    """What a million requests of a workload cost at best on each GPU type, cheapest first."""
+    """Sentences on the least cost of a million requests of a workload on each GPU type, the cheapest first."""
     carried: Mapping[str, float] = whole_gpu_rps(instance)[workload]
     prices = {entry.gpu: entry.price_per_hour for entry in reversed(instance.fleet)}
     told = [(price / (carried[gpu] * 0.0036), gpu) for gpu, price in prices.items()

@@ -1,7 +1,7 @@
-"""Putting a plan on the GPUs: what runs, what differs, the steps, the journal, and the way back.
+"""Puts a plan on the GPUs: observes what runs, finds the difference, carries out steps, keeps a journal, rolls back.
 
-NVML calls are made one at a time and given up after two minutes without an answer. A lock on every GPU keeps appliers
-apart whatever their state directories; what a state directory's applier did not make it does not undo.
+NVML calls are made one at a time, and abandoned after two minutes without an answer. A lock on every GPU keeps two
+appliers apart, also when their state directories differ. An applier never undoes what it did not make.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "Commands", "Permissions", "RunOutcome", "apply", "apply_last", "default_state", "difference", "rollback", "status",
 ]
 _HOMES = {"Commands": "target", "Permissions": "execute", "RunOutcome": "outcome"}
-"""Where names stand that are not of ``operations``, which needs the driver's binding; exports need layouts alone."""
+"""The modules of names that are not in ``operations``. That module needs the driver's binding, which exports do not."""
 
 if not TYPE_CHECKING:  # a type checker takes a module with ``__getattr__`` to have every name
 

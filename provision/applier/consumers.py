@@ -1,4 +1,4 @@
-"""What on a node still sees the MIG devices of before a change, and the command that makes it look again."""
+"""Programs on a node that still see the old MIG devices after a change, and the commands that restart them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CONSUMERS = {
     "dcgm-exporter": f"dcgm-exporter {BLIND}: {PLUGIN_DAEMONS} nvidia-dcgm-exporter, or systemctl restart it",
     "nv-hostengine": f"DCGM {BLIND}: systemctl restart nvidia-dcgm",
 }
-"""What to do for each program, by its name, of which Linux keeps 15 characters."""
+"""What to do for each program, by its name, of which Linux keeps the first 15 characters."""
 
 
 def blind(steps: Iterable[Step]) -> Iterator[str]:
-    """Lines on what is to be restarted after steps that made or destroyed MIG instances."""
+    """Lines on programs to be restarted after steps that made or destroyed MIG instances."""
     if not any(step.action.endswith(("_instance", "_compute")) for step in steps):
         return
     for folder in CDI_FOLDERS:

@@ -1,4 +1,5 @@
-"""Carrying steps out, each announced in the journal before it is done; and putting a layout back after a failure."""
+"""Carries out steps, each announced in the journal before it is done, and restores the former layout after a
+failure."""
 
 from __future__ import annotations
 
@@ -37,16 +38,17 @@ NEEDED = {
     "destroy_compute": (INSTANCES, PROCESSES, CLIENTS),
     "evict": (PROCESSES, CLIENTS),
 }
-"""What a driver must tell of a GPU before a step there; of its users nothing where they may be disturbed anyway.
+"""What a driver must be able to tell about a GPU before a step is done there, by action.
 
-An MPS daemon that is to stop knows its clients itself.
+Processes and clients need not be known if they may be disturbed anyway. To stop an MPS daemon the driver need not know
+its clients, since the daemon does.
 """
 ATTEMPTS = 2
-"""Times that a layout is put back before what is missing is told."""
+"""Number of attempts to restore a layout before what is missing is reported."""
 
 
 class Permissions(Record):
-    """What a run may disturb: processes and MIG instances that are not the applier's own, MIG modes."""
+    """What a run may disturb: processes and MIG instances that the applier did not start or make, and MIG modes."""
 
     evict: Flag = False
     evict_foreign: Flag = False
@@ -99,7 +101,7 @@ class Executor:
         Raises
         ------
         InputError
-            Naming the GPU, what would be disturbed and the remedy.
+            The message names the GPU, what would be disturbed, and the remedy.
         """
         for step in steps:
             self._check_known(step, present)
@@ -120,7 +122,7 @@ class Executor:
                 )
 
     def _check_known(self, step: Step, present: Observed) -> None:
-        """Refuse a step that needs to know what the driver does not tell."""
+        """Refuse a step that needs information which the driver does not give."""
         unknown = known(present.gpu(step.gpu)).unknown if step.gpu else ()
         missing = [name for name in NEEDED.get(step.action, ()) if name in unknown]
         if INSTANCES in missing:
@@ -152,8 +154,8 @@ class Executor:
     def reach(self, target: MachineLayout, steps: Sequence[Step]) -> tuple[list[str], Observed]:
         """Carry out the steps to a layout and check that it stands.
 
-        A slice whose GPU instance is made while its compute instance cannot be, and that cannot be destroyed either,
-        is quarantined: the steps go on without it.
+        If the GPU instance of a slice is created but its compute instance cannot be, and the GPU instance cannot be
+        destroyed either, the slice is quarantined: the other steps are carried out without it.
 
         Returns
         -------
@@ -184,7 +186,7 @@ class Executor:
         return list(quarantined.values()), present
 
     def _stuck(self, step: Step) -> str | None:
-        """Take away a slice whose compute instance could not be made; why that fails, None when it does not."""
+        """Remove a slice whose compute instance could not be created; returns why that fails, or None."""
         if self.driver.call.hung:
             return None
         uuid, wanted = step.place
@@ -200,7 +202,7 @@ class Executor:
         return None
 
     def restore(self, run: Run) -> PutBack:
-        """Undo what a run changed, as far as it goes."""
+        """Undo what a run changed, as far as possible."""
         for _ in range(ATTEMPTS):
             back = self._attempt(run)
             if not back.problems:
@@ -226,11 +228,11 @@ class Executor:
         return PutBack(unsolved, kept, None if unsolved else present)
 
     def _back(self, present: Observed, run: Run) -> WayBack:
-        """The way back from a run, with all that the journal tells of it by now."""
+        """The way back from a run, given all that the journal has recorded of it."""
         return way_back(present, self.journal.last() or run, self.permissions.evict_foreign and run.verb == "rollback")
 
     def _problem(self, step: Step, present: Observed) -> str | None:
-        """Carry out a step; what went wrong, None when nothing did."""
+        """Carry out a step; returns what went wrong, or None."""
         try:
             self.check([step], present)
             self.run(step)
@@ -248,7 +250,7 @@ class Executor:
         changes.set_mig_mode(self.driver, uuid, enabled)
 
     def _evict(self, step: Step) -> None:
-        # Since the steps were planned a process may have ended and its id have become another's.
+        # Since the steps were planned a process may have ended, and another process may have its id now.
         _, processes = self.driver.devices(*step.place)
         there = {one.pid for one in processes}
         servers.evict([one.pid for one in step.clients if one.pid in there])
@@ -276,7 +278,7 @@ class Executor:
         except DriverError as error:
             if error.code != NVML_ERROR_INSUFFICIENT_RESOURCES:
                 raise
-            # Should it stand there, it is not this call that made it.
+            # If an instance stands there, this call has not made it.
             self.journal.write("gone", place=_spot(step))
             raise InputError(f"{error}{room_for(piece, known(self.observe().gpu(uuid)), ())}") from None
         self._made(uuid, piece, identity, ())
@@ -292,14 +294,14 @@ class Executor:
     def _made(
         self, uuid: str, piece: SliceLayout, instance: int | None, devices: tuple[str, ...], whole: bool = True
     ) -> None:
-        """Note in the journal what was made and is there."""
+        """Record in the journal an instance that was made and is seen to stand."""
         made = Made(
             gpu=uuid, enumerator=piece.enumerator, start=piece.start, instance=instance, devices=devices, whole=whole
         )
         self.journal.write("made", made=made.model_dump(mode="json"))
 
     def _owned(self, uuid: str, piece: SliceLayout) -> Made | None:
-        """What the journal tells that the applier made at a place."""
+        """The instance at a place that the applier made, according to the journal; None when there is none."""
         last = self.journal.last()
         return next((one for one in last.owned if one.place == (uuid, *piece.key)), None) if last else None
 
@@ -318,7 +320,7 @@ class Executor:
         return devices[0]
 
     def _check_idle(self, gpu: str, piece: SliceLayout) -> None:
-        """Processes may have come since the steps were planned."""
+        """Refuse a slice that has other processes or compute instances now than when the steps were planned."""
         devices, processes = self.driver.devices(gpu, piece)
         if isinstance(piece, ObservedSlice) and not set(devices) <= set(piece.devices):
             raise InputError(f"{piece.label}: has other compute instances by now: something else changes this GPU")

@@ -1,4 +1,4 @@
-"""A layout beside what the GPUs really offer: the driver's numbers of SMs, and the room that others leave."""
+"""Fits a layout to the real GPUs: to the driver's numbers of SMs, and to the room that other instances leave."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def fitted(layout: MachineLayout, present: Observed) -> MachineLayout:
-    """The layout of a plan with the numbers of SMs that the driver gives its slices, which data sheets may not."""
+    """The layout of a plan with the driver's numbers of SMs, which may differ from those of data sheets."""
     return layout.model_copy(update={"gpus": tuple(fitted_gpu(goal, present.gpu(goal.uuid)) for goal in layout.gpus)})
 
 
 def fitted_gpu(goal: GpuLayout, here: ObservedGpu | None) -> GpuLayout:
-    """The layout of a planned GPU with the driver's numbers of SMs, where it tells them."""
+    """The layout of a planned GPU with the driver's numbers of SMs, if it tells them."""
     offered = {profile.enumerator: profile.sms for profile in here.profiles} if here else {}
     slices = tuple(
         piece.model_copy(update={"computes": (Compute(sms=offered[piece.enumerator]),)})
@@ -34,7 +34,7 @@ def fitted_gpu(goal: GpuLayout, here: ObservedGpu | None) -> GpuLayout:
 
 
 def other_sms(layout: MachineLayout, present: Observed) -> Iterator[str]:
-    """Lines on slices that have another number of SMs here than the plan counts on."""
+    """Lines on slices that have another number of SMs on these GPUs than the plan assumes."""
     for planned, real in zip(layout.gpus, fitted(layout, present).gpus, strict=True):
         here = present.gpu(planned.uuid)
         differing = {
@@ -49,14 +49,14 @@ def other_sms(layout: MachineLayout, present: Observed) -> Iterator[str]:
 
 
 def room_for(piece: SliceLayout, here: ObservedGpu, steps: Sequence[Step]) -> str:
-    """The end of a sentence: which instances would have to move where, at the least, so that slices have room.
+    """The end of a sentence: which instances would have to move where, at least, so that slices have room.
 
     Parameters
     ----------
     piece
-        A slice: what is to be created, or what stands in the way of what ``steps`` create.
+        The slice that is to be created, or one that is in the way of slices which ``steps`` create.
     here
-        The GPU as it is.
+        The observed GPU.
     steps
         The steps that were to be done on it.
     """
@@ -75,9 +75,10 @@ def room_for(piece: SliceLayout, here: ObservedGpu, steps: Sequence[Step]) -> st
 def least_moves(
     kind: GpuType, standing: Sequence[ObservedSlice], wanted: Sequence[SliceLayout]
 ) -> list[tuple[ObservedSlice, int]]:
-    """The fewest instances to make again elsewhere so that wanted ones have room, each with its new start.
+    """The fewest instances that must be moved so that wanted ones have room, each with its new start.
 
-    Trial and error over all starts, one instance after another. Empty when there is room, or none can be made by moves.
+    Backtracking over all starts of all instances finds them. Empty when there is room already, or when moves cannot
+    make room.
     """
     profiles = {profile.nvml_profile: profile for profile in kind.profiles.values()}
     if any(old.enumerator not in profiles for old in standing):
@@ -102,6 +103,6 @@ def least_moves(
 
 
 def _starts(profile: MigProfile, old: ObservedSlice) -> list[int]:
-    """Where an instance may stand, first where it does."""
+    """The starts that an instance may have, its present one first."""
     return [old.start, *(start for start in profile.starts if start != old.start)]
 

@@ -1,7 +1,8 @@
-"""The journal of runs: what was asked for, every step before it is done, and which MIG instances the applier made.
+"""The journal of runs: the request, every step before it is done, and the MIG instances that the applier made.
 
-The journal is a file of JSON lines, only ever appended to; every line is on the disk before what it announces is done.
-A crash can cut its last line; nothing that such a line announces was done, and the next line starts afresh.
+The journal is an append-only file of JSON lines. Every line is on the disk before what it announces is done. A crash
+may leave its last line incomplete; then nothing that this line announces was done, and the next line is written on a
+new line.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ if TYPE_CHECKING:
 
 BEGIN = b'{"event": "begin"'
 CHANGES = ("create_instance", "destroy_instance", "create_compute", "destroy_compute")
-"""Actions that change what stands at a place."""
+"""Actions that change the MIG instance at a place."""
 
 
 class Run(Record):
-    """A run as the journal tells it: what it was asked for, the way back and the way forward.
+    """A run as the journal records it: its request, the layout before it, and the layout to reach.
 
-    ``outcome`` is applied, quarantined, restored, unrestored, or None when it was cut off. ``owned`` are the MIG
-    instances that the applier made, in this run or an earlier one; ``touched`` are the places of instances that this
-    run made, changed or destroyed or may have, ``taken`` those that it destroyed or may have, ``switched`` the GPUs
-    whose MIG mode it changed or may have.
+    ``outcome`` is applied, quarantined, restored, unrestored, or None when the run was cut off. ``owned`` are the MIG
+    instances that the applier made, in this run or an earlier one. The other fields tell what this run did or, since it
+    was announced, may have done: ``touched`` are the places of instances that it made, changed or destroyed, ``taken``
+    those of instances that it destroyed, ``switched`` the GPUs whose MIG mode it changed.
     """
 
     verb: Name
@@ -55,7 +56,7 @@ class Run(Record):
 
     @property
     def ways_on(self) -> str:
-        """What an administrator can do about a run that is unfinished."""
+        """A sentence on what an administrator can do about an unfinished run."""
         goes_on = f"provision {self.verb} goes on"
         return goes_on if self.verb == "rollback" else f"{goes_on}, provision rollback goes back"
 
@@ -103,7 +104,7 @@ class Journal:
         return run
 
     def entries(self) -> Iterator[Any]:
-        """The lines since the last run began, less those that a crash cut; all when none ever began."""
+        """The lines since the last run began, without incomplete ones; all lines when no run ever began."""
         try:
             lines = self.path.read_bytes().split(b"\n")
         except FileNotFoundError:
@@ -118,7 +119,7 @@ class Journal:
 
 
 def _read(line: bytes) -> tuple[Any] | None:
-    """The content of a line in a tuple; None for a line that was cut."""
+    """The content of a line, in a tuple; None for an incomplete line."""
     try:
         return (json.loads(line),)
     except ValueError:
@@ -143,7 +144,7 @@ def _after(run: Run, entry: dict[str, Any]) -> Run:
 
 
 def _announced(run: Run, entry: dict[str, Any]) -> Run:
-    """A run once a step is announced: whether it was done is unknown until another line tells."""
+    """A run after a step was announced; whether the step was done is unknown until another line tells."""
     action = entry["action"]
     if action == "set_mig_mode":
         return run.model_copy(update={"switched": tuple(dict.fromkeys((*run.switched, entry["gpu"])))})
@@ -173,7 +174,7 @@ def _place(listed: Any) -> Place:
 
 
 def _sync_folder(path: Path) -> None:
-    """Put a new file's name on the disk."""
+    """Write a folder's entries to the disk, so that a new file survives a crash."""
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -1,7 +1,8 @@
 """The layouts that a run applies or goes back to, and the observed state of the GPUs.
 
-A slice is known by its profile's NVML enumerator, which is the same on every GPU model, and its first memory
-slice; names of profiles differ between drivers and are labels only. The slice that is a whole GPU has no enumerator.
+A slice is identified by the NVML enumerator of its profile, which is the same on every GPU model, and by its first
+memory slice. Names of profiles differ between drivers and are only labels. The slice that is a whole GPU has no
+enumerator.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from provision.models.base.fields import Count, Flag, Name, PositiveCount, Recor
 from provision.models.hardware.gpu import WHOLE
 
 INSTANCES, PROCESSES, CLIENTS = "MIG instances", "processes", "MPS clients"
-"""What a driver may not tell of a GPU."""
+"""What a driver may be unable to tell about a GPU."""
 RATE, WORKLOAD, COMMAND = "PROVISION_RATE_RPS", "PROVISION_WORKLOAD", "PROVISION_COMMAND"
 
 Place: TypeAlias = tuple[Name, Count | None, Count]
-"""Where a slice stands: the GPU's UUID, and the enumerator and start that identify the slice on it."""
+"""The place of a slice: the GPU's UUID, and the enumerator and start that identify the slice on it."""
 
 
 class Compute(Record):
@@ -28,7 +29,7 @@ class Compute(Record):
 
 
 class ReplicaLayout(Record):
-    """A replica's environment without what depends on the device, and how many of its servers run."""
+    """A replica's environment variables, except those that depend on the device, and how many of its servers run."""
 
     environment: dict[Name, Text]
     running: Count = 0
@@ -45,7 +46,7 @@ class ReplicaLayout(Record):
 
 
 class SliceLayout(Record):
-    """A slice with its compute instances, whether an MPS daemon shares it, and its replicas."""
+    """A slice: its compute instances, whether it has an MPS daemon, and its replicas."""
 
     profile: Name
     enumerator: Count | None = None
@@ -67,7 +68,7 @@ class SliceLayout(Record):
 
 
 class GpuLayout(Record):
-    """A GPU, by UUID, with its MIG mode, the mode that its next reset brings, and its slices."""
+    """A GPU: its UUID, its MIG mode, the mode after its next reset, and its slices."""
 
     uuid: Name
     mig: Flag
@@ -76,7 +77,7 @@ class GpuLayout(Record):
 
 
 class MachineLayout(Record):
-    """The GPUs that a run concerns."""
+    """The layouts of the GPUs of a run."""
 
     gpus: tuple[GpuLayout, ...]
 
@@ -91,9 +92,9 @@ class Process(Record):
 class Made(Record):
     """A MIG instance that the applier made: its place, NVML's id of it, and its CUDA devices.
 
-    ``instance`` is None, and so is ``devices``, where it is not known whether or as what an announced call made them.
-    Where something else made the instance and the applier compute instances in it, ``whole`` is false; ``emptied``
-    tells that the applier has begun to destroy the compute instances.
+    ``instance`` and ``devices`` are None when a call was announced and its result is unknown. ``whole`` is false when
+    something else made the instance, and the applier made compute instances in it. ``emptied`` says that the applier
+    has begun to destroy its compute instances.
     """
 
     gpu: Name
@@ -111,10 +112,11 @@ class Made(Record):
 
 
 class ObservedSlice(SliceLayout):
-    """A slice as it is: NVML's id of the GPU instance, CUDA devices, and processes that are not the applier's own.
+    """An observed slice: NVML's id of the GPU instance, its CUDA devices, and processes that the applier did not start.
 
-    ``foreign`` tells that something else than this state directory's applier made the MIG instance,
-    ``foreign_computes`` are such compute instances in it; ``trouble`` tells what is wrong with its MPS daemon.
+    ``foreign`` says that something other than this state directory's applier made the MIG instance;
+    ``foreign_computes`` are the compute instances in it of which the same is true. ``trouble`` says what is wrong with
+    its MPS daemon.
     """
 
     instance: Count | None = None
@@ -126,26 +128,29 @@ class ObservedSlice(SliceLayout):
 
     @property
     def device(self) -> str | None:
-        """The CUDA device that servers are given; None when there is none or more than one."""
+        """The CUDA device for servers; None when the slice has none, or more than one."""
         return self.devices[0] if len(self.devices) == 1 else None
 
     @property
     def strange(self) -> bool:
-        """Whether something else made it, or compute instances in it."""
+        """Whether something else made the instance, or compute instances in it."""
         return self.foreign or bool(self.foreign_computes)
 
     def made_as(self, made: Made, gpu: str) -> bool:
-        """Whether it is the instance that the applier made.
+        """Whether this is the instance that the applier made.
 
-        NVML gives the ids of destroyed instances to new ones. So the CUDA devices decide too: one of those that the
-        applier made is there, unless it made none or has begun to destroy them.
+        NVML reuses the ids of destroyed instances. Therefore one of the CUDA devices that the applier made must be
+        there too, unless it made none or has begun to destroy them.
         """
         if made.place != (gpu, *self.key) or made.instance not in (None, self.instance):
             return False
         return not made.devices or made.emptied or not set(made.devices).isdisjoint(self.devices)
 
     def judged(self, gpu: str, owned: Collection[Made]) -> ObservedSlice:
-        """The slice with what in it something else made, given what the applier did; a whole GPU is nobody's."""
+        """The slice with ``foreign`` and ``foreign_computes`` set, given what the applier made.
+
+        A whole GPU is never foreign.
+        """
         if self.enumerator is None:
             return self
         made = next((one for one in owned if self.made_as(one, gpu)), None)
@@ -163,7 +168,8 @@ class ObservedSlice(SliceLayout):
 
 
 class ObservedProfile(Record):
-    """A GPU-instance profile as the driver offers it: ``id`` only means this on this GPU, ``most`` fit on it."""
+    """A GPU-instance profile as the driver describes it; ``id`` is valid on this GPU only, which holds ``most`` of
+    them."""
 
     enumerator: Count
     id: Count
@@ -173,7 +179,7 @@ class ObservedProfile(Record):
 
 
 class GpuIdentity(Record):
-    """Which GPU it is: its index, which a reboot may change, its UUID, and what the driver calls the product."""
+    """The identity of a GPU: its index, which a reboot may change, its UUID, and the driver's name of the product."""
 
     index: Count
     uuid: Name
@@ -181,7 +187,7 @@ class GpuIdentity(Record):
 
 
 class ObservedGpu(GpuIdentity):
-    """A GPU as it is; ``unknown`` names what its driver does not tell: INSTANCES, PROCESSES, CLIENTS."""
+    """An observed GPU; ``unknown`` names what its driver does not tell: INSTANCES, PROCESSES, CLIENTS."""
 
     mig_capable: Flag
     mig: Flag

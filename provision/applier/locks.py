@@ -1,8 +1,8 @@
 """Locks that keep two appliers apart: one on the state directory, one on every GPU that may be changed.
 
-The locks of GPUs lie in one folder of the machine, whatever the state directory: a file per UUID, held with flock(2),
-which the kernel lets go when its holder ends. PROVISION_LOCKS names another folder, such as the host's inside of a
-container; appliers that are to see each other must share it.
+The locks of GPUs are in one folder of the machine, whatever the state directory: a file per UUID, held with flock(2),
+which the kernel releases when the holder ends. PROVISION_LOCKS names another folder, such as the host's inside a
+container; appliers that must respect each other have to share it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ FOLDER = "/run/lock/provision"
 VARIABLE = "PROVISION_LOCKS"
 POLL_S = 0.05
 SETTLE_S = 1.0
-"""A driver may tell what another process changed only so much later."""
+"""Seconds after which a driver shows at the latest what another process has changed."""
 
 
 @contextlib.contextmanager
 def locked_state(state: FilePath, wait: bool = False) -> Iterator[None]:
-    """Hold a state directory, which is made when it is not there.
+    """Lock a state directory, which is created if necessary.
 
     Raises
     ------
@@ -51,10 +51,10 @@ def locked_state(state: FilePath, wait: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked_gpus(uuids: Iterable[str], state: FilePath, wait: bool = False) -> Iterator[None]:
-    """Hold GPUs against appliers of every state directory of this machine.
+    """Lock GPUs against appliers of all state directories of this machine.
 
-    They are taken in the order of their UUIDs, so that appliers that wait for each other's GPUs cannot block each
-    other. The last holder's changes are visible on return.
+    They are locked in the order of their UUIDs, so that appliers which wait for each other's GPUs cannot deadlock. When
+    the locks are held, the last holder's changes are visible.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def _opened(uuid: str) -> IO[str]:
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.parent.chmod(0o1777)
-        # Not with O_CREAT where the file is there: Linux refuses that in such a folder for another user's file.
+        # Without O_CREAT if the file exists: in such a folder Linux refuses that flag for another user's file.
         if not path.exists():
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o666))
@@ -101,7 +101,7 @@ def _opened(uuid: str) -> IO[str]:
 
 
 def _hold(file: IO[str], what: str, wait: bool) -> None:
-    """Take a lock; asked for again and again, so that a signal ends the wait."""
+    """Take a lock. It is polled, so that a signal can end the wait."""
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -124,7 +124,7 @@ def _holder(file: IO[str]) -> str:
 
 
 def _settle(files: Iterable[IO[str]]) -> None:
-    """Wait until the driver tells what the last holders of locks changed; one that was killed may just have."""
+    """Wait until the driver shows what the last holders of the locks changed; one may have been killed just now."""
     others = [held for file in files if (held := _read(file)) and held.get("pid") != os.getpid()]
     ends = [held.get("released_s", time.time()) + SETTLE_S for held in others]
     if (left := max(ends, default=0.0) - time.time()) > 0:

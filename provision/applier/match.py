@@ -1,4 +1,4 @@
-"""Which physical GPU becomes which GPU of the plan: the assignment problem that destroys the fewest slices."""
+"""Assigns physical GPUs to the GPUs of a plan, so that the fewest slices are destroyed (an assignment problem)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ G = TypeVar("G", bound=GpuIdentity)
 def target_layout(
     plan: Plan, present: Observed, commands: Commands, chosen: Iterable[str] | None = None
 ) -> MachineLayout:
-    """The layout that a plan asks for on the GPUs at hand.
+    """The layout that a plan asks for on the observed GPUs.
 
-    Of all assignments the one is taken that disturbs the fewest clients and MIG modes, then destroys the fewest
-    instances, then needs the fewest steps. GPUs that may be used but are not keep their instances and lose the
+    The assignment chosen disturbs the fewest clients and MIG modes; among these it destroys the fewest instances, and
+    among these it needs the fewest steps. GPUs that may be used but are not needed keep their instances, and lose the
     daemons and replicas that an earlier run of the applier put there.
 
     Parameters
@@ -48,7 +48,7 @@ def target_layout(
     Raises
     ------
     InputError
-        When the plan holds what no GPU takes, or there are not enough GPUs.
+        When no GPU can take a part of the plan, or there are not enough GPUs.
     """
     check_plan(plan)
     allowed = _allowed(present.gpus, chosen)
@@ -67,19 +67,19 @@ def target_layout(
 
 
 def candidates(plan: Plan, identities: Sequence[GpuIdentity], chosen: Iterable[str] | None = None) -> list[str]:
-    """UUIDs of the GPUs that a plan may be put on: of its types, and among the ``chosen`` where these are named.
+    """UUIDs of the GPUs that a plan may use: those of its types, and only the ``chosen`` ones if these are given.
 
     Raises
     ------
     InputError
-        When a GPU is named that is not there.
+        When a chosen GPU does not exist.
     """
     kinds = [gpu_type(name) for name in sorted({gpu.gpu for gpu in plan.gpus})]
     return [gpu.uuid for gpu in _allowed(identities, chosen) if any(is_type(gpu, kind) for kind in kinds)]
 
 
 def _allowed(gpus: Sequence[G], chosen: Iterable[str] | None) -> tuple[G, ...]:
-    """The GPUs that are named by index or UUID; all where none is."""
+    """The GPUs that are named by index or UUID; all when no names are given."""
     if chosen is None:
         return tuple(gpus)
     found = {}
@@ -99,7 +99,7 @@ def _assign(wanted: Sequence[GpuLayout], there: Sequence[ObservedGpu]) -> list[G
     """Every wanted layout with the UUID of its GPU."""
     goals = [[fitted_gpu(goal.model_copy(update={"uuid": here.uuid}), here) for here in there] for goal in wanted]
     costs = np.array([[_cost(here, goal) for here, goal in zip(there, row, strict=True)] for row in goals])
-    # No sum over GPUs of one number reaches the next one's unit.
+    # The three numbers are weighted so that the sum of one over all GPUs never reaches the weight of the previous one.
     units = np.cumprod(np.r_[1, costs.reshape(-1, 3).max(axis=0, initial=0)[:0:-1] * len(wanted) + 1])[::-1]
     rows, columns = scipy.optimize.linear_sum_assignment(costs @ units)
     pairs = zip(rows.tolist(), columns.tolist(), strict=True)
@@ -107,7 +107,7 @@ def _assign(wanted: Sequence[GpuLayout], there: Sequence[ObservedGpu]) -> list[G
 
 
 def _cost(here: ObservedGpu, goal: GpuLayout) -> tuple[int, int, int]:
-    """Clients and modes disturbed, instances destroyed, steps."""
+    """The numbers of disturbed clients and modes, of destroyed instances, and of steps."""
     actions = [step.action for step in gpu_steps(here, goal)]
     disturbed = sum(len(piece.clients) for piece in here.slices) * ("set_mig_mode" in actions)
     disturbed += actions.count("evict") + actions.count("set_mig_mode")

@@ -51,7 +51,7 @@ def _observe(driver: Driver, services: Services, owned: Collection[Made]) -> Obs
 
 
 def standing(last: Run | None, present: Observed) -> tuple[Made, ...]:
-    """What the applier made and still stands, as it stands; on GPUs that cannot be seen, as the journal has it."""
+    """The instances that the applier made and that still stand; on GPUs that cannot be observed, all in the journal."""
     found = []
     for made in last.owned if last else ():
         gpu = present.gpu(made.gpu)
@@ -73,7 +73,7 @@ def foreign(listed: Iterable[Process], mps_servers: Collection[int], sessions: S
 
 
 def _judged(gpu: ObservedGpu, owned: Collection[Made]) -> ObservedGpu:
-    """The GPU with what on it something else made."""
+    """The GPU with its slices marked as foreign or not."""
     return gpu.model_copy(update={"slices": tuple(piece.judged(gpu.uuid, owned) for piece in gpu.slices)})
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def default_state() -> Path:
-    """The state directory when none is named."""
+    """The state directory that is used when none is given."""
     if os.geteuid() == 0:
         return Path("/var/lib/provision")
     return Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")) / "provision"
@@ -210,7 +210,7 @@ def _rolled_back(
 def _session(
     state: FilePath, permissions: Permissions | None, report: Callable[[Step], None] | None, wait: bool
 ) -> Iterator[Executor]:
-    """An Executor that has the state directory and the driver."""
+    """An Executor with a locked state directory and a session with the driver."""
     with locked_state(state, wait), Driver() as driver:
         permissions, report = permissions or Permissions(), report or (lambda step: None)
         yield Executor(driver, Services(state), Journal(state), permissions, report)

@@ -14,7 +14,7 @@ RESTORED = "restored"
 UNRESTORED = "unrestored"
 """Neither the plan nor what was there before stands."""
 DECLINED = "declined"
-"""Nothing was done, as whoever was asked wanted it."""
+"""Nothing was done, because the question before was answered with no."""
 
 
 class RunOutcome(Record):

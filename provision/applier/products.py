@@ -1,4 +1,4 @@
-"""Which GPU type a product is, by what its driver calls it."""
+"""Finds the GPU type of a product by the name that its driver gives it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_type(gpu: GpuIdentity, kind: GpuType) -> bool:
 
 
 def names_type(product: str, kind: GpuType) -> bool:
-    """Whether a product's name is that of a GPU type: the chip agrees, and the memory where both names tell it."""
+    """Whether a product's name is that of a GPU type: the chips agree, and the memory if both names tell it."""
     words, wanted = _words(product), _words(kind.product)
     chip = {word for word in wanted if not FORM_FACTOR.fullmatch(word)}
     sizes = [{word for word in one if re.fullmatch(r"\d+gb", word)} for one in (words, wanted)]

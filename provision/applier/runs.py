@@ -1,4 +1,4 @@
-"""The run that a verb begins or goes on with: from which layout to which, on the journal's word."""
+"""The run that a verb begins, or resumes according to the journal: from which layout to which."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""From the present state to a layout: the ordered steps, each with what it disturbs.
+"""The ordered steps from the present state to a layout, each with what it disturbs.
 
-Only what differs is touched, so the set of instances destroyed on a GPU is the smallest there is: those whose profile
-and start the layout does not have. Order keeps replicas up as long as possible: first everything that needs no room
-to be made for it, on all GPUs; then, one GPU after another, what has to give way followed by what takes its place;
-last what is merely no longer wanted.
+Only differences are changed. So on every GPU the fewest instances are destroyed: those whose profile and start are not
+in the layout. The order keeps replicas running as long as possible. First, on all GPUs, everything is created that has
+room already. Then, one GPU after another, instances that are in the way are destroyed and what takes their place is
+created. Last, what is no longer wanted is removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from provision.applier.layout import GpuLayout, MachineLayout, Observed, ObservedGpu, ObservedSlice, ReplicaLayout
 
 MEDIA = {0x7, 0x8, 0xF, 0x10}
-"""Enumerators of profiles with media extensions: a GPU has one set of engines for them."""
+"""Enumerators of profiles with media extensions; a GPU has a single set of media engines."""
 
 Action = Literal[
     "clear_leftovers", "set_mig_mode", "evict", "remove_replica", "stop_mps", "destroy_compute", "destroy_instance",
@@ -43,7 +43,7 @@ WORDS: dict[Action, str] = {
 
 
 class Shortfall(Record):
-    """A workload whose replicas in place take less than its demand once a step is done."""
+    """A workload whose replicas in place carry less than its demand after a step."""
 
     workload: Name
     in_place_rps: NonNegative
@@ -51,7 +51,7 @@ class Shortfall(Record):
 
 
 class Step(Record):
-    """One change; ``gpu`` is a UUID. ``foreign``: it destroys what something else than this applier made."""
+    """One change; ``gpu`` is a UUID. ``foreign`` says that it destroys what something other than this applier made."""
 
     action: Action
     gpu: Name | None = None
@@ -66,7 +66,7 @@ class Step(Record):
 
     @property
     def place(self) -> tuple[str, SliceLayout]:
-        """The GPU and the slice that change; only actions on slices have both."""
+        """The GPU and the slice that change; only for actions on slices."""
         return known(self.gpu), known(self.slice)
 
     @property
@@ -102,9 +102,9 @@ class Step(Record):
 
 
 def steps_between(present: Observed, target: MachineLayout) -> list[Step]:
-    """The steps that turn the observed state into a layout, in order; none when it is that already.
+    """The ordered steps that turn the observed state into a layout; none when they are equal.
 
-    Every GPU of the layout must be there.
+    Every GPU of the layout must exist.
     """
     phases = [_phases(known(present.gpu(goal.uuid)), goal) for goal in target.gpus]
     ordered = [Step(action="clear_leftovers", device=device) for device in present.leftovers]
@@ -119,7 +119,7 @@ def gpu_steps(here: ObservedGpu, goal: GpuLayout) -> list[Step]:
 
 
 class _Phases(NamedTuple):
-    """The steps for one GPU: those that need no room made, those that make room and use it, those that only clear."""
+    """The steps for one GPU: creations that have room, destructions with the creations that need them, removals."""
 
     make: list[Step]
     swap: list[Step]
@@ -139,26 +139,29 @@ def _phases(here: ObservedGpu, goal: GpuLayout) -> _Phases:
 
 
 def _switch(here: ObservedGpu, goal: GpuLayout) -> list[Step]:
-    """The steps that turn MIG on or off: all that stands goes before, all that is wanted is made afterwards."""
+    """The steps that turn MIG on or off: everything is removed before, and everything wanted is created afterwards."""
     torn = [step for old in here.slices for step in broken(here, old)]
     built = [step for new in goal.slices for step in _make(here, new)]
     return [*torn, _mode(goal), *built]
 
 
 def _pending(here: ObservedGpu, goal: GpuLayout) -> list[Step]:
-    """The step that takes back a pending mode. A mode that was pending once is not made pending again."""
+    """The step that revokes a pending MIG mode, if one is pending. A pending mode is never restored."""
     return [_mode(goal)] if here.mig_pending != goal.mig_pending == goal.mig else []
 
 
 def _left_alone(old: ObservedSlice, missing: Iterable[SliceLayout]) -> bool:
-    """Whether an instance that is not wanted stays: something else made it, and it is in nobody's way."""
+    """Whether an instance that is not wanted stays: something else made it, and it is not in the way."""
     return old.strange and not any(exclude(old, new) for new in missing)
 
 
 def _replaced(
     here: ObservedGpu, missing: Iterable[SliceLayout], doomed: Sequence[ObservedSlice]
 ) -> tuple[list[Step], list[Step], list[ObservedSlice]]:
-    """Steps that make slices without and with room made for them, and the doomed ones that were in nobody's way."""
+    """Steps that create missing slices: those with room, those for which doomed ones are destroyed first.
+
+    Also returns the doomed slices that were not in the way.
+    """
     make: list[Step] = []
     swap: list[Step] = []
     left = list(doomed)
@@ -174,7 +177,7 @@ def _replaced(
 
 
 def exclude(old: SliceLayout, new: SliceLayout) -> bool:
-    """Whether two instances cannot stand beside each other."""
+    """Whether two instances cannot stand on a GPU at the same time."""
     if old.enumerator in MEDIA and new.enumerator in MEDIA:
         return True
     return old.start < new.start + new.size and new.start < old.start + old.size
@@ -185,7 +188,7 @@ def _mode(goal: GpuLayout) -> Step:
 
 
 def broken(here: ObservedGpu, old: ObservedSlice) -> list[Step]:
-    """The steps that take a slice away with all that is on it."""
+    """The steps that remove a slice with everything on it."""
     steps = _services_off(here, old)
     steps += [_destroy_compute(here, old, one) for one in old.computes]
     if old.enumerator is not None:
@@ -256,7 +259,7 @@ def _services_on(here: ObservedGpu, new: SliceLayout) -> list[Step]:
 
 
 def _with_shortfalls(steps: Sequence[Step], present: Observed, target: MachineLayout) -> list[Step]:
-    """Steps that say which workloads are served below their demand once they are done."""
+    """The steps, each with the workloads that are served below their demand after it."""
     goals = {goal.uuid for goal in target.gpus}
     in_place = {
         (gpu.uuid, piece.key, number): replica

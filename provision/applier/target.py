@@ -1,4 +1,4 @@
-"""From a plan to what its GPUs shall look like, and the environment of every replica."""
+"""Turns a plan into the layouts of its GPUs, and the environment of every replica."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Commands:
     Parameters
     ----------
     template
-        Words with fields in braces, or None when something else starts the servers. No shell reads it.
+        Words with fields in braces, or None when something else starts the servers. It is not read by a shell.
     models
-        Model of each workload, for the field ``model`` of replicas that name none.
+        The model of each workload, for the field ``model`` of replicas that do not name one.
     """
 
     def __init__(self, template: str | None = None, models: Mapping[str, str] | None = None) -> None:
@@ -58,7 +58,7 @@ def check_plan(plan: Plan) -> None:
     Raises
     ------
     InputError
-        Naming the GPU, the slice and the remedy.
+        The message names the GPU, the slice and the remedy.
     """
     plan.refuse_turns("apply")
     for number, gpu in enumerate(plan.gpus):
@@ -111,7 +111,8 @@ def _replica_layout(kind: GpuType, piece: Slice, replica: Replica, mps: bool, co
     if mps:
         environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percentage(replica)
     if mps and len(piece.replicas) == 1:
-        # Equal processes: each fits in its part, or all of them do not. Of unequal ones nobody knows the parts.
+        # Processes of one replica are equal, so that an equal part of the memory fits each. For different replicas the
+        # parts are not known.
         memory_mib = int(kind.slice_memory_gib(piece.profile) * 1024 / replica.processes)
         environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory_mib}M"
     command = commands.command(replica, piece.profile)

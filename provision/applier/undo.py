@@ -1,6 +1,7 @@
-"""The way back from a run: what the run changed is undone, and nothing else.
+"""The way back from a run: exactly what the run changed is undone.
 
-Where others made or destroyed MIG instances meanwhile, theirs stay as they are, and so does MIG mode under them.
+MIG instances that something else made meanwhile are kept, and so is the MIG mode of their GPUs. Instances that
+something else destroyed are not made again.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class WayBack(NamedTuple):
-    """Where the way back leads.
+    """The result of planning the way back.
 
     Attributes
     ----------
     layout
-        The layout that undoes the run's changes as far as others leave room.
+        The layout that undoes the run's changes, as far as instances of others leave room.
     obstacles
-        Lines on what cannot be brought back because something else stands there.
+        Lines on what cannot be restored because something else stands there.
     kept
-        Lines on what others made and the way back leaves.
+        Lines on what others made and the way back keeps.
     """
 
     layout: MachineLayout
@@ -36,16 +37,16 @@ class WayBack(NamedTuple):
 
 
 def way_back(present: Observed, run: Run, evict_foreign: bool = False) -> WayBack:
-    """What undoes a run, from what stands now.
+    """Plan how to undo a run, given what stands now.
 
     Parameters
     ----------
     present
-        The Observed state; every GPU of the run is there.
+        The Observed state, which has every GPU of the run.
     run
-        The Run, with all that the journal tells of it.
+        The Run, with all that the journal has recorded of it.
     evict_foreign
-        Whether what others made may be destroyed where it stands in the way.
+        Whether instances that others made may be destroyed if they are in the way.
     """
     goals: list[GpuLayout] = []
     obstacles: list[str] = []
@@ -84,7 +85,7 @@ class _Back:
         return self.former.model_copy(update={"mig_pending": pending, "slices": tuple(self._with_room(slices))})
 
     def _in_other_mode(self, strangers: list[ObservedSlice]) -> GpuLayout:
-        """MIG stays on, under what others made or because others switched it; what the run made goes."""
+        """The layout when the MIG mode stays, because others made instances or switched it: what the run made goes."""
         self._keep(strangers, f", and so does MIG {'on' if self.here.mig else 'off'}")
         if not strangers:
             what = f"MIG {'on' if self.here.mig else 'off'} was set by something else"
@@ -92,11 +93,11 @@ class _Back:
         return self.here.layout().model_copy(update={"slices": tuple(piece.layout() for piece in strangers)})
 
     def _slice(self, key: tuple[int | None, int]) -> SliceLayout | None:
-        """What shall stand at a place; None for nothing."""
+        """The slice that the way back wants at a place; None for no slice."""
         now, before = self.now.get(key), self.before.get(key)
         place: Place = (self.here.uuid, *key)
         if now is None:
-            # What others made and destroyed themselves is not brought back.
+            # An instance that others made and destroyed themselves is not restored.
             own = {one.place for one in self.run.owned} | set(self.run.taken)
             return before if place in own else None
         if before is None and (now.strange or place not in self.run.touched):
@@ -107,7 +108,7 @@ class _Back:
         return now.layout().model_copy(update={"mps": before.mps, "replicas": before.replicas})
 
     def _with_room(self, slices: list[SliceLayout]) -> list[SliceLayout]:
-        """The slices without those for which others leave no room, or without the others' where these may go."""
+        """The slices without those that conflict with instances of others, or without the latter if these may go."""
         missing = [piece for piece in slices if piece.key not in self.now]
         others = [piece for piece in slices if (now := self.now.get(piece.key)) and now.strange]
         clashes = [(new, old) for new in missing for old in others if exclude(old, new)]

@@ -1,4 +1,4 @@
-"""``provision.apply``: a plan is judged against its instance before it is put on the GPUs, as an export is."""
+"""``provision.apply``: verifies a plan against its instance, as an export does, and puts it on the GPUs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def apply(
     server
         The command that serves a replica, such as ``serve {model} --batch {batch}``; by default none is started.
     permissions
-        The Permissions; by default nothing of others is disturbed.
+        The Permissions; by default nothing is disturbed that the applier did not start or make.
     confirm
         Called with the observed state and the steps; unless it returns true nothing is done. By default not asked.
     report

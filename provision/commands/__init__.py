@@ -1,7 +1,9 @@
-"""One module per verb or per few that belong together; what each verb does, so that only the one given is imported.
+"""The verbs of the command line, by the module of each; only the module of the given verb is imported.
 
-- ``planning``: plan, judge, explain, compare, vary, replan. ``measuring``: profile and fit. ``gpus``: carry plans out.
-- Beside them: what there is (``lists``), importers, the service, training, studies; ``common`` is what verbs share.
+- Rooms: ``planning`` plans, verifies, explains, compares, replans; ``measuring`` profiles and fits; ``gpus`` carries
+plans
+  out.
+- Modules beside them: ``lists``, importers, the service, training, studies; ``common`` is what verbs share.
 """
 
 import os
@@ -61,18 +63,18 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "warm-up": ("warm_up", "compile the kernels ahead, so that no first answer waits"),
     },
 }
-"""By group the verbs: the module whose function ``add_VERB`` declares the arguments, and what the verb does."""
+"""The verbs by group: for each the module whose function ``add_VERB`` declares its arguments, and its summary."""
 VERBS = {verb: about for verbs in GROUPS.values() for verb, about in verbs.items()}
 """All verbs, in the order of the groups."""
 
 SIGNALLED = 128
-"""Added to a signal's number: the exit code of what the signal ended, as shells have it."""
+"""Added to the number of the signal that ended a verb this gives its exit code, as in shells."""
 INTERRUPTED = SIGNALLED + signal.SIGINT
-"""Exit code of what Ctrl-C ended."""
+"""Exit code of a verb that Ctrl-C ended."""
 
 
 def told(tell: Callable[[], None]) -> None:
-    """Print an answer whose exit code counts, whether or not its reader is there to the end."""
+    """Print an answer; a reader that stops reading does not change the exit code."""
     try:
         tell()
         sys.stdout.flush()
@@ -81,5 +83,5 @@ def told(tell: Callable[[], None]) -> None:
 
 
 def drop_output() -> None:
-    """Lead stdout nowhere: what it holds back Python would write, and complain about, at the end."""
+    """Redirect stdout to nowhere. Otherwise Python would write its buffer at exit and report the broken pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

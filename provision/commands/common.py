@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     from provision.models.problem.search import Incumbent
 
 UNKNOWN = 3
-"""Exit code where neither a plan was found nor that there is none was proved in the time given."""
+"""Exit code when the time limit was reached without a plan and without a proof that there is none."""
 GUTTER, LONG_TEXT, LONG_TABLE = 3, 36, 1000
-"""Of tables, in characters: between columns, the longest text that is not folded, a width that no terminal has."""
+"""Widths of tables in characters: between columns, of the longest text that is not folded, and of a table that is not
+printed on a terminal."""
 PLAIN = TextColumn("{task.description}", markup=False)
-"""A column for names that users chose; brackets in them are no markup."""
+"""A column for names that users chose, in which brackets are not markup."""
 
 
 def add_json(parser: ArgumentParser) -> None:
@@ -54,7 +55,8 @@ def add_force(parser: ArgumentParser) -> None:
 
 
 def write_out(options: Namespace, record: BaseModel, before: str = "", after: str = "") -> int:
-    """Write what was made to ``--out`` and say so, between what else there is to say; the exit code."""
+    """Write a record to ``--out`` and say so, with ``before`` and ``after`` around the sentence; returns the exit
+    code."""
     from provision.instances.read import write
 
     write(record, options.out, options.force)
@@ -63,21 +65,21 @@ def write_out(options: Namespace, record: BaseModel, before: str = "", after: st
 
 
 def print_json(content: object) -> None:
-    """One JSON object on stdout; null for what is not finite, which JSON cannot say."""
+    """Print a JSON object on stdout, with null for numbers that are not finite."""
     json.dump(finite(content), sys.stdout, indent=1)
     sys.stdout.write("\n")
 
 
 def verdict(yes: bool, status: str) -> int:
-    """The exit code of an answer: 0 for yes, 1 for no, 3 where the search ended without an answer."""
+    """The exit code of an answer: 0 for yes, 1 for no, 3 when the search ended without an answer."""
     return 0 if yes else UNKNOWN if status == "unknown" else 1
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table on stdout; columns whose cells are numbers are aligned to the right.
+    """Print a table on stdout; columns of numbers are aligned to the right.
 
-    Only a terminal has an edge. What does not fit beside the first column goes into a further table below, with the
-    first column again; texts longer than LONG_TEXT are folded.
+    On a terminal, columns that do not fit its width are printed in further tables below, each with the first column
+    again, and texts longer than LONG_TEXT are folded. Elsewhere the table is as wide as needed.
     """
     console = Output(highlight=False, width=None if sys.stdout.isatty() else 10_000)
     texts = [[shown(cell) for cell in row] for row in rows]
@@ -96,7 +98,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _beside(widths: Sequence[int], most: int) -> list[list[int]]:
-    """Columns that stand beside one another in a width, the first one in front of every group."""
+    """Groups of columns, by index, that fit a width side by side; every group begins with the first column."""
     groups, taken = [[0]], widths[0]
     for at, width in enumerate(widths[1:], start=1):
         needed = GUTTER + (width if most > LONG_TABLE else min(width, LONG_TEXT))
@@ -109,7 +111,7 @@ def _beside(widths: Sequence[int], most: int) -> list[list[int]]:
 
 
 def until_stopped(row: Callable[[str], dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows of all names, or of those that were done when Ctrl-C came, which ends the work and keeps the rows."""
+    """The rows of all names; after Ctrl-C, those that were done before it."""
     rows = []
     try:
         for name in names:
@@ -120,14 +122,14 @@ def until_stopped(row: Callable[[str], dict[str, Any]], names: Sequence[str]) ->
 
 
 def shown(value: object) -> str:
-    """A cell as text: a dash for None."""
+    """The text of a cell; a dash for None."""
     if value is None:
         return "-"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 class Kernels(ProgressColumn):
-    """How many kernels were compiled so far, if any."""
+    """A progress column that shows how many kernels were compiled so far, if any."""
 
     def render(self, task: Task) -> Text:
         """The column's text."""

@@ -15,10 +15,10 @@ from provision.models.base.extras import optional
 MANAGER = "provision"
 """The field manager under whose name fields are applied."""
 CALL_S = 30.0
-"""A server that is well answers within seconds."""
+"""Seconds that a call may take; a healthy server answers within a few."""
 NOT_FOUND = 404
 KEPT = ("labels", "annotations", "name", "namespace")
-"""What of an object's metadata is its author's; the rest is the server's."""
+"""The fields of an object's metadata that its author writes; the server writes the others."""
 
 Object = dict[str, Any]
 
@@ -72,7 +72,7 @@ class Cluster:
             raise InputError(f"node {node}: the cluster has none of this name; see kubectl get nodes")
 
     def delete(self, wanted: Object) -> None:
-        """Delete an object and what belongs to it; one that is not there is none."""
+        """Delete an object and what belongs to it; nothing happens when it does not exist."""
         self._call("delete", wanted, name=wanted["metadata"]["name"], propagation_policy="Background")
 
     def _call(self, verb: str, about: Object, **options: Any) -> Object | None:
@@ -117,7 +117,10 @@ def authored(found: Object) -> Object:
 
 
 def differing(wanted: Any, found: Any, at: str = "") -> str | None:
-    """Where an object differs from what was applied, by its path; None where all that was applied stands."""
+    """The path of the first field in which an object differs from what was applied; None when there is none.
+
+    Fields of the object that were not applied are ignored.
+    """
     if isinstance(wanted, dict) and isinstance(found, dict):
         pairs = ((f"{at}.{name}".lstrip("."), value, found.get(name)) for name, value in wanted.items())
     elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):

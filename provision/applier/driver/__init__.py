@@ -1,1 +1,1 @@
-"""NVIDIA's driver: calls of NVML that end, what they tell, and what they change."""
+"""NVIDIA's driver through NVML: calls with a deadline, observation, and changes."""

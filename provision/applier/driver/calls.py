@@ -1,4 +1,4 @@
-"""Calls of NVML that end: within a time, with an answer or one line that says what to do."""
+"""NVML calls with a deadline: each ends with a result, or with one line that says what to do."""
 
 import threading
 from queue import Empty, SimpleQueue
@@ -9,7 +9,7 @@ import pynvml
 from provision.models.base.errors import InputError
 
 LIMIT_S = 120.0
-"""A driver that is well answers within seconds, also when it resets a GPU."""
+"""Seconds that a call may take; a healthy driver answers within a few, even when it resets a GPU."""
 
 REMEDIES = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "install NVIDIA's driver; libnvidia-ml.so.1 is not found",
@@ -40,7 +40,7 @@ class DriverError(InputError):
 
 
 class Calls:
-    """Makes calls one after another on a thread of its own, so that one that never returns can be told."""
+    """Makes calls one after another on a separate thread, so that one that never returns can be detected."""
 
     def __init__(self) -> None:
         self.asked: SimpleQueue[Any] = SimpleQueue()
@@ -57,11 +57,11 @@ class Calls:
         DriverError
             When NVML refuses.
         InputError
-            When no answer came within ``LIMIT_S``, to this call or an earlier one; whether that one was carried out is
-            unknown, and no further one is made.
+            When this or an earlier call was not answered within LIMIT_S. Whether it was carried out is unknown, and no
+            further call is made.
         """
         if not self.hung:
-            # Of its own: the answer to a call whose wait was interrupted is no later call's.
+            # Every call has its own queue: the answer to a call whose wait was interrupted must not reach a later call.
             answer: SimpleQueue[Any] = SimpleQueue()
             self.asked.put((function, arguments, answer))
             self.waiting = True
@@ -82,7 +82,7 @@ class Calls:
         return result
 
     def end(self) -> None:
-        """Let the thread go."""
+        """End the thread."""
         self.asked.put(None)
 
     def _work(self) -> None:

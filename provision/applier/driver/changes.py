@@ -1,6 +1,7 @@
-"""Changes of MIG modes and instances through NVML, each looked at again: an answer alone proves nothing.
+"""Changes MIG modes and instances through NVML, and checks every change by looking at the GPU again.
 
-Success may be reported for what was not done, and a GPU may be in use for a moment after its last process has ended.
+The check is needed since NVML may report success for what was not done. A GPU may also be "in use" for a moment after
+its last process has ended; such calls are repeated.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
 SEEN_S = 2.0
-"""A driver shows within this time what it has done."""
+"""Seconds within which a driver shows a change."""
 FREE_S = 2.0
-"""A driver lets go within this time of what no process uses any more."""
+"""Seconds within which a driver releases what no process uses any more."""
 POLL_S = 0.1
 NODES_S = 60.0
 T = TypeVar("T")
@@ -58,7 +59,7 @@ def _after_reset(uuid: str, enabled: bool) -> str:
 
 
 def create_instance(driver: Driver, uuid: str, piece: SliceLayout) -> int:
-    """Create a GPU instance at its place; NVML's id of it."""
+    """Create a GPU instance at its start; returns NVML's id of it."""
     place = pynvml.c_nvmlGpuInstancePlacement_t(piece.start, piece.size)
     identity = driver.profile(uuid, piece).id
     driver.call("nvmlDeviceCreateGpuInstanceWithPlacement", driver.handle(uuid), identity, byref(place))
@@ -66,10 +67,11 @@ def create_instance(driver: Driver, uuid: str, piece: SliceLayout) -> int:
 
 
 def create_compute(driver: Driver, uuid: str, piece: SliceLayout, compute: Compute) -> tuple[str, ...]:
-    """Create a compute instance by its number of SMs; the CUDA devices that its GPU instance then has.
+    """Create a compute instance; returns the CUDA devices that its GPU instance then has.
 
-    It is not looked up by slices, for the profile of one slice is not always all of a GPU instance of one slice. The
-    only one of a GPU instance takes all SMs that the driver gives it, also where that is another number than planned.
+    Its profile is found by the number of SMs. The number of slices does not identify it, since the compute profile of
+    one slice is not always all of a GPU instance of one slice. The only compute instance of a GPU instance takes all
+    SMs that the driver gives it, even if that is another number than planned.
     """
     instance, _, profile = driver.find(uuid, piece)
     offered = driver.offered_computes(instance, uuid, profile)
@@ -108,7 +110,7 @@ def destroy_instance(driver: Driver, uuid: str, piece: SliceLayout, identity: in
     driver, uuid, piece
         The Driver, the GPU's UUID and the slice.
     identity
-        NVML's id of the instance, when it is known; another one at its place is left.
+        NVML's id of the instance, if known; an instance at the same start with another id is not destroyed.
     """
     instance, found, _ = driver.find(uuid, piece)
     if identity is not None and identity != found:
@@ -117,7 +119,7 @@ def destroy_instance(driver: Driver, uuid: str, piece: SliceLayout, identity: in
 
 
 def _destroy(driver: Driver, function: str, handle: Any) -> None:
-    """Destroy, asking again for a moment while the driver says that it is in use: no process is, as was seen."""
+    """Destroy an instance; while the driver says that it is in use, try again for FREE_S, since no process is on it."""
     until = time.monotonic() + FREE_S
     while True:
         try:
@@ -132,12 +134,12 @@ def _destroy(driver: Driver, function: str, handle: Any) -> None:
 
 
 def _seen(driver: Driver, look: Callable[[], T], what: str) -> T:
-    """What a look finds, once it finds something.
+    """Call ``look`` until it returns something true, and return that.
 
     Raises
     ------
     InputError
-        When it finds nothing within ``SEEN_S``, or the driver hangs.
+        When it returns nothing within SEEN_S, or the driver hangs.
     """
     until = time.monotonic() + SEEN_S
     while True:
@@ -158,9 +160,9 @@ def _seen(driver: Driver, look: Callable[[], T], what: str) -> T:
 
 
 def make_device_nodes() -> None:
-    """Have the nodes in /dev/nvidia-caps made without which no process can open a new instance.
+    """Create the device nodes in /dev/nvidia-caps, without which no process can open a new instance.
 
-    The driver does not make them; any run of nvidia-smi does.
+    The driver does not create them, but any run of nvidia-smi does; so nvidia-smi is run.
     """
     if not (MINORS.exists() and shutil.which("nvidia-smi")):
         return

@@ -1,7 +1,7 @@
 """NVIDIA's driver through NVML: GPUs, MIG instances and processes, observed and changed.
 
-Source: NVML API reference, "Multi Instance GPU Management". Every listing is checked against another one, for an
-instance that goes unseen would be taken for one that is not there.
+Source: NVML API reference, "Multi Instance GPU Management". Every list is checked against another one, because an
+instance that is missing from a list would be taken for absent.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from provision.applier.layout import SliceLayout
 
 ABSENT = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT)
-"""How NVML says that a profile does not exist on this GPU."""
+"""NVML's error codes for a profile that does not exist on this GPU."""
 VANISHED = (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT)
-"""How NVML answers about an instance that is gone since it was listed."""
+"""NVML's error codes for an instance that was destroyed after it was listed."""
 LOOKS, LOOK_AGAIN_S = 3, 0.1
-"""How often a GPU is looked at while it changes, and the seconds between."""
+"""How often a GPU is observed again while it changes, and the seconds in between."""
 UNTOLD = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-"""How a driver says that it does not tell something."""
+"""NVML's error codes for what a driver does not tell."""
 LISTS = {
     "nvmlDeviceGetComputeRunningProcesses": PROCESSES,
     "nvmlDeviceGetMPSComputeRunningProcesses": CLIENTS,
@@ -48,7 +48,8 @@ LISTS = {
 class Driver:
     """A session with the driver; use as a context manager.
 
-    GPUs are named by UUID and slices by their layout; handles of instances, which go stale, are found anew each time.
+    GPUs are named by UUID and slices by their layout. Handles of instances become stale, so they are looked up each
+    time.
     """
 
     def __init__(self) -> None:
@@ -72,7 +73,7 @@ class Driver:
         try:
             self.call("nvmlShutdown")
         except InputError:
-            # What has ended the session says more.
+            # The exception that ended the session tells more than this one.
             if kind is None:
                 raise
         finally:
@@ -96,7 +97,7 @@ class Driver:
         return handle, GpuIdentity(index=index, uuid=uuid, product=product)
 
     def _observe(self, index: int) -> ObservedGpu:
-        """A GPU as it is; looked at again when something changes between one answer and the next."""
+        """Observe a GPU; again if something changes between one answer of the driver and the next."""
         for attempt in range(1, LOOKS + 1):
             try:
                 return self._observed(index)
@@ -116,7 +117,7 @@ class Driver:
         mode = self._optional("nvmlDeviceGetMigMode", handle)
         current, pending = (bool(one) for one in mode or (0, 0))
         if not current:
-            # Some drivers tell a largest number of MIG devices with MIG off too.
+            # Some drivers also report a largest number of MIG devices with MIG off.
             if mode is not None and any(self._mig_devices(handle)):
                 raise ContradictionError(f"{uuid}: MIG devices with MIG off")
             whole = ObservedSlice(profile=WHOLE, devices=(uuid,), clients=self._processes(handle))
@@ -136,7 +137,7 @@ class Driver:
         )
 
     def _optional(self, function: str, *arguments: Any) -> Any:
-        """The result of a call; None when the GPU has no such thing."""
+        """The result of a call; None when the GPU does not have what is asked for."""
         try:
             return self.call(function, *arguments)
         except DriverError as error:
@@ -145,7 +146,7 @@ class Driver:
             raise
 
     def _offered(self, handle: Any, uuid: str) -> tuple[ObservedProfile, ...]:
-        """The GPU-instance profiles of a GPU, asked for once."""
+        """The GPU-instance profiles of a GPU; cached."""
         if uuid not in self._profiles:
             found = (self._profile(handle, at) for at in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT))
             self._profiles[uuid] = tuple(profile for profile in found if profile)
@@ -164,7 +165,7 @@ class Driver:
     def _told_slices(
         self, handle: Any, uuid: str, profiles: Sequence[ObservedProfile]
     ) -> tuple[ObservedSlice, ...]:
-        """The slices of a GPU; none, and a note that they are unknown, where the driver does not tell them."""
+        """The slices of a GPU; if the driver does not tell them, none, and they are noted as unknown."""
         try:
             if profiles:
                 return self._slices(handle, uuid, profiles)
@@ -201,7 +202,7 @@ class Driver:
             )
 
     def _instances(self, handle: Any, profile: ObservedProfile) -> list[tuple[Any, Any]]:
-        """GPU instances of a profile with their infos."""
+        """The GPU instances of a profile, as pairs of handle and info."""
         found, count = (pynvml.c_nvmlGpuInstance_t * profile.most)(), c_uint(profile.most)
         self.call("nvmlDeviceGetGpuInstances", handle, profile.id, found, byref(count))
         if not all(found[: count.value]):
@@ -209,7 +210,7 @@ class Driver:
         return [(one, self.call("nvmlGpuInstanceGetInfo", one)) for one in found[: count.value]]
 
     def computes(self, instance: Any, uuid: str, profile: ObservedProfile) -> list[tuple[Any, Any, Compute]]:
-        """Compute instances of a GPU instance: handles, infos and what they are, by start."""
+        """The compute instances of a GPU instance, as (handle, info, Compute), sorted by start."""
         every = []
         for offered in self.offered_computes(instance, uuid, profile):
             most = offered.instanceCount
@@ -221,7 +222,7 @@ class Driver:
         return sorted(every, key=lambda found: found[2].start)
 
     def offered_computes(self, instance: Any, uuid: str, profile: ObservedProfile) -> list[Any]:
-        """Compute-instance profiles of a kind of GPU instance, asked for once."""
+        """The compute-instance profiles of a GPU-instance profile; cached."""
         key = uuid, profile.enumerator
         if key not in self._compute_profiles:
             shared = pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
@@ -233,7 +234,7 @@ class Driver:
         return self._compute_profiles[key]
 
     def _mig_devices(self, handle: Any) -> Iterator[tuple[tuple[int, int], Any]]:
-        """MIG devices with the ids of their GPU and compute instances."""
+        """The MIG devices, as pairs of (GPU instance id, compute instance id) and handle."""
         for at in range(self._optional("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
             try:
                 device = self.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, at)
@@ -245,7 +246,7 @@ class Driver:
             yield tuple(ids), device
 
     def _described(self, devices: Sequence[Any]) -> tuple[tuple[str, ...], tuple[Process, ...]]:
-        """UUIDs of CUDA devices, and the processes on them."""
+        """The UUIDs of CUDA devices, and the processes on them."""
         uuids = tuple(self.call("nvmlDeviceGetUUID", device) for device in devices)
         return uuids, tuple(process for device in devices for process in self._processes(device))
 
@@ -254,7 +255,7 @@ class Driver:
         return tuple(Process(pid=pid) for pid in sorted(pids))
 
     def _list(self, function: str, device: Any) -> Sequence[Any]:
-        """A list of processes; none, and a note that they are unknown, where the driver does not tell them."""
+        """A list of processes; if the driver does not tell them, none, and they are noted as unknown."""
         try:
             listed: Sequence[Any] = self.call(function, device)
         except DriverError as error:
@@ -265,12 +266,12 @@ class Driver:
         return listed
 
     def find(self, uuid: str, piece: SliceLayout) -> tuple[Any, int, ObservedProfile]:
-        """The handle of a GPU instance with its id and its profile.
+        """The handle, the id and the profile of a GPU instance.
 
         Raises
         ------
         InputError
-            When it is not there any more.
+            When it no longer exists.
         """
         handle = self.handle(uuid)
         profile = self.profile(uuid, piece)
@@ -280,24 +281,24 @@ class Driver:
         raise InputError(f"{uuid}: {piece.label} is gone: something else changes this GPU; see provision status")
 
     def profile(self, uuid: str, piece: SliceLayout) -> ObservedProfile:
-        """The profile of a slice as this GPU offers it."""
+        """The profile of a slice, as this GPU's driver describes it."""
         for profile in self._offered(self.handle(uuid), uuid):
             if profile.enumerator == piece.enumerator:
                 return profile
         raise InputError(f"{uuid}: its driver has no profile {piece.profile}; update the driver")
 
     def handle(self, uuid: str) -> Any:
-        """The handle of a GPU, asked for once."""
+        """The handle of a GPU; cached."""
         if uuid not in self._handles:
             self._handles[uuid] = self.call("nvmlDeviceGetHandleByUUID", uuid)
         return self._handles[uuid]
 
     def forget_handles(self) -> None:
-        """Ask for handles again, since a change of MIG mode makes them stale."""
+        """Forget all cached handles, which a change of MIG mode makes stale."""
         self._handles.clear()
 
     def devices(self, uuid: str, piece: SliceLayout) -> tuple[tuple[str, ...], tuple[Process, ...]]:
-        """UUIDs of the CUDA devices of a slice and its processes."""
+        """The UUIDs of the CUDA devices of a slice, and its processes."""
         if piece.enumerator is None:
             return (uuid,), self._processes(self.handle(uuid))
         instance, identity, profile = self.find(uuid, piece)
@@ -314,11 +315,11 @@ class Driver:
 
 
 class UntoldError(InputError):
-    """The driver counts MIG instances and does not tell which."""
+    """Raised when the driver counts MIG instances but does not list them."""
 
 
 class ContradictionError(InputError):
-    """Answers of the driver contradict each other."""
+    """Raised when answers of the driver contradict each other."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}: NVML's answers contradict each other; try again when nothing else changes the GPUs")

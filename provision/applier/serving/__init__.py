@@ -1,1 +1,1 @@
-"""What runs on slices: MPS daemons, replicas' environments and server processes."""
+"""MPS daemons, environments of replicas, and server processes on slices."""

@@ -1,6 +1,6 @@
-"""MPS control daemons through the program ``nvidia-cuda-mps-control``, one daemon per CUDA device.
+"""Controls MPS daemons through the program ``nvidia-cuda-mps-control``, one daemon per CUDA device.
 
-The program exits with 0 whenever it reached the daemon, also when that refused: replies are read, never trusted.
+The program exits with 0 whenever it reached the daemon, even if the daemon refused; therefore its replies are checked.
 Source: NVIDIA MPS documentation, "nvidia-cuda-mps-control".
 """
 
@@ -18,15 +18,15 @@ from provision.models.base.errors import InputError
 
 PROGRAM = "nvidia-cuda-mps-control"
 NAMES = "nvidia-cuda-mps"
-"""How the names of the daemon and its servers begin, of which Linux keeps 15 characters."""
+"""Start of the names of the daemon and its servers, of which Linux keeps the first 15 characters."""
 LIMIT_S = 60.0
-"""How long the program may take to start a daemon or to end one."""
+"""Seconds that the program may take to start or to end a daemon."""
 ASK_S = 10.0
-"""How long a daemon may take to answer; one that is well answers at once."""
+"""Seconds that a daemon may take to answer; a healthy one answers at once."""
 START_S = 5.0
 QUIT_S = 10
 END_S = 5.0
-"""How long a daemon that was killed may take to be gone."""
+"""Seconds that a killed daemon may take to end."""
 NO_DAEMON, DENIED = "Cannot find MPS control daemon", "Permission denied"
 
 
@@ -36,7 +36,7 @@ class Daemon:
     Parameters
     ----------
     folder
-        Holds its pipe and log directories.
+        The folder of its pipe and log directories.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,7 +44,7 @@ class Daemon:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a client needs to find it."""
+        """The environment variables by which clients find it."""
         return {"CUDA_MPS_PIPE_DIRECTORY": str(self.pipe)}
 
     def start(self, device: str) -> None:
@@ -61,7 +61,7 @@ class Daemon:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Let it and its servers end; one that does not answer is killed with its servers."""
+        """End the daemon and its servers; if it does not answer, kill them."""
         try:
             if self.runs():
                 self._run([], f"quit -t {QUIT_S}\n", {}, LIMIT_S)
@@ -71,7 +71,7 @@ class Daemon:
             gone = True
         if not gone:
             raise InputError(f"{PROGRAM}: the daemon at {self.pipe} does not quit; see {self.log}/control.log")
-        # A directory that stays costs a vain question, no more.
+        # A pipe directory that remains does no harm: a later call asks a daemon that is not there.
         shutil.rmtree(self.pipe, ignore_errors=True)
 
     def _kill(self) -> None:
@@ -90,11 +90,11 @@ class Daemon:
         return [one.pid for one in processes() if mark in one.lines and one.name.startswith(NAMES)]
 
     def runs(self) -> bool:
-        """Whether it answers."""
+        """Whether the daemon answers."""
         return self.servers() is not None
 
     def looked_at(self) -> tuple[list[int] | None, str | None]:
-        """Process ids of its servers, None when it does not run; and what is wrong with it, None for nothing."""
+        """The process ids of its servers, None when it does not run; and what is wrong with it, or None."""
         try:
             return self.servers(), None
         except DeniedError as error:
@@ -124,7 +124,7 @@ class Daemon:
         return f"the MPS daemon at {self.pipe} is another user's; run as that user or as root"
 
     def _run(self, arguments: Sequence[str], text: str, environment: dict[str, str], limit_s: float) -> str:
-        """What the program prints within a time."""
+        """Run the program and return what it prints; raises an error when it takes longer than ``limit_s`` or fails."""
         told = " ".join([PROGRAM, *arguments, text.strip()]).strip()
         try:
             done = subprocess.run(
@@ -151,17 +151,17 @@ class Daemon:
 
 
 class NoDaemonError(InputError):
-    """No control daemon is there at a pipe directory."""
+    """Raised when no control daemon listens at a pipe directory."""
 
 
 class HungError(InputError):
-    """A control daemon does not answer."""
+    """Raised when a control daemon does not answer."""
 
 
 class DeniedError(InputError):
-    """A control daemon belongs to another user."""
+    """Raised when a control daemon belongs to another user."""
 
 
 def inherited() -> dict[str, str]:
-    """This process's environment without settings of MPS, which are meant for something else."""
+    """This process's environment without its settings of MPS, which are for other daemons."""
     return {name: value for name, value in os.environ.items() if not name.startswith("CUDA_MPS_")}

@@ -1,4 +1,4 @@
-"""Processes of this machine, as /proc has them."""
+"""Processes of this machine, read from /proc."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROC = Path("/proc")
 
 
 class Running(NamedTuple):
-    """A process that may be looked at: its id, its session, its environment's lines, its name."""
+    """A process that this user may inspect: its id, its session, the lines of its environment, its name."""
 
     pid: int
     session: int
@@ -27,7 +27,7 @@ class Running(NamedTuple):
 
 
 def processes() -> Iterator[Running]:
-    """All that runs and may be looked at."""
+    """All running processes that this user may inspect."""
     for entry in PROC.iterdir():
         if not entry.name.isdigit():
             continue
@@ -36,13 +36,13 @@ def processes() -> Iterator[Running]:
             session = os.getsid(int(entry.name))
         except (PermissionError, ProcessLookupError, FileNotFoundError):
             continue
-        # What has ended but was not waited for has no environment any more.
+        # A process that has ended but was not waited for (a zombie) has no environment.
         if content:
             yield Running(int(entry.name), session, tuple(content.split(b"\0")))
 
 
 def name(pid: int) -> str:
-    """A process's name; empty when it is not to be seen."""
+    """The name of a process; empty when it is not visible."""
     try:
         return (PROC / str(pid) / "comm").read_text().strip()
     except OSError:
@@ -50,7 +50,7 @@ def name(pid: int) -> str:
 
 
 def session_of(pid: int) -> int | None:
-    """The session of a process; None when it is not to be seen."""
+    """The session of a process; None when it is not visible."""
     try:
         return os.getsid(pid)
     except ProcessLookupError:
@@ -58,12 +58,12 @@ def session_of(pid: int) -> int | None:
 
 
 def signalled(number: int, which: signal.Signals, send: Callable[[int, int], None] = os.kill) -> None:
-    """Send a signal to a process, or to a group with ``os.killpg``; one that has ended is none.
+    """Send a signal to a process, or with ``os.killpg`` to a group; nothing happens when it has ended.
 
     Raises
     ------
     InputError
-        When this user may not.
+        When this user is not permitted to.
     """
     try:
         send(number, which)

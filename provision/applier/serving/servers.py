@@ -1,6 +1,6 @@
 """Server processes that the applier starts, found again by the environment that they carry.
 
-No process id is ever written down: what runs is read from /proc, so that a crash cannot lose a server.
+Process ids are never written to files. Running servers are found in /proc, so that a crash cannot lose one.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 STATE, SLOT = "PROVISION_STATE", "PROVISION_SLOT"
 DEVICE = "CUDA_VISIBLE_DEVICES"
 SETTLE_S = 1.0
-"""How long a server that was just started is watched."""
+"""Seconds for which a new server is watched."""
 END_S = 30.0
-"""How long a process may take to end after it was asked to."""
+"""Seconds that a process may take to end after SIGTERM."""
 POLL_S = 0.02
 
 Sessions = Mapping[int, Mapping[int, int]]
@@ -41,14 +41,14 @@ Running = Mapping[str, Sessions]
 
 
 def running(state: FilePath) -> Running:
-    """Servers of a state directory as {device: {replica: {number: session}}}; a server leads its session."""
+    """Running servers of a state directory as {device: {replica: {number: session}}}; a server leads its session."""
     found: defaultdict[str, defaultdict[int, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
     mark = f"{STATE}={state}".encode()
     for pid, session, lines in processes():
         if pid != session or mark not in lines:
             continue
         environment = dict(line.decode(errors="replace").split("=", 1) for line in lines if b"=" in line)
-        # Others may carry the mark too: a shell with the variable set.
+        # Other processes may have the variable too, such as a shell in which it is set.
         if DEVICE in environment and (slot := re.fullmatch(r"(\d+)/(\d+)", environment.get(SLOT, ""))):
             replica, number = map(int, slot.groups())
             found[environment[DEVICE]][replica][number] = session
@@ -81,12 +81,12 @@ def start(
 
 
 def watch(started: Iterable[Popen[bytes]], log: Path) -> None:
-    """Watch servers that were just started for a moment.
+    """Watch new servers for SETTLE_S.
 
     Raises
     ------
     InputError
-        When one ends; the message has the last line of their log.
+        When one of them ends; the message has the last line of their log.
     """
     until = time.monotonic() + SETTLE_S
     for server in started:
@@ -100,14 +100,14 @@ def watch(started: Iterable[Popen[bytes]], log: Path) -> None:
 
 
 def stop(sessions: Iterable[int]) -> None:
-    """Ask servers to end, with all that they started, and wait for it."""
+    """Send SIGTERM to servers and their child processes, and wait until they have ended."""
     for session in sessions:
         signalled(session, signal.SIGTERM, os.killpg)
     _wait(lambda: {one.session for one in processes()} & set(sessions), "server")
 
 
 def evict(pids: Collection[int]) -> None:
-    """Ask processes to end and wait for it."""
+    """Send SIGTERM to processes, and wait until they have ended."""
     there = {one.pid for one in processes()}
     hidden = sorted(set(pids) - there)
     if hidden:

@@ -1,8 +1,8 @@
-"""What the applier keeps in its state directory for every CUDA device: MPS daemon, replicas' environments, logs.
+"""The state directory's files for every CUDA device: MPS daemon, environments of replicas, logs.
 
-    slices/DEVICE/pipe, log         of the device's MPS control daemon
-    slices/DEVICE/replica-N.env     environment of replica N, for whoever starts its servers; quoted for a shell
-    slices/DEVICE/replica-N.log     output of the servers started here
+    slices/DEVICE/pipe, log         directories of the device's MPS control daemon
+    slices/DEVICE/replica-N.env     environment of replica N, quoted for a shell, for whoever starts its servers
+    slices/DEVICE/replica-N.log     output of the servers that the applier started
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 LONGEST_SOCKET = 107
-"""Characters of a Unix socket's path."""
+"""The most characters of a Unix socket's path."""
 LONGEST_DEVICE = len("MIG-00000000-0000-0000-0000-000000000000")
 
 
@@ -38,7 +38,7 @@ class Services:
         self.root = self.state / "slices"
 
     def check_mps(self) -> None:
-        """Refuse to go on when no MPS daemon can be started here: no program, or paths of sockets too long."""
+        """Refuse to go on when MPS daemons cannot be started: the program is missing, or socket paths are too long."""
         if shutil.which(PROGRAM) is None:
             raise InputError(f"{PROGRAM}: not found; it comes with NVIDIA's driver; add its folder to PATH")
         spare = LONGEST_SOCKET - LONGEST_DEVICE - len(f"{self.root}//pipe/control")
@@ -63,7 +63,10 @@ class Services:
         return Daemon(self.root / device)
 
     def replicas(self, device: str, sessions: Sessions) -> tuple[ReplicaLayout | None, ...]:
-        """The replicas of a device, by number, given its running servers; None where there is none."""
+        """The replicas of a device in the order of their numbers, None for missing numbers.
+
+        ``sessions`` are its running servers.
+        """
         found = {number: _read(path) for number, path in _files(self.root / device).items()}
         numbers = range(max((*found, *sessions), default=-1) + 1)
         return tuple(
@@ -78,7 +81,7 @@ class Services:
         return self.running().get(device, {})
 
     def add(self, device: str, number: int, piece: SliceLayout) -> None:
-        """Write a replica's environment and start those of its servers that do not run."""
+        """Write a replica's environment, and start those of its servers that are not running."""
         replica = known(piece.replicas[number])
         environment = replica.environment | {servers.DEVICE: device}
         if piece.mps:
@@ -98,7 +101,7 @@ class Services:
         self._path(device, number).unlink(missing_ok=True)
 
     def clear(self, device: str) -> None:
-        """Remove everything of a device but its logs."""
+        """Remove everything of a device except its logs."""
         for number, replica in enumerate(self.replicas(device, self.sessions(device))):
             if replica:
                 self.remove(device, number)
