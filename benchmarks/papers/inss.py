@@ -1,11 +1,15 @@
 """InSS beside the other methods on random states of its family: throughput, and what is late in simulation.
 
-Run as ``python benchmarks/papers/inss.py [--states N] [--proven N] [--policies F ...] [--seconds S] [--time-limit S]``.
+Run as ``python benchmarks/papers/inss.py [--states N] [--proven N] [--policies F ...] [--seconds S] [--alone SOLO]``.
 The states are ``inss-seed0``, ``inss-seed1``, ...; slow methods answer the first ``--proven`` of them. Every method
 plans by its own latency rule, InSS's by full_batches (eq. 2), and ``of the bound there`` is the mean part of the exact
 method's bound on those states under the same rule. ``normalised`` is InSS's reward: each workload's throughput over
 that of batch 1 on a whole GPU. ``late`` counts requests of Poisson arrivals, as a mean over the states whose plan
 holds. Policies that ``provision train`` wrote are rows of their own.
+
+Throughput is InSS's, a batch over its whole latency with its upload: in the data the upload counts as feedback, so
+that methods, verifier and bounds all have it. With --alone, iGniter's published table of models alone (CSV), InSS also
+plans with running times by locally weighted regression on 4 batches x 4 shares, ``inss (LWR)``.
 """
 
 import argparse
@@ -13,9 +17,17 @@ import sys
 from statistics import mean
 from typing import NamedTuple
 
+import numpy as np
+import results
+from interference_rivals import lwr_running
+
 import provision
 from provision.commands.common import print_table
+from provision.heuristics.inss.batches import decide_batches
+from provision.heuristics.inss.inss import SHIPPED, plan_of, policy_for
+from provision.heuristics.inss.policy import provisioning
 from provision.heuristics.inss.system import System
+from provision.instances.importers.colocation import read_alone
 
 EXACT = "auto"
 FAST = {"full_batches": ("inss", "inss-ni", "gpulets+bda"), "half_slo": ("igniter", "gpulets+")}
@@ -46,16 +58,40 @@ def answer(instance, method, options, **parameters):
     ms = 1000 * (result.build_seconds + result.solve_seconds)
     if not result.verified:
         return Answer(None, None, None, result.bound, ms)
-    report = provision.simulate(instance, result.plan, options.seconds)
-    late = sum(one.violation_rate * one.offered_rps for one in report.workloads)
-    part = late / sum(one.offered_rps for one in report.workloads)
-    return Answer(result.objective, _normalised(instance, result), part, result.bound, ms)
+    late = provision.simulate(instance, result.plan, options.seconds).violation_rate
+    return Answer(result.objective, _normalised(instance, result.report), late, result.bound, ms)
 
 
-def _normalised(instance, result):
+def _normalised(instance, report):
     """The sum of eq. 3 without its penalty."""
     alone_rps = dict(zip(instance.workload, System(instance).alone_rps(), strict=True))
-    return sum(found.throughput_rps / alone_rps[found.workload] for found in result.report.predictions)
+    return sum(found.throughput_rps / alone_rps[found.workload] for found in report.predictions)
+
+
+def whole_latency(instance):
+    """The instance with throughputs that are batches over whole latencies: uploads count as feedback."""
+    def counted(one):
+        return one.model_copy(update={"load_bytes": 0.0, "feedback_bytes": one.load_bytes + one.feedback_bytes})
+
+    [data] = instance.performance
+    return instance.replace(performance=data.model_copy(update={
+        "models": {name: counted(one) for name, one in data.models.items()}
+    }))
+
+
+def by_regression(instance, running_ms, options):
+    """What InSS decides with these running times, replayed."""
+    system = System(instance, running_ms=running_ms)
+    rates_rps, nothing = system.rates_rps[None], np.zeros((1, system.workloads))
+    given = provisioning(system, policy_for(SHIPPED, system).act(system, rates_rps, nothing))
+    batch, _ = decide_batches(system, given, rates_rps, nothing)
+    plan = plan_of(system, "inss", given.gpu[0], given.units[0], batch[0])
+    report = provision.verify(instance, plan)
+    if not report.ok:
+        return Answer(None, None, None, None, 0.0)
+    late = provision.simulate(instance, plan, options.seconds).violation_rate
+    value = sum(found.throughput_rps for found in report.predictions)
+    return Answer(value, _normalised(instance, report), late, None, 0.0)
 
 
 def answers(method, instances, options, **parameters):
@@ -86,9 +122,12 @@ def row(rule, name, found, bounds):
 
 def rows(rule, options):
     """The lines of the methods that plan by one latency rule."""
-    states = [provision.read(f"inss-seed{seed}") for seed in range(options.states)]
+    states = [whole_latency(provision.read(f"inss-seed{seed}")) for seed in range(options.states)]
     instances = [one.with_policy(latency_budget=rule) for one in states]
     found = {name: answers(name, instances, options) for name in FAST[rule]}
+    if "inss" in found and options.alone:
+        running_ms = lwr_running(read_alone(options.alone), states[0].performance[0])
+        found["inss (LWR)"] = [by_regression(one, running_ms, options) for one in instances]
     if "inss" in found:
         found |= {f"inss {path}": answers("inss", instances, options, policy=path) for path in options.policies}
     found |= {name: answers(name, instances[: options.proven], options) for name in SLOW[rule]}
@@ -110,8 +149,12 @@ def main():
     parser.add_argument("--policies", nargs="*", default=[])
     parser.add_argument("--seconds", type=float, default=5.0, help="of arrivals")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per method and state")
+    parser.add_argument("--alone", metavar="SOLO", help="measurements of models alone, for regression")
+    results.add_results(parser)
     options = parser.parse_args()
-    print_table(COLUMNS, [line for rule in FAST for line in rows(rule, options)])
+    found = [line for rule in FAST for line in rows(rule, options)]
+    print_table(COLUMNS, found)
+    results.write(options.results, "inss-methods", COLUMNS, found, range(options.states))
     return 0
 
 

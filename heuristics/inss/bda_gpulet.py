@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from provision.heuristics.gpulets_plus.gpulets_plus import METHODS as GPULETS
-from provision.heuristics.inss.batches import decide_batches
+from provision.heuristics.inss.batches import decide_batches, keeping
 from provision.heuristics.inss.inss import FEATURES, missed, plan_of
-from provision.heuristics.inss.system import Provisioning, System
+from provision.heuristics.inss.system import Judged, Provisioning, System
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome
 
@@ -35,7 +35,9 @@ def solve(instance: Instance, control: Search) -> Outcome:
     gpu, replicas = zip(*(where[one.name] for one in instance.workloads), strict=True)
     units = [round(one.sm_share / system.data[0].hardware.unit_share) for one in replicas]
     given = Provisioning(np.array([gpu]), np.array([units]))
-    batch, found = decide_batches(system, given, system.rates_rps[None], np.zeros((1, system.workloads)))
+    nothing = np.zeros((1, system.workloads))
+    batch, _ = decide_batches(system, given, system.rates_rps[None], nothing)
+    found = keeping(System(instance, judged=Judged.BY_DATA), given, batch, system.rates_rps[None], nothing)
     plan = plan_of(system, NAME, given.gpu[0], given.units[0], batch[0])
     if found.all():
         return Outcome("feasible", "completed", plan)

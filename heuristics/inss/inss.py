@@ -2,9 +2,9 @@
 
 Followed: the decision of Algorithm 2, line 6, with the most likely action, and line 7 (Algorithm 1). Training is
 ``provision train``; what it takes over from the paper and what had to be guessed stands in ``provision.training``. The
-execution latencies of section 4.1 are those of the instance's performance data, of kind igniter, which has the same
-effects of neighbours and one more, the clock that falls with power; InSS publishes its program, but not its
-coefficients.
+execution latencies are InSS's own (section 4.1, `provision.heuristics.inss.system`), with coefficients from the
+instance's performance data, of kind igniter; InSS publishes its program, but not its coefficients. A plan that does not
+hold by the data, where the clock falls with power, is ``unknown`` and says so.
 
 Here the actor decides for every instance, in which nothing stands yet and nothing waits; ``workflow`` follows rates
 that change. The shipped policy is for the instance ``inss`` at any rates.
@@ -19,7 +19,7 @@ import numpy as np
 
 from provision.heuristics.inss.batches import decide_batches, keeping
 from provision.heuristics.inss.policy import provisioning, read_policy
-from provision.heuristics.inss.system import System
+from provision.heuristics.inss.system import Judged, System
 from provision.models.base.errors import UnsupportedError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
@@ -56,9 +56,8 @@ def _decided(system: System, name: str, control: Search) -> Outcome:
     build_seconds = control.elapsed_s
     rates_rps, nothing = system.rates_rps[None], np.zeros((1, system.workloads))
     given = provisioning(system, policy.act(system, rates_rps, nothing))
-    batch, found = decide_batches(system, given, rates_rps, nothing)
-    if not system.interference:
-        found &= keeping(System(instance), given, batch, rates_rps, nothing)
+    batch, _ = decide_batches(system, given, rates_rps, nothing)
+    found = keeping(System(instance, judged=Judged.BY_DATA), given, batch, rates_rps, nothing)
     plan = plan_of(system, name, given.gpu[0], given.units[0], batch[0])
     status: Status = "feasible" if found.all() else "unknown"
     lacking = f"no batch meets the SLO and the rate of {missed(instance, found[0])}; train it for longer"

@@ -2,10 +2,22 @@
 
 Many such systems are judged side by side, each with its own placement: arrays are (systems, workloads). A workload
 has one replica, on one GPU, with a number of *units* of the GPU's SMs, U_k of which make a whole GPU.
+
+Latencies and throughputs are those of section 4.1, with the coefficients of data of kind igniter where the two papers
+have the same effect: transfers, scheduling delays, slowdown by the neighbours' L2 utilisation. InSS's own are
+
+- throughput: batch over its whole latency, upload included (iGniter takes the upload to overlap with what runs);
+- L2 utilisation: linear in the share of the SMs, fitted by least squares to LEAST_SQUARES of the data's own, which
+  depend on the batch too;
+- no clock that falls with power;
+- running times alone: those that are given, as from locally weighted regression, else those of the data (eq. 11).
+
+``Judged.BY_DATA`` takes all of it from the data instead, as the verifier does.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,10 +28,24 @@ from provision.models.performance.igniter import Terms, igniter_data, in_company
 from provision.models.problem.instance import THROUGHPUT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike
 
     from provision.models.base.arrays import Bools, Floats, Ints
+    from provision.models.performance.igniter import IgniterProfiles
     from provision.models.problem.instance import Instance
+
+
+LEAST_SQUARES = (1, 8, 16, 32), (0.25, 0.5, 0.75, 1.0)
+"""Batches and shares whose L2 utilisations the line is fitted to: 16 configurations, as many as the paper measures."""
+
+
+class Judged(Enum):
+    """Whose equations say what replicas do to each other."""
+
+    BY_INSS = "inss"
+    BY_DATA = "data"
 
 
 class Provisioning(NamedTuple):
@@ -42,6 +68,11 @@ class System:
         With fleet entries of fixed counts and one file of performance data, of kind igniter, for each.
     interference
         Whether replicas slow each other down; without it everyone is as alone (InSS-ni).
+    judged
+        Whose equations count.
+    running_ms
+        Running times alone by model, (batches, units) from batch 1 and one unit on; None for those of the data. For
+        GPUs of one type.
 
     Attributes
     ----------
@@ -58,10 +89,14 @@ class System:
         When its objective is not throughput, it has no GPU, or its GPUs fewer units than there are workloads.
     """
 
-    def __init__(self, instance: Instance, interference: bool = True) -> None:
+    def __init__(
+        self, instance: Instance, interference: bool = True, judged: Judged = Judged.BY_INSS,
+        running_ms: Mapping[str, Floats] | None = None,
+    ) -> None:
         if instance.objective != THROUGHPUT:
             raise UnsupportedError(f"inss plans for {THROUGHPUT}, not for {instance.objective}; use --method auto")
-        self.instance, self.interference = instance, interference
+        self.instance, self.interference, self.judged = instance, interference, judged
+        self.running_ms = running_ms or {}
         entries, known = instance.fleet, igniter_data(instance.performance)
         self.data = [known[entry.gpu] for entry in entries]
         self.kind = np.repeat(np.arange(len(entries)), [entry.count or 0 for entry in entries])
@@ -92,9 +127,23 @@ class System:
             table = np.zeros((len(Terms._fields), self.workloads, self.max_batch + 1, self.gpu_units.max() + 1))
             for at, one in enumerate(self.instance.workloads):
                 shares = data.hardware.unit_share * np.arange(1.0, units + 1)
-                table[:, at, 1:, 1 : units + 1] = solo_terms(data, one.model, batches, shares)
+                terms = solo_terms(data, one.model, batches, shares)
+                if self.judged is Judged.BY_INSS:
+                    active_ms = self.running_ms.get(one.model, terms.active_ms)
+                    cache = np.broadcast_to(_linear_cache(data, one.model, shares), terms.cache.shape)
+                    terms = terms._replace(active_ms=active_ms, power_w=np.zeros_like(terms.power_w), cache=cache)
+                table[:, at, 1:, 1 : units + 1] = terms
             tables.append(table)
         return tables
+
+    def _throughput(self, batch: ArrayLike, found: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+        """Latencies, and throughputs as they are judged, of batches; 0 where nothing runs."""
+        latency_ms, throughput_rps = found
+        if self.judged is Judged.BY_DATA:
+            return found
+        runs = np.isfinite(latency_ms) & (throughput_rps > 0)
+        whole = np.divide(1000.0 * np.asarray(batch), latency_ms, out=np.zeros_like(latency_ms), where=runs)
+        return latency_ms, whole
 
     def beside(self, members: Bools, units: Ints, batch: Ints, kind: Ints) -> tuple[Floats, Floats]:
         """Batch latencies (ms) and throughputs (requests/s) of those who share a GPU.
@@ -114,9 +163,9 @@ class System:
         terms = self._terms[which][:, np.arange(self.workloads), np.where(members, batch, 0), units]
         hardware = self.data[which].hardware
         if self.interference:
-            return together(hardware, Terms(*terms))
+            return self._throughput(Terms(*terms).batch, together(hardware, Terms(*terms)))
         latency_ms, throughput_rps = together(hardware, Terms(*terms[..., None]))
-        return latency_ms[..., 0], throughput_rps[..., 0]
+        return self._throughput(Terms(*terms).batch, (latency_ms[..., 0], throughput_rps[..., 0]))
 
     def at_every_batch(
         self, workload: int, members: Bools, units: Ints, batch: Ints, kind: Ints
@@ -141,7 +190,8 @@ class System:
         for data, table in zip(self.data, self._terms, strict=True):
             own = Terms(*table[:, workload, 1:].take(units[:, workload], axis=-1))
             cache, power_w = (column[beside].sum(-1) for column in (Terms(*table).cache, Terms(*table).power_w))
-            found.append(in_company(data.hardware, own, count, cache, power_w + own.power_w))
+            company = in_company(data.hardware, own, count, cache, power_w + own.power_w)
+            found.append(self._throughput(own.batch, company))
         return _of_kinds(kind, found)
 
     def alone_rps(self) -> Floats:
@@ -156,6 +206,14 @@ class System:
         latency_ms, throughput_rps = self.beside(on, given.units[:, None, :], batch[:, None, :], kind)
         own = np.arange(len(given.gpu))[:, None], given.gpu, np.arange(self.workloads)
         return latency_ms[own], throughput_rps[own]
+
+
+def _linear_cache(data: IgniterProfiles, model: str, shares: Floats) -> Floats:
+    """L2 utilisation at shares, by the line through LEAST_SQUARES of what the data says of a model; never below 0."""
+    batches, measured = (np.array(one, float) for one in LEAST_SQUARES)
+    batches = batches[batches <= data.max_batch]
+    known = solo_terms(data, model, batches[:, None], measured).cache
+    return np.maximum(np.polyval(np.polyfit(np.tile(measured, len(batches)), known.ravel(), 1), shares), 0.0)
 
 
 def _of_kinds(kind: Ints, found: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
