@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from provision.formulations.assignment import interference, network
 from provision.formulations.assignment.dealt import Held, plan_of
-from provision.formulations.assignment.gpus import Candidates, Program
+from provision.formulations.assignment.gpus import Candidates
 from provision.formulations.assignment.patterns import SlicePattern, Worth, alone, most_slices, slice_types_of
-from provision.formulations.assignment.slices import PatternRows
 from provision.formulations.bounds.replica_set_bound import replica_set_bound
 from provision.formulations.search.feasibility import fastest_ms, runs_nowhere
 from provision.formulations.search.partitions import partitions_of
@@ -140,10 +139,6 @@ class PatternCandidates(Candidates):
         enough_ms = math.ceil(least_ms / self.instance.policy.part_of_slo * 1000) / 1000
         return (f"workload {one.name}: no slice meets slo_ms {one.slo_ms:g}; the fastest takes {least_ms:.4g} ms: "
                 f"slo_ms {enough_ms:g} or more would work")
-
-    def rows(self, copies: NDArray[np.int64], program: Program, name: str) -> PatternRows:
-        """The model over these GPUs, in a program."""
-        return PatternRows(self, copies, program, name)
 
     def plan(self, copies: Iterable[int], held: list[Held], name: str) -> Plan | None:
         """The plan of chosen patterns; see ``dealt.plan_of``."""

@@ -145,7 +145,9 @@ class _Search:
     def rows(self, safe: bool) -> SharingRows | PatternRows:
         """The model, begun at the plan that is given."""
         copies = self.candidates.copies(self.control.start)
-        rows = self.candidates.rows(copies, self.program(self.control, safe), self.name)
+        candidates, program = self.candidates, self.program(self.control, safe)
+        rows = (SharingRows(candidates, copies, program, self.name) if isinstance(candidates, PointCandidates)
+                else PatternRows(candidates, copies, program, self.name))
         if self.control.start:
             rows.hint(self.control.start)
         return rows

@@ -9,8 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from provision.formulations.assignment.gpus import Candidates, Program, rounded_up
-from provision.formulations.assignment.sharing import SharingRows
+from provision.formulations.assignment.gpus import Candidates, rounded_up
 from provision.formulations.search.feasibility import unservable
 from provision.formulations.search.segments import best_segments
 from provision.models.base.arrays import Floats, Ints
@@ -121,7 +120,7 @@ def _undominated(costs: Floats) -> Ints:
 
 
 class PointCandidates(Candidates):
-    """Operating points of workloads that share whole GPUs: ``points[w][e]``; ``loose``: see ContentCandidates."""
+    """Operating points of workloads that share whole GPUs: ``points[w][e]``; ``loose``: see PatternCandidates."""
 
     loose = False
 
@@ -131,10 +130,6 @@ class PointCandidates(Candidates):
         self.own = np.array([[1.0 if len(points) else np.inf for points in row] for row in self.points])
         self.most_own = np.where(np.isfinite(self.own), self.own, 0)
         self.data = igniter_data(instance.performance)
-
-    def rows(self, copies: Ints, program: Program, name: str) -> SharingRows:
-        """The model over these GPUs, in a program."""
-        return SharingRows(self, copies, program, name)
 
     def hopeless(self) -> tuple[Status | None, str]:
         """Status and reason when some workload has no candidate; without a status otherwise."""

@@ -3,19 +3,13 @@
 ``points.Points`` holds the coefficients.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from provision.formulations.assignment.gpus import Level, LinearTerms, Program, Rows, Value, Variable
+from provision.formulations.assignment.points import PointCandidates
 from provision.models.base.arrays import Ints
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
-
-if TYPE_CHECKING:
-    from provision.formulations.assignment.points import PointCandidates
 
 
 class SharingRows(Rows):

@@ -1,23 +1,17 @@
 """The rows of slices and their patterns: placements, how often each pattern stands, rates, replicas, shares per GPU."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.formulations.assignment.candidates import PatternCandidates
+from provision.formulations.assignment.dealt import Held
 from provision.formulations.assignment.gpus import Level, LinearTerms, Program, Rows, Value, Variable
 from provision.models.base.arrays import Ints
 from provision.models.base.tolerances import RELAXED, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan
-
-if TYPE_CHECKING:
-    from provision.formulations.assignment.candidates import PatternCandidates
-    from provision.formulations.assignment.dealt import Held
-
 
 
 class PatternRows(Rows):

@@ -12,6 +12,7 @@ import numpy as np
 
 from provision.formulations.replanning.model import Model, Weights
 from provision.formulations.replanning.options import options_of
+from provision.formulations.replanning.program import Program
 from provision.formulations.replanning.running import running
 from provision.formulations.search.feasibility import unservable
 from provision.formulations.search.segments import best_segments
@@ -83,11 +84,11 @@ def replan_counts(
         return Replanned(f"infeasible: {why}", 0.0, None)
     if model.many:
         return Replanned("unknown", 0.0, None)
-    bounded = model.solve(until.left_s / 2, gap, bounds=True) if model.loose else None
-    found = model.solve(until.left_s, gap)
+    bounded = Program(model, bounds=True).solve(until.left_s / 2, gap) if model.loose else None
+    found = Program(model).solve(until.left_s, gap)
     new = model.plan(found.choice, holds)
     if found.choice is not None and new is None:
-        found = model.solve(until.left_s, gap, share=1 + RELAXED)._replace(bound=found.bound)
+        found = Program(model, share=1 + RELAXED).solve(until.left_s, gap)._replace(bound=found.bound)
         new = model.plan(found.choice, holds)
         found = found._replace(status="unknown" if new is None else "feasible")
     if bounded is None:

@@ -10,7 +10,6 @@ from provision.formulations.assignment.patterns import Worth
 from provision.formulations.bounds.replica_set_bound import replica_set_bound
 from provision.formulations.replanning.options import Options
 from provision.formulations.replanning.placed import Choice, placed
-from provision.formulations.replanning.program import GIVEN_BACK, Program, Solved
 from provision.formulations.replanning.running import Going, RunningPlan, Turn
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import Segments, cap_rps
@@ -23,6 +22,8 @@ ALL = 0
 """The pool of all GPUs."""
 MOST_POOLS = 20
 """Most new GPUs, where every GPU is a pool of its own."""
+GIVEN_BACK = Turn((), ())
+"""The turn of a GPU of which nothing stays."""
 
 RunningLayout = tuple[int, int, tuple[Going, ...], tuple[Turn, ...]]
 """Running GPUs alike in pool and fleet entry, what their slices do, and the turns that they can take."""
@@ -91,13 +92,6 @@ class Model:
         count = sum(np.inf if one.count is None else one.count for one in tiers)
         least = min(map(objective_of(self.instance).weight, tiers))
         return count if least == 0 else min(count, known * (1 + TOLERANCE) // least)
-
-    def solve(self, limit_s: float, gap: float, share: float = 1.0, bounds: bool = False) -> Solved:
-        """The best choices within the time; replicas carry ``share`` of the planned rates.
-
-        For ``bounds`` slices may also hold patterns that are not listed, as far as these are bounded.
-        """
-        return Program(self, share, bounds).solve(limit_s, gap)
 
     def plan(self, choice: Choice | None, holds: Callable[[Plan], bool]) -> Plan | None:
         """The plan of a choice; None where it does not hold."""

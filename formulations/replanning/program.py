@@ -7,25 +7,19 @@ the turns of a layout add up to its GPUs, slices that go on are kept, patterns f
 suffices. It is written in PuLP and solved by SciPy's HiGHS.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pulp
 
 from provision.formulations.assignment.patterns import SlicePattern
 from provision.formulations.linear.dual_bound import highs, safe_bound
+from provision.formulations.replanning.model import GIVEN_BACK, Model, RunningLayout
 from provision.formulations.replanning.placed import Choice
 from provision.formulations.replanning.running import Going, Turn
 from provision.models.problem.objective import objective_of
-
-if TYPE_CHECKING:
-    from provision.formulations.replanning.model import Model, RunningLayout
-
-GIVEN_BACK = Turn((), ())
 
 LinearTerms = list[pulp.LpAffineExpression]
 
@@ -61,7 +55,7 @@ class Program:
         Whether slices may also hold patterns that are not listed, as far as these are bounded.
     """
 
-    def __init__(self, model: Model, share: float, bounds: bool) -> None:
+    def __init__(self, model: Model, share: float = 1.0, bounds: bool = False) -> None:
         self.model, self.instance, self.options = model, model.instance, model.options
         self.problem = pulp.LpProblem("replan", pulp.LpMinimize)
         self.z = {(number, at): self._count(f"z_{number}_{at}")

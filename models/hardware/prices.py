@@ -11,8 +11,7 @@ import yaml
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Positive, Record, Text
 from provision.models.base.spelling import did_you_mean
-from provision.models.hardware.gpu import gpu_type
-from provision.models.hardware.node import split
+from provision.models.hardware.gpu import gpu_type, split
 
 Tier = Literal["on_demand", "reserved", "spot"]
 ON_DEMAND: Tier = "on_demand"

@@ -27,12 +27,8 @@ ABOVE = {
 SEARCH_MODEL = ("provision.formulations.search", "provision.formulations.pricing", "provision.formulations.linear")
 """All that heuristics import of the formulations."""
 FILE_CIRCLES = [
-    {"provision.models.hardware." + name for name in ("gpu", "node")},
-    {"provision.formulations.assignment." + name for name in ("points", "sharing")},
-    {"provision.formulations.assignment." + name for name in ("candidates", "slices")},
     {"provision.formulations.pricing.mps." + name for name in ("choices", "kernels", "tables")},
     {"provision.formulations.pricing.mps." + name for name in ("nodes", "options")},
-    {"provision.formulations.replanning." + name for name in ("model", "program")},
 ]
 """Files that import each other, still to be cut; none may be added."""
 

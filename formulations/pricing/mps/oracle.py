@@ -60,7 +60,7 @@ class InterferenceOracle:
         return [(int(one),) for one in self.able]
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
-        """Patterns worth more than a floor; see ``ContentOracle.price``."""
+        """Patterns worth more than a floor; see ``PatternOracle.price``."""
         with ThreadPoolExecutor(THREADS) as pool:
             parts = list(pool.map(lambda part: self._priced(values, floor, effort, part), range(THREADS)))
         most = max(part.most for part in parts)

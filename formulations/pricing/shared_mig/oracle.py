@@ -60,7 +60,7 @@ class NetworkOracle:
         return [(int(one),) for one in np.flatnonzero(self.runner.alone)]
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
-        """Patterns worth more than a floor; see ``ContentOracle.price``."""
+        """Patterns worth more than a floor; see ``PatternOracle.price``."""
         step = min(effort, len(UNITS) - 1)
         sure = np.where(self.runner.alone, values, 0)
         found = self._patterns(self.planned[step], sure, floor)

@@ -83,7 +83,7 @@ class TurnsOracle:
         return [pattern for pattern, parts in self.known.items() if len(pattern) == 1 and parts]
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
-        """Patterns worth more than a floor; see ``ContentOracle.price``."""
+        """Patterns worth more than a floor; see ``PatternOracle.price``."""
         step = min(effort, len(GRIDS) - 1)
         found = self._patterns(self.planned[step], values, self.copies, floor)
         worth = max((int(values[list(pattern)].sum()) for pattern in found), default=0)

@@ -9,7 +9,7 @@ from provision.instances.importers.importer import Imported, Importer
 from provision.instances.importers.tokens.server import add_server, server_of
 from provision.models.base.errors import InputError
 from provision.models.base.options import listed
-from provision.models.hardware.node import SIZES, UNIT, split
+from provision.models.hardware.gpu import SIZES, UNIT, split
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

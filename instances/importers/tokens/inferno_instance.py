@@ -17,8 +17,7 @@ from provision.instances.files.files import refused
 from provision.instances.importers.importer import Imported, Importer
 from provision.instances.importers.tokens.inferno import Accelerator, Inferno, ModelProfile, Server, read_inferno
 from provision.models.base.errors import InputError
-from provision.models.hardware.gpu import WHOLE, gpu_type
-from provision.models.hardware.node import SIZES, UNIT
+from provision.models.hardware.gpu import SIZES, UNIT, WHOLE, gpu_type
 from provision.models.problem.instance import Instance
 
 if TYPE_CHECKING:
