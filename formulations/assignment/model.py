@@ -18,12 +18,13 @@ from provision.formulations.assignment.patterns import slice_types_of
 from provision.formulations.assignment.points import PointCandidates
 from provision.formulations.assignment.sharing import SharingRows
 from provision.formulations.assignment.slices import PatternRows
+from provision.models.base.clock import Deadline
 from provision.models.base.errors import UnsupportedError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Deadline, Incumbent, Outcome, Search, Termination
+from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
 MOST_WORKLOADS = 40
 """Largest instances; see also ``gpus.MOST_GPUS`` and ``interference.MOST_POINT_SETS``."""

@@ -25,11 +25,12 @@ from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import Segments, best_segments, cap_rps
 from provision.models.base.arrays import Bools, Ints
+from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Deadline, Incumbent, Outcome, Search
+from provision.models.problem.search import Incumbent, Outcome, Search
 
 EXPLAIN_SECONDS = 10.0
 """Most time to find out what a fleet that is too small could carry."""

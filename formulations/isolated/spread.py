@@ -15,9 +15,9 @@ from provision.formulations.pricing.alone.assemble import Layout
 from provision.formulations.search.partitions import Partitions
 from provision.formulations.search.segments import Segments, cap_rps
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.clock import Deadline
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Deadline
 
 UNITS = 10**12
 """Whole-number units that a workload's rate is divided into."""

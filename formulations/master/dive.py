@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.role_columns import MasterDuals, RoleColumns
 from provision.formulations.master.schedule import SCHEDULE
+from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import SOLVER
-from provision.models.problem.search import Deadline
 
 
 class Dive(NamedTuple):

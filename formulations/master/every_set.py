@@ -14,8 +14,8 @@ from provision.formulations.master.rate_plans import Column
 from provision.formulations.master.restricted import Known
 from provision.formulations.pricing.capacities import LOOSE, Member, Sets
 from provision.formulations.pricing.oracle import Running
+from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import SOLVER, TOLERANCE
-from provision.models.problem.search import Deadline
 
 UNKNOWN = Running(0, 1, 1, 1.0)
 """Stands for how a replica runs while that does not matter."""

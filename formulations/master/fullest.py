@@ -23,9 +23,9 @@ from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.capacities import LOOSE, Capacities, Member, Members, Worth, running_alone
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.search.problem import ENDLESS, Problem
+from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import MISSING, SETTLED
 from provision.models.plans.plan import Plan
-from provision.models.problem.search import Deadline
 
 Floats = NDArray[np.float64]
 MISSED = 100.0

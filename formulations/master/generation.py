@@ -23,8 +23,8 @@ from provision.formulations.master.role_columns import MasterDuals, RoleColumns
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Group, Problem
+from provision.models.base.clock import Deadline, Stopwatch
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.problem.search import Deadline, Stopwatch
 
 
 class Generation:

@@ -27,10 +27,11 @@ from provision.formulations.search.aggregation import rounded
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
+from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import DUST, SOLVER
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.problem.search import Deadline, Outcome, Progress, Search, Termination
+from provision.models.problem.search import Outcome, Progress, Search, Termination
 
 Step = Callable[[Instance, Search], Outcome]
 NAME = "master"

@@ -18,8 +18,9 @@ from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.models.base.arrays import Floats
+from provision.models.base.clock import Deadline
 from provision.models.problem.instance import Instance
-from provision.models.problem.search import Deadline, Outcome, Progress, Search, Termination
+from provision.models.problem.search import Outcome, Progress, Search, Termination
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
 TOO_SMALL = "the workloads do not fit on so few GPUs; objective min_gpus tells how many they take"

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from provision.formulations.pricing.oracle import PatternOracle, Running
 from provision.formulations.pricing.register import oracles_of, way_of
 from provision.formulations.search.problem import Problem
+from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import FORGIVEN
-from provision.models.problem.search import Deadline
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

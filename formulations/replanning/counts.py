@@ -16,10 +16,10 @@ from provision.formulations.replanning.program import Program
 from provision.formulations.replanning.running import running
 from provision.formulations.search.feasibility import unservable
 from provision.formulations.search.segments import best_segments
+from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import RELAXED
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.search import Deadline
 
 ALLOWED = ("batches", "replicas", "slices")
 """What may change: only batch sizes and rates; also replicas, new slices and new GPUs; or everything."""

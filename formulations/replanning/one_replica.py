@@ -15,10 +15,10 @@ from provision.formulations.pricing.mps.choices import choices_of, with_units
 from provision.formulations.pricing.mps.sets import InterferingSets
 from provision.formulations.replanning.running import Going, Key
 from provision.formulations.search.segments import SliceType
+from provision.models.base.clock import Deadline
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.sm_shares import units_of
 from provision.models.problem.instance import Instance
-from provision.models.problem.search import Deadline
 
 
 def one_replica_each(instance: Instance, slice_type: SliceType, data: IgniterProfiles, here: Sequence[Going],

@@ -16,6 +16,7 @@ from provision.formulations.replanning.one_replica import one_replica_each
 from provision.formulations.replanning.running import SPELLED_OUT, Going, Key, RunningPlan
 from provision.formulations.replanning.turning import turning
 from provision.formulations.search.segments import Segments, SliceType, best_point
+from provision.models.base.clock import Deadline
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE
@@ -24,7 +25,6 @@ from provision.models.performance.gpulets import Gpulets
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.operating_points import PerformanceData
 from provision.models.problem.instance import Instance
-from provision.models.problem.search import Deadline
 
 MOST_SPLIT_SETS = 20_000
 """Most sets of operating points with one number of replicas, where rates may be split under interference."""

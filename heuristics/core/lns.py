@@ -22,11 +22,12 @@ from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import greedy
 from provision.heuristics.core.shared_walk import SharedWalk
 from provision.heuristics.core.slice_walk import SCHEDULE, SliceWalk
+from provision.models.base.clock import Stopwatch
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search, Stopwatch, Termination
+from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
 NAME = "lns"
 CHUNK_S = 0.1

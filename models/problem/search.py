@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from time import perf_counter
 from typing import Any, Literal, TypeVar
 
+from provision.models.base.clock import Deadline, now_s
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
@@ -43,58 +43,13 @@ class Stopped(KeyboardInterrupt):
     """Raised when ``report`` raised an exception, which is the cause: the search ends with its best plan."""
 
 
-class Deadline:
-    """A moment at which work must end.
-
-    Parameters
-    ----------
-    seconds
-        Seconds from now until that moment; ``at`` is the moment by ``time.perf_counter()``.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.at = perf_counter() + seconds
-
-    @property
-    def left_s(self) -> float:
-        """Seconds until the moment, at least 0."""
-        return max(0.0, self.at - perf_counter())
-
-    @property
-    def over(self) -> bool:
-        """Whether the moment has come."""
-        return perf_counter() >= self.at
-
-
-class Stopwatch:
-    """Counts the seconds since it was made.
-
-    Parameters
-    ----------
-    started
-        When to count from, by ``time.perf_counter()``; by default now.
-    """
-
-    def __init__(self, started: float | None = None) -> None:
-        self._started = perf_counter() if started is None else started
-
-    @property
-    def elapsed_s(self) -> float:
-        """The seconds counted so far."""
-        return perf_counter() - self._started
-
-    def skip(self, seconds: float) -> None:
-        """Leave a number of seconds out of the count."""
-        self._started += seconds
-
-
 @dataclass(frozen=True)
 class Search:
     """The settings of a search: its time limit, its seed and the parameters of the method.
 
     ``report`` is called with an Incumbent whenever the plan or the bound improves. ``start`` is a valid plan of the
     instance from which the search may begin, or None. ``bound`` is a bound on the objective that is already proven, or
-    None. ``started`` is the moment, by ``time.perf_counter()``, from which the time limit counts.
+    None. ``started`` is the moment, by ``time.now_s()``, from which the time limit counts.
     """
 
     time_limit_s: float = 60.0
@@ -103,17 +58,17 @@ class Search:
     report: Callable[[Incumbent], None] = lambda incumbent: None
     start: Plan | None = None
     bound: float | None = None
-    started: float = field(default_factory=perf_counter)
+    started: float = field(default_factory=now_s)
 
     @property
     def left_s(self) -> float:
         """Seconds until the time limit, at least 0."""
-        return max(0.0, self.started + self.time_limit_s - perf_counter())
+        return max(0.0, self.started + self.time_limit_s - now_s())
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the search began."""
-        return perf_counter() - self.started
+        return now_s() - self.started
 
     def until(self, share: float = 1.0) -> Deadline:
         """The Deadline at which the fraction ``share`` of the time left is over."""
@@ -121,7 +76,7 @@ class Search:
 
     def anew(self, **changes: Any) -> Search:
         """A copy with some fields replaced, whose time starts now."""
-        return replace(self, started=perf_counter(), **changes)
+        return replace(self, started=now_s(), **changes)
 
     def later(self, seconds: float) -> Search:
         """A copy whose time started ``seconds`` later, so that these do not count."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console, Group
@@ -13,6 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
 from provision.commands.common import PLAIN, Kernels
 from provision.draw.terminal import drawn
+from provision.models.base.clock import now_s
 from provision.models.plans.result import relative_gap
 from provision.models.problem.objective import objective_of
 from provision.verification.verify import verify
@@ -64,14 +64,14 @@ class _Screen:
     def report(self, news: Incumbent) -> None:
         """Draw a plan that is better; say what is left to prove."""
         self.say(f"{self.instance.name}: {doing(news)}")
-        due = perf_counter() - self.drawn_at >= EVERY_S
+        due = now_s() - self.drawn_at >= EVERY_S
         if news.plan is not None and due and objective_of(self.instance).better(news.objective, self.value):
             self._draw(news.plan)
 
     def _draw(self, plan: Plan) -> None:
         if sum(len(gpu.slices) for gpu in plan.gpus) > MOST_SLICES or not verify(self.instance, plan).ok:
             return
-        self.drawn_at, self.value = perf_counter(), objective_of(self.instance).value(plan)
+        self.drawn_at, self.value = now_s(), objective_of(self.instance).value(plan)
         picture = drawn(plan, self.instance, self.live.console.width)
         self.live.update(Group(picture, self.bar), refresh=True)
 

@@ -13,11 +13,11 @@ from provision.commands.common import add_json, counting, print_json
 from provision.instances.files.files import validate
 from provision.instances.read import read
 from provision.models.base import compiled
+from provision.models.base.clock import Stopwatch
 from provision.models.base.compiled import unwarmed
 from provision.models.base.errors import InputError
 from provision.models.fitting.tokens import TYPICAL
 from provision.models.problem.instance import Instance
-from provision.models.problem.search import Stopwatch
 from provision.models.problem.workload import Policy
 from provision.simulation.simulate import simulate
 from provision.solving.solve import solve

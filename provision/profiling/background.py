@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from provision.models.base.clock import Stopwatch
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 
@@ -49,8 +50,8 @@ def background(level: float, core: int, l3_mib: float | None) -> Iterator[Callab
     try:
         if not ready.wait(PATIENCE_S):
             raise InputError("profile-layers: the background load did not start; see what it printed")
-        before, since_s = copied.value, time.monotonic()
-        yield lambda: 2 * (copied.value - before) / (time.monotonic() - since_s) / 1e9
+        before, watch = copied.value, Stopwatch()
+        yield lambda: 2 * (copied.value - before) / watch.elapsed_s / 1e9
     finally:
         process.kill()
         process.join()

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from provision.formulations.replanning.counts import Replanned
+from provision.models.base.clock import Deadline
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.disturbance import disturbance
 from provision.models.plans.plan import Plan, PlannedGpu, Replica
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Deadline
 from provision.models.problem.workload import Workload
 from provision.sweeps.run import solved
 from provision.verification.verify import verify

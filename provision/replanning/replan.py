@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from provision.formulations.replanning.counts import ALLOWED, Replanned, replan_counts
 from provision.formulations.replanning.model import Weights
 from provision.heuristics.parvagpu.changes import reconfigured
+from provision.models.base.clock import Stopwatch
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
@@ -16,7 +17,6 @@ from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Stopwatch
 from provision.replanning.around import replan_around
 from provision.solving.size import check_size
 from provision.solving.solve import check_time_limit

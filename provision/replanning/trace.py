@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from provision.models.base.clock import Stopwatch
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.disturbance import disturbance, going_on
-from provision.models.problem.search import Stopwatch
 from provision.replanning.forecast import expected
 from provision.replanning.replan import replan
 from provision.sweeps.run import solved

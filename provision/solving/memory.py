@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from provision.models.base.clock import Deadline
 from provision.models.performance.memory import SharedMemoryData
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Deadline, Incumbent, Outcome, Search
+from provision.models.problem.search import Incumbent, Outcome, Search
 from provision.solving.staged import planned
 from provision.verification.verify import verify
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+from provision.models.base.clock import Stopwatch
 from provision.models.base.compiled import unwarmed
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
-from provision.models.problem.search import Stopwatch
 
 SHARED = {"interference", "other_sharing"}
 """Features of the instances whose kernels take long to compile."""

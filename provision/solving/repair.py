@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from provision.models.base.clock import Deadline
 from provision.models.plans.plan import Plan, Replica
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Deadline, Incumbent, Outcome, Search
+from provision.models.problem.search import Incumbent, Outcome, Search
 from provision.models.problem.stages import as_deployed
 from provision.models.problem.workload import FleetEntry
 from provision.solving.replayed import named, refuted, reports_of, tightened, unsure, widened

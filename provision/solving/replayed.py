@@ -17,12 +17,12 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from provision.models.base.arrays import Floats
+from provision.models.base.clock import Deadline, Stopwatch
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Replay, SloMet
 from provision.models.plans.simulation_report import TAIL_LEVELS, SimulatedWorkload, SimulationReport
 from provision.models.problem.instance import Instance
-from provision.models.problem.search import Deadline, Stopwatch
 from provision.models.problem.workload import Workload
 from provision.simulation.simulate import simulate
 from provision.simulation.tokens import further_limits

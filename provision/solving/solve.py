@@ -10,6 +10,7 @@ from os import PathLike
 from typing import Any
 
 from provision.instances.read import read
+from provision.models.base.clock import Deadline, Stopwatch
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
@@ -18,7 +19,7 @@ from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Deadline, Incumbent, Outcome, Search, Stopped, Stopwatch
+from provision.models.problem.search import Incumbent, Outcome, Search, Stopped
 from provision.solving.memory import states_memory, within_memory
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of

@@ -10,10 +10,10 @@ from provision.formulations.pricing.mps.laws import shares_of
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
+from provision.models.base.clock import Deadline
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.operating_points import PerformanceData
-from provision.models.problem.search import Deadline
 
 MOST_SETS = 20_000
 """No more sets than this are listed."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from provision.applier.cluster.api import label
+from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ def wait_until_none(missing: Callable[[], str | None], within_s: float) -> None:
     InputError
         With that sentence when something is still missing after ``within_s`` seconds.
     """
-    until = time.monotonic() + within_s
+    until = Deadline(within_s)
     while (what := missing()) is not None:
-        if time.monotonic() > until:
+        if until.over:
             raise InputError(f"{what} after {within_s:g} s; see kubectl describe")
         time.sleep(POLL_S)
 

@@ -19,6 +19,7 @@ import pynvml
 from provision.applier.driver.calls import DriverError
 from provision.applier.driver.holders import holders
 from provision.instances.files.files import reason
+from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def destroy_instance(driver: Driver, uuid: str, piece: SliceLayout, identity: in
 
 def _destroy(driver: Driver, function: str, handle: Any) -> None:
     """Destroy an instance; while the driver says that it is in use, try again for FREE_S, since no process is on it."""
-    until = time.monotonic() + FREE_S
+    until = Deadline(FREE_S)
     while True:
         try:
             driver.call(function, handle)
@@ -128,7 +129,7 @@ def _destroy(driver: Driver, function: str, handle: Any) -> None:
         except DriverError as error:
             if error.code != pynvml.NVML_ERROR_IN_USE:
                 raise
-            if time.monotonic() >= until:
+            if until.over:
                 raise InputError(f"{function}: {holders()}") from None
         time.sleep(POLL_S)
 
@@ -141,7 +142,7 @@ def _seen(driver: Driver, look: Callable[[], T], what: str) -> T:
     InputError
         When it returns nothing within SEEN_S, or the driver hangs.
     """
-    until = time.monotonic() + SEEN_S
+    until = Deadline(SEEN_S)
     while True:
         try:
             if (found := look()) not in ((), None):
@@ -151,7 +152,7 @@ def _seen(driver: Driver, look: Callable[[], T], what: str) -> T:
             if driver.call.hung:
                 raise
             why = str(error)
-        if time.monotonic() >= until:
+        if until.over:
             raise InputError(
                 f"{what}: NVML reports success, but {why}; look at dmesg for Xid lines, reset the GPU (nvidia-smi "
                 "--gpu-reset) and apply again"

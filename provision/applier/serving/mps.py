@@ -14,6 +14,7 @@ from pathlib import Path
 
 from provision.applier.serving.processes import processes, signalled
 from provision.instances.files.files import reason
+from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
 
 PROGRAM = "nvidia-cuda-mps-control"
@@ -54,9 +55,9 @@ class Daemon:
         for path in (self.pipe, self.log):
             path.mkdir(parents=True, exist_ok=True)
         self._run(["-d"], "", {"CUDA_MPS_LOG_DIRECTORY": str(self.log), "CUDA_VISIBLE_DEVICES": device}, LIMIT_S)
-        until = time.monotonic() + START_S
+        until = Deadline(START_S)
         while not self.runs():
-            if time.monotonic() > until:
+            if until.over:
                 raise InputError(f"{PROGRAM} -d: no daemon answers after {START_S:g} s; see {self.log}/control.log")
             time.sleep(0.02)
 
@@ -76,11 +77,11 @@ class Daemon:
 
     def _kill(self) -> None:
         """Kill the daemon and its servers."""
-        until = time.monotonic() + END_S
+        until = Deadline(END_S)
         while pids := self._processes():
             for pid in pids:
                 signalled(pid, signal.SIGKILL)
-            if time.monotonic() > until:
+            if until.over:
                 raise InputError(f"{PROGRAM}: process {pids[0]} at {self.pipe} hangs and cannot be killed; reboot")
             time.sleep(0.02)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, cast
 from provision.applier.serving.mps import inherited
 from provision.applier.serving.processes import processes, signalled
 from provision.instances.files.files import reason
+from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -88,10 +89,10 @@ def watch(started: Iterable[Popen[bytes]], log: Path) -> None:
     InputError
         When one of them ends; the message has the last line of their log.
     """
-    until = time.monotonic() + SETTLE_S
+    until = Deadline(SETTLE_S)
     for server in started:
         try:
-            code = server.wait(max(until - time.monotonic(), 0))
+            code = server.wait(until.left_s)
         except subprocess.TimeoutExpired:
             continue
         last = (log.read_text(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
@@ -118,9 +119,9 @@ def evict(pids: Collection[int]) -> None:
 
 
 def _wait(left: Callable[[], set[int]], what: str) -> None:
-    until = time.monotonic() + END_S
+    until = Deadline(END_S)
     while remaining := left():
-        if time.monotonic() > until:
+        if until.over:
             pids = ", ".join(map(str, sorted(remaining)))
             raise InputError(f"{what} {pids}: still there {END_S:g} s after SIGTERM; end it yourself and apply again")
         time.sleep(POLL_S)

@@ -3,12 +3,12 @@
 import asyncio
 import hmac
 import logging
-import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 
+from provision.models.base.clock import Stopwatch
 from provision.service.messages.problems import RefusedError, refused, response
 from provision.service.watch.logs import LOGGER
 from provision.service.watch.metrics import Metrics
@@ -52,7 +52,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 500
+        watch, status = Stopwatch(), 500
 
         async def sent(message: Message) -> None:
             nonlocal status
@@ -69,7 +69,7 @@ class Guard:
         except RefusedError as error:
             await response(error.problem)(scope, receive, sent)
         finally:
-            self._count(scope, status, time.perf_counter() - started)
+            self._count(scope, status, watch.elapsed_s)
 
     def _check(self, scope: Message) -> None:
         """Refuse other hosts (DNS rebinding), other sites' pages, wrong tokens and large bodies."""

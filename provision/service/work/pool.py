@@ -6,10 +6,10 @@ import queue
 import signal
 import tempfile
 import threading
-import time
 from multiprocessing import get_context, resource_tracker
 from typing import Any, NamedTuple, Protocol
 
+from provision.models.base.clock import Deadline
 from provision.service.work.worker import work
 
 TICK_S = 0.2
@@ -126,7 +126,7 @@ class _Slot(threading.Thread):
 
     def _listen(self, id: str) -> tuple[str, dict[str, Any]]:
         """Pass on messages until the last one; interrupt a job that takes too long, and kill one that does not heed."""
-        deadline, told = time.monotonic() + self.job_s, False
+        deadline, told = Deadline(self.job_s), False
         while True:
             if self.pipe.poll(TICK_S):
                 kind, content = self.pipe.recv()
@@ -135,12 +135,12 @@ class _Slot(threading.Thread):
                 if kind != "ready":
                     self.desk.tell(id, kind, content)
                 elif not told:  # the process had to start first, which takes nothing of the job's time
-                    deadline = time.monotonic() + self.job_s
-            late = self.stopping.is_set() or self._interrupted or time.monotonic() > deadline
+                    deadline = Deadline(self.job_s)
+            late = self.stopping.is_set() or self._interrupted or deadline.over
             if late and not told:
-                told, deadline = True, time.monotonic() + GRACE_S
+                told, deadline = True, Deadline(GRACE_S)
                 self.interrupt(id)
-            elif late and time.monotonic() > deadline:
+            elif late and deadline.over:
                 return "died", {}
 
     @property

@@ -9,13 +9,13 @@ import queue
 import resource
 import signal
 import threading
-import time
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any
 
 from provision import InputError, MethodError
+from provision.models.base.clock import Stopwatch
 from provision.service.watch.settings import MIB
 from provision.service.work.verbs import Given, keep, perform
 from provision.solving.methods import methods
@@ -85,7 +85,7 @@ class _Messages:
     """Sends messages from a thread of its own, which no signal interrupts halfway through one."""
 
     def __init__(self, pipe: Connection):
-        self.pipe, self.started = pipe, time.monotonic()
+        self.pipe, self.watch = pipe, Stopwatch()
         self.waiting: queue.SimpleQueue[tuple[str, dict[str, Any]] | None] = queue.SimpleQueue()
         self.closing = threading.Event()
         self.thread = threading.Thread(target=self._send, daemon=True)
@@ -93,7 +93,7 @@ class _Messages:
 
     def tell(self, kind: str, content: dict[str, Any]) -> None:
         """Send a message, with the seconds since the job began."""
-        self.waiting.put((kind, content | {"seconds": round(time.monotonic() - self.started, 3)}))
+        self.waiting.put((kind, content | {"seconds": round(self.watch.elapsed_s, 3)}))
 
     def close(self) -> None:
         """Wait until all is sent."""

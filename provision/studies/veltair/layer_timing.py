@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from provision.models.base.clock import Stopwatch
 from provision.models.base.errors import InputError
 from provision.models.cpu.layers import Layer
 from provision.models.cpu.times import LayerTime, Streaming
@@ -159,8 +160,8 @@ def _repeated(run: Callable[[], object], seconds: float, threads: int) -> list[f
     """Times of the repetitions that count."""
     clock = time.thread_time if threads == 1 else time.perf_counter
     took_s: list[float] = []
-    begin_s = time.monotonic()
-    while (passed_s := time.monotonic() - begin_s) < PATIENCE_S:
+    watch = Stopwatch()
+    while (passed_s := watch.elapsed_s) < PATIENCE_S:
         if passed_s > seconds and len(took_s) >= LEAST_REPETITIONS:
             break
         taken, start_s = _taken_away(), clock()

@@ -11,7 +11,7 @@ import provision
 from provision.formulations.master.breakpoints import BROKEN, Breakpoints
 from provision.formulations.master.generation import Generation
 from provision.formulations.search.problem import Problem
-from provision.models.problem.search import Deadline
+from provision.models.base.clock import Deadline
 
 
 def finer_problem(pieces=24):

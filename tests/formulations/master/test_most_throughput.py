@@ -14,9 +14,9 @@ from provision.formulations.master.throughput import Sought
 from provision.formulations.pricing.capacities import Member, Worth, capacities_of
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.search.problem import Problem
+from provision.models.base.clock import Deadline
 from provision.models.problem.objective import objective_of
 from provision.models.problem.prediction import predict_slice
-from provision.models.problem.search import Deadline
 
 
 def drawn(seed, share_slices=False):

@@ -4,7 +4,7 @@ import provision
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.refined import refined
 from provision.formulations.search.problem import Problem
-from provision.models.problem.search import Deadline
+from provision.models.base.clock import Deadline
 
 
 def test_finer_steps_prove_two_gpus():

@@ -21,10 +21,11 @@ from provision.formulations.pricing.mps.best_points import most_throughput
 from provision.formulations.pricing.mps.choices import choices_of
 from provision.formulations.pricing.mps.throughput_plans import throughput_problem
 from provision.formulations.search.problem import Problem
+from provision.models.base.clock import Deadline
 from provision.models.performance.operating_points import Member
 from provision.models.plans.plan import Plan
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Deadline, Outcome
+from provision.models.problem.search import Outcome
 
 SMALL = (("a30",), ("t4",), ("a30", "t4"), ("v100", "t4"))
 INSS = provision.read("inss")

@@ -41,7 +41,7 @@ def test_a_function_is_a_method():
 @pytest.mark.parametrize(("spent_s", "left_s"), [(0, 40), (10, 30), (100, 20)])
 def test_what_came_before_counts_and_half_of_the_limit_is_left(spent_s, left_s, monkeypatch):
     limits_s = []
-    monkeypatch.setattr(import_module("provision.models.problem.search"), "perf_counter", lambda: 1000.0)
+    monkeypatch.setattr(import_module("provision.models.base.clock"), "perf_counter", lambda: 1000.0)
 
     def mine(instance, search):
         limits_s.append(search.time_limit_s)

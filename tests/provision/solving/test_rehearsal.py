@@ -27,7 +27,7 @@ def test_a_search_has_all_its_time_however_long_compiling_takes(monkeypatch):
         limits_s.append(search.time_limit_s)
         return Outcome("unknown", "completed")
 
-    monkeypatch.setattr("provision.models.problem.search.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("provision.models.base.clock.perf_counter", lambda: clock[0])
     monkeypatch.setattr(rehearsal, "_rehearsed", set())
     provision.solve("igniter-testbed-12", replace(methods()["master"], run=slow), time_limit_s=3.0)
     assert len(limits_s) == 2 and limits_s[1] == 3

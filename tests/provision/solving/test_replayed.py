@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import provision
-from provision.models.problem.search import Deadline, Search
+from provision.models.base.clock import Deadline
+from provision.models.problem.search import Search
 from provision.solving import solve as solving
 from provision.solving.repair import Repair
 from provision.solving.replayed import (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
 
 import numpy as np
 from scipy import special
+
+from provision.models.base.clock import Stopwatch
 
 CONFIDENCE = 0.999
 """A verdict on a workload is given when it is as sure as this, by Student's t over independent replays."""
@@ -54,12 +55,12 @@ def judged(replay: Callable[[int, int], Counts], allowed: list[float], requests:
     budget_s
         Seconds after which no further round begins.
     """
-    started, seed, replays = perf_counter(), 0, FEWEST_REPLAYS
+    watch, seed, replays = Stopwatch(), 0, FEWEST_REPLAYS
     while True:
         rows = [replay(seed + one, requests) for one in range(replays)]
         seed += replays
         found = [_late([row[at] for row in rows], one) for at, one in enumerate(allowed)]
-        spent = perf_counter() - started
+        spent = watch.elapsed_s
         if all(one.verdict != "not decided" for one in found) or spent * 4 > budget_s:
             return found
         if requests * 4 <= MOST_REQUESTS:
