@@ -13,11 +13,11 @@ or carry less than its rate.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.parvagpu.parvagpu import demand_matching, optimize, relocated
+from provision.heuristics.parvagpu.standing import Standing, StandingGpu
 from provision.models.base.errors import UnsupportedError
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 
@@ -25,70 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.formulations.search.segments import Segments
-    from provision.models.hardware.geometry import Geometry, State
     from provision.models.problem.instance import Instance
 
 NAME = "parvagpu"
 FULL = 1 - 1e-9
 """The part of a rate that segments must carry."""
-
-Segment = tuple[int, int]
-"""Slice type and workload, by index."""
-
-
-@dataclass
-class StandingGpu:
-    """A GPU with the segments on it, by the start of their slices."""
-
-    at: dict[int, Segment] = field(default_factory=dict)
-
-    @property
-    def segments(self) -> list[Segment]:
-        """What stands on it, in the order of starts."""
-        return [self.at[start] for start in sorted(self.at)]
-
-
-class Standing:
-    """GPUs whose segments keep their starts; a segment goes to the fullest that has room for it."""
-
-    def __init__(self, segments: Segments, geometry: Geometry, gpus: list[StandingGpu]) -> None:
-        self.slice_types, self.geometry, self.gpus = segments.slice_types, geometry, gpus
-
-    def place(self, slice_type: int, workload: int) -> None:
-        """Put a segment on the fullest GPU that takes it, the first of equals, else on a new one."""
-        for gpu in sorted(self.gpus, key=self._left):
-            start = self._start(gpu, slice_type)
-            if start is not None:
-                break
-        else:
-            gpu = StandingGpu()
-            self.gpus.append(gpu)
-            start = self._start(gpu, slice_type)
-        assert start is not None, "an empty GPU takes any segment"
-        gpu.at[start] = slice_type, workload
-
-    def remove(self, gpu: StandingGpu, segment: Segment) -> None:
-        """Take a segment off a GPU, which stays open for others."""
-        del gpu.at[next(start for start, one in gpu.at.items() if one == segment)]
-
-    def _left(self, gpu: StandingGpu) -> int:
-        return -sum(self.slice_types[slice_type].compute for slice_type, _ in gpu.at.values())
-
-    def _start(self, gpu: StandingGpu, slice_type: int) -> int | None:
-        """Where a GPU takes a slice so that the most can come after it; None where it takes none."""
-        sizes = [self.slice_types[one].compute for one, _ in gpu.segments] + [self.slice_types[slice_type].compute]
-        if sizes.count(3) > 1:
-            return None
-        now: State = tuple(sorted((start, one) for start, (one, _) in gpu.at.items()))
-        after = [state for state in self.geometry.moves.successors(now) if self._added(now, state)[1] == slice_type]
-        if not after:
-            return None
-        return self._added(now, max(after, key=self.geometry.moves.out_degree))[0]
-
-    @staticmethod
-    def _added(now: State, after: State) -> tuple[int, int]:
-        [one] = set(after) - set(now)
-        return one
 
 
 def reconfigured(instance: Instance, before: Plan) -> Plan:

@@ -34,7 +34,7 @@ from provision.models.problem.search import Outcome
 if TYPE_CHECKING:
     from provision.formulations.pricing.alone.assemble import Layout
     from provision.formulations.search.segments import Segments
-    from provision.heuristics.parvagpu.changes import Standing
+    from provision.heuristics.parvagpu.standing import Standing
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Search
 
