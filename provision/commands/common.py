@@ -153,7 +153,7 @@ def progress(what: str) -> Iterator[Callable[[Incumbent], None]]:
 
 @contextmanager
 def telling(what: str) -> Iterator[Callable[[str], None]]:
-    """Show elapsed time and what is under way on a terminal; yields the function that is told of each step."""
+    """Show elapsed time and the current step on a terminal; yields the function to call with the name of each step."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda step: None
@@ -165,7 +165,8 @@ def telling(what: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show how many of ``total`` (None: unknown) are done on a terminal; yields the function that adds to them."""
+    """Show on a terminal how many of ``total`` (None: unknown) are done; yields the function that adds to that
+    number."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda number: None

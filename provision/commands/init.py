@@ -76,7 +76,7 @@ def _run(options: Namespace) -> int:
 
 
 def _asked(question: str, proposed: str) -> str:
-    """The answer to a question, the proposed one where there is none."""
+    """The answer to a question; the proposed one if the answer is empty."""
     print(f"{question} [{proposed}]: ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline().strip() if sys.stdin else ""
     return answer or proposed
@@ -91,7 +91,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _performance(gpus: list[str], tables: Tables | None) -> list[PerformanceFile]:
-    """The measurements of the folder, or else the shipped data of the GPU types.
+    """The measurements in the folder, or if there are none the shipped data of the GPU types.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def _performance(gpus: list[str], tables: Tables | None) -> list[PerformanceFile
 def _served(
     options: Namespace, data: list[PerformanceFile], tables: Tables | None, ask: Callable[[str, str], str]
 ) -> list[Served]:
-    """The workloads: models with the rates and SLOs that were told or proposed."""
+    """The workloads: models with the rates and SLOs that were answered or proposed."""
     of_model = {model: one for one in reversed(data) for model in one.models}
     peaks = dict(zip(tables.demand.workloads, tables.demand.rates_rps.max(axis=0).tolist(), strict=True)) if (
         tables and tables.demand) else {}

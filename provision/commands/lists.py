@@ -1,4 +1,4 @@
-"""``provision instances``, ``methods``, ``gpus`` and ``schema``: what there is."""
+"""``provision instances``, ``methods``, ``gpus`` and ``schema``: lists of what is available."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _schema(options: Namespace) -> int:
 
 
 def _print(options: Namespace, rows: Sequence[TableRow], columns: Sequence[str] | None = None) -> int:
-    """Rows as JSON with everything, or as a table of some columns."""
+    """Print rows, as JSON with all columns, or as a table with some of them."""
     if options.json:
         print_json(rows)
     else:

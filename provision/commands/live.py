@@ -1,4 +1,4 @@
-"""What a terminal shows while an instance is planned: the best plan so far, and below it what is done now."""
+"""What a terminal shows while an instance is planned: the best plan so far, and below it the current activity."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from provision.models.problem.search import Incumbent
 
 EVERY_S = 1.0
-"""A plan is drawn so often at most, since drawing takes time from the search."""
+"""Least seconds between two drawings of a plan, since drawing takes time from the search."""
 MOST_SLICES = 2000
-"""Larger plans are not drawn on the way."""
+"""Plans with more slices are not drawn while the search runs."""
 
 
 class Watch(NamedTuple):
-    """The functions to be told of incumbents, and in words of what is done."""
+    """Functions to call during a search: ``report`` with every incumbent, ``tell`` with the current activity in
+    words."""
 
     report: Callable[[Incumbent], None]
     tell: Callable[[str], None]
@@ -37,7 +38,7 @@ class Watch(NamedTuple):
 
 @contextmanager
 def planning(instance: Instance, method: str) -> Iterator[Watch]:
-    """Show on a terminal, until the work is done, the best verified plan so far and what is done now."""
+    """Show the best verified plan so far and the current activity on a terminal, until the block ends."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Watch(lambda incumbent: None, lambda text: None)
@@ -58,11 +59,11 @@ class _Screen:
 
     @property
     def watch(self) -> Watch:
-        """What tells this screen."""
+        """The functions that update this screen."""
         return Watch(self.report, lambda text: self.say(f"{self.instance.name}: {text}"))
 
     def report(self, news: Incumbent) -> None:
-        """Draw a plan that is better; say what is left to prove."""
+        """Draw the plan of an incumbent, and say what is left to prove."""
         self.say(f"{self.instance.name}: {doing(news)}")
         due = now_s() - self.drawn_at >= EVERY_S
         if news.plan is not None and due and objective_of(self.instance).better(news.objective, self.value):
@@ -77,7 +78,7 @@ class _Screen:
 
 
 def doing(news: Incumbent) -> str:
-    """What a search does when it knows so much."""
+    """The activity of a search with this incumbent, in words."""
     if news.objective is None:
         return "looking for a plan"
     gap = relative_gap(news.objective, news.bound)

@@ -1,4 +1,4 @@
-"""Reading instances and plans for verbs: on a terminal a line tells of a large file that it is being read."""
+"""Reads instances and plans for verbs; on a terminal a line says that a large file is being read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 LARGE_BYTES = 100_000
-"""Files from this size on take long enough to read that one wonders."""
+"""Size from which on reading a file takes noticeably long."""
 
 
 def read_instance(name_or_path: str) -> Instance:
@@ -38,7 +38,7 @@ def read_instance(name_or_path: str) -> Instance:
 
 
 class _PlanFiles(Action):
-    """One file, the plan, or two: the instance and the plan."""
+    """The argument that takes one file, the plan, or two: the instance and the plan."""
 
     def __call__(
         self, parser: ArgumentParser, namespace: Namespace, values: str | Sequence[str] | None,
@@ -54,7 +54,7 @@ class _PlanFiles(Action):
 
 
 def add_plan_files(parser: ArgumentParser, optional: bool = False) -> None:
-    """A plan with its instance before it, which may be left out where it ships: ``plan`` and ``instance``."""
+    """Declare a plan with its instance before it, which may be left out if it ships: sets ``plan`` and ``instance``."""
     parser.add_argument(
         "plan", nargs="*" if optional else "+", metavar="[INSTANCE] PLAN", action=_PlanFiles, default=None,
         help="the plan, after its instance; a plan of an instance that ships needs none",
@@ -63,7 +63,7 @@ def add_plan_files(parser: ArgumentParser, optional: bool = False) -> None:
 
 
 def given_plan(options: Namespace) -> tuple[Plan, Instance | None]:
-    """The plan of ``add_plan_files``, and its instance: the one given, or the one that ships and has not changed since.
+    """The plan and its instance: the instance given, else the shipped one if it has not changed since, else None.
 
     Raises
     ------

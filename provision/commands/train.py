@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from provision.training.train import Training
 
 EPISODES = 1500
-"""As many as the paper's training has (Table 1)."""
+"""Number of episodes in the paper's training (Table 1)."""
 MOST_EPISODES = 10**6
 BETWEEN_CHECKPOINTS = 5
-"""Rounds of episodes from one checkpoint to the next."""
+"""Number of rounds of episodes between two checkpoints."""
 LATEST = 16
-"""Episodes that the closing words are about."""
+"""Number of last episodes that are summarised at the end."""
 
 
 def add_train(parser: ArgumentParser) -> None:
@@ -62,7 +62,7 @@ def _run(options: Namespace) -> int:
 
 
 def _system(options: Namespace) -> System:
-    """The system to train for; complains about what cannot work before any work."""
+    """The system to train for; options that cannot work are refused before any work."""
     for package in ("torch", "gymnasium"):
         if find_spec(package) is None:
             raise InputError(f"train needs {package}, which is not installed; pip install 'provision[rl]'")
@@ -109,7 +109,7 @@ def _train(training: Training, options: Namespace) -> None:
 
 
 def _print(training: Training, options: Namespace) -> None:
-    """What the last episodes came to."""
+    """Print a summary of the last episodes."""
     reward, late, throughput_rps = training.history[-LATEST:].mean(axis=0).tolist()
     if options.json:
         print_json({

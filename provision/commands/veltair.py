@@ -70,7 +70,7 @@ def _run(options: Namespace) -> int:
 
 
 def _check(options: Namespace, figures: Mapping[str, Sequence[str]]) -> None:
-    """Complain before the work."""
+    """Refuse options that cannot work, before any work."""
     if options.queries < FEWEST_QUERIES:
         raise InputError(f"--queries {options.queries}: should be at least {FEWEST_QUERIES}, to tell 95 % of them")
     if options.bert_tokens < 1:

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 LANGUAGE_MODEL = "a language model"
-"""Of no shipped instance: one workload with coefficients that are usual on an H100."""
+"""Stands for an instance that does not ship: one language model with coefficients that are usual on an H100."""
 
 
 class Rehearsal(NamedTuple):
-    """A short solve that calls the kernels of a way of sharing, with its plan's replay where that is asked for.
+    """A short solve that calls the kernels of one way of sharing; with ``replay`` its plan is also replayed.
 
-    ``instance`` is a shipped one or ``LANGUAGE_MODEL``.
+    ``instance`` is the name of a shipped instance, or LANGUAGE_MODEL.
     """
 
     instance: str
@@ -51,9 +51,9 @@ REHEARSALS = (
     Rehearsal("gpulets-equal", replay=True),
     Rehearsal("igniter-motivation", latency_budget="queueing", replay=True),
 )
-"""In an order in which neighbours have few kernels in common, for they run at the same time."""
+"""All rehearsals. Neighbours run at the same time, so they are ordered to have few kernels in common."""
 SOLVE_S, REPLAY_S = 2.0, 1.0
-"""Seconds for a solve, compilation not counted where a search does not notice it, and of replayed arrivals."""
+"""Time limit of a solve in seconds, in which compilation may not count, and seconds of replayed arrivals."""
 
 
 def add_warm_up(parser: ArgumentParser) -> None:
@@ -80,7 +80,7 @@ def _run(options: Namespace) -> int:
 
 
 def _for_all_processors() -> None:
-    """Have the processes that are started from here on compile for a plain processor."""
+    """Make processes that are started from now on compile for the common processor of wheels."""
     from provision.models.base.kernel_cache import PORTABLE, runs_portable
 
     if not runs_portable():
@@ -89,7 +89,7 @@ def _for_all_processors() -> None:
 
 
 def warm_up() -> int:
-    """Call the kernels of the common methods, in a process per core; the number of those that had to be compiled."""
+    """Call the kernels of the common methods, with a process per core; returns the number of kernels compiled."""
     processes = min(len(os.sched_getaffinity(0)), len(REHEARSALS))
     with (
         ProcessPoolExecutor(processes, get_context("spawn")) as pool,
@@ -104,7 +104,7 @@ def warm_up() -> int:
 
 def _rehearse(one: Rehearsal) -> int:
     """The number of kernels that a rehearsal had to compile."""
-    logging.getLogger(compiled.__name__).setLevel(logging.ERROR)  # whoever warms up knows
+    logging.getLogger(compiled.__name__).setLevel(logging.ERROR)  # the user of this verb knows that kernels compile
     before = unwarmed()
     instance = _language_model() if one.instance == LANGUAGE_MODEL else read(one.instance)
     policy = Policy(**instance.policy.model_dump() | {"latency_budget": one.latency_budget})

@@ -1,1 +1,1 @@
-"""Methods compared over instances and seeds: runs, means with confidence intervals, tables for papers."""
+"""Comparisons of methods over instances and seeds: runs, means with confidence intervals, tables for papers."""

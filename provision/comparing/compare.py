@@ -1,4 +1,4 @@
-"""``provision.compare``: several methods, or functions of one's own, on several instances with several seeds."""
+"""``provision.compare``: runs several methods, or a user's own functions, on several instances with several seeds."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ def compare(
     Parameters
     ----------
     instances
-        One or several: instances, names of shipped ones, or paths.
+        One or several instances, names of shipped instances, or paths.
     methods
-        ``"all"``; or one or several names of methods, ``Method`` objects, or functions of one's own that take an
-        instance and a ``Search`` and return an ``Outcome``. A mapping says what each is called.
+        ``"all"``; or one or several names of methods, ``Method`` objects, or the user's own functions that take an
+        instance and a ``Search`` and return an ``Outcome``. A mapping gives each its name.
     seeds
-        Every method runs once with each of them.
+        The seeds; every method runs once with each.
     time_limit_s
-        Seconds of each run.
+        Time limit of each run, in seconds.
     simulate_s, arrival_cv
-        Replay every plan for so many seconds of arrivals, with this variation; None replays nothing.
+        Seconds of arrivals with which every plan is replayed, None for no replay; and the coefficient of variation of
+        inter-arrival times, None for arrivals as the instance states them.
     report
         Called with a line before each run.
 
@@ -58,7 +59,7 @@ def compare(
     Raises
     ------
     InputError
-        For an instance or a method that there is not, or when there is nothing to compare.
+        For an unknown instance or method, or when there is nothing to compare.
     """
     found = [one if isinstance(one, Instance) else read(one) for one in _several(instances)]
     named, numbers = _named(methods), [int(seed) for seed in seeds]
@@ -85,7 +86,7 @@ def _several(instances: Several) -> Iterable[Instance | str | PathLike[str]]:
 
 
 def _named(methods: str | Given | Sequence[Given] | Named) -> dict[str, Given]:
-    """What to run by the name that it has in tables."""
+    """The methods to run, by their names in tables."""
     if isinstance(methods, str):
         methods = [*known_methods()] if methods == "all" else [name.strip() for name in methods.split(",")]
     if isinstance(methods, Mapping):
@@ -97,14 +98,14 @@ def _named(methods: str | Given | Sequence[Given] | Named) -> dict[str, Given]:
 
 
 def _name(method: Given) -> str:
-    """What a method is called, or a function."""
+    """The name of a method or a function."""
     if isinstance(method, str):
         return method
     return str(getattr(method, "name", "") or getattr(method, "__name__", method))
 
 
 def _run(instance: Instance, name: str, method: Given, comparison: Comparison) -> TableRow:
-    """One run as a row; a method whose plan cannot be used has failed, and the others go on."""
+    """The row of one run; a method whose plan cannot be used is marked as failed, and the comparison goes on."""
     try:
         row = comparison.row(instance, method)[0]
     except MethodError as error:

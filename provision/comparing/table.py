@@ -28,11 +28,11 @@ CONFIDENCE = 0.95
 NOT_APPLICABLE = "not applicable"
 SUFFIXES = (".csv", ".tex", ".png", ".svg")
 SPECIAL = str.maketrans({char: f"\\{char}" for char in "&%$#_{}"})
-"""Characters that LaTeX takes for something else."""
+"""Characters with a special meaning in LaTeX, with their escapes."""
 
 
 def mean_and_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """The mean and half the width of its 95 % confidence interval (Student's t); None for what too few values tell."""
+    """The mean and half the width of its 95 % confidence interval (Student's t), each None with too few values."""
     if not values:
         return None, None
     count, mean = len(values), float(np.mean(values))
@@ -43,14 +43,14 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float | None, float | No
 
 @dataclass(frozen=True, repr=False)
 class ComparisonTable:
-    """What methods found on instances.
+    """The results of methods on instances.
 
     Attributes
     ----------
     runs
-        A row per instance, method and seed, as ``provision compare --json`` has it.
+        A row per instance, method and seed, with the fields of ``provision compare --json``.
     units
-        What the objective counts, by instance.
+        The unit of the objective, by instance.
     """
 
     runs: tuple[TableRow, ...]
@@ -65,7 +65,7 @@ class ComparisonTable:
     def rows(self) -> list[TableRow]:
         """A row per instance and method that can plan it: runs, plans that hold, means and intervals.
 
-        ``excess`` is how far the mean objective lies behind the best one of all methods, as a fraction.
+        ``excess`` is the distance of the mean objective from the best mean of all methods, as a fraction.
         """
         found = [self._row(name, method) for name in self.units for method in self.methods]
         rows = [row for row in found if row is not None]
@@ -104,10 +104,10 @@ class ComparisonTable:
         return [method for method in self.methods if method not in planned]
 
     def ratios(self) -> dict[str, Floats]:
-        """By method how far each of its runs lies from the best run of that instance and seed, ascending.
+        """For every method the ratios of its runs to the best run of the same instance and seed, ascending.
 
-        1 is the best; infinite where there is no plan that holds. Sorted, they are a performance profile (Dolan and
-        More, 2002): the part of problems that a method solves within a factor.
+        The best has ratio 1; a run without a valid plan is infinite. The sorted ratios are a performance profile (Dolan
+        and More, 2002): the fraction of problems that a method solves within a factor of the best.
         """
         best: dict[tuple[str, int], float] = {}
         loss = {id(run): self._loss(run) for run in self.runs}
@@ -122,7 +122,7 @@ class ComparisonTable:
         return {method: np.sort(values) for method, values in found.items()}
 
     def _loss(self, run: TableRow) -> float:
-        """What a run is to make small; infinite without a plan that holds."""
+        """The objective of a run, as a value to minimise; infinite without a valid plan."""
         if not run.get("verified") or run.get("objective") is None:
             return math.inf
         return 1 / run["objective"] if self.units[run["instance"]] == REQUESTS else float(run["objective"])
@@ -158,7 +158,7 @@ class ComparisonTable:
         draw_comparison(self, path, force)
 
     def write(self, path: FilePath, force: bool = False) -> None:
-        """Write the table as its file name ends: ``.csv``, ``.tex``, or a picture ``.png`` or ``.svg``.
+        """Write the table in the format of its suffix: ``.csv``, ``.tex``, or a picture ``.png`` or ``.svg``.
 
         Raises
         ------
@@ -184,12 +184,12 @@ class ComparisonTable:
 
 
 def check_table(path: FilePath, force: bool = False) -> None:
-    """Refuse a file for a comparison before the work.
+    """Refuse a file to which a comparison cannot be written, before the work.
 
     Raises
     ------
     InputError
-        For an ending that is no form of a table, or a file that cannot be written.
+        For a suffix that is not a format of tables, or a file that cannot be written.
     """
     if Path(path).suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: a comparison is written as {', '.join(SUFFIXES)}; end the name so")

@@ -1,6 +1,6 @@
-"""Plans, drawn: terminal, picture, page; and what sweeps, fits and replays found.
+"""Draws plans in the terminal, as pictures and as pages, and the results of sweeps, fits and replays.
 
-Most modules draw with matplotlib, which is slow to load: ``draw.picture`` and so on are imported when first used.
+Most modules use matplotlib, which is slow to load; therefore ``draw.picture`` and others are imported on first use.
 """
 
 from __future__ import annotations

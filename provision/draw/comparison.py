@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Floats
 
 DASHES = ("-", "--", "-.", ":")
-"""They tell methods apart in print as well."""
+"""Line styles, which distinguish methods also in black and white."""
 THIN, WIDER = 1.4, 0.6
-"""Widths of lines: later ones are thinner, so that those below them show where several lie on one another."""
+"""Widths of lines: later lines are thinner, so that lines below them remain visible where they coincide."""
 TIED = 1e-9
 BAR = 0.8
-"""Of the width between instances, what all bars of one take."""
+"""Fraction of the width between instances that the bars of one instance take."""
 PROFILE_IN = 5.0
 BARS_IN = (3.5, 0.16)
-"""Width of the bars in inches: the least, and of each bar."""
+"""Width of the chart of bars in inches: the least, and per bar."""
 BEYOND = 1.05
-"""Where the profile ends, behind the largest ratio that there is."""
+"""Factor by which the axis of the profile extends beyond the largest ratio."""
 
 
 class Comparison(Protocol):
-    """What is drawn of a comparison."""
+    """The properties of a comparison that are drawn."""
 
     @property
     def methods(self) -> Sequence[str]:
@@ -41,18 +41,18 @@ class Comparison(Protocol):
 
     @property
     def refused(self) -> Sequence[str]:
-        """Those that could plan none of the instances."""
+        """The methods that could plan none of the instances."""
 
     @property
     def units(self) -> Mapping[str, str]:
-        """What the objective of each instance counts."""
+        """The unit of the objective, by instance."""
 
     @property
     def rows(self) -> Sequence[Mapping[str, Any]]:
         """A row per instance and method, with ``objective`` and ``objective_ci``."""
 
     def ratios(self) -> Mapping[str, Floats]:
-        """By method, objectives over the best of the same instance and seed, ascending."""
+        """For every method its objectives divided by the best of the same instance and seed, ascending."""
 
 
 def draw_comparison(table: Comparison, path: FilePath, force: bool = False) -> None:
@@ -82,7 +82,7 @@ def comparison_figure(table: Comparison) -> Figure:
 
 
 def _draw_bars(axes: Axes, table: Comparison, colours: dict[str, str]) -> None:
-    """Mean objectives over the best one, by instance; a missing bar is a method without a plan that holds."""
+    """Draw mean objectives relative to the best one, by instance; a method without a valid plan has no bar."""
     rows = {(row["instance"], row["method"]): row for row in table.rows}
     width = BAR / max(len(colours), 1)
     for at, (method, colour) in enumerate(colours.items()):
@@ -102,7 +102,7 @@ def _draw_bars(axes: Axes, table: Comparison, colours: dict[str, str]) -> None:
 
 
 def _draw_profile(axes: Axes, table: Comparison, colours: dict[str, str]) -> None:
-    """The part of runs that lie within a factor of the best run of the same instance and seed."""
+    """Draw the fraction of runs within a factor of the best run of the same instance and seed."""
     ratios = table.ratios()
     finite = [ratio for values in ratios.values() for ratio in values[np.isfinite(values)].tolist()]
     end = max([1.01, *finite]) * BEYOND

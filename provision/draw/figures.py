@@ -1,4 +1,4 @@
-"""Writing figures: PNG or SVG by the name's suffix, whole or not at all."""
+"""Writes figures as PNG or SVG, by the suffix of the name, atomically."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMATS = (".png", ".svg")
 
 
 def check_picture(path: FilePath, force: bool = False) -> None:
-    """Complain before the work when a picture cannot be written.
+    """Refuse, before the work, a picture that cannot be written.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Pieces that all pages are made of: the document, tables, figures. A page refers to nothing outside itself."""
+"""The elements of all pages: the document, tables, figures. A page refers to nothing outside itself."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def text(value: object) -> str:
-    """A value as text that HTML cannot take for anything else."""
+    """A value as text with HTML's special characters escaped."""
     return escape(printable(str(value)))
 
 
 def document(title: str, summary: str, parts: Iterable[str]) -> str:
-    """A page of a title, a line below it, and parts of HTML."""
+    """A page with a title, a line below it, and parts, which are HTML."""
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -34,7 +34,7 @@ def document(title: str, summary: str, parts: Iterable[str]) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """A part of a page under a heading of its own."""
+    """A section of a page with a heading."""
     return f"<section><h2>{text(title)}</h2>{''.join(parts)}</section>"
 
 

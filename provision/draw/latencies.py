@@ -1,4 +1,4 @@
-"""The latencies of a simulation as a picture: for every workload, how many requests take longer than how long."""
+"""Draws the latencies of a simulation: for every workload the fraction of requests that take longer than each time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from provision.models.plans.simulation_report import SimulatedWorkload, SimulationReport
 
 MOST_CHARTS = 48
-"""More are too small to read: those closest to their SLO or beyond are drawn."""
+"""The most charts, as more would be too small to read; the workloads closest to their SLO or beyond it are drawn."""
 MOST_LETTERS = 24
 ACROSS, WIDTH, HEIGHT, TITLE = 4, 3.2, 2.3, 0.7
 """Charts in a row, size of a chart and of the title, in inches."""
@@ -51,7 +51,7 @@ def latencies_figure(report: SimulationReport) -> Figure:
 
 
 def strain(workload: SimulatedWorkload) -> float:
-    """P99 as a part of the SLO; infinite when more requests are dropped."""
+    """The P99 divided by the SLO; infinite when the P99 does not exist because of dropped requests."""
     if not workload.offered_rps:
         return 0.0
     return math.inf if workload.p99.mean_ms is None else workload.p99.mean_ms / workload.slo_ms
@@ -87,7 +87,7 @@ def _key(report: SimulationReport, shown: Sequence[SimulatedWorkload]) -> str:
 
 
 def _chart(axes: Axes, workload: SimulatedWorkload) -> None:
-    """Latency against the part of the requests beyond it, the SLO and the P99."""
+    """Draw latency against the fraction of requests beyond it, with the SLO and the P99."""
     colour = GOOD if workload.ok else WRONG
     points = [(ms, 1 - level) for ms, level in zip(workload.tail_ms, TAIL_LEVELS, strict=True) if ms is not None]
     reach = max([workload.slo_ms, *(ms for ms, _ in points)]) if workload.offered_rps else workload.slo_ms
@@ -113,5 +113,5 @@ def _caption(workload: SimulatedWorkload) -> str:
 
 
 def _short(name: str) -> str:
-    """A name that a chart has room for."""
+    """A name, shortened to the room in a chart."""
     return shorten(printable(name), lambda text: len(text) <= MOST_LETTERS)

@@ -1,7 +1,7 @@
-"""The geometry of a drawn plan: where every slice and replica stands on its GPU, in memory slots.
+"""The geometry of a drawn plan: the place of every slice and replica on its GPU, in memory slots.
 
-Plans that are wrong are drawn too, since a drawing shows why: what reaches past its GPU is cut off, what
-overlaps goes to a lane of its own, and both are named as problems.
+Invalid plans are drawn too, since a drawing shows what is wrong: a slice that reaches past its GPU is cut off, and one
+that overlaps another is moved to a second lane. Both are listed as problems.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 NAMES = ("TTFT", "TPOT")
-"""What replays time of language models, as they call it after the workload's name."""
+"""The times of language models that replays measure, as written after the workload's name."""
 
 ASSUMED_SLOTS = 8
 """Memory slots of a GPU whose type is unknown."""
@@ -45,10 +45,10 @@ PALETTE = (
     ("#b07aa1", DARK),
     ("#ee7733", DARK),
 )
-"""Fill and text colours, after Okabe and Ito and Tol: apart under normal and colour-blind vision."""
+"""Fill and text colours, after Okabe and Ito, and Tol; they can be distinguished with colour blindness too."""
 
 PATTERNS = 5
-"""Fill patterns, plain first, that tell workloads of the same colour apart."""
+"""Number of fill patterns, the first of them plain, which distinguish workloads of the same colour."""
 
 
 class FillStyle(NamedTuple):
@@ -60,9 +60,9 @@ class FillStyle(NamedTuple):
 
 
 class ReplicaBox(NamedTuple):
-    """A replica, to scale; ``model`` as in a Replica, ``rates_rps`` has one rate for every GPU of the row.
+    """A drawn replica; ``start`` and ``size`` are in memory slots, ``rates_rps`` has a rate for every GPU of the row.
 
-    ``capacity_rps`` is the most that it carries within its SLO, None where nothing predicts it.
+    ``capacity_rps`` is the highest rate that it carries within its SLO, None when nothing predicts it.
     """
 
     start: float
@@ -83,13 +83,13 @@ class ReplicaBox(NamedTuple):
 
     @property
     def rate(self) -> str:
-        """The rate in words, a range where the GPUs of the row differ."""
+        """The rate in words, as a range if the GPUs of the row differ."""
         low, high = number(min(self.rates_rps)), number(max(self.rates_rps))
         return low if low == high else f"{low}-{high}"
 
 
 class SliceBox(NamedTuple):
-    """A slice, to scale and inside its GPU; ``problems`` say what had to be bent for that."""
+    """A drawn slice; ``start`` and ``size`` are inside its GPU, and ``problems`` say what was changed for that."""
 
     start: int
     size: int
@@ -116,7 +116,7 @@ class Row:
 
     @property
     def count(self) -> int:
-        """How many GPUs look like this."""
+        """The number of GPUs in this row."""
         return len(self.gpus)
 
     @property
@@ -133,7 +133,7 @@ class Row:
 class Served(NamedTuple):
     """What a plan does for a workload. Predictions are None when unknown; ``asked`` is None without an instance.
 
-    ``met_ms`` has TTFT and TPOT as a replay met them, where there was one.
+    ``met_ms`` are TTFT and TPOT in a replay, empty when nothing was replayed.
     """
 
     name: str
@@ -152,17 +152,17 @@ class Served(NamedTuple):
 
     @property
     def tokens(self) -> float:
-        """Mean output tokens of a request; 0 of models that give none."""
+        """Mean output tokens of a request; 0 for models without tokens."""
         return self.asked.tokens.output.counts.mean if self.asked and self.asked.tokens else 0.0
 
     @property
     def latency_slack(self) -> float | None:
-        """Part of the latency budget that is left; None when unknown."""
+        """The fraction of the latency budget that is left; None when unknown."""
         return 1 - self.latency_ms / self.budget_ms if self.latency_ms is not None and self.budget_ms else None
 
     @property
     def rate_slack(self) -> float | None:
-        """Part of the predicted throughput that is left; None when unknown."""
+        """The fraction of the predicted throughput that is left; None when unknown."""
         rate = self.rate_rps if self.planned_rps is None else self.planned_rps
         return 1 - rate / self.throughput_rps if self.throughput_rps else None
 
@@ -201,13 +201,13 @@ class Drawing:
 
     @property
     def title(self) -> str:
-        """What is drawn: instance and method, with the step of it that found the plan where that is known."""
+        """The title: instance and method, with the step of the method that found the plan, if known."""
         method = self.standing.method if self.standing else self.plan.method
         return printable(" · ".join(filter(None, (self.plan.instance, method))))
 
     @property
     def key(self) -> str:
-        """What the short words in the boxes mean."""
+        """The meaning of the abbreviations in the boxes."""
         shared = any(replica.sm_share < 1 for *_, replica in self.plan.replicas())
         parts = ["b batch size", "p processes", *(["SM% share of the SMs under MPS"] if shared else [])]
         parts += ["load% rate over predicted throughput, as the bar"] if self.instance else []
@@ -236,7 +236,7 @@ class Drawing:
 
     @property
     def problems(self) -> list[str]:
-        """One line per thing in the plan that cannot be drawn as it stands."""
+        """A line for everything in the plan that cannot be drawn as it is."""
         return [
             printable(f"GPU {ranges(row.gpus, 6)}: {problem}")
             for row in self.rows
@@ -245,7 +245,7 @@ class Drawing:
 
 
 def styles(names: Iterable[str]) -> dict[str, FillStyle]:
-    """A FillStyle for every name, in natural order: the same names always look the same."""
+    """A FillStyle for every name, assigned in natural order, so that the same names always look the same."""
     ordered = sorted(names, key=lambda name: ([_natural(part) for part in re.split(r"(\d+)", name)], name))
     return {
         name: FillStyle(*PALETTE[index % len(PALETTE)], index // len(PALETTE) % PATTERNS)
@@ -258,7 +258,7 @@ def _natural(part: str) -> tuple[int, int, str]:
 
 
 def _likeness(gpu: PlannedGpu) -> tuple[Any, ...]:
-    """A key that GPUs drawn as one row share: everything about them but the rates."""
+    """A key of a GPU's content without its rates; GPUs with equal keys are drawn as one row."""
     slices = [(piece.start, piece.profile, *map(_work, piece.replicas)) for piece in _ordered(gpu)]
     return gpu.gpu, gpu.mig, tuple(slices)
 
@@ -348,7 +348,7 @@ def _slice_box(
 def _replica_boxes(
     gpu: str, pieces: Sequence[Slice], start: float, size: int, instance: Instance | None
 ) -> Iterator[ReplicaBox]:
-    """Replicas side by side, as wide as their SM shares; shares beyond the whole slice are scaled down."""
+    """Boxes of replicas side by side, with widths in proportion to their SM shares, scaled down if they exceed 1."""
     predictions = predict_slice(instance, gpu, pieces[0]) if instance else [None] * len(pieces[0].replicas)
     scale = size / max(1, sum(one.sm_share for one in pieces[0].replicas))
     for index, (one, prediction) in enumerate(zip(pieces[0].replicas, predictions, strict=True)):
@@ -410,19 +410,19 @@ def _served(
 
 
 def _whole(parts: Iterable[tuple[float | None, int]]) -> float | None:
-    """The sum of numbers, each so many times; None where one is unknown."""
+    """The sum of (number, count) products; None if a number is unknown."""
     known = [(value, many) for value, many in parts if value is not None]
     return sum(value * many for value, many in known) if known else None
 
 
 def _models(boxes: Sequence[ReplicaBox], asked: Workload | None) -> str:
-    """What the replicas of a workload run, as text; the model that it asks for where there are none."""
+    """The models that the replicas of a workload run, as text; without replicas the workload's own model."""
     default = asked.model if asked else "not in the instance"
     return ", ".join(sorted({box.model or default for box in boxes} or {default}))
 
 
 def facts(replica: ReplicaBox) -> list[str]:
-    """SM share under MPS, batch and processes, load where it is known, rate and variant of a replica, in short."""
+    """Abbreviations of a replica's SM share under MPS, batch and processes, load if known, rate and variant."""
     share = [] if replica.sm_share == 1 else [f"SM {100 * replica.sm_share:.3g}%"]
     load = [] if replica.utilisation is None else [f"load {replica.utilisation:.0%}"]
     variant = [] if replica.model is None else [printable(replica.model)]
@@ -430,7 +430,7 @@ def facts(replica: ReplicaBox) -> list[str]:
 
 
 def details(replica: ReplicaBox) -> list[str]:
-    """The facts of a replica in one line, from all of them to none; the last to go is the percentage of the SMs."""
+    """Lines with the facts of a replica, from all of them to none; the SM percentage is left out last."""
     known = facts(replica)
     shorter = [" · ".join(known[:count]) for count in range(len(known), 0, -1)]
     return [*shorter, *([] if replica.sm_share == 1 else [f"{100 * replica.sm_share:.3g}%"]), ""]

@@ -1,4 +1,4 @@
-"""What notebooks show: plans as they are drawn on pages, instances, replays and sweeps as tables."""
+"""HTML for notebooks: plans drawn as on pages; instances, replays and sweeps as tables."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from provision.models.problem.instance import Instance
 from provision.sweeps.table import Rows, aligned
 
 HEAD_PX, ROW_PX, GPU_PX, MOST_PX = 170, 33, 72, 1000
-"""Height of a cell in pixels: what stands above, a row of a table, a strip, and the most; beyond that it scrolls."""
+"""Heights in pixels: of the head, of a row of a table, of a strip, and the most of a cell, which scrolls beyond it."""
 FARED = ("workload", "ok", "slo_ms", "p50_ms", "p95_ms", "p99_ms", "violation_rate", "throughput_rps", "dropped")
 
 
 def html_of(thing: object) -> str:
-    """The HTML of a Plan, Result, Instance, SimulationReport or the Rows of a sweep, in a frame of its own.
+    """The HTML of a Plan, Result, Instance, SimulationReport or the Rows of a sweep, in an iframe.
 
-    A frame keeps the page's styles from those of the notebook, and the other way round.
+    The iframe keeps the styles of the page and of the notebook apart.
     """
     if isinstance(thing, Result):
         return _result(thing)
@@ -71,7 +71,7 @@ def _framed(page: str, height_px: int) -> str:
 
 
 def _known(name: str, digest: str) -> Instance | None:
-    """The shipped instance of a name, where the plan or result was made for it as it is."""
+    """The shipped instance of a name, if it has this digest; else None."""
     if name not in shipped_instances():
         return None
     instance = shipped(name)

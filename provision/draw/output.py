@@ -1,4 +1,4 @@
-"""Rich on stdout."""
+"""A console of Rich on stdout."""
 
 from typing import NoReturn
 
@@ -6,8 +6,8 @@ from rich.console import Console
 
 
 class Output(Console):
-    """A console whose reader may go away, as ``head`` does: Rich itself would exit as if the answer were no."""
+    """A console whose reader may stop reading, as ``head`` does. Rich itself would then exit with code 1."""
 
     def on_broken_pipe(self) -> NoReturn:
-        """Leave it to the caller."""
+        """Raise the error, so that the caller handles it."""
         raise BrokenPipeError

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 Shown = str | tuple[str, str]
-"""What a cell shows; what must catch the eye comes with its CSS class."""
+"""The text of a cell; to highlight it, a pair of the text and a CSS class."""
 
 TAIL = 3
-"""Characters at the end of a name that stay when it is cut short."""
+"""Number of characters at the end of a name that are kept when it is shortened."""
 
 
 def render_page(
@@ -33,7 +33,7 @@ def render_page(
     Parameters
     ----------
     plan
-        The plan; a wrong one is drawn as far as it can be, and what is wrong with it is named.
+        The plan; an invalid one is drawn as far as possible, with a list of what is wrong.
     instance
         Its instance, for SLOs, predictions and prices; None when there is none.
     report
@@ -41,7 +41,7 @@ def render_page(
     more
         HTML that stands at the end.
     standing
-        What is proven and replayed of the plan; None when nothing is.
+        What is proven about the plan and how it fares in a replay; None when unknown.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def _idle(start: float, size: int, row: Row) -> str:
 
 
 def _place(start: float, size: float, row: Row, lane: int | None = None) -> str:
-    """Where a box stands in its bar, as CSS; over all lanes by default."""
+    """The place of a box in its bar, as CSS; by default it covers all lanes."""
     across = f"left:{start / row.slots:.4%};width:{size / row.slots:.4%}"
     return across if lane is None else f"{across};top:{lane / row.lanes:.4%};height:{1 / row.lanes:.4%}"
 
@@ -171,7 +171,7 @@ def _table(drawing: Drawing) -> str:
 
 
 def _cell(title: str, shown: Shown) -> str:
-    """A table cell; what must catch the eye comes as (text, class)."""
+    """A table cell; ``shown`` is a text, or (text, class) to highlight it."""
     shown, mark = shown if isinstance(shown, tuple) else (shown, "")
     return f'<td class="{mark}" data-title="{title}">{shown}</td>'
 
@@ -190,7 +190,7 @@ def _quantity(value: float | None) -> str:
 
 
 def _p99(over_slo: Mapping[str, float], one: Served) -> Shown:
-    """The P99 as a part of the SLO, with a bar that ends at the SLO."""
+    """The P99 divided by the SLO, with a bar that ends at the SLO."""
     if one.name not in over_slo:
         return "–"
     part = over_slo[one.name]
@@ -201,7 +201,7 @@ def _p99(over_slo: Mapping[str, float], one: Served) -> Shown:
 
 
 def _slack(value: float | None) -> Shown:
-    """What is left, as a percentage; less than nothing catches the eye."""
+    """What is left, as a percentage; a negative number is highlighted."""
     if value is None:
         return "–"
     return f"{value:.1%}", "bad" if value < -1e-6 else ""

@@ -1,7 +1,7 @@
-"""A plan as a PNG or SVG picture: every GPU a strip of boxes, its memory slots to scale.
+"""Draws a plan as a PNG or SVG picture: every GPU is a strip of boxes, with its memory slots to scale.
 
-The figure is one set of axes in inches, downwards from the top, so that every text can be measured
-against the room that it has.
+The figure has one set of axes, in inches and downwards from the top, so that the size of every text can be compared
+with the room for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ROWS_PER_COLUMN, MOST_COLUMNS = 20, 4
 MOST_ROWS, MOST_SWATCHES, MOST_PROBLEMS = 96, 60, 12
-"""A picture with more than this shows nobody anything; the rest is counted in a line."""
+"""The most rows, legend entries and problems in a readable picture; a line tells how many more there are."""
 
 BAR, LABEL, MARGIN, PAD = 6.4, 1.3, 0.4, 0.06
 TITLE, LANE, GAP, LINE, SWATCH = 0.75, 0.56, 0.1, 0.45, 2.4
@@ -51,15 +51,15 @@ def draw_picture(
     Parameters
     ----------
     plan
-        The plan; a wrong one is drawn as far as it can be, and what is wrong with it is named.
+        The plan; an invalid one is drawn as far as possible, with a list of what is wrong.
     path
-        Where to; the suffix, ``.png`` or ``.svg``, is the format.
+        The file; its suffix, ``.png`` or ``.svg``, is the format.
     instance
         Its instance, for predictions and prices; None when there is none.
     force
         Whether an existing file may be replaced.
     standing
-        What is proven and replayed of the plan; None when nothing is.
+        What is proven about the plan and how it fares in a replay; None when unknown.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def draw_picture(
 
 
 class _Sheet:
-    """A figure with a drawing on it, and how far down it has been filled."""
+    """A figure that is filled from the top; ``y`` is how far down it has been filled."""
 
     def __init__(self, drawing: Drawing) -> None:
         self.drawing = drawing
@@ -172,7 +172,7 @@ class _Sheet:
         self.y += math.ceil(len(shown) / across) * LINE + GAP
 
     def _p99(self, name: str, x: float, y: float) -> None:
-        """A bar of the replayed P99 over the SLO, with a stroke where the SLO is, half way."""
+        """Draw a bar of the replayed P99 divided by the SLO, with a mark at half its width for the SLO."""
         standing = self.drawing.standing
         if standing is None or name not in standing.p99_over_slo:
             return
@@ -185,7 +185,7 @@ class _Sheet:
         self.text(x + reach + 0.06, y + 0.025, 0.55, [shown], (6, 5), colour)
 
     def _notes(self) -> None:
-        """What is not drawn, what the short words mean, and what is wrong."""
+        """Write what is not drawn, what the abbreviations mean, and what is wrong with the plan."""
         key = self.drawing.key
         bars = "P99 bars: the stroke is the SLO" if self.drawing.standing and self.drawing.standing.p99_over_slo else ""
         key = " · ".join(filter(None, (key, bars)))

@@ -1,4 +1,4 @@
-"""What is known of a plan beside itself: which step found it, what is proven, what its replay met."""
+"""What is known about a plan: the step that found it, what is proven, and how it fares in a replay."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
 NOTHING: Mapping[str, float] = {}
 BETTER = {"price per hour": ("costs less", "{:.6g} per hour"), REQUESTS: ("carries more", "{:.6g} requests/s")}
-"""How better plans are called, and amounts, by the unit of the objective; the rest counts GPUs."""
+"""By unit of the objective: the words for "is better", and the format of amounts. Other objectives count GPUs."""
 
 
 class Standing(NamedTuple):
-    """How a plan stands.
+    """What is proven about a plan, and how it fares in a replay.
 
-    ``objective`` and ``bound`` are in ``unit``; ``proved`` says that no plan is better. ``p99_over_slo`` has by
-    workload the replayed percentile over the SLO, and ``replayed_s`` how many seconds of arrivals that took;
-    ``rehearsed`` is the replay before the plan was returned, told where there is no other.
+    ``objective`` and ``bound`` are in ``unit``; ``proved`` says that no plan is better. ``p99_over_slo`` is, by
+    workload, the replayed percentile divided by the SLO, and ``replayed_s`` the seconds of replayed arrivals.
+    ``rehearsed`` is the replay that ``solve`` made before it returned the plan; it is shown if there is no other
+    replay.
     """
 
     method: str
@@ -38,7 +39,7 @@ class Standing(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """The proof and the replay in a sentence each, as far as there are any."""
+        """A sentence on the proof and one on the replay, as far as there are any."""
         return list(self.moods)
 
     @property
@@ -99,7 +100,7 @@ def standing_of(instance: Instance, result: Result, replay: SimulationReport | N
 
 
 def replayed(replay: SimulationReport | None) -> tuple[Mapping[str, float], float | None]:
-    """The part of its SLO that every workload's replayed percentile takes, and the seconds of arrivals."""
+    """For every workload the replayed percentile divided by its SLO; and the seconds of replayed arrivals."""
     if replay is None:
         return NOTHING, None
     return {one.workload: one.over_slo for one in replay.workloads if one.offered_rps}, replay.settings.seconds

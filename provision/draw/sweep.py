@@ -1,8 +1,8 @@
-"""Sweeps as pictures: steps along one parameter, a shaded grid along two, bars where values are no numbers.
+"""Draws sweeps: steps along one parameter, a shaded grid along two, bars if values are not numbers.
 
-Between two points nothing was solved. A plan for more traffic also serves less, and one for shorter SLOs longer ones:
-along rates and SLOs a step is therefore drawn where it is sure that the cheaper plan serves no further; breakpoints
-say where exactly it ends.
+Between two points of a sweep nothing was solved. But a plan for more traffic also serves less, and a plan for shorter
+SLOs also longer ones. Therefore, between two points along rates and SLOs, the objective of the more demanding point is
+drawn, whose plan surely serves what lies between. Breakpoints, if computed, tell where exactly the objective changes.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 SIZE = (7.5, 4.2)
 BEST, BOUND, NOW = "#0b5394", "#c45a00", "#5f6772"
 MOST_NUMBERS = 14
-"""Of ticks on an axis; a larger grid makes a larger picture, so that every cell holds its number."""
+"""The most ticks on an axis. A larger grid makes a larger picture, so that every cell has room for its number."""
 MOST_CELLS = 40
-"""In a grid of more columns or rows the cells hold no numbers."""
+"""The most columns or rows of a grid whose cells show numbers."""
 CELL = (0.5, 0.3)
 """Width and height of a cell with its number, in inches."""
 MOST_BARS = 40
 HEADROOM = 1.08
 LOW = 0.15
-"""Part of the largest objective below which the number of GPUs stands above its point, not below it."""
+"""Fraction of the largest objective below which the number of GPUs is written above its point, not below."""
 SIDES = {"rate": "pre", "headroom": "pre", "slo": "post", "safety": "post"}
-"""Which neighbour's plan surely serves what lies between: that of more traffic, or of the shorter SLO."""
+"""By parameter, the side of the neighbour whose plan surely serves what lies between two points."""
 
 
 def draw_sweep(
@@ -55,17 +55,17 @@ def draw_sweep(
     Parameters
     ----------
     path
-        Where to; the suffix is the format.
+        The file; its suffix is the format.
     instance
         The Instance that was varied.
     base
-        The row of the instance as it is.
+        The row of the instance itself.
     values
-        The values of every parameter by name.
+        The values of every parameter, by name.
     rows
         The rows of the sweep.
     breakpoints
-        Breakpoints by parameter, marked where it is the only one.
+        Breakpoints by parameter; they are marked if only one parameter was varied.
 
     Raises
     ------
@@ -127,9 +127,10 @@ def _steps(
 def _stepped(
     at: Sequence[float], best: Floats, where: str, breakpoints: Sequence[Breakpoint]
 ) -> tuple[list[float], list[float]]:
-    """Where steps begin, and their heights: at all breakpoints that are known, else on the sure side or half way.
+    """The starts and heights of steps: at known breakpoints; else at the point that SIDES gives, or half way.
 
-    The last step between two points has the height of the second point, since along prices the objective moves on.
+    The last step between two points has the height of the second point, since along prices the objective changes
+    continuously.
     """
     starts, heights = [at[0]], [float(best[0])]
     for (low, high), value in zip(pairwise(at), best[1:].tolist(), strict=True):
@@ -146,7 +147,7 @@ def _stepped(
 def _counts(
     axes: Axes, at: Sequence[float], rows: Sequence[TableRow], best: Floats, breakpoints: Sequence[Breakpoint]
 ) -> None:
-    """How many GPUs a plan takes, where that changes: below the points, since steps rise above them."""
+    """Write the number of GPUs at points where it changes; below the points, since steps rise above them."""
     points = [(x, row["gpus"], y) for x, row, y in zip(at, rows, best.tolist(), strict=True)]
     points += [(one.above, gpus_in(chain.from_iterable([name] * many for name, many in one.after.items())),
                 one.objective) for one in breakpoints if one.objective is not None and isinstance(one.after, dict)]
@@ -186,7 +187,7 @@ def _grid(figure: Figure, axes: Axes, values: Mapping[str, Sequence[Any]], rows:
 
 
 def _bars(axes: Axes, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow], unit: str) -> None:
-    """One bar per point, the first of them where there are many."""
+    """Draw a bar per point, for at most MOST_BARS points."""
     shown = rows[:MOST_BARS]
     labels = [", ".join(f"{name} {row[name]}" for name in values if name in row) for row in shown]
     heights = [row["objective"] or 0 for row in shown]

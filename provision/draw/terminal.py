@@ -1,4 +1,4 @@
-"""A plan in the terminal: every GPU a strip of boxes, its memory slots to scale."""
+"""Draws a plan in the terminal: every GPU is a strip of boxes, with its memory slots to scale."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 FILLS = " ╱░╲┊"
-"""What pads a box, for every fill pattern."""
+"""The character that fills a box, for every fill pattern."""
 
 JOINTS = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"
 """Box-drawing characters by the arms they have: 1 up, 2 down, 4 left, 8 right."""
@@ -33,14 +33,14 @@ JOINTS = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"
 ASCII = str.maketrans(JOINTS[1:] + FILLS[1:] + "·…✓✗", "|||-+++-+++-+++" + "/:\\'" + ".~+x")
 LABEL_WIDTH = 14
 FATES_WIDTH, MODELS_WIDTH = 72, 100
-"""Columns for what stands in front of a strip, at most; and for predictions, and models, in the legend, at least."""
+"""Widths in columns: the most for the label of a strip; the least for predictions, and for models, in the legend."""
 
 WRONG = Style(color="red", bold=True)
 FAINT = Style(dim=True)
 
 
 class Cell(NamedTuple):
-    """A box between two border columns; ``wordings`` are, per line, what to say from long to short."""
+    """A box between two border columns; ``wordings`` are, for each of its two lines, texts from long to short."""
 
     left: int
     right: int
@@ -52,7 +52,7 @@ class Cell(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """One lane of a GPU, cell to cell, with what stands in front of its two lines."""
+    """One lane of a GPU: its cells, and the labels in front of its two lines."""
 
     labels: tuple[str, str]
     cells: list[Cell]
@@ -66,13 +66,13 @@ def draw_terminal(
     Parameters
     ----------
     plan
-        The plan; a wrong one is drawn as far as it can be, and what is wrong with it is named.
+        The plan; an invalid one is drawn as far as possible, with a list of what is wrong.
     instance
         Its instance, for predictions and prices; None when there is none.
     console
         A rich Console to print to; None for standard output.
     standing
-        Which step found the plan, for the title; None when that is not known.
+        What is known about the plan, for the title; None when nothing is.
     """
     console = console or Output()
     console.print(drawn(plan, instance, console.width, standing))
@@ -82,7 +82,7 @@ def drawn(
     plan: Plan, instance: Instance | None, width: int, standing: Standing | None = None,
     more: Sequence[RenderableType] = (),
 ) -> Portable:
-    """What ``draw_terminal`` prints, in so many columns, with more lines between the table and the key."""
+    """What ``draw_terminal`` prints, ``width`` columns wide, with ``more`` between the table and the key."""
     drawing = Drawing(plan, instance, standing)
     parts: list[RenderableType] = [Text(drawing.title, "bold"), Text(drawing.summary, FAINT), Text()]
     if drawing.rows:
@@ -126,14 +126,14 @@ def _bars(drawing: Drawing, width: int) -> Iterator[Text]:
 
 
 def _labels(row: Row) -> tuple[str, str]:
-    """Which type of GPU; how many, and which."""
+    """The labels of a row: the GPU type; the number of GPUs and their indices."""
     which = f"{row.count} x: " if row.count > 1 else "GPU "
     wordings = [which + ranges(row.gpus, most) for most in range(LABEL_WIDTH, 0, -1)]
     return _worded((printable(row.gpu),), LABEL_WIDTH), _worded(wordings, LABEL_WIDTH)
 
 
 def _strips(row: Row, labels: tuple[str, str], styles: Mapping[str, FillStyle], bar: int) -> Iterator[Strip]:
-    """The lanes of a row; idle slots show in the first."""
+    """The lanes of a row; idle slots are shown in the first."""
     scale = bar / row.slots
     for lane in range(row.lanes):
         pieces = [piece for piece in row.slices if piece.lane == lane]
@@ -144,7 +144,7 @@ def _strips(row: Row, labels: tuple[str, str], styles: Mapping[str, FillStyle], 
 
 
 def _slice_cells(piece: SliceBox, styles: Mapping[str, FillStyle], scale: float) -> list[Cell]:
-    """The replicas of a slice and, where their SM shares leave some, the rest."""
+    """The cells of a slice's replicas and, if their SM shares leave some, of the rest."""
     cells = [_replica_cell(replica, styles[replica.workload], scale) for replica in piece.replicas]
     at = cells[-1].right if cells else round(piece.start * scale)
     end = round((piece.start + piece.size) * scale)
@@ -161,7 +161,7 @@ def _replica_cell(replica: ReplicaBox, style: FillStyle, scale: float) -> Cell:
 
 
 def _tiled(cells: Iterable[Cell], bar: int) -> list[Cell]:
-    """Cells that follow one another from the first column to the last, blank where there were none."""
+    """The cells with blank ones in the gaps, so that they cover all columns."""
     tiles, at = [], 0
     for cell in sorted(cell for cell in cells if cell.left < cell.right):
         tiles += [Cell(at, cell.left)] if at < cell.left else []
@@ -218,7 +218,7 @@ def _of_requests(value: Callable[[Served], float | None]) -> Callable[[Served], 
 
 
 def _limit(name: str) -> Callable[[Served], str]:
-    """A column with what a replay met of a limit on tokens; with the limit where that is not known."""
+    """A column with a replayed time of tokens; with its limit when it was not replayed."""
     def told(one: Served) -> str:
         limit_ms, met_ms = getattr(one.asked and one.asked.slo, f"{name}_ms", None), one.met_ms.get(name.upper())
         if limit_ms is None:
@@ -241,11 +241,11 @@ FATES: dict[str, Callable[[Served], str]] = {
     "batch ms": _of_requests(lambda one: one.latency_ms),
     "limit ms": _of_requests(lambda one: one.budget_ms),
 }
-"""Further columns of the table of workloads, each shown where one of them has something to tell."""
+"""Further columns of the table of workloads; a column is shown if it has a value for some workload."""
 
 
 def _legend(drawing: Drawing, width: int) -> Table:
-    """A table of the workloads; with room enough the models that they run, and with an instance how they fare."""
+    """The table of the workloads; if there is room with their models, and with an instance also with FATES."""
     predicted = drawing.instance is not None and width >= FATES_WIDTH
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=FAINT)
     table.add_column("", min_width=3, no_wrap=True)

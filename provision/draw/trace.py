@@ -1,4 +1,4 @@
-"""Replayed demand as a picture: the demand, the GPUs under every policy, the slices changed so far."""
+"""Draws replayed demand: the demand, the GPUs under every policy, and the slices changed so far."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SIZE = (8, 6.4)
 STYLES = (("#0b5394", "-"), ("#c45a00", "--"), ("#5f6772", ":"), ("#1b7837", "-."), ("#762a83", (0, (5, 1, 1, 1))))
-"""Colour and dashes, so that lines differ in print as well."""
+"""Colours and line styles, so that lines differ also in black and white."""
 
 
 def draw_trace(path: FilePath, demand: Demand, windows: Mapping[str, Sequence[Window]], force: bool = False) -> None:
@@ -65,5 +65,5 @@ def draw_trace(path: FilePath, demand: Demand, windows: Mapping[str, Sequence[Wi
 
 
 def _to_the_end(values: ArrayLike) -> Floats:
-    """Values at the starts of windows, the last one once more for the end of its window."""
+    """Values at the starts of windows, with the last value repeated for the end of the last window."""
     return np.append(values, np.asarray(values)[-1])

@@ -32,11 +32,11 @@ def draw_training(history: Floats, title: str, path: FilePath, force: bool = Fal
     Parameters
     ----------
     history
-        (episodes, 3): reward, part of the tasks that are late, requests/s of all workloads.
+        Reward, fraction of late tasks, and requests/s of all workloads by episode, (episodes, 3).
     title
-        Above the picture.
+        The title of the picture.
     path, force
-        Where to; the suffix, ``.png`` or ``.svg``, is the format. Whether an existing file may be replaced.
+        The file, whose suffix, ``.png`` or ``.svg``, is the format; and whether an existing file may be replaced.
     """
     reward, late, throughput_rps = history.T
     with rc_context(SETTINGS):

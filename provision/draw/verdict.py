@@ -1,4 +1,4 @@
-"""An answer in words: what the plan costs and what is proven, which SLOs it keeps and by how much."""
+"""An answer in words: the cost of the plan, what is proven, and which SLOs it keeps by how much."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 MONTH_H = 730
 """Hours of a month: a twelfth of a year."""
 MOST_LINES = 24
-"""SLOs that are listed; the others are counted."""
+"""The most SLOs that are listed; a line tells how many more there are."""
 KEPT, MISSED = Style(color="green"), Style(color="red", bold=True)
 
 
 class SloLine(NamedTuple):
-    """An SLO of the list: whose it is, what is limited to ``limit_ms``, and what comes of it (None: nothing ever)."""
+    """An SLO of the list: whose it is, what it limits to ``limit_ms``, and the time met (None: it does not exist)."""
 
     name: str
     what: str
@@ -43,17 +43,17 @@ class SloLine(NamedTuple):
 
     @property
     def part(self) -> float:
-        """What is met as a part of the limit."""
+        """The time met divided by the limit."""
         return math.inf if self.met_ms is None else self.met_ms / self.limit_ms
 
 
 def money(per_hour: float) -> str:
-    """A price per hour, and what that is in a month."""
+    """A price per hour, with the price per month."""
     return f"{per_hour:,.2f} $ per hour ({per_hour * MONTH_H:,.0f} $ per month)"
 
 
 def sentence(instance: Instance, result: Result) -> str:
-    """What the plan takes, and how far that is proven."""
+    """A sentence on the GPUs and the cost of the plan, and on the proof."""
     if result.plan is None:
         told = {"unknown": "no plan was found in the time given"}.get(result.status, result.status)
         return f"{result.instance}: {told}: {result.reason}" if result.reason else f"{result.instance}: {told}"
@@ -78,7 +78,7 @@ def _proof(instance: Instance, result: Result) -> str:
 
 
 def _better(instance: Instance) -> tuple[str, str]:
-    """How a better plan is called, and an amount of the objective."""
+    """The words for "is better", and the format of an amount of the objective."""
     if instance.objective == THROUGHPUT:
         return "carries more", "{:,.6g} requests/s"
     if objective_of(instance).unit == "GPUs":
@@ -87,7 +87,7 @@ def _better(instance: Instance) -> tuple[str, str]:
 
 
 def problems(result: Result) -> Iterator[str]:
-    """What does not hold, and what one who sees only this answer should know."""
+    """Lines on what does not hold, and on what a reader of this answer alone should know."""
     report = result.report
     if report is not None and not report.ok:
         count, first = plural(len(report.violations), "violation"), report.violations[0].message
@@ -101,7 +101,7 @@ def problems(result: Result) -> Iterator[str]:
 
 
 def made(result: Result) -> str:
-    """Who found the plan, how it was checked, and how long that took."""
+    """A sentence on the method that found the plan, how the plan was checked, and how long that took."""
     took_s = result.build_seconds + result.solve_seconds
     how = "violates rules" if not result.verified else "verified"
     one = result.replay
@@ -110,14 +110,15 @@ def made(result: Result) -> str:
 
 
 def slos_of(instance: Instance, result: Result) -> list[SloLine]:
-    """Every SLO with what its replay met; without a replay what is predicted."""
+    """Every SLO with the time met in the replay; without a replay, with the predicted time."""
     if result.replay is not None:
         return [SloLine(one.name, f"P{one.percentile:g}", one.limit_ms, one.met_ms) for one in result.replay.slos]
     return list(_predicted(instance, result.report)) if result.report else []
 
 
 def _predicted(instance: Instance, report: Report) -> Iterator[SloLine]:
-    """The tightest replica of every workload: a request's percentile where the rule tells it, else a batch."""
+    """The SLOs with predictions for the tightest replica of every workload: of a request if the rule tells it, else a
+    batch."""
     found: dict[str, SloLine] = {}
     for one in report.predictions:
         asked = instance.workload[one.workload]
@@ -133,7 +134,7 @@ def _predicted(instance: Instance, report: Report) -> Iterator[SloLine]:
 
 
 def slo_table(lines: Iterable[SloLine]) -> Table:
-    """The SLOs with a mark and a margin each, the tightest first."""
+    """A table of the SLOs, each with a mark and a margin, the tightest first."""
     ordered = sorted(lines, key=lambda one: -one.part)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)

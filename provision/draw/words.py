@@ -1,21 +1,21 @@
-"""Quantities, counts and names as drawings, pages and lines of text write them."""
+"""Formats quantities, counts and names for drawings, pages and lines of text."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
 
 def number(value: float) -> str:
-    """A quantity in at least three digits, without an exponent where people read it without one."""
+    """A quantity with at least three digits, without an exponent for numbers of usual size."""
     return f"{value:,.0f}" if 99.95 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
 def part_of_slo(part: float) -> str:
-    """A latency over its SLO as a percentage; just above the SLO it does not read 100 %."""
+    """A latency divided by its SLO as a percentage, rounded so that a latency above the SLO never shows 100 %."""
     return f"{part:.0%}" if part <= 1 or part >= 1.005 else f"{max(part, 1.001):.1%}"
 
 
 def printable(text: str) -> str:
-    """The text without the characters that steer terminals or turn the direction of writing."""
+    """The text without characters that control terminals or change the direction of writing."""
     return "".join(character if character.isprintable() else "�" for character in text)
 
 
@@ -25,7 +25,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def ranges(indices: Sequence[int], most: int | None = None) -> str:
-    """Ascending indices in short: 0-3, 7; with an ellipsis after the first ``most`` runs."""
+    """Ascending indices as ranges, such as 0-3, 7; with an ellipsis after the first ``most`` ranges."""
     runs = groupby(enumerate(indices), lambda pair: pair[1] - pair[0])
     ends = [[index for _, index in run] for _, run in runs]
     shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ends[:most]]
@@ -33,9 +33,9 @@ def ranges(indices: Sequence[int], most: int | None = None) -> str:
 
 
 def shorten(text: str, fits: Callable[[str], bool]) -> str:
-    """The text, or what fits of its head and tail around an ellipsis; empty when nothing does.
+    """The text, shortened until it fits by replacing its middle by an ellipsis; empty when nothing fits.
 
-    The tail stays because names tend to differ there (densenet121, densenet169).
+    The end is kept because names tend to differ there (densenet121, densenet169).
     """
     if fits(text):
         return text

@@ -1,4 +1,4 @@
-"""Claims of dynamic resource allocation: what NVIDIA's DRA driver is asked for.
+"""Claims of dynamic resource allocation, by which pods request slices from NVIDIA's DRA driver.
 
 Source: resource.k8s.io/v1; NVIDIA's DRA driver for GPUs: attributes and capacities of its devices, its
 resource.nvidia.com/v1beta1.
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 DRIVER = "gpu.nvidia.com"
 CAPACITIES = f"device.capacity['{DRIVER}']"
-"""What a MIG device takes of its GPU, by name; ``memorySlice4`` is there when it takes memory slice 4."""
+"""Expression for the capacities of a MIG device; it has ``memorySlice4`` if the device takes memory slice 4."""
 GATES = "Claims with MPS need the driver's feature gate MPSSupport (alpha), which excludes DynamicMIG"
 NEEDS = "Needs Kubernetes 1.34 and NVIDIA's DRA driver for GPUs"
 
 
 class Wanted(NamedTuple):
-    """What a request asks for.
+    """The slice that a request of a claim asks for.
 
     Attributes
     ----------
@@ -44,14 +44,14 @@ class Wanted(NamedTuple):
 
     @property
     def name(self) -> str:
-        """A name for such slices, wherever they start."""
+        """A name for such slices, without their start."""
         slug = slugs([self.profile])[self.profile]
         plain = "gpu" if self.profile == WHOLE else slug if group_of(self.profile) else f"mig-{slug}"
         return plain if self.percent is None else f"{plain}-mps-{self.percent}"
 
 
 def wanted(piece: Slice, pinned: bool = False) -> Wanted:
-    """What a slice of a plan asks for, at its placement where that is to be pinned."""
+    """The request for a slice of a plan; with ``pinned`` at its placement."""
     largest = max(replica.sm_share for replica in piece.replicas)
     percent = ceil(100 * largest - 1e-9) if needs_mps(piece) else None
     return Wanted(piece.profile, None if group_of(piece.profile) or not pinned else piece.start, percent)

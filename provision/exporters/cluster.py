@@ -1,4 +1,4 @@
-"""What prepares the machines of a cluster: the GPU operator's MIG configuration, node labels, and notes on them."""
+"""Files that prepare the nodes of a cluster: the GPU operator's MIG configuration, node labels, and notes on them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ set -euo pipefail
 
 
 def label_script(machines: Sequence[Node], partitioned: bool = True) -> str:
-    """The script that labels nodes; where they are partitioned beforehand the GPU operator begins with it."""
+    """The script that labels nodes; with ``partitioned`` the labels make the GPU operator partition them."""
     lines = []
     for number, node in enumerate(machines, start=1):
         labels = [f"{name}={value}" for name, value in node_labels(node, partitioned).items()]
@@ -70,13 +70,13 @@ def label_script(machines: Sequence[Node], partitioned: bool = True) -> str:
 
 
 def notes(machines: Sequence[Node], prefix: str) -> Iterator[str]:
-    """What to do, in order, where nodes are partitioned beforehand."""
+    """Notes on what to do, in order, when nodes are partitioned beforehand."""
     yield from operator_notes(machines, prefix)
     yield from pod_notes()
 
 
 def operator_notes(machines: Sequence[Node], prefix: str) -> Iterator[str]:
-    """How the GPU operator comes to partition the nodes."""
+    """Notes on how the GPU operator is made to partition the nodes."""
     if any(node.can_mig for node in machines):
         yield (
             "`kubectl apply -f mig-config.yaml`, and let the GPU operator use it (Helm: "
@@ -90,7 +90,7 @@ def operator_notes(machines: Sequence[Node], prefix: str) -> Iterator[str]:
 
 
 def pod_notes() -> Iterator[str]:
-    """What to do with nodes and pods, in order."""
+    """Notes on what to do with nodes and pods, in order."""
     yield LABELLING
     yield (
         "Images are named after the models: `kustomize edit set image MODEL=REGISTRY/IMAGE` for each, then "

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from provision.models.plans.plan import Plan, PlannedGpu
 
 LONGEST, LONGEST_PREFIX, MARK = 40, 20, 6
-"""Most characters of a slug, and of the prefix of a plan's objects; both fit into the 63 of a Kubernetes name. MARK of
-them tell long names apart."""
+"""The most characters of a slug, and of the prefix of a plan's objects; together they fit the 63 characters of a name
+in Kubernetes. The last MARK characters of a shortened name distinguish it from others."""
 
 Attachment = tuple[dict[str, Any], dict[str, Any]]
-"""How a pod gets its slice: the ``resources`` of each of its containers, and further fields of the pod."""
+"""The fields by which a pod gets its slice: the ``resources`` of each container, and further fields of the pod."""
 
 
 class Exported(NamedTuple):
@@ -32,7 +32,7 @@ class Exported(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A machine with alike GPUs; ``gpus`` are pairs (index in the plan, PlannedGpu), in the order of its devices.
+    """A machine with GPUs of one type and MIG mode; ``gpus`` are (index in the plan, PlannedGpu), by device number.
 
     A node of the plan (such as 8xh100-80gb) is a machine with one pair.
     """
@@ -57,12 +57,12 @@ class Node(NamedTuple):
 
     @property
     def can_mig(self) -> bool:
-        """Whether its GPUs have MIG modes to set; those of a node of the plan are left as they are, MIG off."""
+        """Whether its GPUs have a MIG mode to set; GPUs of a node in the plan keep MIG off."""
         return self.type.mig is not None and self.type.gpus == 1
 
 
 def prefix(plan: Plan) -> str:
-    """What the names of a plan's objects begin with in a cluster, where plans of other instances may stand too."""
+    """The prefix of the names of a plan's objects in a cluster, which may have objects of other plans too."""
     plain = slugs([plan.instance])[plan.instance]
     if plain[0].isdigit():
         # Names of Services begin with a letter.
@@ -74,16 +74,16 @@ def prefix(plan: Plan) -> str:
 
 
 def nodes(plan: Plan, gpus_per_node: int, prefix: str = "") -> list[Node]:
-    """The GPUs of a plan on machines, in the order of the plan; a machine has GPUs of one type and MIG mode.
+    """Divide the GPUs of a plan among machines, in the order of the plan; a machine has GPUs of one type and MIG mode.
 
     Parameters
     ----------
     plan
         The Plan.
     gpus_per_node
-        Most GPUs of a machine.
+        The most GPUs of a machine.
     prefix
-        What the names of the machines begin with.
+        The prefix of the names of the machines.
     """
     begin = f"{prefix}-" if prefix else ""
     alike: dict[tuple[str, bool], list[tuple[int, PlannedGpu]]] = {}
@@ -115,7 +115,7 @@ def slice_name(index: int, position: int) -> str:
 
 
 class _Dumper(yaml.CSafeDumper):
-    """No aliases, and quotes where another YAML reader might see a number or a truth value (1e3, y)."""
+    """A YAML dumper without aliases; it quotes text that other readers may take for a number or a truth value (1e3, y)."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -130,5 +130,5 @@ _Dumper.add_representer(str, _text)
 
 
 def yaml_text(*documents: object) -> str:
-    """YAML documents in the order in which their fields were put."""
+    """The text of YAML documents; fields keep their order."""
     return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=115)

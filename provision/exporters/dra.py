@@ -1,7 +1,7 @@
 """Kubernetes with dynamic resource allocation, GPU by GPU: a claim for all slices of a GPU, a Deployment per GPU.
 
-The slices of a claim stand on one GPU, by a constraint on their parent. Where no slice needs MPS the driver makes the
-MIG devices itself, at the placements of the plan: a claim pins them through the memory slices that a device takes.
+A constraint on their parent puts the slices of a claim on one GPU. If no slice needs MPS, the driver makes the MIG
+devices itself, at the placements of the plan: a claim selects them by the memory slices that a device takes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 Requests: TypeAlias = tuple[tuple[str, Wanted], ...]
-"""What the claim of a GPU asks for, by the names of its slices."""
+"""The requests of the claim of a GPU, with the names of its slices."""
 
 DYNAMIC = (
     f"{NEEDS} with its feature gate DynamicMIG (alpha): it makes the MIG devices where the claims pin them. Nodes have "
@@ -60,7 +60,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
 
 
 def _requests(gpu: PlannedGpu, pinned: bool) -> Requests:
-    """What the claim of a GPU asks for; nothing where the GPU is idle."""
+    """The requests of the claim of a GPU; empty if the GPU is idle."""
     served = [(f"slice{position}", piece) for position, piece in enumerate(gpu.slices) if piece.replicas]
     return tuple((name, wanted(piece, pinned)) for name, piece in served)
 

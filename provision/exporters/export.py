@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 Exporter = Callable[["Plan", "Instance", int], Exported]
-"""Renders a plan that the verifier accepts; the number is that of GPUs of a machine."""
+"""Renders a plan that the verifier accepts; the number is the most GPUs of a machine."""
 TARGETS: Register[Exporter] = Register("provision.exporters")
 """Exporters by target; other packages add theirs as entry points."""
 
@@ -36,13 +36,13 @@ def export(
     to
         One of TARGETS.
     folder
-        Where the files go; a new or empty folder, with ``force`` one that holds nothing but an earlier export.
+        The folder for the files: a new or empty one, with ``force`` also one that holds only an earlier export.
     instance
         The Instance that the plan is for.
     force
-        Overwrite files.
+        Whether files may be overwritten.
     gpus_per_node
-        GPUs of a machine; the plan's GPUs are dealt to machines in its order.
+        The most GPUs of a machine; the plan's GPUs are divided among machines in their order.
 
     Returns
     -------

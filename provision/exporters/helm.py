@@ -47,11 +47,11 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
 
 
 def _template(text: str) -> str:
-    """A manifest as a template: what looks like one stands for itself, images come from the values."""
+    """A manifest as a template: braces in it are escaped, and images come from the values."""
     plain = text.replace("{{", "{{ `{{` }}")
     return IMAGE.sub(r"\1{{ index .Values.images `\2` | quote }}", plain)
 
 
 def _chosen(routing: str, text: str) -> str:
-    """A template that counts where the values ask for it."""
+    """A template that is rendered only if the values choose this routing."""
     return f'{{{{- if eq .Values.routing "{routing}" }}}}\n{_template(text)}{{{{- end }}}}\n'

@@ -1,7 +1,8 @@
-"""inferno's JSON (github.com/llm-inferno): a plan's services, accelerators and allocation, as its files have them.
+"""Exports a plan as inferno's JSON files (github.com/llm-inferno): services, accelerators and allocation.
 
-Coefficients are those of an iteration at the ends of a replica's batch: alpha and beta per sequence by a straight line,
-gamma per token in the KV caches. Averages are those of inferno's own analyzer at the routed rates.
+The coefficients of an iteration are alpha + beta per sequence, a straight line through the times with one sequence and
+with a full batch, and gamma per token in the KV caches. Averages are computed by inferno's own analyzer at the routed
+rates.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class _Served(NamedTuple):
 
     @property
     def batch(self) -> int:
-        """The most sequences that the KV memory holds of mean answers, as inferno counts them, and the engine runs."""
+        """The most sequences: limited by the engine, and by the KV memory for requests of mean length."""
         return max(min(self.slice_.kv_tokens // self.output_tokens, self.replicas[0].batch), 1)
 
     @property
@@ -58,14 +59,14 @@ class _Served(NamedTuple):
 
     @property
     def costs(self) -> Coefficients:
-        """A straight line through the iterations of a single sequence and of the whole batch."""
+        """The coefficients of a straight line through the iteration times with one sequence and with the full batch."""
         one, many = self.slice_.iteration_ms(1, 0), self.slice_.iteration_ms(max(self.batch, 2), 0)
         beta = (many - one) / (max(self.batch, 2) - 1)
         return Coefficients(one - beta, beta, self.slice_.context_ms)
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
-    """``accelerator-data.json`` and so on; every workload is a server in a service class of its own."""
+    """``accelerator-data.json`` and the other files; every workload is a server with its own service class."""
     served = _served(plan, instance)
     files = {
         "accelerator": {"accelerators": [_accelerator(instance, gpu) for gpu in sorted({one.gpu for one in served})]},
@@ -88,7 +89,7 @@ def _served(plan: Plan, instance: Instance) -> list[_Served]:
     Raises
     ------
     InputError
-        If one is no language model on whole GPUs of a single type.
+        If one is not a language model on whole GPUs of a single type.
     """
     places: defaultdict[str, list[tuple[str, Replica]]] = defaultdict(list)
     for at, _, piece, replica in plan.replicas():
@@ -122,12 +123,12 @@ def _price(instance: Instance, gpu: str) -> float:
 
 
 def _count(plan: Plan, gpu: str, count: int | None) -> int:
-    """How many there are: where the instance has no limit, those of the plan."""
+    """The number of GPUs that are available: the instance's limit, or if there is none the number in the plan."""
     return sum(one.gpu == gpu for one in plan.gpus) if count is None else count
 
 
 def _models(served: list[_Served]) -> list[dict[str, Any]]:
-    """A profile per model and type; of several workloads the one with the shortest answers tells the batch."""
+    """A profile per model and GPU type; of several workloads, that with the shortest answers determines the batch."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for one in sorted(served, key=lambda one: -one.output_tokens):
         found[one.model, one.gpu] = {

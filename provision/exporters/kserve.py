@@ -1,4 +1,4 @@
-"""KServe: an InferenceService per replica on a claimed slice, an InferenceGraph that splits every workload's requests.
+"""KServe: an InferenceService per replica on a claimed slice, and an InferenceGraph per workload that splits requests.
 
 All server processes of a slice, of one replica or of several, share one claim. Source: KServe's API reference,
 serving.kserve.io/v1beta1 InferenceService and v1alpha1 InferenceGraph.
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 LONGEST = 18
-"""Most characters of a workload's slug; KServe adds to the names of services, which may have 63 in all."""
+"""The most characters of a workload's slug; KServe appends to names of services, which may have 63 characters."""
 PERCENT, PORT = 100, 8080
 Steps: TypeAlias = dict[str, tuple[float, float]]
-"""The replicas of a workload: rate and highest rate in requests/s by the name of the service."""
+"""The replicas of a workload: by the name of the service, the rate and the highest rate in requests/s."""
 
 NOTES = (
     f"{NEEDS}, and a KServe whose predictors take resourceClaims. {GATES}: the nodes are partitioned beforehand.",
@@ -95,7 +95,7 @@ def _service(
 
 
 def _most_rps(instance: Instance, replica: Replica, found: Prediction) -> float:
-    """The highest rate at which a replica keeps its SLO under the latency rule, in requests/s; no less than its own."""
+    """The highest rate (requests/s) at which a replica keeps its SLO, at least its routed rate."""
     workload = instance.workload[replica.workload]
     if workload.tokens:
         return found.throughput_rps
@@ -117,7 +117,9 @@ def _graph(name: str, workload: str, steps: Steps) -> dict[str, Any]:
 
 
 def percents(workload: str, replicas: list[tuple[float, float]]) -> list[int]:
-    """Whole percents of a workload's rate for its replicas, ``(rate, highest rate)`` in requests/s, near those rates.
+    """Whole percentages of a workload's rate for its replicas, close to their rates.
+
+    ``replicas`` are pairs (rate, highest rate) in requests/s.
 
     Raises
     ------
@@ -127,7 +129,7 @@ def percents(workload: str, replicas: list[tuple[float, float]]) -> list[int]:
     total_rps = sum(rate_rps for rate_rps, _ in replicas)
     exact = [PERCENT * rate_rps / total_rps for rate_rps, _ in replicas]
     dealt = [floor(one) for one in exact]
-    # What is left goes where it is missed most, as long as a replica can take one percent more.
+    # The rest goes, percent by percent, to the replica furthest below its rate among those that can take one more.
     by_remainder = sorted(range(len(exact)), key=lambda at: dealt[at] - exact[at])
     room = [at for at in by_remainder if (dealt[at] + 1) * total_rps <= PERCENT * replicas[at][1] * (1 + 1e-9)]
     left = PERCENT - sum(dealt)

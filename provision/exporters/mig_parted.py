@@ -1,8 +1,8 @@
-"""mig-parted: a YAML with one configuration per machine, and checkpoints where a YAML cannot say enough.
+"""mig-parted: a YAML file with one configuration per machine, and checkpoints where the YAML does not suffice.
 
-The YAML counts instances per profile; mig-parted creates them without placement, in the first order that the
-driver accepts. Only where a GPU's profiles fit in a single way are the placements those of the plan. Its
-checkpoints, which ``restore`` reads, do carry placements. Source: NVIDIA/mig-parted, api/spec/v1 and pkg/mig/state.
+The YAML has the number of instances per profile. mig-parted creates them without given placements, in the first order
+that the driver accepts. So the placements are those of the plan only if the profiles of a GPU fit in a single way.
+Checkpoints, which ``restore`` reads, contain placements. Source: NVIDIA/mig-parted, api/spec/v1 and pkg/mig/state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
-    """``config.yaml``, and ``checkpoint-NODE.json`` for machines whose placements it leaves open."""
+    """``config.yaml``, and ``checkpoint-NODE.json`` for machines whose placements the YAML does not determine."""
     machines = [node for node in nodes(plan, gpus_per_node) if node.can_mig]
     if not any(node.mig for node in machines):
         raise InputError("mig-parted: no GPU of the plan is partitioned; use --to shell, which starts MPS")
@@ -62,7 +62,7 @@ def _open(node: Node) -> list[int]:
 
 @cache
 def _ways(gpu: str, names: tuple[str, ...]) -> int:
-    """In how many ways these profiles can stand on a GPU."""
+    """The number of ways in which these profiles fit a GPU."""
     from provision.models.hardware.geometry import geometry  # loads networkx, which other targets do not need
 
     counts = Counter(names)
@@ -71,7 +71,7 @@ def _ways(gpu: str, names: tuple[str, ...]) -> int:
 
 
 def checkpoint(node: Node) -> dict[str, Any]:
-    """A machine's MIG state with its placements; the UUIDs, which no plan knows, are left to fill in."""
+    """A machine's MIG state with its placements; the UUIDs, which a plan does not have, are to be filled in."""
     devices = [
         {"UUID": f"UUID-OF-GPU-{device}", "MigMode": 1, "GpuInstances": _gpu_instances(node.type, gpu)}
         for device, (_, gpu) in enumerate(node.gpus)

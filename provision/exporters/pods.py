@@ -1,7 +1,7 @@
 """Pods of Kubernetes: Deployments, containers, their environment.
 
-A slice, or a GPU, is one pod, each server process a container of it. Pods go to the machine of the plan through a node
-label; which GPU of the machine a slice stands on, Kubernetes decides.
+A slice, or a GPU, is one pod, and each server process is a container of it. A node label brings pods to the machine
+that the plan gives them. Kubernetes decides on which GPU of the machine a slice is.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Pod(NamedTuple):
 
     @property
     def served(self) -> list[tuple[str, str]]:
-        """The workload of every container, and its rate in requests/s as it is told."""
+        """The workload of every container, and its rate in requests/s as written in its environment."""
         told = [{one["name"]: one["value"] for one in each["env"]} for each in self.containers]
         return [(one[WORKLOAD].replace("$$", "$"), one[RATE]) for one in told]
 
@@ -86,9 +86,9 @@ def slice_pods(
     instance, machines
         The Instance, and its plan's Nodes.
     prefix
-        What their names begin with.
+        The prefix of their names.
     attach
-        Gives for a slice the ``resources`` of each container and further fields of the pod.
+        Returns for a slice the ``resources`` of each container and further fields of the pod.
     """
     for node in machines:
         for index, gpu in node.gpus:
@@ -115,7 +115,7 @@ def _deployment(pod: Pod, names: Mapping[str, str]) -> dict[str, Any]:
         "metadata": {"name": pod.name, "labels": labels},
         "spec": {
             "replicas": 1,
-            # A slice is free for the next pod only when the last one has gone.
+            # A slice is free for a new pod only after the old pod has ended.
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": {"provision/pod": pod.name}},
             "template": {"metadata": {"labels": labels}, "spec": specification | pod.fields},
@@ -126,7 +126,7 @@ def _deployment(pod: Pod, names: Mapping[str, str]) -> dict[str, Any]:
 def containers(
     instance: Instance, piece: Slice, resources: dict[str, Any], name: str = "process"
 ) -> Iterator[dict[str, Any]]:
-    """A container per server process of a slice, with what it serves in its environment; their names begin alike."""
+    """A container per server process of a slice, whose environment says what it serves; ``name`` begins their names."""
     images = image_names(instance)
     processes = [replica for replica in piece.replicas for _ in range(replica.processes)]
     for number, replica in enumerate(processes):

@@ -1,7 +1,7 @@
 """Ray Serve: an application per workload and a deployment per replica, on Ray nodes that are one slice each.
 
-Ray knows nothing of placements or MPS: every slice is a Ray node of its own, with a resource that is named after it, so
-that replicas run where the plan has them. Source: Ray's documentation of Serve config files and of ``ray start``.
+Ray does not know placements or MPS. Therefore every slice is a separate Ray node with a resource named after it, so
+that replicas run where the plan places them. Source: Ray's documentation of Serve config files and of ``ray start``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 PARTS = 10_000
-"""Ray counts parts of a GPU in ten-thousandths."""
+"""Ray's resolution of fractions of a GPU: ten-thousandths."""
 SCRIPT = """\
 #!/usr/bin/env bash
 # Starts a Ray node per slice of machine {name}; `--to shell` makes the slices and the MPS daemons.
@@ -96,7 +96,8 @@ def _processes(piece: Slice) -> int:
 
 
 def _part(piece: Slice) -> float:
-    """The GPUs, or part of a slice, that each of its processes books; Ray only counts, MPS enforces percentages."""
+    """The number of GPUs, or the fraction of a slice, that each process requests; Ray counts, MPS enforces SM
+    shares."""
     return (group_of(piece.profile) or 1) * floor(PARTS / _processes(piece)) / PARTS
 
 

@@ -1,7 +1,7 @@
 """A script per machine that partitions its GPUs with nvidia-smi and starts the MPS daemons.
 
-Every placement is explicit (``nvidia-smi mig -cgi PROFILE:START``). The script touches nothing unless all
-GPUs it is given are idle and unpartitioned. Source: NVIDIA MIG user guide, nvidia-smi(1), nvidia-cuda-mps-control(1).
+Every placement is explicit (``nvidia-smi mig -cgi PROFILE:START``). The script changes nothing unless all given GPUs
+are idle and unpartitioned. Source: NVIDIA MIG user guide, nvidia-smi(1), nvidia-cuda-mps-control(1).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _script(instance: Instance, node: Node) -> str:
 
 
 def _ports(node: Node) -> Iterator[tuple[Replica, int]]:
-    """Every replica of a machine, with the first of its ports: as many as it has processes."""
+    """Every replica of a machine with its first port; it has as many consecutive ports as processes."""
     port = FIRST_PORT
     for _, gpu in node.gpus:
         for replica in (one for piece in gpu.slices for one in piece.replicas):
@@ -78,7 +78,7 @@ def _ports(node: Node) -> Iterator[tuple[Replica, int]]:
 
 
 def _servers(machines: Sequence[Node]) -> nginx.Servers:
-    """Where the processes of every workload listen, each with its rate."""
+    """The addresses of the processes of every workload, each with its rate."""
     found: dict[str, list[tuple[str, float]]] = {}
     for node in machines:
         for replica, first in _ports(node):
@@ -101,7 +101,7 @@ def _mode(node: Node, device: int) -> list[str]:
 def _slice(
     instance: Instance, kind: GpuType, device: int, name: str, piece: Slice, ports: Iterator[int]
 ) -> Iterator[str]:
-    """Steps that make a slice, start its MPS daemon and describe its replicas, whose ``ports`` come next."""
+    """Shell lines that make a slice, start its MPS daemon and describe its replicas, which take the next ``ports``."""
     if piece.profile == WHOLE:
         yield f"take_whole {_gpu(device)}{' exclusive' if needs_mps(piece) else ''}"
     else:

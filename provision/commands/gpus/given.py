@@ -1,4 +1,4 @@
-"""What verbs on GPUs are given: the plan's instance, the GPUs that may be used, the command that serves replicas."""
+"""Arguments of verbs on GPUs: the plan's instance, the GPUs that may be used, the command that serves replicas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def instance_of(options: Namespace, plan: Plan) -> Instance:
-    """The instance named, or the shipped one that the plan was made for."""
+    """The instance that the options name, or else the shipped one that the plan was made for."""
     if options.instance is None and plan.instance not in shipped_instances():
         raise InputError(f"{options.plan}: made for {plan.instance}, which does not ship; name its file before it")
     return read(options.instance or plan.instance)
@@ -34,6 +34,6 @@ def gpus(options: Namespace) -> list[str] | None:
 
 
 def commands(options: Namespace) -> Commands:
-    """What serves replicas."""
+    """The Commands that serve replicas."""
     workloads = read(options.instance).workloads if options.instance else ()
     return Commands(options.server, {workload.name: workload.model for workload in workloads})

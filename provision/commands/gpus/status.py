@@ -42,7 +42,7 @@ def add_assert(parser: ArgumentParser) -> None:
 
 
 def add_state(parser: ArgumentParser) -> None:
-    """The ``--state`` option."""
+    """Declare the ``--state`` option."""
     default = default_state()
     parser.add_argument(
         "--state", default=default, metavar="DIR", help=f"journal, daemons and environments (default: {default})"
@@ -50,7 +50,7 @@ def add_state(parser: ArgumentParser) -> None:
 
 
 def add_plan(parser: ArgumentParser, optional: bool = False) -> None:
-    """The plan and how it is to be put on the GPUs."""
+    """Declare the arguments for a plan and for how it is put on the GPUs."""
     add_plan_files(parser, optional)
     add_state(parser)
     parser.add_argument("--gpus", metavar="LIST", help="indices or UUIDs that may be used (default: all of the types)")
@@ -60,7 +60,7 @@ def add_plan(parser: ArgumentParser, optional: bool = False) -> None:
 
 
 def step_rows(present: Observed, steps: Iterable[Step]) -> Iterator[tuple[int | None, str, str]]:
-    """Steps as GPU index, text, processes that end, and workloads below their demand."""
+    """Steps as (GPU index, text, workloads that are then below their demand)."""
     for step in steps:
         gpu = known(present.gpu(step.gpu)).index if step.gpu else None
         short = ", ".join(

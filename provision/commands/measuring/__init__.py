@@ -1,1 +1,1 @@
-"""Verbs that measure models and fit performance models to what was measured: ``profile``, ``fit`` and their kin."""
+"""Verbs that measure models and fit performance models to measurements: ``profile``, ``fit`` and similar ones."""

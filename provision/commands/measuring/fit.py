@@ -144,7 +144,7 @@ def _chosen(dnn: str, profile: Profile, listed: Collection[Key] | None, options:
 
 
 def _listed(profiles: Mapping[str, Profile], options: Namespace) -> list[Key]:
-    """The points of the points file, all of them in a table."""
+    """The points of the points file, each of which must be in one of the tables."""
     known = {key for profile in profiles.values() for key in profile.keys}
     points = read_points(options.points_file, options.gpu)
     for profile, batch, processes in points:
@@ -167,7 +167,7 @@ def _write(profiles: Mapping[str, Profile], fits: Mapping[str, Fit], options: Na
 
 
 def _command(options: Namespace) -> str:
-    """The command as given, without the paths of this machine."""
+    """The command line, without paths of this machine."""
     chosen = f" --points {options.points}" if options.points else " --points-file F" if options.points_file else ""
     return f"provision fit DIR --format {options.format} --model {options.model}{chosen}"
 
@@ -177,7 +177,7 @@ def _in_sample(options: Namespace) -> bool:
 
 
 def _judged(options: Namespace) -> str:
-    """Which points the errors are measured on, in words."""
+    """The points on which the errors are measured, in words."""
     return "in-sample, on the points fitted" if _in_sample(options) else "held out, on all points not fitted"
 
 
@@ -195,12 +195,12 @@ def _summary(profiles: Mapping[str, Profile], fits: Mapping[str, Fit], options: 
 
 
 def _keys(profile: Profile, fit: Fit) -> list[Key]:
-    """The points fitted."""
+    """The points to which a fit was made."""
     return [profile.keys[at] for at in fit.fitted]
 
 
 def _errors(fits: Collection[Fit]) -> dict[str, Any]:
-    """Errors over all points that fits were judged on."""
+    """The errors over all points on which fits were judged."""
     error = fitted_error(np.concatenate([fit.errors for fit in fits]))
     return {
         "mean_error": error.mean,

@@ -24,7 +24,7 @@ COLUMNS = ("DNN", "alone: mean error %", "p95 error %", "pairs: mean error %", "
 
 
 def run(options: Namespace) -> int:
-    """Fit, judge on the pairs kept apart, print, and write the performance data where asked."""
+    """Fit, judge on the held-out pairs, print the errors, and write the performance data if asked for."""
     refuse(options, PROFILE_OPTIONS)
     if options.pairs is None:
         raise InputError("fit --format colocation: give the table of models side by side, --pairs F")
@@ -51,7 +51,7 @@ def run(options: Namespace) -> int:
 
 
 def _provenance(options: Namespace) -> dict[str, Any]:
-    """Where the data comes from, without the paths of a machine."""
+    """The fields that tell where the data comes from, without paths of this machine."""
     tables = f"{Path(options.path).name} and {Path(options.pairs).name}"
     return {
         "source": f"Tables {tables}, fitted by provision {provision.__version__}; errors on pairs kept apart.",

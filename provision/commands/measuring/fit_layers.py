@@ -44,7 +44,7 @@ def _run(options: Namespace) -> int:
 
 
 def fitted(times: LayerTimes) -> dict[str, Any]:
-    """What LayerTimes say: constants of the CPU, networks and layers beside the model, levels, the proxy."""
+    """What LayerTimes show: constants of the CPU, networks and layers compared with the model, levels, the proxy."""
     cpu, proxy = fit_cpu(times), fit_proxy(times)
     layers = compared(times, cpu)
     return {
@@ -69,5 +69,5 @@ def print_fit(times: LayerTimes, found: Mapping[str, Any]) -> None:
 
 
 def _counts(fastest: Mapping[str, int]) -> str:
-    """Versions with the number of layers that each runs fastest."""
+    """Versions in words, with the number of layers for which each is fastest."""
     return ", ".join(f"{version} {count}" for version, count in fastest.items())

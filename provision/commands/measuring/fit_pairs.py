@@ -23,7 +23,7 @@ MODEL = "pairwise"
 PROFILE_OPTIONS = dict.fromkeys(("points", "points_file", "propose", "png"), "profile tables")
 COLOCATION = "--format colocation"
 LEAST_PAIRS = 10
-"""With fewer there is none to judge by for every coefficient to fit."""
+"""Least number of pairs, so that there are enough to fit all coefficients and to judge the fit."""
 
 
 def run(options: Namespace) -> int:
@@ -40,7 +40,7 @@ def run(options: Namespace) -> int:
 
 
 def refuse(options: Namespace, meant: Mapping[str, str]) -> None:
-    """Complain about options that are given and are for another format; ``meant`` says for which, by option."""
+    """Refuse options that are for another format; ``meant`` names that format, by option."""
     for name, what in meant.items():
         if getattr(options, name) is not None:
             raise InputError(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SHOWN = ("model", "batch", "processes", "neighbour", "latency_ms", "gpu_ms", "throughput_rps")
 CPU = Device("cpu", "whole")
 MOST = 4096
-"""Requests in a batch, or processes."""
+"""The largest batch size, and the largest number of processes."""
 
 
 def add_profile(parser: ArgumentParser) -> None:

@@ -1,1 +1,1 @@
-"""Verbs that plan, judge plans and ask what changes: ``solve``, ``verify``, ``compare``, ``what-if``, ``replan`` ..."""
+"""Verbs that make, judge and compare plans: ``solve``, ``verify``, ``compare``, ``what-if``, ``replan`` and others."""

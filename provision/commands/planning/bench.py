@@ -49,7 +49,7 @@ METHODS = {
     "variants": ("igniter",),
     "mlperf": ("inferno", "melange"),
 }
-"""What a family's paper proposes and compares with."""
+"""By family the methods that its paper proposes or compares with."""
 
 
 def add_bench(parser: ArgumentParser) -> None:
@@ -108,7 +108,7 @@ def _names(families: Sequence[str]) -> list[str]:
 
 
 def _row(name: str, settings: Settings, folder: str | None) -> TableRow:
-    """One instance solved; what it knows more than the ledger is written when a folder is named."""
+    """Solve one instance; if a folder is given, a result better than the ledger's is written there."""
     instance, known = read(name), ledger().get(name)
     row = dict.fromkeys(COLUMNS) | {"instance": name, "method": settings["method"]}
     if known and known.digest == instance.digest:
@@ -126,7 +126,7 @@ def _row(name: str, settings: Settings, folder: str | None) -> TableRow:
 
 
 def _worse(row: TableRow) -> bool:
-    """Whether an answer, or that there is none, is worse than the best known."""
+    """Whether an answer, or the lack of one, is worse than the best known."""
     if row["best_known"] is None or row["status"] == NOT_APPLICABLE:
         return False
     return row["objective"] is None or (row["excess"] or 0) > TOLERANCE

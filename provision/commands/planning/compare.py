@@ -1,7 +1,7 @@
 """``provision compare``: several methods on one instance, in one table.
 
-With ``--simulate`` every plan is replayed too, also one that the verifier rejects: a method that follows its paper may
-miss SLOs, and the table then says how many the model predicts and how many the replayed requests meet.
+With ``--simulate`` every plan is replayed, even one that the verifier rejects. A method that follows its paper may miss
+SLOs; the table then shows how many workloads the model predicts to be late, and how many are late in the replay.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ def _row(instance: Instance, name: str, comparison: Comparison) -> TableRow:
 
 
 def _print(rows: Sequence[TableRow], columns: Sequence[str]) -> None:
-    """A table of those that tried, a line for each that has something to say, and one for all that cannot."""
+    """Print a table of the methods that ran, a line for each with a remark, and one line on all that cannot plan
+    this."""
     tried = [row for row in rows if row["status"] != NOT_APPLICABLE]
     if tried:
         print_table(columns, [[cell(row, column) for column in columns] for row in tried])

@@ -45,7 +45,7 @@ NAMED = ("replan", "static", "ewma")
 POLICIES = f"{', '.join(NAMED)}, or a method that solves each window from scratch"
 DEFAULT = "replan,auto,static"
 EWMA_PERIOD_S, EWMA_DELAY_S = 20, 12.5
-"""gpu-lets' regime: rates averaged, planned anew every 20 s, 10 to 15 s in the background until it is in force."""
+"""gpu-lets' policy: plan for averaged rates every 20 s; a new plan takes effect after 10 to 15 s in the background."""
 
 
 def add_replan(parser: ArgumentParser) -> None:
@@ -193,7 +193,7 @@ def _trace(options: Namespace) -> int:
 
 
 def _demand(given: str, instance: Instance) -> Demand:
-    """The demand in a file, or the one that goes by a name."""
+    """The demand in a file, or the built-in one of this name."""
     if given == TWO_WAVES:
         return two_waves(instance)
     if not os.path.exists(given) and (meant := did_you_mean(given, [TWO_WAVES])):
@@ -202,7 +202,7 @@ def _demand(given: str, instance: Instance) -> Demand:
 
 
 def _policy(name: str, options: Namespace, demand: Demand) -> ReplanPolicy:
-    """A ReplanPolicy by the name that it has on the command line."""
+    """The ReplanPolicy of a name on the command line."""
     if options.every < 1 or not 0 <= options.delay < math.inf or not 0 <= options.headroom <= MOST_HEADROOM:
         raise InputError(f"--every should be at least 1, --delay 0 or more, --headroom between 0 and {MOST_HEADROOM}")
     rest = {"every": options.every, "headroom": options.headroom, "delay_s": options.delay}

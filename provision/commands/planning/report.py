@@ -1,4 +1,4 @@
-"""``provision report``: one self-contained page of all that can be said of an instance and a plan for it."""
+"""``provision report``: one self-contained page with everything about an instance and a plan for it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FARED = {
     "workload": "workload", "SLO ms": "slo_ms", "P50 ms": "p50_ms", "P95 ms": "p95_ms", "P99 ms": "p99_ms",
     "P99.9 ms": "p999_ms", "served/s": "throughput_rps", "violated": "violation_rate", "dropped": "dropped",
 }
-"""Columns of the table of a replay, and what they are called in a summary."""
+"""Columns of the table of a replay, with their keys in a summary."""
 SWEPT = ("status", "objective", "bound", "gap", "plan_gpus")
 
 
@@ -101,7 +101,7 @@ def _run(options: Namespace) -> int:
 
 
 def _sections(makers: dict[str, Callable[[], str]]) -> Iterator[str]:
-    """The sections, each with what it shows or with why it cannot."""
+    """The sections of the page; one that cannot be made says why."""
     for title, make in makers.items():
         with progress(title):
             try:
@@ -112,7 +112,7 @@ def _sections(makers: dict[str, Callable[[], str]]) -> Iterator[str]:
 
 
 def _methods(instance: Instance, result: Result, names: list[str], options: Namespace) -> str:
-    """The table of the plan's method and the others, and a line for each that was refused."""
+    """The table of all methods, and a line for each that was refused."""
     own = result.summary() | {"violations": len(known(result.report).violations)}
     comparison = Comparison(options.time_limit, options.seed)
     rows = [own, *(comparison.row(instance, name)[0] for name in names if name != options.method)]

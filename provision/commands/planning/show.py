@@ -57,7 +57,7 @@ def _run(options: Namespace) -> int:
 
 
 def _json(plan: Plan, instance: Instance | None, standing: Standing | None) -> dict[str, Any]:
-    """The plan, its verdict where its instance is known, and what was proven and replayed of it."""
+    """The JSON object: the plan, the verdict on it if its instance is known, and what was proven and replayed."""
     return {
         "plan": plan.model_dump(mode="json", exclude_none=True),
         "report": verify(instance, plan).model_dump(mode="json") if instance else None,
@@ -69,7 +69,7 @@ def _json(plan: Plan, instance: Instance | None, standing: Standing | None) -> d
 
 
 def _standing(plan: Plan, instance: Instance | None, options: Namespace) -> Standing | None:
-    """What is proven and replayed of the plan, as far as it is asked for."""
+    """What is proven about the plan and how it fares in a replay, as far as the options ask for it."""
     if options.prove is None and options.replay is None:
         return None
     if instance is None:

@@ -51,7 +51,7 @@ def add_simulate(parser: ArgumentParser) -> None:
 
 
 def _add(parser: ArgumentParser, name: str, kind: type, metavar: str, text: str, default: float | None = None) -> None:
-    """An option; its default is named unless the text does."""
+    """Declare an option; the default is appended to its help unless the text names it."""
     shown = f"{text} (default: {default})" if default is not None else text
     parser.add_argument(name, type=kind, metavar=metavar, help=shown, default=default)
 
@@ -108,7 +108,7 @@ def _row(one: SimulatedWorkload) -> list[Any]:
 
 
 def _time(quantile: Interval) -> float | str | None:
-    """A quantile with half the width of its confidence interval, where it has one."""
+    """A quantile, with half the width of its confidence interval if it has one."""
     if quantile.mean_ms is None or quantile.low_ms is None or quantile.high_ms is None:
         return quantile.mean_ms and round(quantile.mean_ms, 2)
     return f"{quantile.mean_ms:.2f} ± {(quantile.high_ms - quantile.low_ms) / 2:.2f}"

@@ -92,7 +92,7 @@ def _run(options: Namespace) -> int:
 
 
 def _draw(instance: Instance, result: Result, options: Namespace) -> None:
-    """The pictures that were asked for, where there is a plan."""
+    """Draw the pictures that the options ask for, if there is a plan."""
     if result.plan is None:
         return
     standing = standing_of(instance, result)
@@ -119,7 +119,7 @@ def _parameters(options: Namespace) -> dict[str, Any]:
 
 
 def print_answer(instance: Instance, result: Result) -> None:
-    """The answer on stdout: what it costs and what is proven, what does not hold, the drawing, every SLO."""
+    """Print the answer: cost and proof, what does not hold, the drawing, and every SLO."""
     console = Output(highlight=False, soft_wrap=True)
     console.print(Text(sentence(instance, result)))
     for line in problems(result):

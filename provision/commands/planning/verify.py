@@ -56,14 +56,14 @@ def _run(options: Namespace) -> int:
 
 
 def _asked(options: Namespace, plan: Plan) -> Judgement:
-    """The second verifier's opinion; its replays load kernels, so it is imported where it is asked for."""
+    """The judgement of the second verifier, which is imported only on demand, since its replays load kernels."""
     from provision.verification.second import second_opinion
 
     return second_opinion(options.instance, plan)
 
 
 def print_second(second: Judgement) -> None:
-    """What the second verifier found, one line each."""
+    """Print what the second verifier found, one line each."""
     cost = f", {second.cost_per_hour:.2f} per hour" if second.cost_per_hour is not None else ""
     print(f"independently: {second.verdict}, {plural(second.gpus, 'GPU')}{cost}{_nearest(second)}")
     for line in second.faults:
@@ -73,7 +73,7 @@ def print_second(second: Judgement) -> None:
 
 
 def _nearest(second: Judgement) -> str:
-    """The workload of which most requests are late, of those that may be."""
+    """The workload with the most late requests relative to those allowed, in words."""
     if not second.replays:
         return ""
     one = max(second.replays, key=lambda found: found.late.high / found.late.allowed)

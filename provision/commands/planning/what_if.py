@@ -91,7 +91,7 @@ def _run(options: Namespace) -> int:
 def _found(
     instance: Instance, sweep: Sweep | None, values: Mapping[str, Sequence[Any]], options: Namespace
 ) -> dict[str, Any]:
-    """The answers to everything asked for, by name. Inputs are read and checked before anything is solved."""
+    """All answers that the options ask for, by name. Inputs are read and checked before anything is solved."""
     settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
     points = points_of(sweep) if sweep else []
     table = Table(options.out, digest(instance, points, settings), options.force) if options.out else None
@@ -134,7 +134,7 @@ def _sweep(options: Namespace) -> Sweep | None:
 
 
 def _check(options: Namespace, values: Mapping[str, Sequence[Any]]) -> None:
-    """Refuse options that do not go together, before the work."""
+    """Refuse options that cannot be combined, before any work."""
     for name, given in (("--out", options.out), ("--png", options.png), ("--breakpoints", options.breakpoints)):
         if given and not values:
             raise InputError(f"{name}: needs something to vary; add --vary NAME=VALUES")
@@ -186,7 +186,7 @@ def _breakpoints(
 
 
 def _one_by_one(advance: Callable[[int], None]) -> Callable[[int], None]:
-    """A function that is told totals, for one that is told steps: every call is a step of one."""
+    """Adapt ``advance``, which takes a number of steps, to a caller that passes totals: every call is one step."""
     return lambda total: advance(1)
 
 

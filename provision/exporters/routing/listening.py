@@ -1,9 +1,9 @@
-"""Where the server processes of pods listen, how Kubernetes asks after their health, and how requests reach them.
+"""Ports of the server processes in pods, probes of their health, and the Services by which requests reach them.
 
-A pod has a container per process, so every container has a port of its own. Processes of one workload that carry equal
-rates are behind one Service. It has a port for the first of them in every pod, one for the second, and so on: a backend
-is a port of a Service, which deals its requests evenly. Health is asked for as the Open Inference Protocol has it
-(Triton, KServe), of language models as vLLM has it.
+A pod has a container per process, and every container its own port. Processes of one workload that carry equal rates
+are behind one Service. It has one port for the first of them in every pod, one for the second, and so on. Such a port
+of a Service is a backend, which distributes its requests evenly. Health probes are those of the Open Inference Protocol
+(Triton, KServe), for language models those of vLLM.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 FIRST_PORT = 8000
 LONGEST = 30
-"""Most characters of a workload's slug in the name of a Service, which has 63 with the plan's prefix."""
+"""The most characters of a workload's slug in the name of a Service; with the plan's prefix it may have 63."""
 HEALTH = {"readinessProbe": "/v2/health/ready", "livenessProbe": "/v2/health/live"}
 TOKEN_HEALTH = dict.fromkeys(HEALTH, "/health")
 SELECTOR = "service.provision/"
-"""What the labels of pods begin with that Services select."""
+"""The start of the labels of pods by which Services select them."""
 
 
 Group = tuple[str, str]
-"""A workload, and the rate of each of its processes that belong together, in requests/s as their containers tell it."""
+"""Processes behind one Service: a workload, and the rate of each process, as written in the container's environment."""
 
 
 class _Target(NamedTuple):
-    """The Service of a Group, and the number by which its processes' ports are named."""
+    """The Service of a Group, and the number that is in the names of its processes' ports."""
 
     service: str
     number: int
 
     def port(self, place: int) -> str:
-        """The name of the port of a process that has this place in its pod."""
+        """The name of the port of the process with this position among the group's processes in a pod."""
         return f"g{self.number}-{place}"
 
 
@@ -57,7 +57,7 @@ class Backend(NamedTuple):
     target
         The name of the containers' ports behind it.
     rate_rps
-        What all processes behind it carry together, in requests/s.
+        The rate of all processes behind it together, in requests/s.
     """
 
     workload: str
@@ -68,7 +68,7 @@ class Backend(NamedTuple):
 
 
 def listening(instance: Instance, pods: Iterable[Pod], prefix: str) -> tuple[list[Pod], list[Backend]]:
-    """Pods with ports, probes and labels, and the backends that they are.
+    """Add ports, probes and labels to pods; returns the pods, and the backends that they form.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def _targets(instance: Instance, pods: Iterable[Pod], prefix: str) -> dict[Group
 
 
 def _places(pod: Pod) -> list[tuple[Group, int]]:
-    """The Group of every container of a pod, and its place among those of the group there."""
+    """The Group of every container of a pod, and its position among the group's containers in the pod."""
     seen: Counter[Group] = Counter()
     found = []
     for group in pod.served:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FILE = "nginx.conf"
 METHODS = {"random": ("random;",), "round_robin": (), "least_loaded": ("least_conn;",)}
-"""How an upstream chooses a server, weights observed, by the routing of a workload."""
+"""The directive by which an upstream chooses a server in proportion to weights, by the routing of a workload."""
 HEAD = """\
 # Deals the requests of every workload by the weights of the plan; include it in the http block of nginx.
 """
@@ -33,7 +33,7 @@ NOTE = (
 )
 
 Servers = Mapping[str, Sequence[tuple[str, float]]]
-"""Where a workload is served: addresses HOST:PORT, each with its rate in requests/s, by workload."""
+"""The servers of every workload: addresses HOST:PORT, each with its rate in requests/s."""
 
 
 def configuration(instance: Instance, servers: Servers) -> str:
@@ -42,7 +42,7 @@ def configuration(instance: Instance, servers: Servers) -> str:
     Raises
     ------
     InputError
-        When no weights tell the rates of a workload.
+        When the rates of a workload cannot be expressed as weights.
     """
     names = slugs(workload.name for workload in instance.workloads)
     blocks = [_block(instance, names[workload], workload, found) for workload, found in servers.items()]

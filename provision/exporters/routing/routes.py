@@ -1,4 +1,4 @@
-"""Routes that deal the requests of a workload to its replicas by the plan: Gateway API, or Istio.
+"""Routes that distribute the requests of a workload to its replicas as planned: Gateway API, or Istio.
 
 Source: gateway.networking.k8s.io/v1 HTTPRoute; networking.istio.io/v1 VirtualService and DestinationRule.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 GATEWAY = "provision"
-"""The Gateway, of either kind, that routes belong to; people make it."""
+"""The name of the Gateway, of either kind, that routes belong to; the user creates it."""
 MOST_BACKENDS, MOST_WEIGHT = 16, 10**6
 """Most backends of a rule of an HTTPRoute, and the largest weight of one."""
 BALANCERS = {"random": "RANDOM", "round_robin": "ROUND_ROBIN", "least_loaded": "LEAST_REQUEST"}
@@ -27,12 +27,12 @@ Weighted = dict[str, list[tuple[Backend, int]]]
 
 
 def routes(instance: Instance, backends: Sequence[Backend], prefix: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """``gateway.yaml``, where the Gateway API can say what the plan needs, ``istio.yaml``, and notes on them.
+    """``gateway.yaml``, if the Gateway API can express what the plan needs, ``istio.yaml``, and notes on them.
 
     Raises
     ------
     InputError
-        When no weights tell the rates of a workload.
+        When the rates of a workload cannot be expressed as weights.
     """
     dealt = _weighted(instance, backends)
     names = slugs((workload.name for workload in instance.workloads), LONGEST)
@@ -60,12 +60,12 @@ def _weighted(instance: Instance, backends: Iterable[Backend]) -> Weighted:
 
 
 def _host(name: str, prefix: str) -> str:
-    """The host that clients ask for the workload with a slug."""
+    """The host name that clients use for the workload with a slug."""
     return f"{name}.{prefix}.internal"
 
 
 def _refusal(workload: str, dealt: Sequence[tuple[Backend, int]]) -> str | None:
-    """Why an HTTPRoute cannot deal the requests of a workload; None where it can."""
+    """Why an HTTPRoute cannot distribute the requests of a workload as planned; None when it can."""
     if len(dealt) > MOST_BACKENDS:
         return (f"There is no gateway.yaml: {workload} has {len(dealt)} backends of different rates, a rule of an "
                 f"HTTPRoute takes {MOST_BACKENDS}; use istio.yaml or plan with even_replicas.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 APPLIED = ("deployments.yaml", "services.yaml")
-"""The files that every cluster takes; routes need what is not part of Kubernetes."""
+"""The files that every cluster accepts; routes need components that are not part of Kubernetes."""
 NOTE = (
     "Every container is to listen at PROVISION_PORT, and to answer the health requests of the Open Inference Protocol "
     "there (`tritonserver --http-port=$PROVISION_PORT`), or of a language model `/health` (vLLM)."
@@ -30,7 +30,7 @@ def serving(instance: Instance, pods: Iterable[Pod], prefix: str) -> Exported:
     instance, pods
         The Instance, and its plan's Pods.
     prefix
-        What the names of its objects begin with.
+        The prefix of the names of its objects.
     """
     found, backends = listening(instance, pods, prefix)
     texts = deployments(instance, found), services(backends)

@@ -1,4 +1,4 @@
-"""Whole numbers by which load balancers deal requests, in proportion to the rates of a plan."""
+"""Integer weights by which load balancers distribute requests in proportion to the rates of a plan."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from collections.abc import Sequence
 from provision.models.base.errors import InputError
 
 EXACT = 100
-"""The least weight: largest remainders move a weight by less than 1, so by less than 1 % of its rate."""
+"""The least weight. The method of largest remainders changes a weight by less than 1, so by less than 1 % of its
+rate."""
 MOST = 2**31 - 1
-"""The largest weight that Istio and nginx take."""
+"""The largest weight that Istio and nginx accept."""
 
 
 def weights(workload: str, rates_rps: Sequence[float]) -> list[int]:
-    """Weights for the places where a workload is served, by largest remainder.
+    """Weights for the servers of a workload, by the method of largest remainders.
 
     Parameters
     ----------
     workload
         Its name, for messages.
     rates_rps
-        The rate of every place, in requests/s.
+        The rate of every server, in requests/s.
 
     Returns
     -------
     list of int
-        Each within 1 % of its rate, as a part of their sum; 0 for a rate of 0, all alike where there is no rate.
+        Each fraction of their sum is within 1 % of the fraction of the rates. A rate of 0 has weight 0; if all rates
+        are 0 the weights are equal.
 
     Raises
     ------
     InputError
-        When the rates differ so much that weights of 32 bits cannot tell them.
+        When the rates differ too much for weights of 32 bits.
     """
     total = math.fsum(rates_rps)
     if total <= 0:
