@@ -115,7 +115,8 @@ def slice_name(index: int, position: int) -> str:
 
 
 class _Dumper(yaml.CSafeDumper):
-    """A YAML dumper without aliases; it quotes text that other readers may take for a number or truth value (1e3, y)."""
+    """A YAML dumper without aliases; it quotes text that other readers may take for a number or truth value (1e3,
+    y)."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

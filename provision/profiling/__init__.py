@@ -1,1 +1,1 @@
-"""Measuring models on a GPU and reading what other profilers measured."""
+"""Measures models on a GPU."""

@@ -1,6 +1,7 @@
-"""A background load of known interference: a process on one core that streams through memory for a part of the time.
+"""A background load of known strength: a process on one core that streams through memory for a fraction of the time.
 
-It copies one half of a buffer to the other, twice the L3 in all, so that what it reads is no longer in any cache.
+It copies one half of a buffer to the other. The buffer has twice the size of the L3 cache, so that the data read is
+never in a cache.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ UNKNOWN_L3_MIB = 512
 
 @contextmanager
 def background(level: float, core: int, l3_mib: float | None) -> Iterator[Callable[[], float] | None]:
-    """Stream on a core for ``level`` of the time; yields the function that tells the mean GB/s since then.
+    """Stream on a core for the fraction ``level`` of the time; yields a function that returns the mean GB/s so far.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ def background(level: float, core: int, l3_mib: float | None) -> Iterator[Callab
 
 
 def _stream(level: float, core: int, half_bytes: int, copied: Any, ready: Event) -> None:
-    """Run in a process of its own, as long as the one that started it."""
+    """The process of the load; it runs as long as the process that started it."""
     os.sched_setaffinity(0, {core})
     source, target = np.ones(half_bytes, np.uint8), np.zeros(half_bytes, np.uint8)
     ready.set()

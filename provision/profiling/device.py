@@ -1,4 +1,4 @@
-"""Where measuring happens, from the environment: the GPU type, the MIG profile, the MPS percentage."""
+"""The device to measure on, from the environment: the GPU type, the MIG profile, the MPS percentage."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ class Device:
 
 
 def device_of_environment() -> Device:
-    """The Device that CUDA programs of this environment get.
+    """The Device that CUDA programs use in this environment.
 
-    ``CUDA_VISIBLE_DEVICES`` names it (by default the first GPU), ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`` its part.
+    ``CUDA_VISIBLE_DEVICES`` names it (by default the first GPU), ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`` its SM
+    percentage.
 
     Raises
     ------
     InputError
-        When there is no NVIDIA driver or GPU, its type is not known, or it is cut into several.
+        When there is no NVIDIA driver or GPU, its type is unknown, or it is partitioned.
     """
     name, sm_percent = _visible(), _sm_percent()
     try:
@@ -83,9 +84,9 @@ def _type_and_profile(name: str) -> tuple[str, str]:
 
 
 def profile_of(kind: GpuType, held: Any) -> str:
-    """Name of the profile of a GpuType whose instance has these NVML attributes.
+    """The name of the profile of a MIG instance with these NVML attributes.
 
-    Media engines make no difference to what is measured.
+    Profiles that differ only in media engines count as equal, since these do not affect measurements.
     """
     compute, sms, memory_gib = held.gpuInstanceSliceCount, held.multiprocessorCount, held.memorySizeMB / 1024
     plain = [one for one in kind.profiles.values() if one.variant != "media"]

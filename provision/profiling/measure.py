@@ -1,7 +1,7 @@
-"""Measuring one operating point: processes that run batches back to back, alone or beside a neighbour.
+"""Measures one operating point: processes that run batches back to back, alone or beside a neighbour.
 
-All processes load, warm up, wait for each other, and then run for as long as is asked; what counts is the window in
-which all of them run. A batch is timed by the clock, from submission to completion, and on the GPU by CUDA events.
+All processes load the model, warm up, wait for each other, and then run for the given time; only the window in which
+all of them run counts. A batch is timed by the clock, from submission to completion, and on the GPU by CUDA events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
 
 Timing = tuple[float, float, float | None]
-"""Start and end of a batch by the clock, s, and its time on the GPU, ms; None where CUDA events did not take it."""
+"""Start and end of a batch by the clock in s, and its time on the GPU in ms, None if CUDA events did not measure it."""
 
 WARM_UP_S = 1.0
 PATIENCE_S = 300
@@ -41,7 +41,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a point did: median times of a batch by the clock and on the GPU (None off it), throughput of all."""
+    """The measurement of a point: median times of a batch by the clock and on the GPU (None on a CPU), and
+    throughput."""
 
     latency_ms: float
     gpu_ms: float | None
@@ -59,7 +60,7 @@ def measure(point: Point, device: str, seconds: float) -> Measured | None:
     device
         ``cuda`` (the device of the environment: CUDA_VISIBLE_DEVICES, CUDA_MPS_*) or ``cpu``.
     seconds
-        How long all processes run together.
+        Time for which all processes run together.
 
     Returns
     -------
@@ -115,7 +116,7 @@ def _collected(
 
 
 def _work(number: int, model: str, batch: int, device: str, seconds: float, barrier: Barrier, results: Any) -> None:
-    """Run in a process of its own: load, warm up, wait for the others, run, report."""
+    """A measuring process: load the model, warm up, wait for the others, run, report."""
     try:
         run, timed = load(model, device, batch), _events if device == "cuda" else _clock
         _repeat(run, timed, WARM_UP_S)

@@ -1,4 +1,4 @@
-"""Measurements as a CSV file, and as performance data where they are of segments alone."""
+"""Measurements as rows of a CSV file, and as performance data if they are of replicas alone on their slice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = (
 
 
 def row(device: Device, point: Point, measured: Measured | None) -> tuple[object, ...]:
-    """One measurement as a row of COLUMNS; out of memory is a throughput of 0."""
+    """A measurement as a row of COLUMNS; out of memory is written as throughput 0."""
     beside, beside_batch = point.neighbour or ("", "")
     found = astuple(measured) if measured else (0, "", 0, 0)
     place = (device.gpu, device.profile, device.sm_percent)
@@ -29,7 +29,7 @@ def row(device: Device, point: Point, measured: Measured | None) -> tuple[object
 
 
 def segments(rows: Iterable[Sequence[Any]], name: str, source: str) -> MeasuredSegments:
-    """Measured segments of those rows that are alone on their slice with all of its SMs.
+    """Measured segments from the rows that were measured alone on a slice with all of its SMs.
 
     Raises
     ------

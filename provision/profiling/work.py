@@ -1,4 +1,4 @@
-"""What is measured: torchvision's models, or any callable that runs a batch."""
+"""Loads what is measured: torchvision's models, or any callable that runs a batch."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -7,7 +7,7 @@ from provision.models.base.errors import InputError
 
 IMAGE = (3, 224, 224)
 LARGER = {"inception_v3": (3, 299, 299)}
-"""Shapes of one input; of other models, make a callable."""
+"""Shapes of one input of torchvision's models; for other models a callable is needed."""
 
 
 def load(name: str, device: str, batch: int) -> Callable[[], object]:

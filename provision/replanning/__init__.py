@@ -1,1 +1,1 @@
-"""New demand against the plan that runs: the best plan that disturbs little, and replays of demand."""
+"""Replanning: the best plan for new demand that disturbs the running plan little, and replays of demand."""

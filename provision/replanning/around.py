@@ -1,10 +1,12 @@
-"""Replanning around what runs: whole GPUs go on as they are, and the rest of the demand is planned anew.
+"""Replanning around the running plan: some GPUs are kept with all their replicas; the rest of the demand is planned.
 
-This takes every instance, whatever shares GPUs there and whatever a plan must survive. A running GPU goes on with all
-its replicas, or ends. Those that go on carry what they can of the new demand; what is lacking joins them where it fits
-beside what runs there, and ``auto`` plans the rest on what is left of the fleet. First all GPUs go on that can; then
-ever smaller groups of the least loaded ones are given up where that lowers the sum of cost and changes. A plan made
-from scratch competes. The bound is that of the cost alone, proven for the new demand: changes cost nothing or more.
+This method takes every instance, with any way of sharing and with ``survive``. A running GPU is either kept with all
+its replicas or given up. Kept GPUs carry as much of the new demand as they can. What is lacking is added as a further
+replica beside those of a kept GPU if it fits; ``auto`` plans the rest on the other GPUs of the fleet.
+
+At first all GPUs are kept that still hold. Then ever smaller groups of the least loaded ones are given up, if that
+lowers the sum of cost and changes. A plan made from scratch is compared too. Its bound on the cost alone is also a
+bound on the sum, since changes never cost less than nothing.
 """
 
 from __future__ import annotations
@@ -29,33 +31,33 @@ if TYPE_CHECKING:
     from provision.models.plans.result import Result
 
 SCRATCH = 0.4
-"""The part of the time for a plan from scratch, whose bound is the proof."""
+"""Fraction of the time for a plan from scratch, whose bound is the proof."""
 EACH = 0.1
-"""The part of the time, at most, for the rest of the demand beside one choice of GPUs that go on."""
+"""The largest fraction of the time for planning the rest of the demand beside one choice of kept GPUs."""
 MOST_FACTOR, STEPS = 4.0, 6
-"""Rates are raised to at most so many times those that a GPU carries now; steps of bisection."""
+"""The largest factor on the rates that a GPU carries now, and the number of bisection steps that search for it."""
 LEAST_SHARE, BATCHES = 0.02, (1, 2, 4, 8, 16, 32, 64)
-"""The smallest part of a slice's SMs, and the batch sizes, that are tried for a replica beside others."""
+"""The smallest fraction of a slice's SMs, and the batch sizes, that are tried for a replica added beside others."""
 
 
 def replan_around(
     instance: Instance, plan: Plan, change_cost: float, allow: str = "slices", limit_s: float = 60.0,
     others: Sequence[Plan] = (),
 ) -> Replanned:
-    """Replan, keeping whole GPUs.
+    """Replan by keeping whole GPUs of the running plan.
 
     Parameters
     ----------
     instance, plan
         The Instance with the new demand, and the Plan that runs.
     change_cost
-        What a destroyed slice, and a started replica, count in units of the objective.
+        The cost of a destroyed slice, and of a started replica, in units of the objective.
     allow
-        As of ``replan``.
+        As for ``replan``.
     limit_s
-        Seconds.
+        Time limit in seconds.
     others
-        Further plans to compare with.
+        Further plans to compare.
 
     Returns
     -------
@@ -64,7 +66,7 @@ def replan_around(
     Raises
     ------
     UnsupportedError
-        For the objective max_throughput, whose plans use the whole fleet anyhow.
+        For the objective max_throughput, which always uses the whole fleet.
     """
     if instance.objective == THROUGHPUT:
         raise UnsupportedError(f"replan weighs cost against changes, and {THROUGHPUT} has no cost; use solve")
@@ -72,7 +74,7 @@ def replan_around(
 
 
 class _Around:
-    """The best plan so far, by the sum of cost and changes, and what is needed to better it."""
+    """The best plan so far, by the sum of cost and changes, and the search for better ones."""
 
     def __init__(self, instance: Instance, plan: Plan, change_cost: float, allow: str, limit_s: float) -> None:
         self.instance, self.before, self.change_cost, self.allow = instance, plan, change_cost, allow
@@ -86,7 +88,7 @@ class _Around:
                        for gpu, entry in zip(self.scaled, self.entries, strict=True)]
 
     def best(self, others: Sequence[Plan]) -> Replanned:
-        """Everything that is allowed, compared."""
+        """Compare all kinds of plans that ``allow`` permits, and return the best."""
         scratch = self._solved(self.instance, SCRATCH)
         if scratch.status == "infeasible":
             return Replanned(f"infeasible: {scratch.reason}", 0.0, None)
@@ -106,7 +108,7 @@ class _Around:
         )
 
     def _give_up(self, going_on: list[int]) -> None:
-        """Try without ever smaller groups of GPUs, the least loaded first, as long as there is time."""
+        """While time is left, try plans that give up ever smaller groups of kept GPUs, the least loaded first."""
         kept = sorted(going_on, key=self._load)
         many = len(kept)
         while many and not self.until.over:
@@ -120,13 +122,13 @@ class _Around:
             many //= 2
 
     def _load(self, gpu: int) -> float:
-        """Rates on a GPU of the running plan, as parts of those of all their workloads."""
+        """The load of a GPU of the running plan: the sum over its replicas of the fraction of the workload's rate."""
         planned = self.planned_rps
         return sum(one.rate_rps / planned[one.workload] if planned.get(one.workload) else 0.0
                    for one in _replicas([self.scaled[gpu]]))
 
     def _consider(self, plan: Plan | None) -> bool:
-        """Keep a plan that holds and is better; says whether it is."""
+        """Keep a plan if it is valid and better than the best so far; returns whether it is."""
         if plan is None:
             return False
         weighted = objective_of(self.instance).value(plan) + self.change_cost * disturbance(self.before, plan).moved
@@ -136,13 +138,13 @@ class _Around:
         return True
 
     def _at_new_rates(self) -> list[PlannedGpu]:
-        """The running GPUs with all rates of a workload in the proportion of its new rate to the running ones."""
+        """The running GPUs with the rates of every workload scaled to its new rate."""
         running = _carried(self.before.gpus)
         factor = {name: self.planned_rps.get(name, 0.0) / rate for name, rate in running.items() if rate}
         return [_with_rates(gpu, factor) for gpu in self.before.gpus]
 
     def _most_factor(self, gpu: PlannedGpu) -> float:
-        """The largest factor on a GPU's new rates at which it holds, found by bisection; 0 where none does."""
+        """The largest factor on a GPU's new rates at which all its SLOs hold, by bisection; 0 if there is none."""
         if not {one.workload for one in _replicas([gpu])} <= self.instance.workload.keys():
             return 0.0
         now = self._holds(gpu, 1.0)
@@ -155,7 +157,7 @@ class _Around:
         return low
 
     def _holds(self, gpu: PlannedGpu, factor: float) -> bool:
-        """Whether a GPU by itself keeps every SLO at its rates times a factor."""
+        """Whether a GPU keeps all SLOs with its rates multiplied by a factor."""
         rates = _carried([gpu])
         alone = tuple(_free(self.instance.workload[name], rate * factor) for name, rate in rates.items())
         policy = self.instance.policy.model_copy(update={"headroom": 0.0, "survive": None, "even_replicas": False})
@@ -164,7 +166,7 @@ class _Around:
         return verify(instance, plan).ok
 
     def _around(self, kept: Sequence[int]) -> Plan | None:
-        """The plan in which these GPUs go on and the rest of the demand is planned anew; None where that fails."""
+        """The plan that keeps these GPUs and plans the rest of the demand anew; None if there is none."""
         gpus = [_with_rates(self.scaled[at], dict.fromkeys(self.instance.workload, self.factor[at])) for at in kept]
         carried = _carried(gpus)
         rest = list(self._rest(carried, Counter(one.workload for one in _replicas(gpus))))
@@ -180,7 +182,7 @@ class _Around:
         return self.instance.plan_of("replan", gpus)
 
     def _rest(self, carried: Mapping[str, float], replicas: Counter[str]) -> Iterator[Workload]:
-        """The workloads that still lack rate or replicas, with what they lack."""
+        """The workloads that still lack rate or replicas, each with the rate and the replicas that are lacking."""
         for one in self.instance.workloads:
             planned = self.planned_rps[one.name]
             lacking = max(planned - carried.get(one.name, 0.0), 0.0)
@@ -194,7 +196,8 @@ class _Around:
             yield one.model_copy(update={"rate_rps": rate_rps, **limits})
 
     def _joins(self, gpus: list[PlannedGpu], workload: Workload) -> bool:
-        """Put one replica for all that a workload lacks beside those of a GPU where that holds; says whether it did."""
+        """Add one replica with all the rate that a workload lacks to a GPU that can take it; returns whether one
+        can."""
         if workload.min_replicas > 1:
             return False
         rate_rps = self.instance.planned_rps(workload)
@@ -206,7 +209,7 @@ class _Around:
         return False
 
     def _planned(self, rest: Sequence[Workload], kept: Sequence[int]) -> Plan | None:
-        """A plan for a rest of the demand on what the GPUs that go on leave of the fleet."""
+        """A plan for the rest of the demand on the GPUs of the fleet that are not kept."""
         if self.allow == "batches":
             return None
         taken = Counter(self.entries[at] for at in kept)
@@ -216,18 +219,18 @@ class _Around:
         return self._solved(left, EACH).plan
 
     def _solved(self, instance: Instance, part: float) -> Result:
-        """The answer of ``auto`` in a part of the time, and within what is left of it."""
+        """The result of ``auto`` in the fraction ``part`` of the time, but within the time left."""
         limit_s = max(min(part * self.limit_s, self.until.left_s), 0.1)
         return solved(instance, {"method": "auto", "time_limit_s": limit_s}, slack="no")
 
 
 def _replicas(gpus: Sequence[PlannedGpu]) -> Iterator[Replica]:
-    """Every replica of some GPUs."""
+    """All replicas of GPUs."""
     return (one for gpu in gpus for piece in gpu.slices for one in piece.replicas)
 
 
 def _carried(gpus: Sequence[PlannedGpu]) -> defaultdict[str, float]:
-    """The rate that some GPUs carry of each workload, in requests/s."""
+    """The rate of every workload that GPUs carry, in requests/s."""
     rates: defaultdict[str, float] = defaultdict(float)
     for one in _replicas(gpus):
         rates[one.workload] += one.rate_rps
@@ -235,15 +238,15 @@ def _carried(gpus: Sequence[PlannedGpu]) -> defaultdict[str, float]:
 
 
 def _free(workload: Workload, rate_rps: float) -> Workload:
-    """A workload at another rate, without limits on its replicas."""
+    """A workload with another rate and without limits on its replicas."""
     limits = {"min_replicas": 0, "max_replicas": None, "max_share_per_gpu": 1.0}
     return workload.model_copy(update={"rate_rps": rate_rps, **limits})
 
 
 def _joined(gpu: PlannedGpu, workload: Workload, rate_rps: float) -> Iterator[PlannedGpu]:
-    """A GPU with one replica more on one of its slices, which takes all SMs that are left there, at several batches.
+    """Variants of a GPU with one replica more, on each of its slices and with each of BATCHES.
 
-    Replicas that take turns are left as they are.
+    The new replica takes all SMs that are left on its slice. Slices on which replicas take turns are left out.
     """
     for position, piece in enumerate(gpu.slices):
         left = 1.0 if all(one.sm_share == 1 for one in piece.replicas) else 1 - sum(piece.held_shares)
@@ -257,7 +260,7 @@ def _joined(gpu: PlannedGpu, workload: Workload, rate_rps: float) -> Iterator[Pl
 
 
 def _with_rates(gpu: PlannedGpu, factor: dict[str, float]) -> PlannedGpu:
-    """A GPU with the rates of its replicas times factors, by workload."""
+    """A GPU with the rates of its replicas multiplied by factors, by workload."""
     def changed(one: Replica) -> Replica:
         return one.model_copy(update={"rate_rps": one.rate_rps * factor.get(one.workload, 1.0)})
 

@@ -1,4 +1,4 @@
-"""What a policy expects of the next window: the demand itself, the last window, or a moving average (gpu-lets)."""
+"""Forecasts of the next window's demand: the demand itself, the last window, or a moving average (gpu-lets)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FORECASTS = ("known", "last", "ewma")
 
 
 def expected(demand: Demand, kind: str) -> Floats:
-    """(windows, workloads) rates expected for each window, in requests/s; the first window is always known.
+    """The rates (requests/s) expected for each window, (windows, workloads); those of the first are always known.
 
     Raises
     ------
     InputError
-        For a kind that is none of FORECASTS.
+        For a kind that is not one of FORECASTS.
     """
     if kind not in FORECASTS:
         raise InputError(f"forecast {kind!r}: use one of {', '.join(FORECASTS)}")

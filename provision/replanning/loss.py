@@ -1,4 +1,4 @@
-"""The loss of a GPU of the plan that runs: the shortest way back to a plan that holds."""
+"""Replanning after the loss of a GPU of the running plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from provision.replanning.replan import Replan, replan
 
 
 def after_loss(instance: Instance, plan: Plan, lost: int) -> tuple[Instance, Plan]:
-    """The instance with one GPU less in its fleet, where that is counted, and what still runs of a plan.
+    """The instance with one GPU less, if its fleet has counts, and the part of a plan that still runs.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def after_loss(instance: Instance, plan: Plan, lost: int) -> tuple[Instance, Pla
     Raises
     ------
     InputError
-        When the plan has no such GPU, or one that the fleet has not.
+        When the plan has no such GPU, or the fleet lacks its type.
     """
     if not 0 <= lost < len(plan.gpus):
         known = f"which has GPUs 0 to {len(plan.gpus) - 1}" if plan.gpus else "which has none"
@@ -44,27 +44,27 @@ def replan_lost(
 ) -> Replan:
     """Replan after the loss of a GPU.
 
-    Where the search is not exact, one of the plans compared is that another GPU takes over what stood on the lost one
-    and all else goes on as it is.
+    If the search is not exact, one of the compared plans puts everything of the lost GPU on another GPU and keeps the
+    rest.
 
     Parameters
     ----------
     instance, plan, lost
         The Instance with the GPU that was lost, the Plan that ran, and the index of the GPU in it.
     change_cost, allow, time_limit_s
-        As of ``replan``.
+        As for ``replan``.
 
     Returns
     -------
     Replan
-        Its changes are those of what still runs.
+        Its changes are counted against what still runs.
 
     Raises
     ------
     InputError
-        When there is no such GPU, or as of ``replan``.
+        When there is no such GPU, or as for ``replan``.
     UnsupportedError
-        As of ``replan``.
+        As for ``replan``.
     """
     left, running = after_loss(instance, plan, lost)
     restored = running.model_copy(update={"gpus": (*running.gpus, plan.gpus[lost]), "digest": left.digest})

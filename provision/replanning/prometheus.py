@@ -1,4 +1,4 @@
-"""Request rates as a Prometheus server measures them now, through its HTTP API."""
+"""Reads the present request rates from a Prometheus server, through its HTTP API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TRITON = "sum by (model) (rate(nv_inference_request_success[1m]))"
 """Requests/s by model, from the counters that Triton exports."""
 PATIENCE_S = 10
-"""For the whole answer, and for each of its parts."""
+"""Seconds to wait for the whole answer, and for each part of it."""
 MOST_BYTES = 16 * 2**20
 
 
@@ -33,19 +33,19 @@ def rates_now(url: str, instance: Instance, query: str | None = None, label: str
     Parameters
     ----------
     url
-        The server's, as ``http://prometheus:9090``.
+        The server's address, such as ``http://prometheus:9090``.
     instance
-        The Instance whose workloads are asked for.
+        The Instance whose workloads are looked up.
     query
         PromQL whose result is a vector of requests/s; None for TRITON.
     label
-        The label of the vector that holds a workload's name, or those of its models where no two workloads share one.
+        The label of the vector that holds the name of a workload, or of its model if no two workloads share a model.
 
     Raises
     ------
     InputError
-        When the server does not answer, answers with an error or nonsense, knows no workload of the instance or
-        several rates for one.
+        When the server does not answer, its answer is an error or not a vector of rates, or the vector has no workload
+        of the instance or several rates for one.
     """
     if not url.startswith(("http://", "https://")):
         raise InputError(f"prometheus {url!r}: should begin with http:// or https://")
@@ -66,7 +66,7 @@ def rates_now(url: str, instance: Instance, query: str | None = None, label: str
 
 
 def _samples(url: str, query: str) -> list[dict[str, Any]]:
-    """The vector that the server answers with."""
+    """The samples of the vector in the server's answer."""
     text = _answer(url, query)
     if len(text) > MOST_BYTES:
         raise InputError(f"prometheus {url}: answers more than {MOST_BYTES // 2**20} MiB; ask for less with --query")
@@ -81,10 +81,10 @@ def _samples(url: str, query: str) -> list[dict[str, Any]]:
 
 
 def _answer(url: str, query: str) -> bytes:
-    """The bytes that the server answers with, one more than MOST_BYTES where there are too many."""
+    """The bytes of the server's answer; if it is too long, the first MOST_BYTES + 1 of them."""
     address = f"{url.rstrip('/')}/api/v1/query?{urlencode({'query': query})}"
     answers: SimpleQueue[bytes | Exception] = SimpleQueue()
-    # A timeout of the socket begins anew with every byte; only another thread can end the wait for all of them.
+    # A timeout of the socket starts again with every byte; only another thread can end the wait for the whole answer.
     Thread(target=lambda: answers.put(_fetched(address)), daemon=True).start()
     try:
         found = answers.get(timeout=PATIENCE_S)
@@ -99,7 +99,7 @@ def _answer(url: str, query: str) -> bytes:
 
 
 def _fetched(address: str) -> bytes | Exception:
-    """What stands at an address, or the exception that says why nothing could be read."""
+    """The content at an address, or the exception that says why it could not be read."""
     try:
         with urlopen(address, timeout=PATIENCE_S) as answer:
             return answer.read(MOST_BYTES + 1)
@@ -108,7 +108,7 @@ def _fetched(address: str) -> bytes | Exception:
 
 
 def _value(url: str, label: str, samples: Sequence[dict[str, Any]]) -> float:
-    """The rate of the one sample of a workload."""
+    """The rate in the single sample of a workload."""
     sample, *others = samples
     if others:
         name = f"{label}={sample['metric'][label]!r}"

@@ -1,4 +1,4 @@
-"""New demand and the plan that runs: the best plan for the sum of cost and disturbance, verified."""
+"""``provision.replan``: the plan for new demand with the least sum of cost and disturbance, verified."""
 
 from __future__ import annotations
 
@@ -29,26 +29,27 @@ if TYPE_CHECKING:
 
 EXACTLY, PARVAGPU = METHODS = "auto", "parvagpu"
 CHANGE_COST = 0.02
-"""A change counts as much as this part of the cheapest GPU, where nothing else is said."""
+"""The default cost of a change, as a fraction of the price of the cheapest GPU."""
 SHARING = frozenset({"interference", "other_sharing", "gpulets", "share_slices", "max_share_per_gpu"})
-"""What an instance may need for which not all contents of slices can be listed."""
+"""Features of instances for which not all patterns of slices can be listed."""
 BEYOND = frozenset({"max_throughput", "survive", "even_replicas"})
-"""What an instance may need that the integer program does not know."""
+"""Features of instances that the integer program does not support."""
 EXACT = 0.5
-"""The part of the time for the integer program where it may fail to list all contents."""
+"""Fraction of the time for the integer program when it may fail to list all patterns."""
 KNOWN = 0.1
-"""The part of the time, at most, for a first plan from scratch where the integer program needs one."""
+"""The largest fraction of the time for a first plan from scratch, if the integer program needs one."""
 WEIGHTS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 1.0, 4.0)
-"""Parts of the cheapest GPU along the trade-off curve."""
+"""Costs of a change along the trade-off curve, as fractions of the price of the cheapest GPU."""
 
 
 @dataclass(frozen=True)
 class Replan:
-    """What replanning found.
+    """The result of replanning.
 
-    ``objective`` is the cost of the plan alone, ``weighted`` that and the changes; ``bound`` is proven for the weighted
-    sum, ``changes`` recounted from the two plans. ``staying`` is the least part of a workload's planned rate that the
-    replicas which go on can carry while all else changes. Without a plan the numbers are None.
+    ``objective`` is the cost of the plan alone, ``weighted`` its cost plus that of the changes, and ``bound`` a proven
+    bound on the weighted sum. ``changes`` are counted from the two plans. ``staying`` is the least fraction of a
+    workload's planned rate that its unchanged replicas can carry while everything else changes. Without a plan the
+    numbers are None.
     """
 
     status: str
@@ -62,7 +63,7 @@ class Replan:
     seconds: float
 
     def summary(self) -> dict[str, Any]:
-        """The JSON object of ``provision replan --json``, less instance and ``plan_file``."""
+        """The JSON object of ``provision replan --json``, except for instance and ``plan_file``."""
         changes = self.changes._asdict() if self.changes else dict.fromkeys(Disturbance._fields)
         return {
             "status": self.status, "objective": self.objective, "gpus": len(self.plan.gpus) if self.plan else None,
@@ -75,7 +76,7 @@ def replan(
     instance: Instance, plan: Plan, change_cost: float | None = None, allow: str = "slices",
     time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan] = (), method: str = EXACTLY,
 ) -> Replan:
-    """Replan: exactly where the contents of slices can be listed, else around the GPUs that go on.
+    """Replan: exactly if all patterns of slices can be listed, else around GPUs that are kept.
 
     Parameters
     ----------
@@ -84,15 +85,15 @@ def replan(
     plan
         The Plan that runs.
     change_cost
-        What a destroyed slice, and a started replica, count in units of the objective; None for CHANGE_COST of
-        the cheapest GPU.
+        The cost of a destroyed slice, and of a started replica, in units of the objective; None for CHANGE_COST times
+        the price of the cheapest GPU.
     allow
-        ``batches`` (batch sizes and rate shares only: no restart), ``replicas`` (start and stop replicas, in new
-        slices and GPUs too, destroy nothing) or ``slices`` (everything).
+        What may change: ``batches`` (only batch sizes and rate shares: no restart), ``replicas`` (replicas may start
+        and stop, also in new slices and on new GPUs, but no slice is destroyed) or ``slices`` (everything).
     time_limit_s, gap
-        When to stop searching: seconds, relative gap of the weighted sum.
+        When to stop searching: after these seconds, or at this relative gap of the weighted sum.
     others
-        Further plans to compare with, where the search is not exact.
+        Further plans to compare, if the search is not exact.
     method
         ``auto``, or ``parvagpu`` for ParvaGPU's own procedure, which weighs nothing.
 
@@ -133,7 +134,8 @@ def replan(
 
 def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, gap: float, others: Sequence[Plan]
             ) -> Replanned:
-    """The integer program where it proves the best, else the better of its plan and that around GPUs that go on."""
+    """The plan of the integer program if that proves it optimal, else the better of it and the plan around kept
+    GPUs."""
     def weighted(one: Plan) -> float:
         return objective_of(instance).value(one) + weights.replica_cost * disturbance(plan, one).moved
 
@@ -162,7 +164,7 @@ def _plans(plan: Plan | None) -> list[Plan]:
 
 
 def cost_of_change(instance: Instance, change_cost: float | None) -> float:
-    """What a change counts, in units of the objective: what is given, or CHANGE_COST of the cheapest GPU.
+    """The cost of a change in units of the objective: the given one, or CHANGE_COST times the cheapest GPU's price.
 
     Raises
     ------
@@ -179,23 +181,23 @@ def cost_of_change(instance: Instance, change_cost: float | None) -> float:
 def judged(
     instance: Instance, before: Plan, new: Plan, status: str, bound: float | None, change_cost: float, watch: Stopwatch
 ) -> Replan:
-    """A Replan of a new plan: verified, its changes counted.
+    """Verify a new plan and count its changes; returns the Replan.
 
     Parameters
     ----------
     instance, before, new
         The Instance with the new demand, the Plan that runs, and the new Plan.
     status, bound
-        What is known of it, and of the weighted sum.
+        The status of the new plan, and a proven bound on the weighted sum.
     change_cost
-        What a change counts.
+        The cost of a change.
     watch
-        Counts since replanning began.
+        A Stopwatch started when replanning began.
 
     Raises
     ------
     MethodError
-        When the plan does not hold.
+        When the verifier rejects the plan.
     """
     report = verify(instance, new)
     if not report.ok:
@@ -209,9 +211,15 @@ def curve(
     instance: Instance, plan: Plan, allow: str = "slices", time_limit_s: float = 60.0,
     weights: Sequence[float] = WEIGHTS,
 ) -> list[tuple[float, Replan]]:
-    """The trade-off: a Replan for every weight of a change, in parts of the cheapest GPU, where it trades something.
+    """The trade-off between cost and changes: replan once for every cost of a change, and keep the undominated plans.
 
-    Of those that cost and change alike there is one, and none that another beats; without any plan there is the first.
+    Of several plans with the same cost and the same changes one is kept. A plan is dropped if another one costs no
+    more, changes no more, and is better in one of the two. If there is no plan at all the first result is returned.
+
+    Parameters
+    ----------
+    weights
+        Costs of a change, as fractions of the price of the cheapest GPU.
 
     Returns
     -------
@@ -230,7 +238,7 @@ def curve(
 
 
 def _staying(instance: Instance, before: Plan, after: Plan, report: Report) -> float:
-    """Least part of a workload's planned rate that the replicas which go on between two plans can carry."""
+    """The least fraction of a workload's planned rate that the replicas common to both plans can carry."""
     on = going_on(before, after)
     held = capacity_rps(instance, after, [found for found in report.predictions if (found.gpu, found.slice) in on])
     planned = {one.name: instance.planned_rps(one) for one in instance.workloads if one.rate_rps > 0}

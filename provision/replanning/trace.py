@@ -1,8 +1,8 @@
-"""Hours of demand replayed window by window under a replanning policy: GPU-hours, changes, demand not served.
+"""Replays hours of demand, window by window, under a replanning policy: GPU-hours, changes, demand not served.
 
-While a new plan is being put in place, ``delay_s`` seconds from the start of its window, only the replicas that go on
-serve, or the whole former plan where changes are made in the background. A workload's requests beyond the capacity
-of its replicas count as not served. This is an account of capacities, not a replay of requests.
+A new plan takes ``delay_s`` seconds from the start of its window to be put in place. During that time only replicas
+that are in both plans serve, or, if changes are made in the background, the whole former plan. Requests beyond the
+capacity of a workload's replicas count as not served. Capacities are compared with rates; requests are not replayed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReplanPolicy:
-    """When and how to plan anew.
+    """When and how to replan.
 
-    ``planner`` is ``replan``, ``static`` (one plan for the highest rates) or the name of a method that solves from
-    scratch; ``every`` counts windows between plans; ``forecast`` is one of ``forecast.FORECASTS``.
+    ``planner`` is ``replan``, ``static`` (a single plan for the highest rates) or the name of a method that solves from
+    scratch. ``every`` is the number of windows between plans; ``forecast`` is one of ``forecast.FORECASTS``.
     """
 
     name: str
@@ -54,7 +54,7 @@ class ReplanPolicy:
 
 @dataclass(frozen=True)
 class Window:
-    """One window: GPUs in use, changes at its start, the demand, and which part of it is served."""
+    """One window: GPUs in use, changes at its start, the demand, and the fraction of it that is served."""
 
     time_s: float
     gpus: int
@@ -78,7 +78,7 @@ def simulate_trace(
     instance
         The Instance; workloads without demand keep their rates.
     demand
-        The Demand, of two windows at least.
+        The Demand, with at least two windows.
     policy
         The ReplanPolicy.
     change_cost
@@ -177,7 +177,7 @@ def _planned(
 def _window(
     instance: Instance, before: Plan | None, plan: Plan, policy: ReplanPolicy, window_s: float, time_s: float
 ) -> Window:
-    """The account of one window: changes at its start, demand, and the part of it that is served."""
+    """The Window: changes at its start, demand, and the fraction of it that is served."""
     changes = disturbance(before or plan, plan)
     report = verify(instance, plan)
     full = capacity_rps(instance, plan, report.predictions)
@@ -195,7 +195,7 @@ def _window(
 
 
 def _meanwhile(instance: Instance, before: Plan, plan: Plan, report: Report, background: bool) -> Mapping[str, float]:
-    """Capacity by workload while one plan gives way to the next."""
+    """The capacity of every workload (requests/s) while a plan is replaced by the next."""
     if background:
         return capacity_rps(instance, before, verify(instance, before).predictions)
     on = going_on(before, plan)

@@ -1,4 +1,4 @@
-"""The application: guard, operations, page, jobs and store put together."""
+"""The application, made of guard, operations, page, jobs and store."""
 
 import asyncio
 import json
@@ -78,7 +78,8 @@ def _described() -> Route:
 
 
 def _page() -> list[Route]:
-    """The page's files, read once: a request's path is looked up among their names, never on the disk."""
+    """The routes of the page's files, which are read once. A request's path is looked up among their names, not on
+    disk."""
 
     async def page(request: Request) -> Response:
         request.scope["template"] = "/"
@@ -105,19 +106,19 @@ def _file(name: str) -> Response:
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
-    """What the router refuses, as a problem document."""
+    """A refusal of the router as a problem document."""
     assert isinstance(error, HTTPException)
     return response(refused(error.status_code, error.detail).problem)
 
 
 async def _failure(request: Request, error: Exception) -> Response:
-    """A defect: logged in full, told without a word of it."""
+    """A defect: it is logged in full; the answer tells nothing about it."""
     LOGGER.error("failure", exc_info=error)
     return response(refused(500, "the server has a defect here; its log says more").problem)
 
 
 async def _collect(service: Service) -> None:
-    """Once a day delete what is old, where that is asked for."""
+    """Once a day delete old jobs and documents, if the settings ask for it."""
     while service.settings.keep_days is not None:
         age_s = service.settings.keep_days * DAY_S
         jobs, documents = await run_in_threadpool(service.store.collect, age_s)

@@ -18,7 +18,7 @@ from provision.models.plans.result import Replay, Result, SloMet
 from provision.models.problem.search import Incumbent
 
 TRIES, WAIT_S = 5, 1.0
-"""How often a broken stream is taken up again, and the pause before."""
+"""How often a broken stream is resumed, and the pause before, in seconds."""
 Given: TypeAlias = str | Instance
 GivenPlan: TypeAlias = str | Plan
 
@@ -29,11 +29,11 @@ class Client:
     Parameters
     ----------
     url
-        Its address, as ``http://127.0.0.1:8765``.
+        Its address, such as ``http://127.0.0.1:8765``.
     token
-        Its token, where it has one.
+        Its token, or None if it has none.
     timeout_s
-        How long to wait for an answer.
+        Seconds to wait for an answer.
     """
 
     def __init__(self, url: str = "http://127.0.0.1:8765", token: str | None = None, timeout_s: float = 60.0):
@@ -46,7 +46,7 @@ class Client:
         Raises
         ------
         InputError
-            For whatever the server refuses, or when it does not answer.
+            When the server refuses the request or does not answer.
         """
         job = {"verb": "solve", "instance": _plain(instance), "method": method, "time_limit_s": time_limit_s,
                "seed": seed, "parameters": parameters}
@@ -111,15 +111,15 @@ class Client:
         return Instance(**self.call("GET", f"/api/v1/instances/{quote(name, safe='')}"))
 
     def write(self, instance: Instance) -> str:
-        """Store an instance; its digest."""
+        """Store an instance; returns its digest."""
         return self.call("POST", "/api/v1/instances", _plain(instance))["digest"]
 
     def submit(self, job: dict[str, Any]) -> str:
-        """Take on a job; its id."""
+        """Submit a job; returns its id."""
         return self.call("POST", "/api/v1/jobs", job)["id"]
 
     def job(self, id: str) -> dict[str, Any]:
-        """How a job stands."""
+        """The state of a job."""
         return self.call("GET", f"/api/v1/jobs/{quote(id, safe='')}")
 
     def cancel(self, id: str) -> None:
@@ -127,7 +127,7 @@ class Client:
         self.call("DELETE", f"/api/v1/jobs/{quote(id, safe='')}")
 
     def run(self, job: dict[str, Any], report: Callable[[Incumbent], None] | None = None) -> dict[str, Any]:
-        """Take on a job and wait for its result; Ctrl-C cancels it and returns what it keeps.
+        """Submit a job and wait for its result; Ctrl-C cancels it and returns the best result so far.
 
         Raises
         ------
@@ -152,7 +152,7 @@ class Client:
                 report(Incumbent(content["objective"], content["bound"]))
 
     def events(self, id: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """A job's events, ``(kind, content)``, until it ends; a broken stream is taken up where it broke."""
+        """A job's events, ``(kind, content)``, until it ends; a broken stream is resumed where it broke."""
         last, path = "0", f"/api/v1/jobs/{quote(id, safe='')}/events"
         for _ in range(TRIES):
             try:
@@ -168,12 +168,12 @@ class Client:
         raise InputError(f"{self.url}: the stream of job {id} breaks again and again; see /api/v1/jobs/{id}")
 
     def call(self, method: str, path: str, content: Any = None) -> Any:
-        """Ask for a path; plain content, None where there is none.
+        """Send a request; returns the plain content of the answer, None if it is empty.
 
         Raises
         ------
         InputError
-            With what the server says is wrong, or that it does not answer.
+            With the server's message, or when it does not answer.
         """
         try:
             with self._open(method, path, content) as answer:
@@ -206,7 +206,7 @@ def _events(answer: Any) -> Iterator[dict[str, str]]:
 
 
 def _detail(error: HTTPError) -> str:
-    """What a problem document says."""
+    """The message of a problem document."""
     try:
         return str(json.loads(error.read())["detail"])
     except (ValueError, KeyError):

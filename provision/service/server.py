@@ -1,4 +1,4 @@
-"""The server: uvicorn with our logs, our limits and a stop that lets streams end first."""
+"""The server: uvicorn with this package's logs and limits, and with a shutdown that ends streams first."""
 
 from socket import socket
 from types import FrameType
@@ -13,24 +13,24 @@ from provision.service.watch.logs import set_up
 from provision.service.watch.settings import Settings
 
 STOP_S = 5
-"""How long a stop waits for open requests, in seconds."""
+"""Seconds that a shutdown waits for open requests."""
 IDLE_S = 30
 CONNECTIONS = 1000
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server; a signal ends the streams of events, which would hold up the stop."""
+    """uvicorn's server; a signal ends the streams of events, which would delay the shutdown."""
 
     app: Starlette
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        """Begin to listen, and tell where."""
+        """Begin to listen, and log the address."""
         await super().startup(sockets)
         if self.started:
             print(f"provision serves on {address(self.config)} (Ctrl-C ends it)", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop, or at the second signal stop waiting; uvicorn's own would end in that signal, not in 0."""
+        """Begin to shut down; at the second signal stop waiting. With uvicorn's own handler the exit code is not 0."""
         jobs = self.app.state.service.jobs
         jobs.stopping = True
         jobs.news.tell_all()

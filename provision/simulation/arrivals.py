@@ -1,4 +1,4 @@
-"""When requests of a replay arrive, in whole nanoseconds: renewal processes and traces."""
+"""Arrival times of requests in a replay, in whole nanoseconds, from arrival processes and traces."""
 
 from array import array
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ COLUMNS = ("time_s", "workload")
 
 
 def process_of(cv: float) -> Poisson | Renewal:
-    """The renewal process with Gamma gaps of a coefficient of variation: Poisson for 1, evenly spaced for 0."""
+    """The renewal process whose inter-arrival times have a coefficient of variation: 1 is Poisson, 0 constant."""
     return Poisson() if cv == 1 else Renewal(cv=cv)
 
 
 def arrivals_ns(
     arrivals: Poisson | Renewal | Mmpp | Trace, rate_rps: float, seconds: float, random: np.random.Generator
 ) -> Ints:
-    """A sample of a process of arrivals.
+    """Draw a sample of an arrival process.
 
     Returns
     -------
@@ -34,7 +34,9 @@ def arrivals_ns(
 
 
 def read_trace(path: str | PathLike[str], names: Sequence[str], seconds: float) -> tuple[list[Ints], int]:
-    """Arrivals of a trace by workload, in whole nanoseconds, and how many come after ``seconds`` and are left out.
+    """The arrivals of a trace for each of ``names``, in whole nanoseconds.
+
+    Arrivals after ``seconds`` are left out; their number is returned too.
 
     Raises
     ------

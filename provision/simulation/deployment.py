@@ -1,4 +1,4 @@
-"""A plan made ready to replay: the batch times of every slice, and the way to every replica."""
+"""Prepares a plan for a replay: the batch times of every slice, and the places of every workload's replicas."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from provision.simulation.tokens import TokenReplica, token_parts, token_replica
 
 
 class Place(NamedTuple):
-    """Where a replica stands, as indices into the slices and their replicas, and its share of its workload."""
+    """The place of a replica, as indices of its slice and within it, and its fraction of the workload's rate."""
 
     slice: int
     replica: int
@@ -21,9 +21,9 @@ class Place(NamedTuple):
 
 
 class Deployment(NamedTuple):
-    """Every slice that has replicas, and the Places of each workload of the instance by name.
+    """All slices with replicas, and the Places of every workload's replicas by name.
 
-    Replicas of language models are not among them: those are the TokenReplicas in ``engines``, by workload.
+    Replicas of language models are not among them; they are the TokenReplicas in ``engines``, by workload.
     """
 
     slices: tuple[PlannedSlice, ...]
@@ -31,7 +31,7 @@ class Deployment(NamedTuple):
     engines: dict[str, list[TokenReplica]]
 
     def parts(self, name: str) -> list[float]:
-        """The share that each replica of a workload has of its requests."""
+        """The fraction of a workload's requests that each of its replicas gets."""
         if name not in self.engines:
             return [place.share for place in self.places[name]]
         return token_parts(self.engines[name])
@@ -43,8 +43,8 @@ def deploy(instance: Instance, plan: Plan) -> Deployment:
     Raises
     ------
     InputError
-        When the plan has a workload that the instance lacks, or a replica that its performance data does not
-        describe. Whatever else may be wrong with a plan, it is replayed as it stands.
+        When the plan has a workload that the instance lacks, or a replica that its performance data does not describe.
+        A plan with other faults is replayed as it is.
     """
     for at, position, _, replica in plan.replicas():
         if replica.workload not in instance.workload:
@@ -79,7 +79,7 @@ def plan_slice(instance: Instance, at: int, gpu: str, piece: Slice) -> PlannedSl
 
 
 def _full_ms(instance: Instance, gpu: str, piece: Slice, times: BatchTimes) -> list[float]:
-    """Latencies that the policy judges replicas by, with all processes busy."""
+    """The latencies of full batches with all processes busy, by which the policy judges replicas, in ms."""
     random = instance.policy.rule.random_arrivals
     if random or times.stages > 1 or any(one.turn is not None for one in piece.replicas):
         return [found.latency_ms for found in predict_slice(instance, gpu, piece) if found is not None]
@@ -87,7 +87,7 @@ def _full_ms(instance: Instance, gpu: str, piece: Slice, times: BatchTimes) -> l
 
 
 def _places(slices: Sequence[PlannedSlice], name: str) -> list[Place]:
-    """The Places of a workload; equal shares where the plan routes nothing to any of them."""
+    """The Places of a workload's replicas, with equal shares if the plan routes no rate to any of them."""
     found = [
         (index, at, replica.rate_rps)
         for index, planned in enumerate(slices)

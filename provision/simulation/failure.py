@@ -1,9 +1,9 @@
-"""The loss of a GPU in a replay: who serves from then on, and which requests are lost with it.
+"""The loss of a GPU in a replay: how requests are routed from then on, and which requests are lost.
 
-From the moment of the loss on requests go to the replicas that are left, each by the part that it can carry of what all
-of them can, with ``even_replicas`` in equal parts, of language models in proportion to their rates: whoever survives by
-the verifier's account is then overloaded nowhere. What waited or ran on the lost GPU is dropped; it is counted, and
-left out of the percentiles: they tell how requests fare that reach a GPU which lives.
+After the loss, requests go to the remaining replicas in proportion to the rates that these can carry; with
+``even_replicas`` in equal parts; for language models in proportion to their rates. If the verifier accepts ``survive``,
+no replica is overloaded then. Requests that waited or ran on the lost GPU are dropped. They are counted, but left out
+of the percentiles, which describe the requests that reach a live GPU.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ from provision.simulation.slices import PlannedSlice
 
 
 def refuse_no_failure(instance: Instance, plan: Plan, settings: SimulationSettings, fail: Failure) -> None:
-    """Complain when the GPU that fails is none of the plan, or when requests have stages.
+    """Refuse the failure of a GPU that the plan lacks, one after the end, and failures with workflows.
 
     Raises
     ------
     InputError
-        Naming the GPUs there are.
+        The message names the GPUs of the plan, or the remedy.
     """
     if fail.gpu >= len(plan.gpus):
         last = len(plan.gpus) - 1
@@ -41,16 +41,16 @@ def refuse_no_failure(instance: Instance, plan: Plan, settings: SimulationSettin
 def parts_after(
     instance: Instance, slices: Sequence[PlannedSlice], places: Sequence[Place], lost: int
 ) -> list[float] | None:
-    """The parts of a workload's requests that its Places get after the loss of a GPU; None when nobody is left.
+    """The fractions of a workload's requests that its Places get after the loss of a GPU; None when no replica is left.
 
     Parameters
     ----------
     instance, slices
         The Instance, and every PlannedSlice.
     places
-        Those of one workload.
+        The Places of one workload.
     lost
-        Index of the GPU.
+        The index of the GPU.
     """
     weights = []
     for place in places:
@@ -69,7 +69,7 @@ def parts_after(
 def before_failure(
     settings: SimulationSettings, planned: PlannedSlice, arrival_ns: Ints, done_ns: Ints
 ) -> tuple[tuple[Ints, Ints], int]:
-    """Arrivals and answers of a replica without those that were lost, and the number of these."""
+    """Arrival and answer times of a replica's requests without the lost ones, and the number of lost ones."""
     if settings.fail is None or planned.gpu != settings.fail.gpu:
         return (arrival_ns, done_ns), 0
     kept = done_ns <= settings.fail.at_s * NS_PER_S

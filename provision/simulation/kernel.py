@@ -1,12 +1,13 @@
-"""The event loop of one slice: requests arrive, wait, are served in batches, and the busy slow each other down.
+"""The event loop of one slice: requests arrive, wait, and are served in batches; busy processes slow each other down.
 
-Time is whole nanoseconds. Of events at the same time, batches end first, then requests arrive, then batches start;
-among equals the lower index comes first. A batch in service keeps the part of its work that is left and gets on at
-the speed that the processes busy at the moment leave it.
+Time is in whole nanoseconds. Of events at the same time, ends of batches come first, then arrivals, then starts of
+batches; among equal events the lower index comes first. The idea of processor sharing: every batch in service has an
+amount of work left, which decreases at a speed that depends on the processes that are busy at the moment. When a
+process becomes busy or idle, the ends of all batches in service are computed again.
 
-Replicas that take turns stand in a ring, of which one runs a batch at a time. When it ends, the next in the ring
-whose batch is due starts; when none is due yet, the first that will be. So a batch that is due waits for one batch of
-each of the others at most: the round that the duty cycle of gpu-lets and Nexus counts.
+Replicas that take turns form a ring, in which one replica at a time runs a batch. When it ends, the next replica in the
+ring whose batch is due starts; if none is due, the one whose batch is due first. So a batch that is due waits for at
+most one batch of each other replica: the round that the duty cycle of gpu-lets and Nexus counts.
 """
 
 from typing import Any, NamedTuple
@@ -26,38 +27,39 @@ REPLICA = np.dtype(
         "idle", "batches", "busy_ns", "dropped", "measured_drops", "arrive_ns", "start_ns",
     )]
 )
-"""A replica. ``step`` is what a busy process of it adds to the row of the tables, ``stages`` are those of its batches,
-``next_in_turn`` is the replica that follows in its ring, itself without turns. Of its requests those before ``head``
-have been taken, those before ``tail`` accepted, those before ``upcoming`` have arrived; ``factor`` is that of its next
-batch. ``idle`` counts the processes that may start; ``arrive_ns`` and ``start_ns`` are its next events."""
+"""A replica. ``step`` is the number that each of its busy processes adds to the row of the tables, ``stages`` the
+number of stages of its batches, ``next_in_turn`` the next replica in its ring (itself without temporal sharing). Of its
+requests, those before ``head`` are in batches, those before ``tail`` were accepted, those before ``upcoming`` have
+arrived. ``factor`` is the index of the factor of its next batch, ``idle`` the number of processes that may start one.
+``arrive_ns`` and ``start_ns`` are the times of its next events."""
 
 SLOT = np.dtype(
     [(name, np.int64) for name in ("replica", "stage", "finish_ns", "begun_ns", "since_ns", "taken", "size")]
     + [("hold_ns", np.float64), ("work", np.float64), ("left", np.float64)]
 )
-"""A process: its batch has ``left`` of the ``work`` of its ``stage`` at ``since_ns``, of which a unit takes
+"""A process. At ``since_ns`` its batch had ``left`` of the ``work`` of its ``stage``; a unit of work takes
 ``hold_ns``."""
 
 
 class Line(NamedTuple):
-    """A slice with all its requests: what the event loop works on.
+    """The state of the event loop: a slice with all its requests.
 
     Attributes
     ----------
     replicas, slots
         Arrays of REPLICA and SLOT.
     arrival_ns, done_ns
-        All requests, those of a replica together and in order, and their answers; the accepted ones move to the
-        front of their replica's part.
+        Arrival and answer times of all requests, (requests,), grouped by replica and in order of arrival. Accepted
+        requests are moved to the front of their replica's group.
     factor
-        Work of the batches in units of the table's, those of a replica together.
+        Factors on the batch times of the tables, grouped by replica.
     hold_ns, latency_ns
-        (rows, stages * replicas, batch size + 1): how long a batch holds its process, and how long it takes to be
-        answered; for all replicas in their first stage, then in the second.
+        Tables of the time in which a batch holds its process, and of the time until it is answered, shape (rows,
+        stages * replicas, batch size + 1); the second axis has all replicas in their first stage, then in the second.
     row
-        One number: the row for the processes that are busy.
+        Shape (1,): the row of the tables for the processes that are busy now.
     window_ns
-        Two: where the counting of utilisation and of drops starts, and where that of utilisation ends.
+        Shape (2,): the start of counting utilisation and drops, and the end of counting utilisation.
     """
 
     replicas: np.ndarray
@@ -73,7 +75,7 @@ class Line(NamedTuple):
 
 @compiled
 def advance(line: Line, until_ns: int) -> None:
-    """Play all events before ``until_ns``; FOREVER serves whatever was accepted."""
+    """Process all events before ``until_ns``; with FOREVER all accepted requests are served."""
     while True:
         slot, arriving, starting = earliest(line)
         finish_ns = line.slots[slot].finish_ns
@@ -105,14 +107,14 @@ def earliest(line: Line) -> tuple[int, int, int]:
 
 @compiled
 def next_ns(line: Line) -> int:
-    """When the next event is; FOREVER when none is left."""
+    """The time of the next event; FOREVER when there is none."""
     slot, arriving, starting = earliest(line)
     return min(line.slots[slot].finish_ns, line.replicas[arriving].arrive_ns, line.replicas[starting].start_ns)
 
 
 @compiled
 def arrive(line: Line, at: int) -> None:
-    """Let the next request of a replica wait, or drop it."""
+    """Put the next request of a replica into its queue, or drop it if the queue is full."""
     replica = line.replicas[at]
     now_ns = replica.arrive_ns
     if replica.tail - replica.head < replica.queue_limit:
@@ -128,7 +130,8 @@ def arrive(line: Line, at: int) -> None:
 
 @compiled
 def plan_start(line: Line, at: int, now_ns: int) -> None:
-    """Set when the next batch starts: at once when full, else when its oldest request has waited long enough."""
+    """Set the start of a replica's next batch: now if it is full, else when its oldest request has waited long
+    enough."""
     replica = line.replicas[at]
     waiting = replica.tail - replica.head
     if replica.idle == 0 or waiting == 0:
@@ -141,7 +144,7 @@ def plan_start(line: Line, at: int, now_ns: int) -> None:
 
 @compiled
 def start(line: Line, at: int) -> None:
-    """Start a batch of what waits, on the first idle process."""
+    """Start a batch of waiting requests on the first idle process."""
     replica, free = line.replicas[at], 0
     while line.slots[free].replica != at or line.slots[free].finish_ns != FOREVER:
         free += 1
@@ -162,7 +165,7 @@ def start(line: Line, at: int) -> None:
 
 @compiled
 def hold_turn(line: Line, at: int) -> None:
-    """Keep all that take turns with a replica from starting."""
+    """Prevent all replicas that take turns with a replica from starting a batch."""
     other = line.replicas[at].next_in_turn
     while other != at:
         line.replicas[other].idle, line.replicas[other].start_ns = 0, FOREVER
@@ -171,7 +174,7 @@ def hold_turn(line: Line, at: int) -> None:
 
 @compiled
 def pass_turn(line: Line, at: int, now_ns: int) -> None:
-    """Plan the next batch of a replica and of those that take turns with it, in their order up to the first due."""
+    """Set the starts of the next batches in a ring, beginning after a replica, up to the first that is due."""
     other = line.replicas[at].next_in_turn
     while other != at:
         line.replicas[other].idle = 1
@@ -185,7 +188,7 @@ def pass_turn(line: Line, at: int, now_ns: int) -> None:
 
 @compiled
 def end_stage(line: Line, which: int) -> None:
-    """Let the batch in a slot go on to its next stage, or end it."""
+    """Advance the batch in a slot to its next stage, or end it."""
     slot = line.slots[which]
     if slot.stage + 1 == line.replicas[slot.replica].stages:
         finish(line, which)
@@ -213,7 +216,7 @@ def finish(line: Line, which: int) -> None:
 
 @compiled
 def rescale(line: Line, now_ns: int) -> None:
-    """Move the end of every batch in service to where the processes busy from now on put it."""
+    """Compute again the ends of all batches in service, for the processes that are busy from now on."""
     for slot in line.slots:
         if slot.finish_ns == FOREVER:
             continue

@@ -1,4 +1,4 @@
-"""Instances and plans that requests give: by name, by digest, or whole. No name is ever taken for a path."""
+"""Instances and plans in requests: given by name, by digest, or as a whole. A name is never used as a path."""
 
 import re
 from functools import cache
@@ -16,11 +16,11 @@ from provision.service.watch.settings import Settings
 DIGEST = re.compile(r"[0-9a-f]{64}")
 JOB = re.compile(r"[0-9a-f]{16}")
 MOST_COPIES = 4
-"""Digits of the numbers in the names of generated instances."""
+"""The most digits of a number in the name of a generated instance."""
 
 
 class Givens:
-    """Finds what requests name, and keeps what they bring."""
+    """Finds the instances and plans that requests name, and stores those that they contain."""
 
     def __init__(self, store: Store, settings: Settings):
         self.store, self.settings = store, settings
@@ -31,7 +31,7 @@ class Givens:
         Raises
         ------
         RefusedError
-            When there is none of this name, or it cannot be used.
+            When there is no instance of this name, or it cannot be used.
         """
         instance = self._named(given) if isinstance(given, str) else validated(Instance, given, "instance")
         if len(instance.workloads) > self.settings.workloads:
@@ -51,7 +51,7 @@ class Givens:
         Raises
         ------
         RefusedError
-            When there is none of this digest or job, or it cannot be used.
+            When there is no plan of this digest or job, or it cannot be used.
         """
         content = self._planned(given) if isinstance(given, str) else given
         plan: Plan = validated(Plan, content, "plan")
@@ -72,7 +72,7 @@ class Givens:
         return found
 
     def _stored(self, name: str) -> Document | None:
-        """An instance of the store, by digest or, the latest, by name."""
+        """A stored instance: that with this digest, or the latest with this name."""
         if not DIGEST.fullmatch(name):
             name = next((row.digest for row in self.store.documents("instance", name, 1)), "")
         return self.store.document(name, "instance")
@@ -88,7 +88,7 @@ class Givens:
 
 @cache
 def _shipped(name: str) -> Instance:
-    """A shipped instance, read once."""
+    """A shipped instance; cached."""
     return shipped(name)
 
 

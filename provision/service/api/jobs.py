@@ -1,4 +1,4 @@
-"""Jobs: taking them on, listing them, telling how they stand, streaming, cancelling."""
+"""Operations on jobs: submit, list, get, stream, cancel."""
 
 import json
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def _submit(service: Service, content: Any) -> str:
 
 
 def _check_method(field: str, name: str, instance: Any) -> None:
-    """Refuse an unknown method, and the one of a job that cannot plan the instance."""
+    """Refuse an unknown method, and a single method of a job that cannot plan the instance."""
     try:
         found = method(name)
         if field == "method":

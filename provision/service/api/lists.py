@@ -1,4 +1,4 @@
-"""What there is: methods, GPU types, performance data, export targets, parameters to vary, schemas."""
+"""Lists of methods, GPU types, performance data, export targets, parameters to vary, and schemas."""
 
 from functools import cache
 from typing import Any
@@ -39,12 +39,12 @@ def _performance() -> Rows:
 
 
 async def list_targets(service: Service, request: Request) -> list[str]:
-    """What plans can be exported to."""
+    """The targets to which plans can be exported."""
     return list(TARGETS)
 
 
 async def list_parameters(service: Service, request: Request) -> Rows:
-    """What can be varied in a what-if job."""
+    """The parameters that a what-if job can vary."""
     return [
         {"name": name, "what": one.what, "target": one.target or None, "numeric": one.numeric}
         for name, one in PARAMETERS.items()

@@ -41,7 +41,7 @@ def description() -> dict[str, Any]:
 
 
 def _schemas(operations: Iterable[Operation]) -> tuple[Keys, dict[str, Any]]:
-    """Schemas by operation and use, and those that they refer to by name."""
+    """Schemas by operation and use, and by name the schemas to which they refer."""
     types: list[tuple[Any, Any, Any]] = []
     for index, operation in enumerate(operations):
         if operation.body is not None:

@@ -1,4 +1,4 @@
-"""What an operation of the HTTP interface is, and how its handler becomes an endpoint."""
+"""Operations of the HTTP interface, and how their handlers become endpoints."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from provision.service.work.jobs import Jobs
 
 @dataclass
 class Service:
-    """What handlers work with."""
+    """The objects that handlers use."""
 
     settings: Settings
     store: Store
@@ -37,23 +37,23 @@ class Operation:
     Attributes
     ----------
     method, path
-        What is requested.
+        HTTP method and path.
     summary
-        What it does.
+        What the operation does.
     handler
-        Returns plain content, a record of ``answer`` or a Response.
+        Returns plain content, a record of type ``answer``, or a Response.
     answer
-        The type of the answer, for the description; None where ``media`` says what comes.
+        The type of the answer, for the description; None if only ``media`` describes it.
     status
         HTTP status of success.
     body
         The type of the request's body, for the description.
     query
-        Parameters of the query and what they mean.
+        Parameters of the query, each with its meaning.
     media
         Media type of the answer.
     problems
-        HTTP statuses of problem documents that clients have to expect, beside 401.
+        HTTP statuses of problem documents that clients have to expect, in addition to 401.
     """
 
     method: str

@@ -1,4 +1,4 @@
-"""What comes of jobs: plans, drawings, reports, exported files."""
+"""Results of jobs: plans, drawings, reports, exported files."""
 
 import io
 import zipfile
@@ -20,7 +20,7 @@ from provision.service.views.drawing import drawn
 from provision.service.views.report import report_of
 
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-"""A report brings its style along and nothing else."""
+"""Content security policy of a report, which contains its styles and needs nothing else."""
 
 
 async def get_plan(service: Service, request: Request) -> Any:
@@ -33,9 +33,9 @@ async def get_plan(service: Service, request: Request) -> Any:
 
 
 async def get_drawing(service: Service, request: Request) -> dict[str, Any]:
-    """The geometry of a job's plan, and how near its workloads stand to their limits.
+    """The geometry of a job's plan, and how close its workloads are to their limits.
 
-    With ``?plan=DIGEST`` that of another plan for the job's instance, as a comparison has several.
+    With ``?plan=DIGEST`` that of another plan for the job's instance, for jobs with several plans, such as comparisons.
     """
     return await run_in_threadpool(_drawn, service, request.path_params["id"], request.query_params.get("plan"))
 
@@ -47,7 +47,7 @@ def _drawn(service: Service, id: str, digest: str | None) -> dict[str, Any]:
 
 @lru_cache(maxsize=16)
 def _drawing(store: Store, instance_digest: str, plan_digest: str) -> dict[str, Any]:
-    """A drawing, which of thousands of GPUs takes seconds."""
+    """The drawing of a plan; for thousands of GPUs this takes seconds."""
     instance, plan = _loaded(store, instance_digest, plan_digest)
     return drawn(plan, instance, verify(instance, plan))
 
@@ -58,7 +58,7 @@ def _loaded(store: Store, instance_digest: str, plan_digest: str) -> tuple[Insta
     Raises
     ------
     RefusedError
-        When one of them is not there.
+        When one of them does not exist.
     """
     instance, plan = store.document(instance_digest, "instance"), store.document(plan_digest[:64], "plan")
     if instance is None or plan is None:

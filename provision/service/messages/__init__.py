@@ -1,1 +1,1 @@
-"""What comes in, what goes out and what is wrong, as pydantic models; bodies of requests."""
+"""Requests, answers and problems as pydantic models, and bodies of requests."""

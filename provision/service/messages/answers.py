@@ -1,4 +1,4 @@
-"""What the service answers: jobs, incumbents, stored documents and problems, as the API's description has them."""
+"""Answers of the service, as in the API's description: jobs, incumbents, stored documents and problems."""
 
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -7,7 +7,7 @@ from provision.models.base.fields import Record
 
 Status = Literal["queued", "running", "done", "cancelled", "failed"]
 ENDED = ("done", "cancelled", "failed")
-"""Status of jobs to which nothing more happens."""
+"""Statuses of jobs that have ended."""
 
 
 class FieldProblem(Record):
@@ -19,7 +19,7 @@ class FieldProblem(Record):
 
 
 class Problem(Record):
-    """A problem document (RFC 9457); ``errors`` name the fields where some are to blame."""
+    """A problem document (RFC 9457); ``errors`` names the fields that are wrong, if any."""
 
     type: str = "about:blank"
     title: str
@@ -38,7 +38,7 @@ class Incumbent(Record):
 
 
 class JobId(Record):
-    """A job that was taken on."""
+    """The id of a submitted job."""
 
     id: str
 
@@ -58,7 +58,7 @@ class JobHead(Record):
 
 
 class Job(JobHead):
-    """A job with all that is known of it; ``result`` of a solve has the keys of ``solve --json`` and the plan."""
+    """A job with everything about it; the ``result`` of a solve has the keys of ``solve --json`` and the plan."""
 
     request: dict[str, Any]
     incumbents: tuple[Incumbent, ...]
@@ -87,7 +87,7 @@ class StoredInstance(Record):
 
 
 class Saved(Record):
-    """An instance that was taken into the store."""
+    """The name and digest of an instance that was stored."""
 
     name: str
     digest: str

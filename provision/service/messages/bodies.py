@@ -1,4 +1,4 @@
-"""Bodies of requests, read as strictly as files are."""
+"""Reads bodies of requests, as strictly as files."""
 
 import json
 from typing import Any
@@ -15,9 +15,9 @@ KINDS = {
     "application/x-yaml": "body.yaml",
     "text/yaml": "body.yaml",
 }
-"""Content types that are read, and the name under which the strict parser takes them.
+"""Content types that are accepted, with the file name that makes the strict parser choose the format.
 
-None of these may come from another site's page without the browser asking first, which is refused.
+Browsers ask the server before a page of another site may send any of these types; the server refuses that.
 """
 
 

@@ -16,20 +16,20 @@ MOST_FILES = 50
 
 
 class Files(Record):
-    """Texts of files by name: one instance, and performance data."""
+    """The texts of files by name: one instance, and performance data."""
 
     files: dict[str, str] = Field(min_length=1, max_length=MOST_FILES)
 
 
 def joined(files: dict[str, str]) -> dict[str, Any]:
-    """The content of the instance among some files, with the performance data that it names in its place.
+    """The content of the instance among the files, with the names of performance files replaced by their content.
 
-    Folders in the names that the instance gives do not count.
+    Folders in these names are ignored.
 
     Raises
     ------
     RefusedError
-        When a file is not well-formed, there is not one instance, or a file that it names is not there.
+        When a file is not well-formed, there is not exactly one instance, or a file that it names is missing.
     """
     try:
         contents = {name: parse(name, text) for name, text in files.items()}
@@ -47,7 +47,7 @@ def joined(files: dict[str, str]) -> dict[str, Any]:
 
 
 def _found(performance: Any, instance: str, contents: dict[str, dict[str, Any]]) -> Any:
-    """Performance data by the name of its file; what ships, or stands in the instance, stays."""
+    """Performance data with file names replaced by content; names of shipped data, and inline data, are kept."""
     if not isinstance(performance, str) or performance in shipped_performance():
         return performance
     name = PurePath(performance).name

@@ -1,4 +1,4 @@
-"""What is wrong with a request, as problem documents (RFC 9457) that name the fields."""
+"""Problem documents (RFC 9457) for wrong requests, which name the fields that are wrong."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,9 @@ from provision.instances.files.complaints import REMEDIES, WORDS, telling
 from provision.service.messages.answers import FieldProblem, Problem
 
 MOST_ERRORS = 50
-"""Field problems in one document."""
+"""The most field problems in one document."""
 NAMED = re.compile(r"^((?:[a-z_]+(?:\[\d+\])?\.?)+): ")
-"""The field that a message of the domain's begins with."""
+"""The field with which an error message of the package begins."""
 
 
 class RefusedError(Exception):
@@ -33,7 +33,7 @@ def refused(status: int, detail: str, errors: Sequence[FieldProblem] = ()) -> Re
 
 
 def unusable(error: InputError, field: str = "") -> RefusedError:
-    """The refusal of what the domain cannot use; the field is taken from the message where it names one."""
+    """The refusal for an InputError of the package; the field is taken from its message if that names one."""
     named = NAMED.match(str(error))
     inner = named[1] if named else ""
     path = ".".join(filter(None, (field, inner)))
@@ -51,12 +51,12 @@ def validated(kind: Any, content: Any, field: str = "") -> Any:
     content
         Plain content.
     field
-        Where the content stands in the request; empty for all of it.
+        The place of the content in the request; empty for all of it.
 
     Raises
     ------
     RefusedError
-        With every field that is wrong.
+        The problem lists every field that is wrong.
     """
     try:
         return TypeAdapter(kind).validate_python(content)
@@ -75,7 +75,7 @@ def response(problem: Problem) -> JSONResponse:
 
 
 def _merged(problems: Iterable[FieldProblem]) -> list[FieldProblem]:
-    """One problem per field: where several kinds of values would do, what each asks for."""
+    """One problem per field; for a union of types it joins what each type asks for."""
     found: dict[str, FieldProblem] = {}
     for one in problems:
         known = found.get(one.pointer)
@@ -96,7 +96,7 @@ def _field_problem(error: Any, content: Any, field: str) -> FieldProblem:
 
 
 def _present(location: Sequence[str | int], content: Any, kind: str) -> list[str | int]:
-    """The parts of a location that lead into the content; pydantic adds the names of union members."""
+    """The parts of a location without the names of union members, which pydantic adds."""
     parts: list[str | int] = []
     for at, part in enumerate(location):
         here = isinstance(content, dict) and part in content

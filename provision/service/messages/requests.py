@@ -1,4 +1,4 @@
-"""What a job may be asked for: one model for every verb, told apart by ``verb``."""
+"""Requests for jobs: one model for every verb; the field ``verb`` tells which."""
 
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -13,17 +13,17 @@ PlanField = Annotated[Name | GivenPlan, Field(description="the digest of a store
 Seconds = Annotated[Positive, Field(le=1e7)]
 Csv = Annotated[str, Field(strict=True, max_length=4 * 2**20)]
 Value: TypeAlias = Number | Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]*$", max_length=60)]
-"""A method's parameter: a number or a word; a word that could be a path is none."""
+"""A parameter of a method: a number or a word, which must not look like a path."""
 
 
 class Request(Record):
-    """What all jobs have."""
+    """Fields of all jobs."""
 
     instance: InstanceField
 
 
 class Timed(Request):
-    """What all jobs that search have; ``time_limit_s`` is for one search."""
+    """Fields of all jobs that search; ``time_limit_s`` is for a single search."""
 
     time_limit_s: Seconds = 60.0
     seed: Count = 0
@@ -38,7 +38,7 @@ class Solve(Timed):
 
 
 class Compare(Timed):
-    """``provision compare``; ``simulate_s`` replays every plan for so many seconds of arrivals."""
+    """``provision compare``; ``simulate_s`` is the seconds of arrivals with which every plan is replayed."""
 
     verb: Literal["compare"]
     methods: Annotated[tuple[Name, ...], Field(min_length=1, max_length=50)]
@@ -58,13 +58,13 @@ class WhatIf(Timed):
 
 
 class Planned(Request):
-    """What all jobs on a plan have."""
+    """Fields of all jobs on a plan."""
 
     plan: PlanField
 
 
 class Explain(Planned):
-    """``provision explain``: of one ``workload`` or all, beside a GPU type (``on``) or all of the fleet."""
+    """``provision explain``: for one ``workload`` or all, compared with a GPU type (``on``) or all of the fleet."""
 
     verb: Literal["explain"]
     workload: Name | None = None
@@ -128,7 +128,7 @@ class Diff(Planned):
 
 
 class Apply(Planned):
-    """``provision apply`` on the server's own GPUs, where it was started with ``--allow-apply``."""
+    """``provision apply`` on the server's own GPUs, if it was started with ``--allow-apply``."""
 
     verb: Literal["apply"]
     gpus: Annotated[tuple[Name, ...], Field(max_length=64)] | None = None

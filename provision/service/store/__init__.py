@@ -1,1 +1,1 @@
-"""What the service keeps: documents by digest, jobs, what they use, and their events."""
+"""The store of the service: documents by digest, jobs, the documents that they use, and their events."""

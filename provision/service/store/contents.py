@@ -1,4 +1,4 @@
-"""Contents as the store keeps them: canonical JSON, and the digest of it."""
+"""The form of stored contents: canonical JSON, and its digest."""
 
 import json
 from hashlib import sha256
@@ -8,7 +8,7 @@ from provision.models.base.plain import finite
 
 
 def text_of(content: Any) -> str:
-    """Plain content as canonical JSON; null stands for numbers that are not finite."""
+    """Plain content as canonical JSON, with null for numbers that are not finite."""
     return json.dumps(finite(content), sort_keys=True, separators=(",", ":"))
 
 

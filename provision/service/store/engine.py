@@ -1,4 +1,4 @@
-"""Opening the store: SQLite with a write-ahead log, or PostgreSQL, brought to the latest tables by Alembic."""
+"""Opens the store: SQLite with a write-ahead log, or PostgreSQL; Alembic migrates it to the latest tables."""
 
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from provision import InputError
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 BUSY_MS = 30_000
-"""How long a writer of SQLite waits for another."""
+"""Milliseconds that a writer of SQLite waits for another."""
 
 
 def opened(url: str) -> Engine:
-    """The engine of a store, which is made or migrated where need be.
+    """The engine of a store, which is created or migrated if necessary.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def config(connection: Any) -> Config:
 
 
 def _driver(url: URL) -> URL:
-    """The URL with the driver that we ship with for PostgreSQL."""
+    """The URL, for PostgreSQL with the driver that the extra ``postgresql`` installs."""
     return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
 
 

@@ -15,7 +15,7 @@ from provision.service.store.tables import documents, events, jobs, uses
 
 
 class Document(NamedTuple):
-    """A document as it is kept."""
+    """A stored document."""
 
     kind: str
     name: str
@@ -47,9 +47,10 @@ class Store:
         self.engine.dispose()
 
     def keep(self, kind: str, name: str, content: Any, digest: str | None = None) -> str:
-        """Keep a document, once; its digest is that given (an instance has its own) or the SHA-256 of its text.
+        """Store a document unless it is stored already; returns its digest.
 
-        One that is there already becomes as young as a new one.
+        The digest is the given one (an instance has its own) or the SHA-256 of the text. The age of a document that is
+        stored already starts again.
         """
         text = text_of(content)
         digest = digest or digest_of(text)
@@ -67,13 +68,13 @@ class Store:
         return Document(row.kind, row.name, json.loads(row.content))
 
     def documents(self, kind: str, name: str | None = None, most: int = 100) -> Sequence[Row[Any]]:
-        """Documents of a kind, and name, latest first: the history of an instance, for one."""
+        """Documents of a kind, and of a name if given, latest first; such as the history of an instance."""
         query = select(documents).where(documents.c.kind == kind).order_by(documents.c.created_s.desc()).limit(most)
         with self.engine.connect() as connection:
             return connection.execute(query if name is None else query.where(documents.c.name == name)).all()
 
     def add_job(self, id: str, verb: str, instance: str, request: Any, used: Mapping[str, str]) -> None:
-        """Take on a job that uses documents, ``{role: digest}``."""
+        """Add a job that uses documents, ``{role: digest}``."""
         row = {"id": id, "verb": verb, "instance": instance, "request": text_of(request), "created_s": time()}
         with self.engine.begin() as connection:
             connection.execute(insert(jobs), row | {"status": "queued", "begun": 0})
@@ -86,7 +87,8 @@ class Store:
             return connection.execute(select(jobs).where(jobs.c.id == id)).first()
 
     def jobs(self, most: int, before: str | None = None, instance: str | None = None) -> Sequence[Row[Any]]:
-        """Jobs, latest first: those older than the job ``before``, those on instances of a name."""
+        """Jobs, latest first; only those older than the job ``before``, and on instances of a name, if these are
+        given."""
         query = select(jobs).order_by(jobs.c.created_s.desc(), jobs.c.id.desc()).limit(most)
         if instance is not None:
             query = query.where(jobs.c.instance == instance)
@@ -110,7 +112,7 @@ class Store:
 
     def move(self, id: str, status: str, *, of: Sequence[str], begin: bool = False, problem: Any = None,
              made: Mapping[str, str] | None = None) -> bool:
-        """Give a job a new status if it has one of those in ``of``, with what it made; whether it had."""
+        """Change the status of a job if it is one of ``of``, and record what it made; returns whether it was."""
         now = time()
         values: dict[str, Any] = {"status": status}
         values |= {"started_s": now} if status == "running" else {}
@@ -130,14 +132,17 @@ class Store:
             _tell(connection, id, kind, content)
 
     def events(self, id: str, after: int = 0, kind: str | None = None) -> list[Event]:
-        """The events of a job, in order: those with a greater number, those of a kind."""
+        """The events of a job in order, with numbers above ``after``, and of a kind if given."""
         query = select(events).where(events.c.job_id == id, events.c.id > after).order_by(events.c.id)
         with self.engine.connect() as connection:
             rows = connection.execute(query if kind is None else query.where(events.c.kind == kind)).all()
         return [Event(row.id, row.kind, json.loads(row.content), row.created_s) for row in rows]
 
     def collect(self, age_s: float) -> tuple[int, int]:
-        """Delete jobs that ended so long ago, with their events, and older documents that no job uses; how many."""
+        """Delete jobs that ended ``age_s`` ago, with their events, and documents of that age that no job uses.
+
+        Returns the numbers of deleted jobs and documents.
+        """
         limit = time() - age_s
         with self.engine.begin() as connection:
             old = jobs.c.status.in_(ENDED) & (jobs.c.ended_s < limit)
@@ -146,7 +151,7 @@ class Store:
             return ended, connection.execute(delete(documents).where(unused)).rowcount
 
     def counts(self) -> dict[str, int]:
-        """How many jobs have each status."""
+        """The number of jobs by status."""
         with self.engine.connect() as connection:
             rows = connection.execute(select(jobs.c.status, func.count()).group_by(jobs.c.status)).all()
         return {status: count for status, count in rows}

@@ -14,7 +14,7 @@ documents = Table(
     Column("created_s", Float, nullable=False),
     Index("documents_by_name", "kind", "name", "created_s"),
 )
-"""Instances, plans and results, each once: whatever has the same digest is the same document."""
+"""Instances, plans and results; documents with the same digest are stored once."""
 
 jobs = Table(
     "jobs",
@@ -41,7 +41,8 @@ uses = Table(
     Column("digest", String(64), ForeignKey("documents.digest"), nullable=False),
     Index("uses_by_digest", "digest"),
 )
-"""Which documents a job was given and made: ``instance``, ``given`` (a plan), ``result``, ``plan``, ``plan-1`` ..."""
+"""The documents that a job was given or made, by role: ``instance``, ``given`` (a plan), ``result``, ``plan``,
+``plan-1`` and so on."""
 
 events = Table(
     "events",
@@ -53,4 +54,4 @@ events = Table(
     Column("created_s", Float, nullable=False),
     Index("events_by_job", "job_id", "id"),
 )
-"""What happened to a job, in order: status, incumbent, progress."""
+"""The events of a job, in order: status, incumbent, progress."""

@@ -1,1 +1,1 @@
-"""Plans and answers as pages show them: drawings, what changes between plans, a report to send round."""
+"""Plans and answers for pages: drawings, changes between plans, and a report as a single file."""

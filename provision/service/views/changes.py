@@ -53,6 +53,6 @@ def _workloads(plan: Plan) -> dict[str, dict[str, Any]]:
 
 
 def _counted(words: Any) -> str:
-    """Words with how often each comes: ``2 × 1g.10gb, 2g.20gb``."""
+    """Words with the number of times that each occurs: ``2 × 1g.10gb, 2g.20gb``."""
     counts = sorted(Counter(words).items())
     return ", ".join(f"{count} × {word}" if count > 1 else word for word, count in counts)

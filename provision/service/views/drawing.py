@@ -1,4 +1,4 @@
-"""A plan as the page draws it: rows of GPUs with their boxes, and how near every workload stands to its limits."""
+"""A plan for the page to draw: rows of GPUs with their boxes, and how close every workload is to its limits."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from provision.draw.words import ranges
 from provision.models.plans.report import ReplicaPrediction, Report
 
 TIGHT = 0.05
-"""A limit of which less than this part is left counts as tight."""
+"""A limit of which less than this fraction is left counts as tight."""
 
 
 def drawn(plan: Plan, instance: Instance, report: Report) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _workload(served: Any, predictions: list[ReplicaPrediction]) -> dict[str, An
 
 
 def _limits(predictions: Iterable[ReplicaPrediction]) -> dict[str, float]:
-    """The part of each limit that the replica nearest to it uses."""
+    """The fraction of each limit that is used by the replica closest to it."""
     used: dict[str, float] = {}
     for one in predictions:
         shares = {

@@ -1,4 +1,4 @@
-"""A solved job as one HTML file to send round: the plan drawn, its proof, how the search went, the instance."""
+"""A solved job as a single HTML file: the drawn plan, the proof, the course of the search, the instance."""
 
 from collections.abc import Sequence
 from html import escape
@@ -10,7 +10,7 @@ from provision.draw.page import render_page
 from provision.service.messages.answers import Incumbent, Job
 
 WIDTH, HEIGHT, MARGIN = 720, 220, 44
-"""Of the curves, in pixels."""
+"""Sizes of the chart of curves, in pixels."""
 
 
 def report_of(job: Job, instance: Instance, plan: Plan) -> str:

@@ -1,1 +1,1 @@
-"""How a server is run: who may come in, how much they may bring, what Prometheus and the log are told."""
+"""Running a server: access control, limits on requests, metrics for Prometheus, and the log."""

@@ -1,4 +1,4 @@
-"""Who may come in, and how much they may bring: the outermost layer, before anything is parsed."""
+"""Access control and limits on requests: the outermost layer of the application, before anything is parsed."""
 
 import asyncio
 import hmac
@@ -20,11 +20,11 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 OPEN = ("/", "/healthz", "/api/v1/openapi.json")
-"""Paths that hold nothing of anybody's and need no token, like those under ``/static/``."""
+"""Paths that show no user's data and need no token, like those under ``/static/``."""
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-"""Those that are counted by name; whatever else is sent counts as other."""
+"""HTTP methods that are counted by name; any other counts as "other"."""
 BODY_S = 20.0
-"""How long the next part of a body may be on its way, in seconds."""
+"""Seconds to wait for the next part of a body."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -97,7 +97,7 @@ class Guard:
         return same and scheme.lower() == "bearer"
 
     def _bounded(self, receive: Receive) -> Receive:
-        """The request's body, as long as it neither grows beyond what is allowed nor fails to come."""
+        """Receive the request's body, and refuse it if it becomes too large or stops coming."""
         taken, whole = 0, False
 
         async def received() -> Message:

@@ -1,4 +1,4 @@
-"""Logs on stderr: one JSON object a line, or plain text where a terminal shows them."""
+"""Logs on stderr: one JSON object per line, or plain text on a terminal."""
 
 import json
 import logging
@@ -9,7 +9,7 @@ LOGGER = logging.getLogger("provision.service")
 
 
 class Lines(logging.Formatter):
-    """A record as one line of JSON; what is passed as ``extra={"fields": {...}}`` comes along."""
+    """A record as one line of JSON, with the fields passed as ``extra={"fields": {...}}``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record."""

@@ -1,4 +1,4 @@
-"""What Prometheus is told: jobs, queue, workers, requests and how long they take."""
+"""Metrics for Prometheus: jobs, queue, workers, requests and their durations."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ class Metrics:
         )
 
     def watch(self, waiting: Callable[[], float], running: Callable[[], float], alive: Callable[[], float]) -> None:
-        """Read these whenever Prometheus asks."""
+        """Set the functions that are read whenever Prometheus asks: jobs waiting, jobs running, live workers."""
         watched = {
             "provision_jobs_queued": ("Jobs that wait", waiting),
             "provision_jobs_running": ("Jobs that run", running),

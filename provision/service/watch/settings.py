@@ -1,4 +1,4 @@
-"""How a server is run: address, store, token and limits."""
+"""Settings of a server: address, store, token and limits."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -10,24 +10,24 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Settings:
-    """What ``provision serve`` is told.
+    """The settings of ``provision serve``.
 
     Attributes
     ----------
     host, port
-        Where it listens.
+        The address on which it listens.
     db
         SQLAlchemy's URL of the store.
     token
-        What clients have to present; None lets everybody in who reaches a loopback address.
+        The token that clients have to present; None, on a loopback address only, needs no token.
     names
         Further host names under which it may be reached.
     tls_cert, tls_key
         Files of the certificate and its key; None serves plain HTTP.
     workers, queue
-        Processes that work on jobs, and jobs that may wait.
+        Number of worker processes, and the most jobs that may wait.
     body_mib, workloads, job_s, memory_gib
-        The most that a request's body, an instance, the run of a job and its process may take.
+        Limits: MiB of a request's body, workloads of an instance, seconds of a job, GiB of its process.
     keep_days
         Age at which ended jobs and what only they use are deleted; None keeps everything.
     allow_apply
@@ -56,7 +56,7 @@ class Settings:
         Raises
         ------
         InputError
-            Naming the option and the remedy.
+            The message names the option and the remedy.
         """
         if not 0 <= self.port <= 65535:
             raise InputError(f"--port {self.port}: should be between 0 and 65535")
@@ -75,16 +75,16 @@ class Settings:
 
     @property
     def body_bytes(self) -> int:
-        """The most that a request's body may take, in bytes."""
+        """The most bytes of a request's body."""
         return self.body_mib * MIB
 
 
 LEAST_TOKEN = 16
-"""Characters that a token has at least."""
+"""The fewest characters of a token."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is one that only this machine reaches."""
+    """Whether an address can be reached only from this machine."""
     if host == "localhost":
         return True
     try:

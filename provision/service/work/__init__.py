@@ -1,1 +1,1 @@
-"""Jobs: the queue, the processes that work on it, what each verb does, and the stream of what happens."""
+"""Jobs: the queue, the worker processes, what each verb does, and the stream of events."""

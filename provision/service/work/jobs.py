@@ -1,4 +1,4 @@
-"""Jobs: taken on, queued, carried out, cancelled, told about, and taken up again after a restart."""
+"""The life of jobs: submitted, queued, carried out, cancelled, reported on, and resumed after a restart."""
 
 import asyncio
 import json
@@ -16,11 +16,11 @@ from provision.service.watch.settings import Settings
 from provision.service.work.pool import Pool, Work
 
 MOST_RESTARTS = 2
-"""A job that ran when the server, or its worker, died is begun again so many times."""
+"""How often a job is started again that was running when the server, or its worker, died."""
 
 
 class Jobs:
-    """The desk between the HTTP interface, the store and the pool."""
+    """Connects the HTTP interface, the store and the pool of workers."""
 
     def __init__(self, settings: Settings, store: Store, metrics: Metrics):
         self.settings, self.store, self.metrics = settings, store, metrics
@@ -34,7 +34,7 @@ class Jobs:
         metrics.watch(lambda: len(self.waiting), lambda: len(self.running), lambda: self.pool.alive)
 
     def start(self) -> None:
-        """Start the workers and take up what was left; what had begun too often is marked as failed."""
+        """Start the workers and queue unfinished jobs; those that were started too often are marked as failed."""
         for id in self.store.unfinished():
             row = self.store.job(id)
             if row is not None and row.begun > MOST_RESTARTS:
@@ -44,12 +44,12 @@ class Jobs:
         self.pool.start()
 
     def stop(self) -> None:
-        """Interrupt what runs, which goes back into the queue of the next start."""
+        """Interrupt running jobs; they are queued again at the next start."""
         self.stopping = True
         self.pool.stop()
 
     def submit(self, verb: str, instance: str, request: Mapping[str, Any], used: Mapping[str, str]) -> str:
-        """Take on a job; ``used`` are the documents that it is given, by role.
+        """Submit a job; ``used`` are the documents that it is given, by role. Returns its id.
 
         Raises
         ------
@@ -67,7 +67,7 @@ class Jobs:
         return id
 
     def cancel(self, id: str) -> None:
-        """Cancel a job; one that runs keeps the best plan that it has found.
+        """Cancel a job; a running one keeps the best plan that it has found.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class Jobs:
             self.pool.interrupt(id)
 
     def begin(self, id: str) -> Work | None:
-        """A worker begins a job; None when it was cancelled meanwhile."""
+        """Called when a worker begins a job; returns its Work, or None when the job was cancelled meanwhile."""
         with self.lock:
             self.waiting.discard(id)
             self.running.add(id)
@@ -97,15 +97,15 @@ class Jobs:
         return Work(row.verb, json.loads(row.request), self._used(id, "instance"), self._used(id, "given"))
 
     def tell(self, id: str, kind: str, content: dict[str, Any]) -> None:
-        """A worker tells how a job goes on."""
+        """Called when a worker reports progress of a job."""
         self.store.tell(id, kind, content)
         self.news.tell(id)
 
     def end(self, id: str, kind: str, content: dict[str, Any]) -> None:
-        """A worker has ended a job."""
+        """Called when a worker has ended a job."""
         asked = id in self.cancelled
         if self.stopping and not asked and kind != "problem" and not _finished(kind, content):
-            self._settled(id)  # it goes on at the next start
+            self._settled(id)  # the job is queued again at the next start
         elif kind == "result":
             self.store.move(id, "cancelled" if asked else "done", of=["running"], made=self._kept(id, content))
         elif kind == "problem":
@@ -134,7 +134,7 @@ class Jobs:
         self.news.tell(id)
 
     def _settled(self, id: str) -> None:
-        """Nothing more happens to a job here."""
+        """Forget a job that this server will not work on any more."""
         with self.lock:
             self.waiting.discard(id)
             self.running.discard(id)
@@ -152,7 +152,7 @@ class Jobs:
         return found and found.content
 
     def _kept(self, id: str, result: dict[str, Any]) -> dict[str, str]:
-        """The documents of a result, by role: its plans, and what is left when digests stand for them."""
+        """Store a result: its plans as documents, and the rest with digests in their place; returns digests by role."""
         made = {}
         for number, holder in enumerate([result, *result.get("rows", [])]):
             if plan := holder.pop("plan", None):
@@ -162,19 +162,19 @@ class Jobs:
 
 
 class News:
-    """Tells whoever streams a job's events that there are more."""
+    """Wakes the streams of a job's events when there are new ones."""
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.listeners: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
     def tell(self, id: str) -> None:
-        """There is something new about a job; may be called from any thread."""
+        """Wake the streams of a job; may be called from any thread."""
         if self.loop is not None and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._set, id)
 
     def tell_all(self) -> None:
-        """Wake everybody."""
+        """Wake all streams."""
         for id in list(self.listeners):
             self._set(id)
 
@@ -184,6 +184,6 @@ class News:
 
 
 def _finished(kind: str, content: Mapping[str, Any]) -> bool:
-    """Whether a job came to its own end, not to an early one because the server stops."""
+    """Whether a job ended by itself, and not because the server stops."""
     cut = content.get("termination") == "stopped" or content.get("complete") is False
     return kind == "result" and not cut

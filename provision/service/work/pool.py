@@ -1,4 +1,4 @@
-"""The processes that work on jobs: each has a thread here that feeds it, listens to it and replaces it when it dies."""
+"""The worker processes: a thread for each feeds it jobs, listens to it, and replaces it when it dies."""
 
 import itertools
 import os
@@ -13,16 +13,16 @@ from provision.models.base.clock import Deadline
 from provision.service.work.worker import work
 
 TICK_S = 0.2
-"""How often a slot looks whether its job is to end."""
+"""Seconds between two checks whether a job has to end."""
 GRACE_S = 20.0
-"""How long a job that was interrupted may take to hand over what it has."""
+"""Seconds that an interrupted job may take to deliver its result."""
 PROCESS_JOBS = 500
-"""After so many jobs a process makes room for a fresh one."""
+"""Number of jobs after which a process is replaced by a new one."""
 _numbers = itertools.count(1)
 
 
 class Work(NamedTuple):
-    """What a worker is given: verb, settings, instance and plan as plain content."""
+    """The work that a worker is given: verb, settings, instance and plan as plain content."""
 
     verb: str
     request: dict[str, Any]
@@ -31,13 +31,13 @@ class Work(NamedTuple):
 
 
 class Desk(Protocol):
-    """Whom the slots serve."""
+    """The interface that the pool calls when jobs begin, progress and end."""
 
     def begin(self, id: str) -> Work | None:
-        """A job begins; None when there is nothing to do."""
+        """A job begins; returns its Work, or None when there is nothing to do."""
 
     def tell(self, id: str, kind: str, content: dict[str, Any]) -> None:
-        """A job goes on."""
+        """A job reports progress."""
 
     def end(self, id: str, kind: str, content: dict[str, Any]) -> None:
         """A job ends: ``result``, ``cancelled``, ``problem`` or ``died``."""
@@ -58,16 +58,16 @@ class Pool:
 
     @property
     def alive(self) -> int:
-        """How many processes live."""
+        """The number of live processes."""
         return sum(slot.process is not None and slot.process.is_alive() for slot in self.slots)
 
     def interrupt(self, id: str) -> None:
-        """Let a job that runs hand over what it has."""
+        """Interrupt a running job, so that it delivers its best result so far."""
         for slot in self.slots:
             slot.interrupt(id)
 
     def stop(self) -> None:
-        """Interrupt what runs and end the processes."""
+        """Interrupt running jobs and end the processes."""
         for slot in self.slots:
             slot.stopping.set()
             self.queue.put(None)
@@ -77,7 +77,7 @@ class Pool:
 
 
 class _Slot(threading.Thread):
-    """One process at a time, and the job that it works on."""
+    """A thread with one worker process at a time, and the job on which that works."""
 
     def __init__(self, desk: Desk, jobs: "queue.SimpleQueue[str | None]", job_s: float, memory_gib: float, folder: str):
         super().__init__(daemon=True)
@@ -125,7 +125,8 @@ class _Slot(threading.Thread):
         self.desk.end(id, kind, content)
 
     def _listen(self, id: str) -> tuple[str, dict[str, Any]]:
-        """Pass on messages until the last one; interrupt a job that takes too long, and kill one that does not heed."""
+        """Pass on messages until the last one; interrupt a job that takes too long, and kill it if it does not
+        react."""
         deadline, told = Deadline(self.job_s), False
         while True:
             if self.pipe.poll(TICK_S):
@@ -134,7 +135,7 @@ class _Slot(threading.Thread):
                     return kind, content
                 if kind != "ready":
                     self.desk.tell(id, kind, content)
-                elif not told:  # the process had to start first, which takes nothing of the job's time
+                elif not told:  # the time to start the process does not count as the job's
                     deadline = Deadline(self.job_s)
             late = self.stopping.is_set() or self._interrupted or deadline.over
             if late and not told:
@@ -148,12 +149,12 @@ class _Slot(threading.Thread):
         return self.current is not None and self.cancelled.value == self.current[1]
 
     def _ensure(self) -> None:
-        """See to it that there is a process."""
+        """Start a process unless there is a live one."""
         if self.process is None or not self.process.is_alive():
             self.pipe, theirs = self.context.Pipe()
             arguments = theirs, self.cancelled, self.memory_gib, self.folder
-            # The process inherits that SIGINT is blocked, until it is ready to listen. The tracker of multiprocessing
-            # lifts the block when it starts, so it starts before.
+            # SIGINT is blocked in the new process until it is ready to handle it; it inherits the block from here. The
+            # resource tracker of multiprocessing unblocks it when it starts, so the tracker is started before.
             resource_tracker.ensure_running()
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             self.process = self.context.Process(target=work, args=arguments, daemon=True)
@@ -170,7 +171,7 @@ class _Slot(threading.Thread):
 
 
 def _signal(process: Any, number: int) -> None:
-    """Signal a worker and the solvers that it has started; before it has a session of its own, it alone."""
+    """Send a signal to a worker and the solvers that it has started; to it alone until it has its own session."""
     if process is None or not process.is_alive():
         return
     try:

@@ -1,6 +1,6 @@
-"""What each verb of a job does, in a worker process: from settings, instance and plan to a result of plain content.
+"""What each verb of a job does in a worker process: turn settings, instance and plan into a result of plain content.
 
-A result holds plans under the key ``plan``, its own or those of its ``rows``; the store keeps them as documents.
+A result has plans under the key ``plan``, its own or in its ``rows``; the store keeps them as separate documents.
 """
 
 import tempfile
@@ -36,13 +36,13 @@ from provision.sweeps.parameters import changed
 from provision.sweeps.run import PLAIN, row, run, solved
 
 KEEP_S = 5.0
-"""Seconds for the plan of a solve that was stopped before it had one, where greedy cannot plan the instance."""
+"""Seconds to find a plan for a solve that was stopped before it had one, if greedy cannot plan the instance."""
 Report = Callable[[str, dict[str, Any]], None]
-"""Tells what happens: the kind of event (incumbent, progress) and its content."""
+"""Reports an event: its kind (incumbent, progress) and its content."""
 
 
 class Given:
-    """What a job was given: its settings (``request``), its instance, its plan where it has one, whom to tell."""
+    """The input of a job: its settings (``request``), its instance, its plan if it has one, and its Report."""
 
     def __init__(self, request: dict[str, Any], instance: Any, plan: Any, report: Report):
         self.request, self.report = request, report
@@ -50,11 +50,11 @@ class Given:
         self.plan: Plan | None = None if plan is None else validate(Plan, plan, "plan")
 
     def incumbent(self, found: Any) -> None:
-        """Tell an Incumbent of a search."""
+        """Report an Incumbent of a search."""
         self.report("incumbent", {"objective": found.objective, "bound": found.bound})
 
     def progress(self, done: int, total: int | None = None) -> None:
-        """Tell how many parts are done."""
+        """Report how many parts are done."""
         self.report("progress", {"done": done, "total": total})
 
     @property
@@ -73,7 +73,7 @@ def perform(verb: str, given: Given) -> dict[str, Any]:
     MethodError
         When a method fails.
     KeyboardInterrupt
-        When the job is cancelled where nothing was there to keep.
+        When the job is cancelled before there is anything to keep.
     """
     return VERBS[verb](given)
 
@@ -87,12 +87,12 @@ def _solve(given: Given) -> dict[str, Any]:
 
 
 def _solved(result: Result) -> dict[str, Any]:
-    """What a solve found as plain content."""
+    """The result of a solve as plain content."""
     return result.summary() | {"plan_file": None} | _planned(result.plan, result.report)
 
 
 def keep(verb: str, given: Given) -> dict[str, Any] | None:
-    """The result of a job that was stopped before it had one: a solve gets greedy's plan; None where there is none."""
+    """A result for a job that was stopped before it had one: greedy's plan for a solve; else None."""
     if verb != "solve":
         return None
     able = not needs(given.instance) - method("greedy").features

@@ -1,7 +1,7 @@
-"""A worker process: takes jobs from its pipe one after the other and tells what happens on the way.
+"""A worker process: takes jobs from its pipe, one after another, and sends messages about them.
 
-Messages to the server are pairs of a kind and a content: ``incumbent``, ``progress``, then one of ``result``,
-``cancelled`` (nothing was there to keep) and ``problem``.
+Messages to the server are pairs of a kind and a content: ``incumbent`` and ``progress``, then one of ``result``,
+``cancelled`` (there was nothing to keep) and ``problem``.
 """
 
 import os
@@ -21,7 +21,7 @@ from provision.service.work.verbs import Given, keep, perform
 from provision.solving.methods import methods
 
 PAUSE_S = 0.1
-"""Improvements that follow each other faster are told together, as the last of them."""
+"""Seconds between messages; of several improvements within that time only the last is sent."""
 GIB = 1024 * MIB
 
 
@@ -31,13 +31,13 @@ def work(pipe: Connection, cancelled: Any, memory_gib: float, folder: str) -> No
     Parameters
     ----------
     pipe
-        Gives ``(number, verb, request, instance, plan)`` and takes messages.
+        From it come ``(number, verb, request, instance, plan)``; messages are sent to it.
     cancelled
-        A shared number: SIGINT ends the job of this number and no other.
+        A shared number: SIGINT ends the job with this number and no other.
     memory_gib
-        Address space that the process may take, in GiB.
+        The most address space of the process, in GiB.
     folder
-        An empty folder to work in, so that a relative path leads nowhere.
+        An empty working directory, so that relative paths lead to no files.
     """
     os.setsid()
     os.chdir(folder)
@@ -69,20 +69,20 @@ def _end_with_server() -> None:
 
 
 class _Turn:
-    """Which job runs, so that a signal that comes too late does not end the next one."""
+    """The number of the running job, so that a signal which comes too late does not end the next job."""
 
     def __init__(self, cancelled: Any):
         self.cancelled, self.number = cancelled, 0
 
     def interrupt(self, signum: int, frame: FrameType | None) -> None:
-        """End the present job if it is the one that is cancelled."""
+        """End the running job if it is the cancelled one."""
         if self.number and self.number == self.cancelled.value:
             self.number = 0
             raise KeyboardInterrupt
 
 
 class _Messages:
-    """Sends messages from a thread of its own, which no signal interrupts halfway through one."""
+    """Sends messages from a separate thread, so that a signal never interrupts a message halfway."""
 
     def __init__(self, pipe: Connection):
         self.pipe, self.watch = pipe, Stopwatch()
@@ -132,7 +132,7 @@ def _outcome(
 
 
 def _performed(turn: _Turn, number: int, verb: str, given: Given) -> dict[str, Any] | None:
-    """The result of a job; of one that is cancelled what can be kept, None where that is nothing."""
+    """The result of a job; of a cancelled one what can be kept, or None."""
     try:
         turn.number = number
         if turn.cancelled.value == number:

@@ -1,1 +1,1 @@
-"""How the tables came to be, for Alembic."""
+"""The history of the tables, for Alembic."""

@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations, on the connection that the store has opened."""
+"""Runs the migrations for Alembic, on the connection that the store has opened."""
 
 from alembic import context
 
