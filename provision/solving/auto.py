@@ -29,6 +29,7 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving import master
 from provision.solving.even import MOST_PARTS, even_replicas, merged, split
+from provision.solving.methods import methods
 from provision.solving.parts import parts_of
 from provision.solving.rehearsal import rehearsed_s
 from provision.solving.slack import with_slack
@@ -42,7 +43,9 @@ RATED_WEIGHT = 8
 """How much more time a narrower instance has that is planned by patterns that carry rates: it includes still narrower
 ones."""
 DISTINCT = 200
-"""Up to this number of distinct workloads partition-counts runs before the master."""
+"""Up to this number of distinct workloads quick methods and partition-counts run before the master."""
+SEARCHED_SHARE = 0.2
+"""Greedy's part of the time where it searches for the most throughput until that is over."""
 
 
 def run(instance: Instance, search: Search) -> Outcome:
@@ -98,9 +101,11 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its checks keep any rule
         yield ideal.METHODS[0].run, 0.5
         yield master.solve, 0.7
-    yield _with_parts(greedy.METHODS[0]), 0.5
+    searched = is_shared_throughput(instance)  # by greedy, as long as it may
+    yield _with_parts(greedy.METHODS[0]), SEARCHED_SHARE if searched else 0.5
+    yield _quick, 0.3
     if instance.objective == THROUGHPUT:
-        if not is_shared_throughput(instance):
+        if not searched:
             yield _with_parts(partition_counts.METHODS[0]), 0.5
             if asked <= partition_counts.METHODS[0].features:
                 return
@@ -174,8 +179,21 @@ def _weight(part: Instance) -> int:
     return RATED_WEIGHT if carries_rates(part) else 1
 
 
+def _quick(instance: Instance, search: Search) -> Outcome:
+    """The best plan of all quick methods, those of other packages, too."""
+    progress = Progress(instance, search)
+    for method in methods().values() if len(set(instance.workloads)) <= DISTINCT else ():
+        if method.quick and search.left_s > 0 and not progress.proved:
+            found = _where_able(method)(instance, search.apart(1.0, **method.parameters))
+            if found.plan is not None and verify(instance, found.plan).ok:
+                progress.offer(found.plan)
+    return progress.outcome("completed")
+
+
 def _served(instance: Instance, search: Search) -> Outcome:
-    """Greedy's plan that serves all rates on few GPUs, for throughput to begin with."""
+    """Greedy's plan that serves all rates on few GPUs, for throughput to begin with; where no plan is known yet."""
+    if search.start is not None:
+        return Outcome("unknown", "completed")
     found = _where_able(greedy.METHODS[0])(instance.replace(objective="min_gpus"), search.apart(1.0))
     plan = None if found.plan is None else instance.adopted(found.plan)
     return Outcome("unknown" if plan is None else "feasible", "completed", plan, reason=found.reason)

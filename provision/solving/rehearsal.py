@@ -9,12 +9,14 @@ from provision.models.problem.method import needs
 
 SHARED = {"interference", "other_sharing"}
 """Features of the instances whose kernels take long to compile."""
+KERNELS = SHARED | {"random_interference", "random_slices", "max_throughput"}
+"""Features with kernels of their own."""
 REHEARSED, REHEARSED_IN_SETS, MOMENT_S, AGAIN_S = 12, 3, 0.5, 5.0
 """Workloads, or REHEARSED_IN_SETS where all sets of them are listed, and seconds at most of a rehearsal.
 
 It is repeated with AGAIN_S where kernels were compiled.
 """
-_rehearsed: set[tuple[str, int]] = set()
+_rehearsed: set[tuple[str, int, frozenset[str]]] = set()
 
 
 def rehearsed_s(name: str, instance: Instance, moment: Callable[[Instance, float], None]) -> float:
@@ -32,12 +34,13 @@ def rehearsed_s(name: str, instance: Instance, moment: Callable[[Instance, float
     KeyboardInterrupt
         When ``moment`` does, after Ctrl-C.
     """
-    key = name, len({entry.gpu for entry in instance.fleet})
-    if key in _rehearsed or not needs(instance) & SHARED:
+    asked = needs(instance)
+    key = name, len({entry.gpu for entry in instance.fleet}), frozenset(asked & KERNELS)
+    if key in _rehearsed or not asked & SHARED:
         return 0.0
     _rehearsed.add(key)
     watch = Stopwatch()
-    number = REHEARSED_IN_SETS if "max_throughput" in needs(instance) else REHEARSED
+    number = REHEARSED_IN_SETS if "max_throughput" in asked else REHEARSED
     rehearse(instance.replace(workloads=instance.workloads[:number], workflows=()), moment)
     return watch.elapsed_s
 

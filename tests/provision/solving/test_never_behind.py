@@ -1,0 +1,67 @@
+"""``auto`` is not behind what it begins with: plans of quick methods, and those of narrower instances."""
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import provision
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import Method
+from provision.models.problem.search import Outcome
+from provision.solving.methods import methods
+
+auto = import_module("provision.solving.auto")
+AUDIT = Path(__file__).resolve().parents[4] / "shared/data/audit"
+PAIR = {"version": 2, "name": "pair", "fleet": [{"gpu": "v100", "price_per_hour": 3.0}],
+        "performance": ["colocation-v100"], "policy": {"latency_budget": "half_slo"},
+        "workloads": [{"name": "w0", "model": "resnet50", "slo_ms": 49.4, "rate_rps": 430, "min_replicas": 3},
+                      {"name": "w1", "model": "resnet50", "slo_ms": 60.6, "rate_rps": 404, "max_share_per_gpu": 0.5}]}
+
+
+def nothing(instance, search):
+    return Outcome("unknown", "completed")
+
+
+@pytest.fixture
+def nothing_else(monkeypatch):
+    """No other step of ``auto`` finds anything."""
+    monkeypatch.setattr(auto.master, "solve", nothing)
+    for step in ("_few_replicas", "_unshared", "_one_gpu", "_served"):
+        monkeypatch.setattr(auto, step, nothing)
+    monkeypatch.setattr(auto, "_with_parts", lambda method: nothing)
+
+
+@pytest.mark.usefixtures("nothing_else")
+def test_a_plan_of_a_quick_method_is_where_auto_begins():
+    plain = [one | {"min_replicas": 1, "max_share_per_gpu": 1.0} for one in PAIR["workloads"]]
+    instance = Instance.model_validate(PAIR | {"workloads": plain})
+    known = provision.solve(instance, "gpulets+", replay=False)
+    found = provision.solve(instance, "auto", time_limit_s=5, replay=False, slack="no")
+    assert known.verified and found.objective == known.objective
+
+
+@pytest.mark.usefixtures("nothing_else")
+def test_quick_methods_of_other_packages_count_if_their_plans_hold(monkeypatch):
+    instance = provision.read("parvagpu-s1").with_policy(share_slices=True)
+    plan = provision.solve(instance.with_policy(share_slices=False), "greedy", replay=False).plan
+    empty = plan.model_copy(update={"gpus": plan.gpus[:1]})
+    made = [Method(str(at), "given", lambda instance, search, one=one: Outcome("feasible", "completed", one),
+                   features=methods()["auto"].features, quick=True) for at, one in enumerate([plan, empty])]
+    monkeypatch.setattr(auto, "methods", lambda: {one.name: one for one in made})
+    found = provision.solve(instance, "auto", time_limit_s=5, replay=False)
+    assert found.plan is not None and len(found.plan.gpus) == len(plan.gpus)
+
+
+def test_splitting_never_costs():
+    """Two workloads that split: planned as few equal replicas first, since the whole program takes longer."""
+    assert provision.solve(Instance.model_validate(PAIR), time_limit_s=4).objective == 6
+
+
+@pytest.mark.parametrize(("name", "cost"), [("r8_seed46_slo", 6.0), ("r8_seed70_slo", 3.0), ("rand-coloc", 5.0)])
+def test_audit_plans_that_were_dearer_than_with_fewer_choices(name, cost):
+    if not AUDIT.exists():
+        pytest.skip("needs the audit's files in shared/data")
+    found = provision.solve(provision.read(AUDIT / f"{name}.yaml"), time_limit_s=6)
+    assert found.verified and found.objective <= cost
+    assert found.replay is None or not found.replay.late
