@@ -2,7 +2,8 @@
 
 No search under interference knows memory, a further resource. So a method plans without it, and its bound holds. A
 plan that needs more memory than a GPU has is planned again, with replicas that hold no larger part of the memory than
-of the SMs: sets of these always fit.
+of the SMs: sets of these always fit. So is what ended without a plan, since some policies (`survive`, even replicas)
+keep none that does not hold.
 """
 
 from __future__ import annotations
@@ -55,19 +56,25 @@ def within_memory(
 
     Where no such plan is found until ``end`` the outcome has none, and its status is unknown.
     """
-    if outcome.plan is None or not states_memory(instance):
+    if not states_memory(instance) or outcome.termination == "stopped":
         return outcome, ()
-    violations = verify(instance, outcome.plan).violations
-    if not violations or any(one.kind != "memory" for one in violations):
+    if outcome.plan is not None:
+        violations = verify(instance, outcome.plan).violations
+        if not violations or any(one.kind != "memory" for one in violations):
+            return outcome, ()
+        why = violations[0].message
+    elif outcome.status == "unknown":
+        why = "none of the plans that were tried holds, perhaps for memory"
+    else:
         return outcome, ()
     narrow = instance.replace(performance=[
         data.within_share() if isinstance(data, SharedMemoryData) else data for data in instance.performance])
     limit_s = max(end.left_s, LEAST_S)
     again = planned(method, narrow, search.anew(time_limit_s=limit_s, start=None, bound=None, report=_unheard))
-    note = f"{violations[0].message}; planned again with no larger part of the memory than of the SMs per replica"
+    note = f"{why}; planned again with no larger part of the memory than of the SMs per replica"
     if again.plan is None or not verify(instance, again.plan).ok:
         return replace(outcome, plan=None, status="unknown", termination="completed",
-                       reason=f"no plan within the memory was found: {violations[0].message}"), (note,)
+                       reason=f"no plan within the memory was found: {why}"), (note,)
     plan = again.plan.model_copy(update={"instance": instance.name, "digest": instance.digest})
     objective = objective_of(instance)
     proved = objective.proved(objective.value(plan), outcome.bound)

@@ -75,6 +75,19 @@ def test_plans_fit_the_memory(name, data, method):
     assert any("planned again" in note for note in result.notes)
 
 
+@pytest.mark.parametrize("policy", [{"survive": {"gpu_failures": 1}}, {"even_replicas": True},
+                                    {"latency_budget": "half_slo", "headroom": 0.1}], ids=lambda one: next(iter(one)))
+@pytest.mark.parametrize("data", ["igniter-v100", "colocation-v100"])
+def test_no_policy_ends_in_a_plan_that_needs_too_much(policy, data):
+    """Nor without a plan: one replica on each GPU fits."""
+    free = shipped("igniter-motivation").replace(performance=[load_performance(data)])
+    instance = with_memory(free, 9000.0)
+    several = [one.model_copy(update={"max_replicas": None}) for one in instance.workloads]
+    instance = instance.replace(policy={**instance.policy.model_dump(), **policy}, workloads=several)
+    result = solve(instance, time_limit_s=4)
+    assert result.report.ok and second_opinion(instance, result.plan).verdict != "violated"
+
+
 def test_a_model_larger_than_the_gpu_is_infeasible():
     result = solve(with_memory(shipped("igniter-motivation"), 17000.0), "greedy", time_limit_s=5)
     assert result.status == "infeasible" and "can run alexnet" in result.reason
